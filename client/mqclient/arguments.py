@@ -17,6 +17,13 @@ def check_seconds(name: str, value: float, *, above_zero: bool = False) -> float
     return value
 
 
+def check_whole(name: str, value: int, least: int, most: int) -> int:
+    """A whole number within bounds. Raises BadInput."""
+    if not isinstance(value, int) or not least <= value <= most:
+        raise BadInput(f"{name}={value!r}: expected a whole number from {least} to {most}")
+    return value
+
+
 def check_count(name: str, value: int) -> int:
     """How many of something, one at least. Raises BadInput."""
     if not isinstance(value, int) or value < 1:

@@ -35,6 +35,7 @@ from mqclient.admin.messages import Messages
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import DeadLetter
 from mqclient.admin.session import Part, UnknownTarget
+from mqclient.arguments import check_count
 from mqclient.connection.answers import checked_offset
 from mqclient.errors import NoRoute
 from mqclient.models import ReceivedMessage
@@ -74,6 +75,7 @@ class DeadLetters(Part):
         Those that were sent again already are among them with `redriven`. Raises UnknownTarget if
         there is no such group.
         """
+        check_count("count", count)
         found: list[DeadLetter] = []
         for queue in await self._queues(group):
             offset = 0 if redriven else await self._offset(queue)
@@ -95,6 +97,7 @@ class DeadLetters(Part):
         it was or not. Raises NoRoute if a topic is gone, BadInput for a message that does not say
         its topic: those before it are sent then, and stay so.
         """
+        check_count("count", count)
         if message_id is not None:
             return (await self._redrive(group, await self._one(group, message_id), dry_run),)
         done: list[DeadLetter] = []

@@ -33,11 +33,13 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import DLQ_PREFIX, RETRY_PREFIX
+from dledger.remoting.numbers import INT32_MAX
 from mqclient.admin.messages import offset_at
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import END, GroupProgress, QueueProgress, QueueReset
 from mqclient.admin.session import AdminSession, Part, UnknownTarget, run_for_each
 from mqclient.admin.topics import Topics, delete_on
+from mqclient.arguments import check_whole
 from mqclient.errors import Refused
 
 #: The broker can't name the group's consumers: then the offsets are set without telling them.
@@ -163,6 +165,7 @@ class Groups(Part):
         all queues if that is 0. A group that is not there is made. Returns the broker groups'
         names. Raises Refused if the topic is not there.
         """
+        check_whole("share", share, 0, INT32_MAX)
         body = encode_body(SetMessageRequestModeBody(topic, group, mode, share))
 
         async def put(one: BrokerData) -> str:

@@ -14,6 +14,7 @@ from mqclient import limits
 from mqclient.admin.raft import ask_members, leader_among
 from mqclient.admin.results import MemberChange
 from mqclient.admin.session import Part
+from mqclient.arguments import check_seconds
 from mqclient.connection.addresses import parse_address
 from mqclient.errors import ClientError
 
@@ -43,6 +44,7 @@ class Members(Part):
         returns. Raises Refused with the leader's reason, NotYetDone if that takes longer than
         `within_s`.
         """
+        check_seconds("within_s", within_s)
         (group,) = await self._session.broker_groups(broker=broker)
         host, port = parse_address(peer_address)
         parse_address(client_address)
@@ -63,6 +65,7 @@ class Members(Part):
 
         A leader hands over first. Raises Refused with the leader's reason, NotYetDone.
         """
+        check_seconds("within_s", within_s)
         (group,) = await self._session.broker_groups(broker=broker)
         header = RemoveMemberHeader(node_id=node_id)
         await self._requests.ask_leader(group, RequestCode.REMOVE_MEMBER, header)

@@ -31,6 +31,7 @@ from mqclient import limits
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import ScheduledMessage
 from mqclient.admin.session import TOOLS_GROUP, AdminSession, Part, UnknownTarget, run_for_each
+from mqclient.arguments import check_count
 from mqclient.connection.addresses import join_address
 from mqclient.errors import NoLeader, Refused
 from mqclient.lookup import look, unique_key_query
@@ -57,6 +58,7 @@ class Messages(Part):
 
         An offset before the queue's first message stands for that one.
         """
+        check_count("count", count)
         (broker,) = await self._session.broker_groups(broker=broker_name)
         messages: list[ReceivedMessage] = []
         while len(messages) < count:
@@ -105,6 +107,7 @@ class Messages(Part):
         count: int = 64,
     ) -> list[ReceivedMessage]:
         """Up to `count` messages of each broker group that carry a key, oldest first."""
+        check_count("count", count)
         return await self._query(
             QueryMessageHeader(
                 topic=topic,
@@ -128,6 +131,7 @@ class Messages(Part):
     ) -> tuple[ScheduledMessage, ...]:
         """The next delayed messages of all broker groups that are due at `begin_ms` or later, the
         earliest first; up to `count` (1024)."""
+        check_count("count", count)
 
         async def ask(broker: BrokerData) -> list[ScheduledMessage]:
             header = ListScheduledHeader(begin_ms=begin_ms, count=count)

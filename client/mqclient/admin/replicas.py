@@ -19,6 +19,7 @@ from mqclient.admin.raft import ask_members
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import ExportedReplica
 from mqclient.admin.session import Part, UnknownTarget, run_for_each
+from mqclient.arguments import check_seconds
 from mqclient.errors import ClientError
 
 
@@ -46,6 +47,7 @@ class Replicas(Part):
         broker's reason, UnknownTarget if no such member answers, ExportNotDone if it takes longer
         than `within_s`.
         """
+        check_seconds("within_s", within_s)
         (group,) = await self._session.broker_groups(broker=broker)
         addresses = await self._members(group, node_id)
         header = ExportReplicaHeader(to=to, export_id=secrets.token_hex(16))

@@ -6,10 +6,12 @@ does not lead, it is tried again until the deadline.
 
 from __future__ import annotations
 
-from dledger.errors import ConnectFailed, RemotingError
+import msgspec
+
+from dledger.errors import BadInput, ConnectFailed, RemotingError
 from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command
+from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import Header, encode_header
 from mqclient.connection.addresses import parse_addresses
 from mqclient.connection.answers import cluster_in
@@ -41,7 +43,7 @@ class AdminRequests(Living):
     ) -> Command:
         """The answer of one server, with any code. Raises RemotingError if there is none."""
         self.check_open()
-        ext = {} if header is None else encode_header(header)
+        ext = {} if header is None else _encoded(code, header)
         return await self._pool.request(address, Command(code, ext, body), self._timeout_s)
 
     async def ask_name_server(self, code: RequestCode, header: Header | None = None) -> Command:
@@ -91,7 +93,7 @@ class AdminRequests(Living):
         """The leader's answer, with any code. Raises NoLeader if none leads before the deadline."""
         self.check_open()
         self._routes.learn_members(TopicRouteData(broker_datas=[broker]))
-        ext = {} if header is None else encode_header(header)
+        ext = {} if header is None else _encoded(code, header)
         command = Command(code, ext, body)
         return await self._leaders.ask(broker.broker_name, command, self._timeout_s)
 
@@ -103,6 +105,18 @@ class AdminRequests(Living):
         """Every broker group that the name server knows."""
         answer = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return cluster_in(answer)
+
+
+def _encoded(code: RequestCode, header: Header) -> dict[str, ExtValue]:
+    """A request's header, whose values are an application's. Raises BadInput for one of the wrong
+    kind, which servers would refuse, or read otherwise."""
+    for field in msgspec.structs.fields(header):
+        value = getattr(header, field.name)
+        try:
+            msgspec.convert(value, field.type)
+        except msgspec.ValidationError as error:
+            raise BadInput(f"{code.name}: {field.name}={value!r}: {error}") from error
+    return encode_header(header)
 
 
 def expect_success(answer: Command, what: str, address: str) -> Command:

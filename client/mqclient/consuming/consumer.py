@@ -27,8 +27,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
-from mqclient.arguments import check_seconds
-from mqclient.connection.answers import checked_offset
+from mqclient.arguments import check_seconds, check_whole
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment, OnRevoke
@@ -276,6 +275,7 @@ class Consumer(Living):
         `mqclient.consuming.transacting.transaction`.
         """
         self.check_open()
+        check_seconds("timeout_s", timeout_s)
         if self._transacting is None:
             self._transacting = Transacting(
                 self._session, self.group, self._offsets, self._handout, self._readings, self._locks
@@ -390,6 +390,7 @@ class Consumer(Living):
         left out (and logged). Raises NotAssigned if the message's queue is another member's by now.
         """
         self.check_open()
+        check_seconds("timeout_s", timeout_s)
         if message is None:
             self._handout.finish_handed()
             return await self._assigned().commit(timeout_s)
@@ -399,7 +400,7 @@ class Consumer(Living):
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading `queue` at `offset`. Raises NotAssigned unless the queue is ours."""
         fetcher = self._reading(queue, "seek")
-        fetcher.progress.seek(checked_offset(offset, f"where to seek in {queue}"))
+        fetcher.progress.seek(check_whole("offset", offset, 0, limits.OFFSET_MAX))
         fetcher.restart()
 
     async def seek_to(self, queue: MessageQueue, start: Start) -> int:

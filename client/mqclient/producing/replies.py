@@ -135,7 +135,7 @@ class Questions:
         return dict(message.properties or {}) | {
             wire.CORRELATION_ID: uuid.uuid4().hex,
             wire.REPLY_TO_CLIENT: self._session.client_id,
-            wire.TTL: str(round(timeout_s * 1000)),
+            wire.TTL: str(round(min(timeout_s, limits.TTL_S_MAX) * 1000)),
             wire.CLUSTER: cluster,
         }
 

@@ -216,7 +216,7 @@ class PopConsumer(Living):
         if not messages:
             return
         for_s = messages[0].invisible_s if invisible_s is None else invisible_s
-        if not 0 < for_s <= limits.RETRY_DELAY_S_MAX:
+        if not 0 < check_seconds("invisible_s", for_s) <= limits.RETRY_DELAY_S_MAX:
             raise BadInput(f"invisible_s={for_s} is not within 0 and {limits.RETRY_DELAY_S_MAX}")
         await self._settling.hide(messages, for_s, keep=True)
 

@@ -21,6 +21,7 @@ from anyio.lowlevel import checkpoint
 from dledger.errors import BadInput, DledgerError
 from dledger.observe import get_logger
 from mqclient import limits
+from mqclient.arguments import check_seconds
 from mqclient.connection.lifetime import together
 from mqclient.consuming.handling import call_handler, check_at_work
 from mqclient.consuming.lanes import Lanes
@@ -28,7 +29,7 @@ from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.popping.pace import Window, lane_of, retry_delay_s
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.popping.taking import Taking
-from mqclient.consuming.sending_back import DEAD, Delay, Nack, SendingBack
+from mqclient.consuming.sending_back import DEAD, Delay, Nack, SendingBack, check_times
 
 log = get_logger(__name__)
 
@@ -49,10 +50,9 @@ class Policy:
 
     def __post_init__(self) -> None:
         check_at_work(self.concurrency, self.timeout_s)
-        if not 0 <= self.hold_s < math.inf:
+        if check_seconds("hold_s", self.hold_s) == math.inf:
             raise BadInput(f"hold_s={self.hold_s}: expected for how long a message may be kept")
-        if self.times_max < 0:
-            raise BadInput(f"max_reconsume_times={self.times_max} is below 0")
+        check_times(self.times_max)
 
 
 class Running:
