@@ -26,7 +26,7 @@ _REPAIRABLE = (
     "of the log, and start it; it takes no part until it is repaired"
 )
 _TO_BE_REPLACED = (
-    "Term, vote or the log's beginning can't be repaired: move the folder away and start the node "
+    "That can't be repaired by a leader: move the folder away and start the node "
     "with an empty one, which copies everything"
 )
 

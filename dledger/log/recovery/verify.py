@@ -78,14 +78,12 @@ class Verification:
     torn: int = 0
     stale: int = 0
     faults: list[Fault] = field(default_factory=list)
+    #: Whether all that is damaged are entries, which a leader has.
+    is_repairable: bool = True
 
-    @property
-    def is_repairable(self) -> bool:
-        """Whether all that is damaged are entries, which a leader has."""
-        return all(f.file not in ("term", "head") for f in self.faults if f.severity == "damaged")
-
-    def note(self, fault: Fault) -> None:
+    def note(self, fault: Fault, *, repairable: bool = True) -> None:
         """Count a fault, and keep it while there are few."""
+        self.is_repairable &= repairable
         setattr(self, fault.severity, getattr(self, fault.severity) + 1)
         if len(self.faults) < VERIFY_FAULTS_MAX:
             self.faults.append(fault)
@@ -142,7 +140,7 @@ def _read_head(folder: Path, result: Verification) -> int | None:
     try:
         head = decode_head(_content(folder / "head"))
     except CorruptLog as error:
-        result.note(Fault("damaged", "head", 0, None, str(error)))
+        result.note(Fault("damaged", "head", 0, None, str(error)), repairable=False)
         return None
     return None if head.replacing else head.base_position
 
@@ -156,6 +154,11 @@ def _read_watermarks(
         size_bytes = disk.size(path)
         if size_bytes is None:  # removed meanwhile by retention
             continue
+        if size_bytes > result.segment_bytes:
+            what = f"the file has {size_bytes} bytes, more than a segment: a start refuses it"
+            result.note(
+                Fault("damaged", path.name, result.segment_bytes, None, what), repairable=False
+            )
         if size_bytes < result.segment_bytes:
             what = "the file has lost its end, and with it how far it was durable"
             result.note(Fault("damaged", path.name, size_bytes, None, what))
@@ -183,13 +186,13 @@ def _read_hard_state(folder: Path, result: Verification) -> None:
     result.term, result.vote = (state := good[-1][1] if good else HardState()).term, state.vote
     if not good and any(content):
         what = "neither copy of term and vote can be read: the node could vote twice"
-        result.note(Fault("damaged", "term", 0, None, what))
+        result.note(Fault("damaged", "term", 0, None, what), repairable=False)
     elif result.last_term > state.term:
         what = (
             f"the saved term is {state.term}, but the log has entries of term {result.last_term}: "
             "the file was lost, or replaced by an older one"
         )
-        result.note(Fault("damaged", "term", 0, result.last_index, what))
+        result.note(Fault("damaged", "term", 0, result.last_index, what), repairable=False)
 
 
 class _Walk:

@@ -141,6 +141,12 @@ def shorten_a_segment(folder: Path) -> str:
     return "has 1000 bytes of 4096"
 
 
+def lengthen_a_segment(folder: Path) -> str:
+    with log_files(folder)[1].open("ab") as file:
+        file.write(b"x")
+    return "the file has 4097 bytes, more than a segment"
+
+
 def lose_the_tail(folder: Path) -> str:
     for path in log_files(folder)[-3:]:
         damage(path, 0, bytes(SEGMENT_BYTES - 64))
@@ -160,26 +166,29 @@ def put_an_old_vote_back(folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    ("spoil", "repairable"),
     [
-        remove_a_segment,
-        remove_the_first_segment,
-        spoil_the_head,
-        shorten_a_segment,
-        lose_the_tail,
-        spoil_the_vote,
-        put_an_old_vote_back,
+        (remove_a_segment, True),
+        (remove_the_first_segment, True),
+        (spoil_the_head, False),
+        (shorten_a_segment, True),
+        (lengthen_a_segment, False),
+        (lose_the_tail, True),
+        (spoil_the_vote, False),
+        (put_an_old_vote_back, False),
     ],
 )
 def test_damage_that_stops_a_start_is_damage_here(
-    replica: Path, spoil: Callable[[Path], str]
+    replica: Path, spoil: Callable[[Path], str], *, repairable: bool
 ) -> None:
-    """A lost or shortened file, zeros where durable entries were, a lost or old vote."""
+    """A lost, shortened or longer file, zeros where durable entries were, a lost or old vote; and
+    whether the group can repair it."""
     reason = spoil(replica)
     before = fingerprint(replica)
     found = verify_replica(replica)
     assert found.damaged
     assert any(reason in fault.what for fault in found.faults)
+    assert found.is_repairable == repairable
     assert fingerprint(replica) == before
 
 
