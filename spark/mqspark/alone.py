@@ -11,25 +11,31 @@ are of different terms. A leader may have had that one replaced.
 Where the replicas' logs begin at different positions, since old segments were removed from one
 sooner than from the other, they are compared from the last of these on.
 
-All else needs a history. Even that a queue has no holes does: a topic that was deleted and made
-again begins its queues anew.
+Each log by itself shows the order of its queues (4): in the order of the log the offsets of a queue
+go up by one. They may begin anew at 0, since a topic may have been deleted and made again. What a
+log's removed head held is not known, so a queue may begin anywhere there; in a whole log, at 0. A
+replica with damage in the settled part is not asked: its records are missing where it is damaged.
+
+All else needs a history.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.violations import text, violation
 
 BODIES_ONLY: Final = "only that records match their checksums and say where they stand"
+OFFSETS_ONLY: Final = (
+    "only that the offsets of each queue go up by one in the log, or begin anew at 0"
+)
 NEEDS_HISTORY: Final = {
     1: "which sends were acknowledged, only a history says",
     3: "which message had a place before, only a history says",
-    4: "a topic may have been deleted and made again; which reads there were, only a history says",
     6: "who led and who voted for whom, only a history says",
     7: "who led, and what had been acknowledged by then, only a history says",
     8: "what was delivered when an offset was committed, only a history says",
@@ -57,4 +63,53 @@ def record_violations(evidence: Evidence) -> DataFrame:
         severity=1,
         message_id=F.col("unique_key"),
         positions=[F.col("position")],
+    )
+
+
+def order_violations(evidence: Evidence) -> DataFrame:
+    """A row for each record whose offset does not follow the one before in its queue."""
+    whole = _whole_logs(evidence)
+    queue = Window.partitionBy("replica", "broker", "topic", "queue_id").orderBy("position")
+    rows = (
+        evidence.records.where(F.col("error").isNull() & evidence.is_settled())
+        .join(F.broadcast(whole), "broker")
+        .where(F.expr("getbit(holders, bit) = 1"))
+        .withColumn("offset_before", F.lag("queue_offset").over(queue))
+        .withColumn("position_before", F.lag("position").over(queue))
+    )
+    expected = F.when(F.col("offset_before").isNull(), F.when(F.col("from_start"), 0)).otherwise(
+        F.col("offset_before") + 1
+    )
+    wrong = rows.where((F.col("queue_offset") != 0) & (F.col("queue_offset") != expected))
+    return violation(
+        wrong,
+        F.when(expected < F.col("queue_offset"), "hole").otherwise("misplaced"),
+        F.when(
+            F.col("offset_before").isNull(), text("the first of its queue in the log")
+        ).otherwise(text("the one before in its queue, at {position_before}, has {offset_before}")),
+        message_id=F.col("unique_key"),
+        positions=F.array_compact(F.array("position", "position_before")),
+    )
+
+
+def _whole_logs(evidence: Evidence) -> DataFrame:
+    """Replicas without settled damage: broker, replica, bit, from_start. One of several that hold
+    the same."""
+    damaged = {
+        (row.broker, row.replica)
+        for row in evidence.damage.where(evidence.is_settled())
+        .select("broker", "replica")
+        .collect()
+    }
+    disputed = {row.broker for row in evidence.disputes.select("broker").distinct().collect()}
+    rows = []
+    for name in evidence.members.brokers:
+        whole = [
+            (name, replica.node, bit, replica.segments[:1] == (0,))
+            for bit, replica in enumerate(evidence.members.of(name))
+            if (name, replica.node) not in damaged
+        ]
+        rows += whole if name in disputed else whole[:1]
+    return evidence.session.createDataFrame(
+        rows, "broker string, replica string, bit int, from_start boolean"
     )

@@ -192,6 +192,7 @@ def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     compared = entries if several else 0
     judges = {
         authenticity.NUMBER: (alone.record_violations, entries),
+        order.NUMBER: (alone.order_violations, entries),
         replication.CHAIN_NUMBER: (replication.chain_violations, entries),
         replication.EQUALITY_NUMBER: (replication.equality_violations, compared),
     }
@@ -212,7 +213,10 @@ def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
         "entries": {f"{row.broker}/{row.replica}": row["count"] for row in stored},
         "replicas_equal": _of(judgements, replication.EQUALITY_NUMBER).holds,
     }
-    notes = [f"property {authenticity.NUMBER}: {alone.BODIES_ONLY}"]
+    notes = [
+        f"property {authenticity.NUMBER}: {alone.BODIES_ONLY}",
+        f"property {order.NUMBER}: {alone.OFFSETS_ONLY}",
+    ]
     for name in evidence.members.brokers:
         begin, end = evidence.begins[name], evidence.settled_end[name]
         notes.append(f"{name}: compared from position {begin} to {end}")
