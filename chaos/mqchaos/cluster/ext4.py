@@ -24,6 +24,8 @@ from mqchaos.limits import IMAGE_BYTES, UNMOUNT_TIMEOUT_S
 
 _EXT4_IOC_SHUTDOWN: Final = 0x8004587D
 _NO_LOG_FLUSH: Final = 2
+_MENDED: Final = (0, 1)
+"""What e2fsck ends with if nothing was wrong, or nothing is any more."""
 
 
 class Ext4:
@@ -43,6 +45,10 @@ class Ext4:
         """Mount it; after a power loss the kernel replays its journal."""
         self.mount_point.mkdir(parents=True, exist_ok=True)
         run_tool("mount", "-t", "ext4", "-o", "loop", str(self.image), str(self.mount_point))
+
+    def check(self) -> None:
+        """Replay its journal and mend it. What can't be mended is gone, files too."""
+        run_tool("e2fsck", "-f", "-y", str(self.image), good=_MENDED)
 
     def cut_power(self) -> None:
         """Let it lose its power, now."""

@@ -68,10 +68,16 @@ class OwnDisk:
             with suppress(OSError):  # of a file system that takes nothing the file goes later
                 (disk.mount_point / _BALLAST).unlink(missing_ok=True)
 
-    def mount_again(self) -> None:
-        """As after a start of the machine: what was not on the disk is gone. Nobody may use it."""
+    def mount_again(self, *, checked: bool) -> None:
+        """As after a start of the machine: what was not on the disk is gone. Nobody may use it.
+
+        `checked`: as operators do after errors of a disk. Without that its file system may give
+        damaged files to whoever mounts it.
+        """
         self.inner.unmount()
         (self._outer.mount_point / _BALLAST).unlink(missing_ok=True)
+        if checked:
+            self.inner.check()
         self.inner.mount()
         (self.inner.mount_point / _BALLAST).unlink(missing_ok=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Collection
 from typing import Final
 
 from mqchaos.cluster.processes import ClusterError
@@ -22,8 +23,9 @@ def tool(name: str) -> str:
     return found
 
 
-def run_tool(*argv: str, told: str = "") -> str:
-    """Run a tool and return what it printed; `told` is its standard input. Raises ClusterError."""
+def run_tool(*argv: str, told: str = "", good: Collection[int] = (0,)) -> str:
+    """Run a tool and return what it printed; `told` is its standard input. Raises ClusterError if
+    it does not end with a `good` status."""
     command = [tool(argv[0]), *argv[1:]]
     try:
         done = subprocess.run(
@@ -37,6 +39,6 @@ def run_tool(*argv: str, told: str = "") -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise ClusterError(f"{' '.join(argv)} did not end in {TOOL_TIMEOUT_S:.0f} s") from error
-    if done.returncode:
+    if done.returncode not in good:
         raise ClusterError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
     return done.stdout

@@ -2,7 +2,8 @@
 
 All that the node writes meets it: its log, its queues, its index, its own log of events. It needs a
 run with `--disks own`, which gives each node an ext4 in an image (`mqchaos.cluster.own_disk`). A
-node that ended by it is started again on what a mount finds: what never reached the disk is gone.
+node that ended by it is started again on what a mount finds: what never reached the disk is gone,
+and after errors what a check of the file system clears as well.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import trio
@@ -76,8 +78,9 @@ class Wreck(OfFew):
         names = [victim.name for victim in victims]
         for name in names:
             disk = cluster.disks[name]
+            mount = partial(disk.mount_again, checked=not self.killed)
             ended = cluster.pid(name) is None
-            await trio.to_thread.run_sync(disk.mount_again if ended else disk.relieve)
+            await trio.to_thread.run_sync(mount if ended else disk.relieve)
         cluster.start(names)
 
     @property

@@ -82,7 +82,7 @@ def test_a_disk_without_room_below_fails_what_is_written_to_new_places(disk: Own
     assert disk.starved()
     assert not disk.full()
     assert error_of(store / "new", os.urandom(64 << 20)) in (errno.EIO, errno.ENOSPC, errno.EROFS)
-    disk.mount_again()
+    disk.mount_again(checked=True)
     assert error_of(store / "newer") is None
     assert (store / "kept").read_bytes() == b"kept"
 
@@ -93,7 +93,7 @@ def test_a_file_system_that_found_an_error_takes_nothing_more(disk: OwnDisk) -> 
     synced(store / "kept", b"kept")
     disk.inner.abort()
     assert error_of(store / "new", b"x") == errno.EROFS
-    disk.mount_again()
+    disk.mount_again(checked=True)
     assert error_of(store / "new", b"x") is None
     assert (store / "kept").read_bytes() == b"kept"
 

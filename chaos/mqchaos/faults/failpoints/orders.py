@@ -19,7 +19,7 @@ import trio
 from dledger.program.arming import ORDERS, REACHED, Order, Orders, Reached
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.processes import ClusterError
-from mqchaos.limits import EFFECT_S, POLL_S
+from mqchaos.limits import EFFECT_S, POLL_S, START_TIMEOUT_S
 
 _numbers = itertools.count(1)
 
@@ -109,7 +109,8 @@ async def _change(cluster: Cluster, name: str, change: Callable[[Orders], Orders
     held = change(ordered(cluster, name))
     wanted = msgspec.structs.replace(held, number=next_number())
     _write(cluster.orders(name) / ORDERS, msgspec.json.encode(wanted))
-    with trio.move_on_after(EFFECT_S):
+    # A process that is about to start reads them only once it has loaded its modules.
+    with trio.move_on_after(START_TIMEOUT_S) as scope:
         while (pid := cluster.pid(name)) is not None and not cluster.stopped(name):
             taken = [told for told in reached(cluster, name) if told.pid == pid and not told.place]
             if taken and taken[-1].number == wanted.number:
@@ -118,9 +119,12 @@ async def _change(cluster: Cluster, name: str, change: Callable[[Orders], Orders
                 return
             if taken:
                 os.kill(pid, signal.SIGUSR1)
+                scope.deadline = min(scope.deadline, trio.current_time() + EFFECT_S)
             await trio.sleep(POLL_S)
         return
-    raise ClusterError(f"{name} took no orders within {EFFECT_S:.0f} s")
+    raise ClusterError(
+        f"{name} took no orders within {EFFECT_S:.0f} s, or {START_TIMEOUT_S:.0f} s of its start"
+    )
 
 
 def _write(path: Path, content: bytes) -> None:
