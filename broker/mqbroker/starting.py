@@ -20,6 +20,7 @@ from dledger.errors import (
     leaves,
 )
 from dledger.failpoints import VARIABLE
+from dledger.log.disk import is_loss
 from dledger.observe import LogFormat, configure_logging, get_logger
 from dledger.program.config import load_config
 from mqbroker.app import run_broker
@@ -112,6 +113,11 @@ def _remedy(fenced: Fenced) -> str:
 
 def _os_problem(error: OSError, settings: BrokerConfig) -> str:
     reason = os.strerror(error.errno) if error.errno else str(error)
+    if error.filename is not None and is_loss(error):
+        return (
+            f"{error.filename}: {reason}; the file system is damaged: unmount it, check it (fsck), "
+            "and start the broker again. What the check has lost the group repairs"
+        )
     if error.filename is not None:
         return (
             f"{error.filename}: {reason}; make storePathRootDir "

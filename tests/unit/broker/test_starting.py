@@ -19,6 +19,7 @@ from mqbroker import starting
 from mqbroker.config import BrokerConfig
 
 TAKEN = OSError(errno.EADDRINUSE, "Address already in use")
+BROKEN = OSError(errno.EBADMSG, "Bad message", "/var/mq")
 NO_FOLDER = OSError(errno.EACCES, "Permission denied", "/var/mq")
 
 
@@ -44,6 +45,7 @@ def fenced(number: int) -> Fenced:
         (CorruptLog("upgrade this node"), 2, "mqbroker: upgrade this node\n"),
         (OSError(errno.EIO, "the peer port"), 2, "can't listen on 127.0.0.1:10911: Input/output"),
         (TAKEN, 2, "can't listen on 127.0.0.1:10911: Address already in use; stop what uses it"),
+        (BROKEN, 2, "/var/mq: Bad message; the file system is damaged: unmount it, check it"),
         (NO_FOLDER, 2, "/var/mq: Permission denied; make storePathRootDir"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
