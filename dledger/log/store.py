@@ -311,14 +311,9 @@ class SegmentedLog:
         self.write_out()
         if not self._writing.unsynced:
             return None
-        self._syncing = self._writing.take_unsynced()
-        try:
-            # Written here and not in the sync's thread: after a cut in between, the watermark would
-            # vouch for entries that are gone.
-            for segment in self._syncing:
-                segment.mark(self.durable_index)
-        except OSError as error:
-            self._writing.fence("writing a watermark", error)
+        # Marked here and not in the sync's thread: after a cut in between, a watermark would vouch
+        # for entries that are gone.
+        self._syncing = self._writing.take_unsynced(self.durable_index)
         return SyncJob(self._syncing, self.last_index, self._generation)
 
     def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
@@ -367,14 +362,15 @@ class SegmentedLog:
 
         No file may be missing between others, so the last one is removed first. And no watermark
         may vouch for an entry that is gone, or a restart would take the cut for a loss. So
-        watermarks are lowered before anything is removed.
+        watermarks are lowered before anything is removed, that of the segment before, too: it may
+        vouch for the first entry that is cut.
         """
         if self._spare is not None:
             self._discard(self._spare)
             self._spare = None
             self._disk.sync_folder(self.folder)
         contents = self._contents
-        for segment in contents.segments_from(first_index):
+        for segment in contents.segments_from(first_index - 1):
             segment.mark(self.durable_index)
             segment.sync()
         while contents.segments[-1].first_index >= first_index and len(contents.segments) > 1:

@@ -1,11 +1,15 @@
 """What was appended and is not durable yet: staged in memory, or written and not synced.
 
-Invariant: after a failed write or sync the log is fenced. It is no longer known what the disk
-holds, so later entries must not be written or vouched for.
+Invariants: after a failed write or sync the log is fenced. It is no longer known what the disk
+holds, so later entries must not be written or vouched for. And when the sync after the one that
+made a segment's first entry durable has ended, the segment before says so durably: then a start
+misses files that are lost, the newest ones, too, and though no checkpoint is left.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import pairwise
 from typing import NoReturn
 
 from dledger.buffers import Buffer
@@ -27,6 +31,9 @@ class Writing:
         self._contents = contents
         self._staged: list[Buffer] = []
         self._staged_at = 0
+        #: Segments up to this position are vouched for by those before them.
+        self._vouched_position = -1
+        self._vouch_anew()
 
     @property
     def is_dirty(self) -> bool:
@@ -56,15 +63,42 @@ class Writing:
             self.unsynced.append(segment)
         failpoint("log.written")
 
-    def take_unsynced(self) -> tuple[Segment, ...]:
-        """Take the segments that were written to; the caller syncs them."""
+    def take_unsynced(self, durable_index: int) -> tuple[Segment, ...]:
+        """Take the segments that were written to, marked; the caller syncs them. Raises Fenced.
+
+        With them those that vouch for a new one now, before it.
+        """
         taken, self.unsynced = tuple(self.unsynced), []
-        return taken
+        try:
+            for segment in taken:
+                segment.mark(durable_index)
+            vouching = self._vouch(durable_index)
+        except OSError as error:
+            self.fence("writing a watermark", error)
+        return (*(segment for segment in vouching if segment not in taken), *taken)
+
+    def _vouch(self, durable_index: int) -> list[Segment]:
+        """Mark the segment before each that is new and has durable entries by now: it says so."""
+        every, vouching = self._contents.segments, list[Segment]()
+        if every[-1].base_position > self._vouched_position:
+            new = bisect_right(every, self._vouched_position, key=lambda each: each.base_position)
+            for before, segment in pairwise(every[max(new - 1, 0) :]):
+                if segment.first_index <= durable_index:
+                    before.mark(segment.first_index)
+                    vouching.append(before)
+                    self._vouched_position = segment.base_position
+        return vouching
+
+    def _vouch_anew(self) -> None:
+        """It is not known whether the last segment is vouched for."""
+        before = self._contents.segments[-2:-1]
+        self._vouched_position = before[0].base_position if before else -1
 
     def was_cut(self, unsynced: list[Segment]) -> None:
         """The log was cut, and all that is left is written; `unsynced` must be synced again."""
         self.written_index = self._contents.last_index
         self.unsynced = unsynced
+        self._vouch_anew()
 
     def was_replaced(self) -> None:
         """Forget all that was appended."""

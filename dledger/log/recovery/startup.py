@@ -254,8 +254,9 @@ class _Opening:
     def _lower_watermarks(self, last_index: int) -> None:
         """Lower the watermarks that vouch for entries which were not committed and are cut now.
 
-        No others: a segment's watermark is never above its last entry, so that a later cut of what
-        lies behind a segment need not look at it. What stands for a lost one says more than that.
+        No others: a segment's watermark is never above the first entry of the next segment, so that
+        a later cut of what lies behind that need not look at it. What stands for a lost one says
+        more than that.
         """
         behind = [segment.first_index for segment in self.segments[1:]] + [last_index + 1]
         for segment, next_index in zip(self.segments, behind, strict=True):

@@ -13,6 +13,9 @@ log writes down the last index that an earlier sync had made durable, in the las
 segment. A bad entry at or below the watermark is corruption. One above it was never reported
 durable. There is one exception, which is accepted and documented: the entries of the last completed
 sync, if no other sync had begun.
+
+A file may also be gone, its watermark with it. So once the first entry of a segment is durable, the
+segment before says so in its own watermark.
 """
 
 from __future__ import annotations

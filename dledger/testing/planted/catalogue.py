@@ -74,6 +74,8 @@ PLANTED = (
     ),
     PlantedBug("forget the folder's sync", (), storage.forget_the_folder, seed=0),
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
+    PlantedBug("vouch for no new segment", (), storage.vouch_for_no_new_segment),
+    PlantedBug("vouch for what a cut removed", (), storage.vouch_for_what_a_cut_removed),
     PlantedBug("raise watermarks", (), storage.raise_watermarks, nodes=5, seed=272626922),
     PlantedBug("keep the watermark in a cut", (), storage.keep_the_watermark, seed=17),
     PlantedBug(
@@ -90,7 +92,7 @@ PLANTED = (
     PlantedBug("count a learner", (), joining.count_a_learner, seed=3),
     PlantedBug("seat a learner at once", (), joining.seat_a_learner_at_once),
     PlantedBug(
-        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=90
+        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=109
     ),
     PlantedBug(
         "begin anew without the first entry",
@@ -110,19 +112,13 @@ PLANTED = (
         "write entries before their term", (), repair.write_entries_before_their_term, seed=164
     ),
     PlantedBug(
-        "replay what no start has checked", (), repair.replay_what_no_start_has_checked, seed=26
+        "replay what no start has checked", (), repair.replay_what_no_start_has_checked, seed=65
     ),
     PlantedBug("never scrub", (), repair.never_scrub, seed=26),
     PlantedBug("send what has rotted", (), repair.send_what_has_rotted),
     PlantedBug("vouch for rot that was found", (), repair.vouch_for_rot_that_was_found, seed=26),
     PlantedBug("forget what could not be read", (), repair.forget_what_could_not_be_read, seed=8),
-    PlantedBug(
-        "make a lost file without a mark",
-        (),
-        repair.make_a_lost_file_without_a_mark,
-        nodes=5,
-        seed=604_452_897,
-    ),
+    PlantedBug("make a lost file without a mark", (), repair.make_a_lost_file_without_a_mark),
     PlantedBug(
         "take a rotten header for another entry", (), repair.take_a_rotten_header_for_another_entry
     ),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from dledger.log import entry, walk
+from dledger.log.contents import Contents
 from dledger.log.entry import Header, decode_header
 from dledger.log.jobs import SyncJob
 from dledger.log.recovery import startup
@@ -14,6 +15,7 @@ from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_ch
 from dledger.log.recovery.checkpoints import Checkpoints
 from dledger.log.segment import PreparedSegment, Segment
 from dledger.log.store import SegmentedLog
+from dledger.log.writing import Writing
 from dledger.testing.disk import SimulatedDisk
 
 Planted = AbstractContextManager[object]
@@ -81,6 +83,21 @@ def keep_the_watermark() -> Planted:
             original(self, first_index)
 
     return patch.object(SegmentedLog, "_cut_files", cut)
+
+
+def vouch_for_no_new_segment() -> Planted:
+    """No segment says that the next one has durable entries."""
+    return patch.object(Writing, "_vouch", lambda self, durable_index: [])
+
+
+def vouch_for_what_a_cut_removed() -> Planted:
+    """A cut at the beginning of a segment does not lower the watermark of the one before."""
+    original = Contents.segments_from
+
+    def segments_from(self: Contents, index: int) -> list[Segment]:
+        return original(self, index + 1)
+
+    return patch.object(Contents, "segments_from", segments_from)
 
 
 def raise_watermarks() -> Planted:

@@ -30,6 +30,8 @@ from dledger.testing.simulation.streams import Streams
 HEADER_ROTS = 0.5
 UNREADABLE = 0.3
 """The odds that damage is something which the disk can't read any more."""
+NEWEST = 0.15
+"""The odds that the newest segments are gone, and the checkpoint with them."""
 SHORTENED = 0.3
 """The odds that this is the end of a file, which is gone."""
 
@@ -57,7 +59,7 @@ class Damages:
     def damage(self, node_id: str, log: SegmentedLog, rng: random.Random) -> str | None:
         """Damage what was durable for sure on the disk of a stopped node; what was done."""
         streams = self._group.streams
-        draws = rng, streams["unreadable"], streams["shortened"]
+        draws = rng, streams["unreadable"], streams["shortened"], streams["newest"]
         what = damage_log(self._group.disks[node_id], log, *draws)
         if what is not None:
             self._group.note(f"on the disk of {node_id} {what}")
@@ -136,12 +138,14 @@ def damage_log(
     rng: random.Random,
     unread: random.Random,
     shortened: random.Random,
+    newest: random.Random,
 ) -> str | None:
     """Damage entries that were durable for sure, so that a start must notice; what was done.
 
     None if there are no such entries. The checkpoint goes, so that a start reads everything, unless
-    the newest segment goes: only the checkpoint shows that. `unread` draws what can't be read,
-    `shortened` what of it lies behind a file's end.
+    the newest segment goes: only the checkpoint shows that for sure. `unread` draws what can't be
+    read, `shortened` what of it lies behind a file's end, `newest` how many of the newest segments
+    go with the checkpoint.
     """
     watermark = _watermark(disk, log)
     if watermark < log.first_index:
@@ -150,14 +154,22 @@ def damage_log(
     base = header.position - header.position % log.segment_bytes
     path, offset = segment_path(FOLDER, base), header.position - base
     kind = rng.random()
-    newest = log.segments()[-1]
+    last = log.segments()[-1]
     known = decode_checkpoint(disk.read(FOLDER / "checkpoint"))
-    if kind > 0.9 and newest.first_index <= known.commit_index:
-        disk.remove(segment_path(FOLDER, newest.base_position))
+    if kind > 0.9 and last.first_index <= known.commit_index:
+        disk.remove(segment_path(FOLDER, last.base_position))
         disk.sync_folder(FOLDER)
-        return f"the newest segment, from entry {newest.first_index} on, is gone"
+        return f"the newest segment, from entry {last.first_index} on, is gone"
     disk.remove(FOLDER / "checkpoint")
     disk.sync_folder(FOLDER)
+    if newest.random() < NEWEST:
+        lost = log.segments()[-newest.randint(1, 3) :]
+        before = log.segments()[: -len(lost)]
+        if before and lost[0].first_index <= _mark(disk, before[-1].base_position):
+            for segment in lost:
+                disk.remove(segment_path(FOLDER, segment.base_position))
+            disk.sync_folder(FOLDER)
+            return f"the newest segments, from entry {lost[0].first_index} on, are gone"
     sealed = [
         segment.base_position
         for segment, following in pairwise(log.segments())
@@ -188,8 +200,11 @@ def damage_log(
 
 def _watermark(disk: SimulatedDisk, log: SegmentedLog) -> int:
     """Up to here a start knows that entries were durable; what is damaged above it is cut."""
-    paths = [segment_path(FOLDER, segment.base_position) for segment in log.segments()]
-    return max((decode_watermark(memoryview(disk.read(path))) for path in paths), default=0)
+    return max((_mark(disk, segment.base_position) for segment in log.segments()), default=0)
+
+
+def _mark(disk: SimulatedDisk, base_position: int) -> int:
+    return decode_watermark(memoryview(disk.read(segment_path(FOLDER, base_position))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,18 @@ def cut_during_a_sync(life: Life) -> None:
     life.sync()
 
 
-@pytest.mark.parametrize("story", [grow, prepare, cut_back, cut_during_a_sync])
+def cut_at_a_segment(life: Life) -> None:
+    """What is cut begins with the first entry of a segment, for which the one before vouches."""
+    life.append(40, 1)
+    life.sync()
+    life.append(1, 1)
+    life.sync()
+    life.cut(life.log.segments()[-2].first_index)
+    life.append(9, 2)
+    life.sync()
+
+
+@pytest.mark.parametrize("story", [grow, prepare, cut_back, cut_during_a_sync, cut_at_a_segment])
 @pytest.mark.parametrize("power_lost", [True, False])
 def test_a_crash_in_any_operation_leaves_what_was_promised(
     story: Callable[[Life], None], power_lost: bool
@@ -170,6 +181,50 @@ def test_a_segment_that_a_cut_removed_is_not_used_again() -> None:
     assert last_index_after_a_restart() == 22
     with plant("use a removed segment"), pytest.raises(CorruptLog, match="missing"):
         last_index_after_a_restart()
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_newest_segments_that_are_lost_with_the_checkpoint_are_missed(lost: int) -> None:
+    """As when a check of the file system has cleared the inodes of the youngest files."""
+
+    def last_index_after_the_loss() -> int:
+        life = Life(SimulatedDisk())
+        life.append(40, 1)
+        life.sync()
+        life.append(1, 1)
+        life.sync()
+        life.checkpoint()
+        for segment in life.log.segments()[-lost:]:
+            life.disk.remove(segment_path(FOLDER, segment.base_position))
+        life.disk.remove(FOLDER / "checkpoint")
+        return open_log(FOLDER, SEGMENT_BYTES, life.disk)[0].last_index
+
+    with pytest.raises(DamagedLog, match="the log ends at index .*, although it was durable"):
+        last_index_after_the_loss()
+    with plant("vouch for no new segment"):
+        assert last_index_after_the_loss() < 40
+
+
+def test_a_cut_at_the_beginning_of_a_segment_is_no_loss() -> None:
+    """Nothing vouches for what was cut, though the node dies before it appends anything else."""
+
+    def last_index_after_the_cut() -> int:
+        life = Life(SimulatedDisk())
+        life.append(40, 1)
+        life.sync()
+        life.append(1, 1)
+        life.sync()
+        first = life.log.segments()[-2].first_index
+        life.cut(first)
+        life.disk.stop_process()
+        return Life(life.disk).log.last_index - first
+
+    assert last_index_after_the_cut() == -1
+    with (
+        plant("vouch for what a cut removed"),
+        pytest.raises(CorruptLog, match="although it was durable"),
+    ):
+        last_index_after_the_cut()
 
 
 def test_zeros_where_a_durable_entry_was_stop_the_node() -> None:

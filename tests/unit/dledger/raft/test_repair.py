@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
@@ -36,8 +37,12 @@ class Replica:
         log = open_log(FOLDER, SEGMENT_BYTES, self.disk)[0]
         copy_to(log, donor.log, last)
         log.sync()
-        log._contents.segments[-1].mark(last)
-        log._contents.segments[-1].sync()
+        segments = log._contents.segments
+        for before, segment in pairwise(segments):
+            before.mark(segment.first_index)
+            before.sync()
+        segments[-1].mark(last)
+        segments[-1].sync()
         log.close()
         self.disk.remove(FOLDER / "checkpoint")
         self.disk.sync_folder(FOLDER)
@@ -232,6 +237,28 @@ def test_a_group_of_sectors_is_lost_and_the_node_may_die_while_that_is_repaired(
         replica.disk.crash_in = None
         log.close()
         assert replica.open().last_index == log.last_index
+
+
+def test_newest_files_that_are_gone_are_repaired_though_the_node_dies_meanwhile() -> None:
+    """One that was made anew says that everything was durable, until the repair is over."""
+    source = donor(*[3] * 40)
+
+    def last_index_after_the_loss(seed: int) -> int:
+        rng = random.Random(seed)
+        replica = Replica(source, 41)
+        for name in replica.disk.names(FOLDER)[-rng.randint(1, 4) :]:
+            replica.disk.remove(FOLDER / name)
+        replica.disk.sync_folder(FOLDER)
+        while True:
+            replica.disk.crash_in = rng.randrange(1, 80)
+            try:
+                return replica.start(41).last_index
+            except Crashed:
+                replica.disk.lose_power(rng)
+
+    assert {last_index_after_the_loss(seed) for seed in range(100)} == {41}
+    with plant("make a lost file without a mark"):
+        assert min(last_index_after_the_loss(seed) for seed in range(100)) < 41
 
 
 @pytest.mark.parametrize("shortened", [False, True])

@@ -129,6 +129,7 @@ def test_every_planted_bug_has_a_test() -> None:
         "count early acks unnoticed",
         "forget what was held back",
         "leave what lies behind the log",
+        "make a lost file without a mark",
         "note no new segment",
         "seat a learner at once",
         "seat only where nobody has a term",
@@ -137,6 +138,8 @@ def test_every_planted_bug_has_a_test() -> None:
         "sleep through heartbeats",
         "use a removed segment",
         "vote anew in a new group",
+        "vouch for no new segment",
+        "vouch for what a cut removed",
     }
 
 
