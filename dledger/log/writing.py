@@ -71,17 +71,29 @@ class Writing:
         taken, self.unsynced = tuple(self.unsynced), []
         try:
             for segment in taken:
-                segment.mark(durable_index)
+                segment.mark(min(durable_index, self._vouches_up_to(segment)))
             vouching = self._vouch(durable_index)
         except OSError as error:
             self.fence("writing a watermark", error)
         return (*(segment for segment in vouching if segment not in taken), *taken)
 
+    def _vouches_up_to(self, segment: Segment) -> int:
+        """No mark says more than that the next segment has begun: a later cut looks no further."""
+        every = self._contents.segments
+        if segment is every[-1]:
+            return self._contents.last_index
+        return every[self._count_up_to(segment.base_position)].first_index
+
+    def _count_up_to(self, base_position: int) -> int:
+        """How many segments begin at or before a position."""
+        every = self._contents.segments
+        return bisect_right(every, base_position, key=lambda each: each.base_position)
+
     def _vouch(self, durable_index: int) -> list[Segment]:
         """Mark the segment before each that is new and has durable entries by now: it says so."""
         every, vouching = self._contents.segments, list[Segment]()
         if every[-1].base_position > self._vouched_position:
-            new = bisect_right(every, self._vouched_position, key=lambda each: each.base_position)
+            new = self._count_up_to(self._vouched_position)
             for before, segment in pairwise(every[max(new - 1, 0) :]):
                 if segment.first_index <= durable_index:
                     before.mark(segment.first_index)

@@ -227,6 +227,26 @@ def test_a_cut_at_the_beginning_of_a_segment_is_no_loss() -> None:
         last_index_after_the_cut()
 
 
+def test_a_cut_amid_a_sync_lets_no_segment_vouch_for_more_than_the_next_ones_beginning() -> None:
+    """Its mark is written again after the cut, and a later cut does not look at it."""
+    life = Life(SimulatedDisk())
+    life.append(40, 1)
+    life.sync()
+    life.append(1, 1)
+    job = life.log.start_sync()
+    assert job is not None
+    life.cut(41)
+    life.append(1, 2)
+    job.run()
+    life.log.finish_sync(job)
+    life.sync()
+    first = life.log.segments()[-1].first_index
+    assert first < 40
+    life.cut(first + 1)
+    life.disk.stop_process()
+    assert Life(life.disk).log.last_index == first
+
+
 def test_zeros_where_a_durable_entry_was_stop_the_node() -> None:
     """A lost sector looks like the end of the log. Below the watermark it is not taken for one."""
     disk = SimulatedDisk()
