@@ -66,7 +66,7 @@ async def two_clusters() -> AsyncIterator[Admin]:
     """An administration of broker-a in cluster X and broker-b in cluster Y, both unreachable."""
     async with name_server() as address:
         host, _, port = address.partition(":")
-        async with connect_peer(host, int(port)) as peer, Admin(address, timeout_s=0.2) as admin:
+        async with connect_peer(host, int(port)) as peer, Admin(address, timeout_s=1.0) as admin:
             await register(peer, "broker-a", "X", DEAD)
             await register(peer, "broker-b", "Y", "127.0.0.1:2")
             yield admin

@@ -50,6 +50,7 @@ VALUES: dict[str, object] = {
     "broker": "b",
     "writable": True,
     "timestamp_ms": 1,
+    "count": 1,
     "message_id": "7F00000100002A9F0000000000000000",
     "body": b"",
 }
