@@ -59,12 +59,14 @@ def test_nothing_acknowledged_is_lost_with_the_power(disks: Path) -> None:
 
 
 def test_a_flush_that_does_not_wait_for_the_disk_loses_what_it_says(disks: Path) -> None:
-    """The look at the logs can fail: with ASYNC_FLUSH all three lose the last moments. Twice, as
-    a cut may come just behind a sync."""
+    """The look at the logs can fail: with ASYNC_FLUSH all three lose the last moments. Ten cuts at
+    most, as one may come just behind a sync, or while a slow machine's group has no leader."""
 
-    async def once() -> int:
-        report = await run_rounds(disks, 2, 1, victims=(3,), flush="ASYNC_FLUSH")
+    async def lost(seed: int) -> int:
+        folder = disks / str(seed)
+        folder.mkdir()
+        report = await run_rounds(folder, 2, seed, victims=(3,), flush="ASYNC_FLUSH")
         print(report)
         return len(report.lost)
 
-    assert trio.run(once) > 0
+    assert any(trio.run(lost, seed) for seed in range(1, 6))
