@@ -8,7 +8,6 @@ misses files that are lost, the newest ones, too, and though no checkpoint is le
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from itertools import pairwise
 from typing import NoReturn
 
@@ -31,8 +30,8 @@ class Writing:
         self._contents = contents
         self._staged: list[Buffer] = []
         self._staged_at = 0
-        #: Segments up to this position are vouched for by those before them.
-        self._vouched_position = -1
+        #: Segments up to the one that begins with this entry are vouched for by those before them.
+        self._vouched_index = 0
         self._vouch_anew()
 
     @property
@@ -79,32 +78,24 @@ class Writing:
 
     def _vouches_up_to(self, segment: Segment) -> int:
         """No mark says more than that the next segment has begun: a later cut looks no further."""
-        every = self._contents.segments
-        if segment is every[-1]:
-            return self._contents.last_index
-        return every[self._count_up_to(segment.base_position)].first_index
-
-    def _count_up_to(self, base_position: int) -> int:
-        """How many segments begin at or before a position."""
-        every = self._contents.segments
-        return bisect_right(every, base_position, key=lambda each: each.base_position)
+        following = self._contents.segments_from(segment.first_index)[1:2]
+        return following[0].first_index if following else self._contents.last_index
 
     def _vouch(self, durable_index: int) -> list[Segment]:
         """Mark the segment before each that is new and has durable entries by now: it says so."""
-        every, vouching = self._contents.segments, list[Segment]()
-        if every[-1].base_position > self._vouched_position:
-            new = self._count_up_to(self._vouched_position)
-            for before, segment in pairwise(every[max(new - 1, 0) :]):
+        vouching = list[Segment]()
+        if self._contents.segments[-1].first_index > self._vouched_index:
+            for before, segment in pairwise(self._contents.segments_from(self._vouched_index)):
                 if segment.first_index <= durable_index:
                     before.mark(segment.first_index)
                     vouching.append(before)
-                    self._vouched_position = segment.base_position
+                    self._vouched_index = segment.first_index
         return vouching
 
     def _vouch_anew(self) -> None:
         """It is not known whether the last segment is vouched for."""
         before = self._contents.segments[-2:-1]
-        self._vouched_position = before[0].base_position if before else -1
+        self._vouched_index = before[0].first_index if before else 0
 
     def was_cut(self, unsynced: list[Segment]) -> None:
         """The log was cut, and all that is left is written; `unsynced` must be synced again."""

@@ -50,6 +50,24 @@ class Life:
             index: self.log.header(index).term for index in range(1, self.log.durable_index + 1)
         }
 
+    def fill(self) -> None:
+        """Several segments, all durable, and marked so."""
+        self.append(40, 1)
+        self.sync()
+        self.append(1, 1)
+        self.sync()
+
+    def cut_amid_a_sync(self, count: int, first_index: int, replacing: int) -> None:
+        """What is cut and replaced begins before, or with, what a sync under way covers."""
+        self.append(count, 1)
+        job = self.log.start_sync()
+        assert job is not None
+        self.cut(first_index)
+        self.append(replacing, 2)
+        job.run()
+        self.log.finish_sync(job)
+        self.sync()
+
     def cut(self, first_index: int) -> None:
         self.promised = {i: term for i, term in self.promised.items() if i < first_index}
         self.log.cut(first_index)
@@ -102,22 +120,12 @@ def cut_during_a_sync(life: Life) -> None:
     """A sync is under way while what it covers is cut and replaced."""
     life.append(12, 1)
     life.sync()
-    life.append(20, 1)
-    job = life.log.start_sync()
-    assert job is not None
-    life.cut(9)
-    life.append(6, 2)
-    job.run()
-    life.log.finish_sync(job)
-    life.sync()
+    life.cut_amid_a_sync(20, 9, 6)
 
 
 def cut_at_a_segment(life: Life) -> None:
     """What is cut begins with the first entry of a segment, for which the one before vouches."""
-    life.append(40, 1)
-    life.sync()
-    life.append(1, 1)
-    life.sync()
+    life.fill()
     life.cut(life.log.segments()[-2].first_index)
     life.append(9, 2)
     life.sync()
@@ -189,10 +197,7 @@ def test_newest_segments_that_are_lost_with_the_checkpoint_are_missed(lost: int)
 
     def last_index_after_the_loss() -> int:
         life = Life(SimulatedDisk())
-        life.append(40, 1)
-        life.sync()
-        life.append(1, 1)
-        life.sync()
+        life.fill()
         life.checkpoint()
         for segment in life.log.segments()[-lost:]:
             life.disk.remove(segment_path(FOLDER, segment.base_position))
@@ -210,10 +215,7 @@ def test_a_cut_at_the_beginning_of_a_segment_is_no_loss() -> None:
 
     def last_index_after_the_cut() -> int:
         life = Life(SimulatedDisk())
-        life.append(40, 1)
-        life.sync()
-        life.append(1, 1)
-        life.sync()
+        life.fill()
         first = life.log.segments()[-2].first_index
         life.cut(first)
         life.disk.stop_process()
@@ -232,14 +234,7 @@ def test_a_cut_amid_a_sync_lets_no_segment_vouch_for_more_than_the_next_ones_beg
     life = Life(SimulatedDisk())
     life.append(40, 1)
     life.sync()
-    life.append(1, 1)
-    job = life.log.start_sync()
-    assert job is not None
-    life.cut(41)
-    life.append(1, 2)
-    job.run()
-    life.log.finish_sync(job)
-    life.sync()
+    life.cut_amid_a_sync(1, 41, 1)
     first = life.log.segments()[-1].first_index
     assert first < 40
     life.cut(first + 1)
@@ -270,10 +265,7 @@ def test_a_start_that_refuses_removes_no_segment() -> None:
     what was durable: they stay for whoever repairs the log."""
     disk = SimulatedDisk()
     life = Life(disk)
-    life.append(40, 1)
-    life.sync()
-    life.append(1, 1)
-    life.sync()
+    life.fill()
     paths = [FOLDER / name for name in disk.names(FOLDER) if name.endswith(".seg")]
     raw = bytearray(disk.read(paths[1]))
     raw[: HEADER_BYTES * 2] = bytes(HEADER_BYTES * 2)
