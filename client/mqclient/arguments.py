@@ -19,7 +19,7 @@ def check_seconds(name: str, value: float, *, above_zero: bool = False) -> float
 
 def check_whole(name: str, value: int, least: int, most: int) -> int:
     """A whole number within bounds. Raises BadInput."""
-    if not isinstance(value, int) or not least <= value <= most:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise BadInput(f"{name}={value!r}: expected a whole number from {least} to {most}")
     return value
 

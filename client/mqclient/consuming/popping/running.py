@@ -20,8 +20,9 @@ from anyio.lowlevel import checkpoint
 
 from dledger.errors import BadInput, DledgerError
 from dledger.observe import get_logger
+from dledger.remoting.numbers import INT32_MAX
 from mqclient import limits
-from mqclient.arguments import check_seconds
+from mqclient.arguments import check_seconds, check_whole
 from mqclient.connection.lifetime import together
 from mqclient.consuming.handling import call_handler, check_at_work
 from mqclient.consuming.lanes import Lanes
@@ -29,7 +30,7 @@ from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.popping.pace import Window, lane_of, retry_delay_s
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.popping.taking import Taking
-from mqclient.consuming.sending_back import DEAD, Delay, Nack, SendingBack, check_times
+from mqclient.consuming.sending_back import DEAD, Delay, Nack, SendingBack
 
 log = get_logger(__name__)
 
@@ -52,7 +53,7 @@ class Policy:
         check_at_work(self.concurrency, self.timeout_s)
         if check_seconds("hold_s", self.hold_s) == math.inf:
             raise BadInput(f"hold_s={self.hold_s}: expected for how long a message may be kept")
-        check_times(self.times_max)
+        check_whole("max_reconsume_times", self.times_max, 0, INT32_MAX)
 
 
 class Running:
