@@ -161,6 +161,8 @@ SPARE_MEMORY_BYTES = 4 << 20
 CYCLE_STANDS_S = 0.09
 CYCLE_GOES_S = 0.01
 """A process that is stopped and let go on so long each gets a tenth of a processor."""
+STILL_LOOK_S = 1.0
+"""A process that stood still at every look for so long is stopped for good, not slow."""
 CHANGE_AGAIN_S = 0.5
 CHANGE_TIMEOUT_S = 30.0
 """Of a change of the members that is asked for again and again."""
@@ -266,4 +268,5 @@ COVERAGE_PAGE_BYTES_MAX = 4 << 20
 """A page into which tables are written."""
 
 assert PORT_FIRST < PORT_LAST < 32_768
+assert STILL_LOOK_S > 5 * (CYCLE_STANDS_S + CYCLE_GOES_S)
 assert PROBE_INTERVAL_S < PROBE_TIMEOUT_S < START_TIMEOUT_S

@@ -16,6 +16,7 @@ from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.disk import DISK_FAULTS
 from mqchaos.faults.failpoints.clocks import CLOCK_FAULTS
 from mqchaos.faults.failpoints.disks import ORDERED_DISKS
+from mqchaos.faults.failpoints.orders import give, taken
 from mqchaos.faults.failpoints.provoking import filling
 from mqchaos.faults.fault import FAULTS, Fault
 from mqchaos.faults.kinds import (
@@ -38,11 +39,13 @@ from mqchaos.faults.kinds import (
     PAUSE,
     RING,
     SLOW,
+    SLOW_CPU,
     STALE,
     STORM,
 )
 from mqchaos.faults.network import NETWORK_FAULTS
 from mqchaos.faults.targets import Target, Victims, victims
+from mqchaos.limits import EFFECT_S, POLL_S
 from mqclient import Message
 from mqclient.blocking import Producer
 from mqclient.connection.peers import PeerPool
@@ -153,6 +156,31 @@ def test_a_fault_takes_effect_and_is_healed(cluster: Cluster, name: str) -> None
 def test_what_a_process_is_ordered_takes_effect(obedient: Cluster, name: str) -> None:
     """A disk that fails, or a clock that jumps, and then all are level again."""
     strike(obedient, FAULTS[name])
+
+
+@pytest.mark.parametrize("hindered", [SLOW_CPU.name, PAUSE.name])
+def test_orders_reach_a_process_that_stands_still_at_the_moment(
+    obedient: Cluster, hindered: str
+) -> None:
+    """Or it would go on as it was told before, a healed disk full for ever."""
+
+    async def run() -> None:
+        hurt, fault = await level(obedient, hindered), FAULTS[hindered]
+        (name,) = [victim.name for victim in hurt]
+        await fault.inject(obedient, hurt)
+        for strobe_s in (0.5, 0.0):
+            await give(obedient, name, strobe_s=strobe_s)
+            if hindered == SLOW_CPU.name:
+                assert taken(obedient, name)
+
+        await fault.heal(obedient, hurt)
+
+        with trio.fail_after(EFFECT_S):
+            while not taken(obedient, name):  # noqa: ASYNC110 - what a process has written
+                await trio.sleep(POLL_S)
+        await level(obedient, hindered)
+
+    trio.run(run)
 
 
 @pytest.mark.long

@@ -2,7 +2,8 @@
 
 Both are files in a folder of the node (`dledger.program.arming`). A signal tells the process that
 there is something new, but only one that has taken orders since its start: to any other SIGUSR1 is
-the end. A node that does not run takes them when it starts.
+the end. A node that does not run takes them when it starts, and one that stands still when it goes
+on: the signal waits for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import trio
 from dledger.program.arming import ORDERS, REACHED, Order, Orders, Reached
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.processes import ClusterError
-from mqchaos.limits import EFFECT_S, POLL_S, START_TIMEOUT_S
+from mqchaos.limits import EFFECT_S, POLL_S, START_TIMEOUT_S, STILL_LOOK_S
 
 _numbers = itertools.count(1)
 
@@ -42,7 +43,8 @@ async def give(
     ahead_ms: int | None = None,
     strobe_s: float | None = None,
 ) -> None:
-    """Give one node orders besides those that it has; return when it has taken them.
+    """Give one node orders besides those that it has; return when it has taken them, or is down or
+    stands still and so takes them first thing when it goes on.
 
     Raises ClusterError if it does not.
     """
@@ -109,9 +111,10 @@ async def _change(cluster: Cluster, name: str, change: Callable[[Orders], Orders
     held = change(ordered(cluster, name))
     wanted = msgspec.structs.replace(held, number=next_number())
     _write(cluster.orders(name) / ORDERS, msgspec.json.encode(wanted))
+    moved_at = trio.current_time()
     # A process that is about to start reads them only once it has loaded its modules.
     with trio.move_on_after(START_TIMEOUT_S) as scope:
-        while (pid := cluster.pid(name)) is not None and not cluster.stopped(name):
+        while (pid := cluster.pid(name)) is not None:
             taken = [told for told in reached(cluster, name) if told.pid == pid and not told.place]
             if taken and taken[-1].number == wanted.number:
                 if taken[-1].problem:
@@ -120,6 +123,11 @@ async def _change(cluster: Cluster, name: str, change: Callable[[Orders], Orders
             if taken:
                 os.kill(pid, signal.SIGUSR1)
                 scope.deadline = min(scope.deadline, trio.current_time() + EFFECT_S)
+            # One that gets a small share of a processor stands still at most looks, not at all.
+            if not cluster.stopped(name):
+                moved_at = trio.current_time()
+            elif trio.current_time() - moved_at >= STILL_LOOK_S:
+                return
             await trio.sleep(POLL_S)
         return
     raise ClusterError(
