@@ -121,7 +121,7 @@ async def _serve(
             connections_max=room.places_max,
             client_memory_max=room.bytes_max,
         )
-        space = DiskSpace(config)
+        space = DiskSpace(config, ledger.refuses_messages)
         core.appender.refusal = lambda: space.refusal
         retention = Retention(config, machine, ledger, core.role, _unix_s, space)
         mending = Mending(machine, ledger)

@@ -159,6 +159,16 @@ class Ledger:
             raise TransferFailed(f"{failed}; {self.config.node_id} still leads")
         return chosen
 
+    def refuses_messages(self, reason: str | None) -> None:
+        """Why the state machine's owner takes no messages now, for want of room; None if it does.
+
+        While there is a reason a leader lets another node lead that has none, as with a full disk.
+        What is appended all the same is taken.
+        """
+        if reason != self._engine.refusal:
+            self._engine.refusal = reason
+            self._stepper.wake()
+
     async def step_aside(self) -> None:
         """Before a stop: if this node leads, let another take over. Also returns if none can."""
         if self._engine.solo or not self._engine.standing.serving:

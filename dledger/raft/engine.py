@@ -50,7 +50,7 @@ from dledger.raft.library.acknowledging import Acknowledging
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.journal import LogJournal
 from dledger.raft.library.messages import Ack, PeerMessage
-from dledger.raft.library.peer import Link
+from dledger.raft.library.peer import Link, Peer
 from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import (
@@ -114,6 +114,8 @@ class RaftEngine:
         self.fenced: str | None = None
         #: Whether something happened that should not wait until the next step is due.
         self.urgent = False
+        #: Why this node takes no messages, if its log does not know; None if it does take them.
+        self.refusal: str | None = None
         #: How long applying entries has taken so far: a replay of them takes as long again.
         self.applying_s = 0.0
         self._clock = clock
@@ -135,7 +137,16 @@ class RaftEngine:
         self.sending = Sending(core, peers, log, members)
         gate = ElectionGate(node_id, members.is_majority, timing, rng)
         self.elections = Elections(
-            core, gate, transport, peers, hard_state, members, log, self._unapplied, clock
+            core,
+            gate,
+            transport,
+            peers,
+            hard_state,
+            members,
+            log,
+            self._unapplied,
+            self._lacks_room,
+            clock,
         )
         transport.begin(core, peers, acks, self.elections.is_wished)
         self._joining = Joining(
@@ -144,7 +155,7 @@ class RaftEngine:
         self.changes = Changes(core, peers, log, members)
         self._reads = Reads(core, transport, peers, hard_state, members)
         self._giving = Giving(core, peers, log)
-        self._hand_over = HandOver(core, peers, members, self.changes, preference)
+        self._hand_over = HandOver(core, peers, members, self.changes, preference, self._lacks_room)
 
     # -- what the shell calls --------------------------------------------------------------
 
@@ -322,18 +333,16 @@ class RaftEngine:
                     self.elections.heard_from_leader(now)
             case Ack():
                 self.acknowledging.deliver_ack(peer, message)
-            case messages.Vote():
-                if self.elections.may_vote(message, now):
-                    transport.deliver_vote(peer, message)
+            case messages.Vote() | messages.Prevote():
+                self._deliver_from_candidate(peer, message, now)
             case messages.Voted():
                 transport.deliver_voted(peer, message)
             case messages.Denied():
                 transport.step_down(peer, message.term)
-            case messages.Prevote():
-                self._joining.introduce(peer)
-                self.elections.answer_prevote(node_id, message, now)
             case messages.Prevoted() | messages.TakeOver() | messages.Resigned():
                 self.elections.deliver(node_id, message)
+            case messages.Declined():
+                self._hand_over.declined(node_id, message)
             case messages.Confirm() | messages.Confirmed():
                 self._reads.deliver(peer, message)
             case messages.Lacking():
@@ -341,6 +350,15 @@ class RaftEngine:
                     self.read(partial(self._giving.give, peer, message.index))
             case _:
                 self._joining.deliver(peer, message, now)
+
+    def _deliver_from_candidate(
+        self, peer: Peer, message: messages.Vote | messages.Prevote, now: float
+    ) -> None:
+        if isinstance(message, messages.Prevote):
+            self._joining.introduce(peer)
+            self.elections.answer_prevote(str(peer.node.id), message, now)
+        elif self.elections.may_vote(message, now):
+            self.transport.deliver_vote(peer, message)
 
     # -- changing the members --------------------------------------------------------------
 
@@ -422,6 +440,10 @@ class RaftEngine:
         """
         self._whole_index = max(self._whole_index, index)
         self._announce()
+
+    def _lacks_room(self) -> bool:
+        """Whether this node would take no messages if it led."""
+        return self.refusal is not None or self.log.space.lacking is not None
 
     def _unapplied(self) -> int:
         """How many entries this node would have to apply before it could serve."""

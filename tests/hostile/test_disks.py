@@ -472,6 +472,59 @@ async def test_a_group_goes_on_without_the_follower_whose_disk_is_full(
         assert [bytes(record.body) for record in found] == bodies
 
 
+async def other_leader(group: list[BrokerConfig], than: BrokerConfig) -> BrokerConfig:
+    """Who leads instead of a node, as soon as one does."""
+    with trio.fail_after(10):
+        while (leader := await leader_of(group)) == than:  # noqa: ASYNC110 -- as a client would
+            await trio.sleep(0.02)
+    return leader
+
+
+async def test_a_leader_whose_disk_is_full_lets_a_follower_lead_that_has_room(
+    tmp_path: Path, full_disk: FullDisk
+) -> None:
+    """Before a message is refused for want of room; the group goes on taking them, and the one that
+    was full has them all when there is room again."""
+    group = replicas(tmp_path, 3)
+    async with running(group):
+        full = await leader_of(group)
+        full_disk.full_below.add(Path(full.store_path_root_dir))
+        async with connect_peer("127.0.0.1", full.listen_port) as peer:
+            before, refusal = await fill_up(peer, "before")
+        assert "no space left" not in refusal.remark
+        leader = await other_leader(group, full)
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            after = len(await fill(peer, 960, size_bytes=600))
+        full_disk.full_below.clear()
+        end = await group_info(leader)
+        assert end is not None
+        with trio.fail_after(30):
+            await level_with(full, end.end_position)
+        assert len(await everything(group, before + after)) == before + after
+
+
+async def test_a_leader_above_the_watermark_lets_a_follower_lead_that_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And gets it back from nobody while it is above it: not from an operator, either."""
+    full = set[str]()
+    monkeypatch.setattr(
+        disk_space, "used_percent", lambda path: 90.5 if str(path) in full else 50.0
+    )
+    monkeypatch.setattr(limits, "DISK_LOOK_S", 0.05)
+    group = replicas(tmp_path, 3)
+    async with running(group):
+        first = await leader_of(group)
+        full.add(str(first.store_path_root_dir))
+        second = await other_leader(group, first)
+        async with connect_peer("127.0.0.1", second.listen_port) as peer:
+            await fill(peer, 160, size_bytes=600)
+            asked = await ask(peer, RequestCode.TRANSFER_LEADER, nodeId=first.node_id)
+        assert asked.code != ResponseCode.SUCCESS
+        assert f"{first.node_id} declined: it has no room for messages" in asked.remark
+        assert await leader_of(group) == second
+
+
 async def level_with(config: BrokerConfig, end_position: int) -> None:
     """Return when a replica's log is that long."""
     while (  # noqa: ASYNC110 -- it is asked as an operator would

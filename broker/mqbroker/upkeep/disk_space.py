@@ -5,7 +5,8 @@ This broker always does that, so here it is a warning. Above `diskSpaceCleanForc
 oldest segments are removed even if they have not expired, if `cleanFileForciblyEnable` is set. That
 is RocketMQ's default but not ours: acknowledged messages are kept for their time. Above
 `diskSpaceWarningLevelRatio` no messages are taken, while everything else goes on: pulls, commits,
-tools, and retention, which makes room. Messages are taken again when there is room.
+tools, and retention, which makes room. Messages are taken again when there is room. The ledger is
+told, so that another replica can lead whose disk is less full.
 
 "Used" is the figure of `df`, without the blocks that only root may use.
 """
@@ -13,6 +14,7 @@ tools, and retention, which makes room. Messages are taken again when there is r
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from dledger.observe import get_logger
@@ -34,8 +36,10 @@ def used_percent(path: Path) -> float:
 class DiskSpace:
     """The level that the disk has reached. `refusal`: why no messages are taken, or None."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, refuses: Callable[[str | None], None]) -> None:
+        """`refuses` is told at each look why messages are refused, or that they are not."""
         self._config = config
+        self._refuses = refuses
         self._path = Path(config.store_path_root_dir)
         self._warned = False
         self.refusal: str | None = None
@@ -72,3 +76,4 @@ class DiskSpace:
         if (refused is None) != (self.refusal is None):
             what = "messages taken again" if self.refusal is None else "no messages taken"
             _log.warning(what, path=path, used_percent=used, level_percent=level)
+        self._refuses(self.refusal)

@@ -11,9 +11,16 @@ from functools import partial
 
 from dledger.errors import TransferFailed
 from dledger.failpoints import failpoint
-from dledger.raft.election.transfer import Follower, Next, Preference, Transfer
+from dledger.raft.election.transfer import (
+    Follower,
+    Next,
+    Preference,
+    Relief,
+    Transfer,
+    why_declined,
+)
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import TakeOver
+from dledger.raft.library.messages import Declined, TakeOver
 from dledger.raft.library.peers import Peers
 from dledger.raft.limits import TRANSFER_TIMEOUT_S
 from dledger.raft.membership.changes import Changes
@@ -30,13 +37,17 @@ class HandOver:
         members: Members,
         changes: Changes,
         preference: Preference | None,
+        lacks_room: Callable[[], bool],
     ) -> None:
+        """`lacks_room`: whether this node can take no messages."""
         self._core = core
         self._peers = peers
         self._members = members
         self._changes = changes
         preferred = preference is not None and preference.node_id != peers.node_id
         self._preference = preference if preferred else None
+        self._lacks_room = lacks_room
+        self._relief = Relief()
         self._transfer: Transfer | None = None
 
     @property
@@ -52,22 +63,23 @@ class HandOver:
         """
         if self._transfer is not None:
             raise TransferFailed(f"leadership goes to {self._transfer.target} already")
-        node_id = self._peers.node_id
-        voters = {*self._members.current.voters} - {node_id}
-        linked = {peer_id: self._follower(peer_id) for peer_id in sorted(voters)}
+        voters = self._voters()
         if target is None:
-            target = min(linked, key=lambda peer_id: linked[peer_id].lag, default=node_id)
-        if target not in linked:
-            others = ", ".join(sorted(linked)) or "this group has no other members"
+            own = self._peers.node_id
+            target = min(voters, key=lambda peer_id: voters[peer_id].lag, default=own)
+        if target not in voters:
+            others = ", ".join(voters) or "this group has no other members"
             raise TransferFailed(f"{target} can't take over; choose one of the others: {others}")
         self._transfer = Transfer(target, now + TRANSFER_TIMEOUT_S, on_done)
         failpoint("transfer.begin")
         return target
 
     def step(self, now: float, uncommitted: int) -> None:
-        """Go on with a transfer, or begin one to the preferred node."""
+        """Go on with a transfer, or begin one to the preferred node, or to one that has room."""
         if self._transfer is None:
             self._prefer(now)
+        if self._transfer is None:
+            self._seek_relief(now)
         transfer = self._transfer
         if transfer is None:
             return
@@ -86,12 +98,27 @@ class HandOver:
         if preference and preference.due(now, self._follower(preference.node_id)):
             self.begin(preference.node_id, now, partial(preference.ended, now))
 
+    def _seek_relief(self, now: float) -> None:
+        if not self._lacks_room():
+            self._relief.reset()
+            return
+        chosen = self._relief.choose(now, self._voters())
+        if chosen is not None:
+            self.begin(chosen, now, lambda failed: None)
+
+    def declined(self, node_id: str, message: Declined) -> None:
+        """A node that was told to take over can't."""
+        told = self._transfer if self._transfer is not None and self._transfer.told else None
+        if told is not None and (node_id, message.term) == (told.target, self._core.term):
+            self._end(f"{node_id} declined: {why_declined(message.reason)}")
+
     @property
     def next_at(self) -> float:
         """When the next step is due for a transfer, even if no message arrives."""
         if self._transfer is not None:
             return self._transfer.deadline
-        return math.inf if self._preference is None else self._preference.next_at
+        preferred_at = math.inf if self._preference is None else self._preference.next_at
+        return min(preferred_at, self._relief.next_at) if self._lacks_room() else preferred_at
 
     def link_down(self, node_id: str) -> None:
         """A connection broke. If it led to the preferred node, its healthy time starts from
@@ -102,6 +129,7 @@ class HandOver:
     def deposed(self) -> None:
         """This node leads no longer, so a transfer has succeeded."""
         self._end(None)
+        self._relief.reset()
         if self._preference is not None:
             self._preference.reset()
 
@@ -109,6 +137,10 @@ class HandOver:
         transfer, self._transfer = self._transfer, None
         if transfer is not None:
             transfer.on_done(failed)
+
+    def _voters(self) -> dict[str, Follower]:
+        others = {*self._members.current.voters} - {self._peers.node_id}
+        return {node_id: self._follower(node_id) for node_id in sorted(others)}
 
     def _follower(self, node_id: str) -> Follower:
         peer = self._peers.known.get(node_id)

@@ -18,8 +18,10 @@ from dledger.failpoints import failpoint
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.election.rules import ElectionGate
+from dledger.raft.election.transfer import Obstacle
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import (
+    Declined,
     Prevote,
     Prevoted,
     Resigned,
@@ -52,9 +54,11 @@ class Elections:
         members: Members,
         log: SegmentedLog,
         unapplied: Callable[[], int],
+        lacks_room: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
-        """`unapplied`: how many entries this node would have to apply before it could serve."""
+        """`unapplied`: how many entries this node would have to apply before it could serve.
+        `lacks_room`: whether it could take no messages."""
         self.core = core
         self._gate = gate
         self._transport = transport
@@ -63,6 +67,7 @@ class Elections:
         self._members = members
         self._log = log
         self._unapplied = unapplied
+        self._lacks_room = lacks_room
         self._clock = clock
         self._may_elect = self._gave_way = False
         self._is_wished = False
@@ -215,11 +220,27 @@ class Elections:
     def _told_to_elect(self) -> bool:
         """Start an election without a pre-vote, if the leader of this term asked for it."""
         told, self._told_in_term = self._told_in_term, None
-        if told != self.core.term or not self._may_stand or self.core.role is not Role.FOLLOWER:
+        if told != self.core.term or self.core.role is not Role.FOLLOWER:
             return False
-        if self._replays:
-            return False  # the leader serves on when it has waited for a second
+        obstacle = self._obstacle
+        if obstacle is not None:
+            self._decline(obstacle)
+            return False
         self._gate.cancel()
         self._is_wished = True
         self.core.election_deadline = 0.0
         return True
+
+    @property
+    def _obstacle(self) -> Obstacle | None:
+        """Why this node would be no good leader now."""
+        if not self._may_stand:
+            return Obstacle.NO_SEAT
+        if self._replays:
+            return Obstacle.REPLAYS
+        return Obstacle.NO_ROOM if self._lacks_room() else None
+
+    def _decline(self, obstacle: Obstacle) -> None:
+        leader = self._peers.known.get(self.core.leader_id or "")
+        if leader is not None:
+            self._peers.post(leader, Declined(self.core.term, obstacle))

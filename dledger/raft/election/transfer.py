@@ -8,17 +8,24 @@ no safety depends on this module. The election only skips the pre-vote and the s
 which prevent needless elections, since this one is the leader's own wish.
 
 If the target does not lead in time the leader takes appends again: a transfer stops appends for
-`TRANSFER_TIMEOUT_S` at most.
+`TRANSFER_TIMEOUT_S` at most. A target that knows that it can't serve declines, which ends it at
+once.
+
+A leader that can take no messages, as its disk is full, would keep the whole group from taking
+any, though its followers may have room. It asks each of them that is near to take over. Who has no
+room either declines; if all do, it leads on, and asks again after a while.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
+from typing import Final
 
 from dledger.raft.limits import (
+    NO_ROOM_ASK_AGAIN_S,
     PREFERRED_LAG_ENTRIES_MAX,
     PREFERRED_RETRY_FACTOR,
 )
@@ -32,12 +39,38 @@ class Next(Enum):
     GIVE_UP = 2
 
 
+class Obstacle(IntEnum):
+    """Why a node that is told to take over declines. The numbers are those of the wire."""
+
+    NO_SEAT = 0
+    REPLAYS = 1
+    NO_ROOM = 2
+
+
+_IN_WORDS: Final = {
+    Obstacle.NO_SEAT: "it may not vote yet",
+    Obstacle.REPLAYS: "it still replays its log",
+    Obstacle.NO_ROOM: "it has no room for messages",
+}
+
+
+def why_declined(reason: int) -> str:
+    """The reason in a message, in words."""
+    known = reason in _IN_WORDS
+    return _IN_WORDS[Obstacle(reason)] if known else f"for reason {reason} of a newer version"
+
+
 @dataclass(frozen=True, slots=True)
 class Follower:
     """A follower as its leader sees it. `lag` counts the leader's entries that it may not hold."""
 
     linked: bool
     lag: int
+
+    @property
+    def near(self) -> bool:
+        """Whether it can soon hold all that its leader holds."""
+        return self.linked and self.lag <= PREFERRED_LAG_ENTRIES_MAX
 
 
 @dataclass(slots=True)
@@ -96,9 +129,39 @@ class Preference:
 
     def due(self, now: float, preferred: Follower) -> bool:
         """Whether it has been linked and caught up for long enough."""
-        if not preferred.linked or preferred.lag > PREFERRED_LAG_ENTRIES_MAX:
+        if not preferred.near:
             self._well_since = None
             return False
         if self._well_since is None:
             self._well_since = now
         return now - self._well_since >= self._healthy_s and now >= self._not_before
+
+
+class Relief:
+    """Whom a leader that has no room for messages asks to take over: who is near, in turn."""
+
+    def __init__(self) -> None:
+        self._asked: set[str] = set()
+        self.next_at = float("-inf")
+
+    def reset(self) -> None:
+        """There is room, or this node leads no longer."""
+        self._asked.clear()
+        self.next_at = float("-inf")
+
+    def choose(self, now: float, voters: Mapping[str, Follower]) -> str | None:
+        """The next one to ask; None if all were asked, or none is near: then not for a while."""
+        if now < self.next_at:
+            return None
+        lags = {
+            node_id: follower.lag
+            for node_id, follower in voters.items()
+            if follower.near and node_id not in self._asked
+        }
+        if not lags:
+            self.reset()
+            self.next_at = now + NO_ROOM_ASK_AGAIN_S
+            return None
+        chosen = min(lags, key=lambda node_id: lags[node_id])
+        self._asked.add(chosen)
+        return chosen

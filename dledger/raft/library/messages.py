@@ -63,6 +63,7 @@ class PeerKind(IntEnum):
     CONFIGURATION = 18
     LACKING = 19
     GIVEN = 20
+    DECLINED = 21
 
 
 class PeerMessage(msgspec.Struct, frozen=True, gc=False):
@@ -151,6 +152,13 @@ class TakeOver(PeerMessage, frozen=True):
     """Your leader asks you to start an election now."""
 
     kind = PeerKind.TAKE_OVER
+
+
+class Declined(PeerMessage, frozen=True):
+    """The answer to TakeOver if the sender won't elect. `reason`: an `Obstacle` by its number."""
+
+    kind = PeerKind.DECLINED
+    reason: int
 
 
 class Resigned(PeerMessage, frozen=True):
@@ -254,6 +262,7 @@ class Given(PeerMessage, frozen=True):
 _MESSAGES: Final[tuple[type[PeerMessage], ...]] = (
     *(Append, Ack, Vote, Voted, Denied, Prevote, Prevoted, TakeOver, Resigned, Unseated, Formed),
     *(Learned, Seated, Head, Wanted, State, Confirm, Confirmed, Introduction, Lacking, Given),
+    Declined,
 )
 
 

@@ -61,7 +61,7 @@ PLANTED = (
         "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=2
     ),
     PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
-    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=90),
+    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=11),
     PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=0),
     PlantedBug("serve before the no-op is applied", (), raft.serve_early, seed=0),
     PlantedBug("answer before the commit", (), raft.answer_early, seed=0),
@@ -98,7 +98,7 @@ PLANTED = (
         "begin anew without the first entry",
         (),
         joining.begin_anew_without_the_first_entry,
-        seed=210,
+        seed=15,
     ),
     PlantedBug(
         "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
@@ -144,7 +144,7 @@ PLANTED = (
     PlantedBug("keep what was cut", (15,), members.keep_what_was_cut, seed=68),
     PlantedBug("forget the members", (15,), members.forget_the_members, seed=3),
     PlantedBug("save the members too late", (), members.save_the_members_too_late, seed=7),
-    PlantedBug("believe the file alone", (), members.believe_the_file_alone, seed=11),
+    PlantedBug("believe the file alone", (), members.believe_the_file_alone, seed=7),
     PlantedBug(
         "begin anew without the members", (), members.begin_anew_without_the_members, seed=66
     ),

@@ -6,11 +6,13 @@ sequence numbers, is left out, so that equal words mean that nothing new was sai
 
 from __future__ import annotations
 
+from dledger.raft.election.transfer import why_declined
 from dledger.raft.library.messages import (
     Answer,
     Append,
     Confirm,
     Confirmed,
+    Declined,
     Formed,
     Given,
     Head,
@@ -81,6 +83,8 @@ def _said_by_anybody(message: PeerMessage) -> str | None:
             return f"round {message.number}"
         case Lacking():
             return f"from entry {message.index}"
+        case Declined():
+            return why_declined(message.reason)
     return None
 
 

@@ -15,8 +15,9 @@ from unittest.mock import patch
 import pytest
 
 from dledger import limits
+from dledger.raft.election import transfer
 from dledger.raft.election.transfer import Preference
-from dledger.raft.library.messages import Ack, PeerKind, PeerMessage, Wanted
+from dledger.raft.library.messages import Ack, Declined, PeerKind, PeerMessage, Wanted
 from dledger.raft.limits import LOOK_AGAIN_S, PACE_S
 from dledger.raft.membership import changes
 from dledger.raft.membership.configuration import Member
@@ -116,6 +117,17 @@ def leader_that_is_not_preferred() -> ScriptedNode:
     return node
 
 
+def leader_without_room() -> ScriptedNode:
+    """Those that it asked to take over declined a moment ago."""
+    node = leader()
+    node.engine.refusal = "its disk is full"
+    for peer in ("f", "g"):
+        node.acknowledge("f", node.log.last_index)
+        node.receive(peer, Declined(node.engine.core.term, 2))
+        settle(node)
+    return node
+
+
 def leader_with_a_learner() -> ScriptedNode:
     """The learner holds the log, and asked for the state a moment ago."""
     node = leader()
@@ -171,6 +183,7 @@ SITUATIONS: dict[str, Callable[[], ScriptedNode]] = {
         leader_with_a_read,
         leader_that_hands_over,
         leader_that_is_not_preferred,
+        leader_without_room,
         leader_with_a_learner,
         leader_that_holds_back,
         without_its_state,
@@ -185,9 +198,11 @@ LOOKS_S = {"leader_that_holds_back": PACE_S, "without_its_state": LOOK_AGAIN_S}
 
 
 @pytest.fixture(autouse=True)
-def a_learner_has_its_state_soon() -> Iterator[None]:
+def what_a_leader_does_now_and_then_it_does_soon() -> Iterator[None]:
     """Before the leader of the situation gives up for want of answers."""
-    with patch.object(changes, "STATE_ASKED_S", 0.5):
+    learner = patch.object(changes, "STATE_ASKED_S", 0.5)
+    relief = patch.object(transfer, "NO_ROOM_ASK_AGAIN_S", 0.5)
+    with learner, relief:
         yield
 
 
@@ -207,6 +222,7 @@ def test_nothing_happens_before_it_is_due(situation: str) -> None:
         ("forget a read", "leader_with_a_read"),
         ("forget a transfer", "leader_that_hands_over"),
         ("forget a transfer", "leader_that_is_not_preferred"),
+        ("forget a transfer", "leader_without_room"),
         ("forget a learner", "leader_with_a_learner"),
         ("forget what is missing", "without_its_state"),
     ],

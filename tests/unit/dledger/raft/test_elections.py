@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from dledger.errors import AppendError, OutcomeUnknown, TransferFailed
+from dledger.errors import AppendError, Busy, OutcomeUnknown, TransferFailed
 from dledger.log.entry import Entry, Kind
 from dledger.raft.appends import Appended
 from dledger.raft.election import part
@@ -247,8 +248,8 @@ def test_nodes_that_all_replay_elect_one_all_the_same(monkeypatch: pytest.Monkey
 def test_a_node_that_replays_does_not_take_over_from_a_leader_that_serves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An operator names it, or it is the preferred one: the leader waits for a second and serves
-    on. Leadership at the end of a long replay would take as long as the replay."""
+    """An operator names it, or it is the preferred one: it declines, and the leader serves on at
+    once. Leadership at the end of a long replay would take as long as the replay."""
     monkeypatch.setattr(part, "REPLAY_ENTRIES_MAX", 20)
     group = Group(3)
     leader, target = group.leader, group.followers[0]
@@ -258,11 +259,79 @@ def test_a_node_that_replays_does_not_take_over_from_a_leader_that_serves(
         group.run(0.01)
     ended = list[str | None]()
     group.node(leader).engine.transfer(target, ended.append)
-    group.run_until(lambda: bool(ended), 3.0)
-    assert ended == [f"{target} was told to take over, but did not in time"]
+    assert group.run_until(lambda: bool(ended), 3.0) < 0.2
+    assert ended == [f"{target} declined: it still replays its log"]
     outcome = group.append(leader)
     group.run(0.3)
     assert isinstance(outcome[0], Appended)
+
+
+def fill(group: Group, node_ids: Iterable[str]) -> None:
+    """Let nothing more fit on these disks, and append until their logs want more."""
+    for node_id in node_ids:
+        group.sim.nodes[node_id].disk.full = True
+    for _ in range(2 * 20_000 // 100):
+        for leader in group.leaders:
+            with suppress(Busy):
+                group.append(leader)
+        group.run(0.01)
+
+
+def lacking(group: Group) -> list[str]:
+    return [i for i in group.ids if group.node(i).engine.log.space.lacking is not None]
+
+
+def test_a_leader_whose_disk_is_full_lets_another_lead_that_has_room() -> None:
+    """By one election, which it asks for; and it gets nothing back while it is full."""
+    group = Group(3)
+    full, (term,) = group.leader, group.terms
+    fill(group, [full])
+    group.run(3.0)
+    assert lacking(group) == [full]
+    assert group.leader != full
+    assert group.terms == {term + 1}
+    assert group.longest_gap(2.0) < 0.1
+
+
+def test_a_leader_hands_over_to_whoever_has_room_not_to_who_is_nearest() -> None:
+    """The first that it asks has a full disk, too, and declines."""
+    group = Group(3)
+    leader, full = group.leader, group.followers[0]
+    fill(group, [leader, full])
+    group.run(3.0)
+    (left,) = {*group.ids} - {leader, full}
+    assert sorted(lacking(group)) == sorted([leader, full])
+    assert group.leader == left
+
+
+def test_while_all_disks_are_full_leadership_stays() -> None:
+    """Whoever is asked declines, in one round trip each, now and then: no term passes."""
+    group = Group(3)
+    fill(group, group.ids)
+    group.run(1.0)
+    assert lacking(group) == group.ids
+    leader, terms = group.leader, group.terms
+    group.run(60.0)
+    assert (group.leader, group.terms) == (leader, terms)
+    for node_id in group.ids:
+        group.node(node_id).disk.full = False
+    group.run(3.0)
+    assert (lacking(group), group.terms) == ([], terms)
+    assert isinstance(group.append(leader), list)
+
+
+def test_a_leader_that_is_told_to_refuse_messages_lets_another_lead() -> None:
+    """A broker's disk is above its mark long before it is full. Who was told so declines, too."""
+    group = Group(3)
+    leader, other = group.leader, group.followers[0]
+    for node_id in (leader, other):
+        group.node(node_id).engine.refusal = "above the mark"
+    group.run_until(lambda: group.leaders not in ([leader], []), 3.0)
+    assert group.leaders == [next(i for i in group.ids if i not in (leader, other))]
+    ended = list[str | None]()
+    group.node(group.leader).engine.transfer(leader, ended.append)
+    assert group.run_until(lambda: bool(ended), 3.0) < 0.2
+    assert ended == [f"{leader} declined: it has no room for messages"]
 
 
 def test_a_disk_that_takes_seconds_for_a_sync_is_no_reason_to_elect() -> None:

@@ -15,6 +15,7 @@ from dledger.raft.library.messages import (
     Append,
     Confirm,
     Confirmed,
+    Declined,
     Denied,
     Formed,
     Given,
@@ -61,6 +62,7 @@ SAID: list[tuple[PeerMessage, list[object]]] = [
     (Introduction(7, 300, 6, RUN), [18, 7, 300, 6]),
     (Lacking(0, 300), [19, 0, 300]),
     (Given(7, 300, 5, 301, 2, RUN), [20, 7, 300, 5, 301, 2]),
+    (Declined(7, 2), [21, 7, 2]),
 ]
 
 
