@@ -105,7 +105,7 @@ SLOW_DISK: Final = Kind(
     "slow-disk", "fast-disk", "", "has a disk that syncs slowly", "has a fast disk again", 1, 2.5
 )
 BAD_SYNC: Final = Kind("bad-sync", "good-sync", "down", "has a disk that can't sync", _BACK, 1, 3)
-FULL_DISK: Final = Kind("full-disk", "room-again", "", "has a full disk", "has room again", 4, 12)
+FULL_DISK: Final = Kind("full-disk", "room-again", "", "has a full disk", "has room again", 1, 5)
 READ_ONLY: Final = Kind(
     "read-only", "writable", "down", "has a disk that can't be written", _BACK, 1, 3
 )
@@ -118,7 +118,7 @@ POWER_LOSS: Final = Kind(
     "power-loss", "power-back", "down", "has a disk that loses its power", _BACK, 1, 3
 )
 NO_SPACE: Final = Kind(
-    "no-space", "space-again", "", "has a file system without room", "has room again", 8, 12
+    "no-space", "space-again", "", "has a file system without room", "has room again", 1, 5
 )
 ABORTED: Final = Kind(
     "aborted", "mounted-again", "down", "has a file system that found an error", _BACK, 2, 5
