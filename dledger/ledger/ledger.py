@@ -174,12 +174,21 @@ class Ledger:
         if self._engine.solo or not self._engine.standing.serving:
             return
         with trio.move_on_after(TRANSFER_TIMEOUT_S):
+            await self._hand_over()
+            while self._engine.standing.leader is None:
+                await self._stepper.more_applied()
+
+    async def _hand_over(self) -> None:
+        """Ask one voter after the other, until one leads or all have declined."""
+        for _ in self._engine.members.current.voters:
             try:
                 await self.transfer_leadership()
-                while self._engine.standing.leader is None:
-                    await self._stepper.more_applied()
-            except (TransferFailed, NotLeader) as reason:
+            except TransferFailed as reason:
                 log.warning("leadership not handed over", reason=str(reason))
+            except NotLeader:
+                return
+            else:
+                return
 
     def entries(self, first_index: int, last_index: int | None = None) -> Iterator[Entry]:
         """Applied entries, in order; bodies are views of the log. Raises StorageError."""

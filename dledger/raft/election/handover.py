@@ -48,6 +48,7 @@ class HandOver:
         self._preference = preference if preferred else None
         self._lacks_room = lacks_room
         self._relief = Relief()
+        self._declined: set[str] = set()
         self._transfer: Transfer | None = None
 
     @property
@@ -56,7 +57,8 @@ class HandOver:
         return None if self._transfer is None else self._transfer.target
 
     def begin(self, target: str | None, now: float, on_done: Callable[[str | None], None]) -> str:
-        """Begin a transfer, by default to the voter that holds most. Returns its id.
+        """Begin a transfer, by default to the voter that holds most, of those that have not
+        declined if there are such. Returns its id.
 
         `on_done` is called once: with None when this node leads no longer, or with the reason why
         it still leads. Raises TransferFailed at once.
@@ -66,7 +68,11 @@ class HandOver:
         voters = self._voters()
         if target is None:
             own = self._peers.node_id
-            target = min(voters, key=lambda peer_id: voters[peer_id].lag, default=own)
+            target = min(
+                voters,
+                key=lambda peer_id: (peer_id in self._declined, voters[peer_id].lag),
+                default=own,
+            )
         if target not in voters:
             others = ", ".join(voters) or "this group has no other members"
             raise TransferFailed(f"{target} can't take over; choose one of the others: {others}")
@@ -110,6 +116,7 @@ class HandOver:
         """A node that was told to take over can't."""
         told = self._transfer if self._transfer is not None and self._transfer.told else None
         if told is not None and (node_id, message.term) == (told.target, self._core.term):
+            self._declined.add(node_id)
             self._end(f"{node_id} declined: {why_declined(message.reason)}")
 
     @property
@@ -130,6 +137,7 @@ class HandOver:
         """This node leads no longer, so a transfer has succeeded."""
         self._end(None)
         self._relief.reset()
+        self._declined.clear()
         if self._preference is not None:
             self._preference.reset()
 

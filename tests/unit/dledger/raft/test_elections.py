@@ -334,6 +334,19 @@ def test_a_leader_that_is_told_to_refuse_messages_lets_another_lead() -> None:
     assert ended == [f"{leader} declined: it has no room for messages"]
 
 
+def test_who_has_declined_is_asked_last_by_a_leader_that_has_to_go() -> None:
+    """A leader that stops asks whoever holds most, and then the other."""
+    group = Group(3)
+    leader, (full, other) = group.leader, group.followers
+    group.node(full).engine.refusal = "above the mark"
+    ended = list[str | None]()
+    for number, wanted in enumerate((full, other), 1):
+        assert group.node(leader).engine.transfer(None, ended.append) == wanted
+        group.run(0.2)
+        assert len(ended) == number
+    group.run_until(lambda: group.leaders == [other], 1.0)
+
+
 def test_a_disk_that_takes_seconds_for_a_sync_is_no_reason_to_elect() -> None:
     """Both followers' syncs hang for three seconds. The leader gets no acknowledgement that counts,
     but signs of life: it stays, and what was appended is acknowledged when the disks are back."""
