@@ -9,7 +9,7 @@ of a page say so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -44,10 +44,15 @@ def tag(name: str, *inner: Markup, **attributes: str) -> Markup:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[Markup]], *, style: str = "", numbers: str = ""
+    head: Sequence[str],
+    rows: Iterable[Sequence[Markup]],
+    *,
+    style: str = "",
+    numbers: Container[int] = (),
 ) -> Markup:
-    """A table that scrolls by itself where it is too wide. `numbers`: columns of it, as digits."""
-    aligned = ["number" if str(k) in numbers else "" for k in range(len(head))]
+    """A table that scrolls by itself where it is too wide. `numbers`: the columns that have some,
+    from 0 on."""
+    aligned = ["number" if k in numbers else "" for k in range(len(head))]
 
     def cell(name: str, inner: Markup, kind: str) -> Markup:
         return tag(name, inner, class_=kind) if kind else tag(name, inner)

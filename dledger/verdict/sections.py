@@ -33,7 +33,7 @@ def judged(properties: Sequence[Property]) -> Markup:
             for each in properties
         ],
         style="properties",
-        numbers="02",
+        numbers=(0, 2),
     )
 
 
@@ -182,7 +182,7 @@ def _lines(exhibit: Exhibit) -> Markup:
     return joined(
         [
             tag("h4", text("What the history says")),
-            table(("", ""), rows, style="lines", numbers="0"),
+            table(("", ""), rows, style="lines", numbers=(0,)),
             tag("p", text(f"... and {more:,} lines more."), class_="soft") if more else NOTHING,
         ]
     )
@@ -212,7 +212,9 @@ def _replicas(held: Sequence[Held]) -> Markup:
         for each in held
     ]
     head = ("Replica", "Position", "What is there", "Index", "Term", "Chain CRC", "Log ends")
-    return joined([tag("h4", text("What the replicas have")), table(head, rows, numbers="1346")])
+    return joined(
+        [tag("h4", text("What the replicas have")), table(head, rows, numbers=(1, 3, 4, 6))]
+    )
 
 
 def _bytes(held: Sequence[Held], *, is_open: bool) -> Markup:

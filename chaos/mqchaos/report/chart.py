@@ -66,7 +66,7 @@ class Format:
 
 
 WIDE: Final = Format("wide", 1080, 64, 210, 110, 10, FAULTS_TOLD_MAX)
-NARROW: Final = Format("narrow", 400, 48, 150, 90, 4, 0, right=10)
+NARROW: Final = Format("narrow", 400, 56, 150, 90, 4, 0, right=10)
 
 
 def draw(found: Timeline, nodes: Sequence[str], form: Format = WIDE) -> Markup:
@@ -97,6 +97,7 @@ class _Chart:
             *self._latencies(),
             *self._lanes(),
             *self._faults(),
+            *self._captions(),
         ]
         return svg(self._form.width, self._bottom + 30, told, parts, self._form.style)
 
@@ -118,8 +119,6 @@ class _Chart:
             y = self._rate.at(k * self._step)
             yield line(form.left, y, right, y, "grid")
             yield word(form.left - 8, y + 4, f"{k * self._step:,.0f}", "tick end")
-        yield word(0, form.top - 14, "messages/s", "tick")
-        yield word(0, form.latency_top - 15, "time until acknowledged", "tick")
         latency = self._latency.least
         while latency <= self._latency.most * 1.01:
             y = self._latency.at(latency)
@@ -131,6 +130,11 @@ class _Chart:
             x = self._x.at(k * seconds)
             yield line(x, self._bottom, x, self._bottom + 5, "grid")
             yield word(x, self._bottom + 20, f"{k * seconds:g} s", "tick middle")
+
+    def _captions(self) -> Iterator[Markup]:
+        """What the plots show, above the lines of faults."""
+        yield word(0, self._form.top - 14, "messages/s", "tick halo")
+        yield word(0, self._form.latency_top - 15, "time until acknowledged", "tick halo")
 
     def _middle(self, number: int) -> float:
         return self._x.at((number + 0.5) * self._width_s)

@@ -140,7 +140,7 @@ def _counts(rows: Sequence[tuple[str, str, bool]]) -> Markup:
             (text(name), text(value) if good else tag("b", text(value), class_="bad"))
             for name, value, good in rows
         ],
-        numbers="1",
+        numbers=(1,),
     )
 
 

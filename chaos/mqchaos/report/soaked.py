@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from dledger.verdict.page import Markup, card, document, joined, table, tag, text, tiles
 from mqchaos.limits import RUNS_SHOWN_MAX, SOAK_COUNT_MAX
+from mqchaos.report.drawing import duration
 
 PAGE: Final = "soak.html"
+NO_TITLES: Final = MappingProxyType(dict[str, str]())
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SOAK_COUNT_MAX)]
 
 
@@ -30,105 +33,100 @@ class RunLine(msgspec.Struct, frozen=True):
     told: str
 
 
-def render(lines: Sequence[RunLine]) -> str:
-    """The page: the verdict, then faults by workload, properties, and the last runs."""
+def render(lines: Sequence[RunLine], titles: Mapping[str, str] = NO_TITLES) -> str:
+    """The page: the verdict, then faults by workload, properties, and the last runs.
+
+    `titles`: of the properties, by their numbers.
+    """
     bad = [line for line in lines if line.signs]
+    heading = f"Seed {bad[0].seed}: {bad[0].told}" if bad else "Every property held in every run"
+    body = [
+        _tiles(lines),
+        card("Faults", _faults(lines)),
+        card("What was judged", _properties(lines, titles)),
+        card("Runs", _runs(lines[-RUNS_SHOWN_MAX:])),
+    ]
+    return document("Soak", heading, _summary(lines), joined(body), good=not bad)
+
+
+def _summary(lines: Sequence[RunLine]) -> Markup:
     hours = sum(line.seconds for line in lines) / 3600
+    runs = f"{len(lines):,} run{'' if len(lines) == 1 else 's'}"
+    seeds = f", seeds {lines[0].seed} to {lines[-1].seed}" if lines else ""
+    return tag("p", text(f"{runs} in {hours:.2f} hours{seeds}."))
+
+
+def _tiles(lines: Sequence[RunLine]) -> Markup:
     acknowledged = sum(line.acknowledged for line in lines)
     injected = sum(sum(line.faults.values()) for line in lines)
-    verdict = f"Seed {bad[0].seed}: {bad[0].told}" if bad else "Every property held in every run"
+    kinds = len({fault for line in lines for fault in line.faults})
     worst_s = max((line.gap_worst_s or 0.0 for line in lines), default=0.0)
-    facts = (
-        f"{len(lines)} runs in {hours:.2f} hours, {injected} faults, {acknowledged:,} messages "
-        f"acknowledged; the longest pause in sending, with faults that overlap: {worst_s:.1f} s"
-    )
-    return _PAGE.format(
-        state="bad" if bad else "good",
-        verdict=escape(verdict),
-        facts=escape(facts),
-        faults=_faults(lines),
-        properties=_properties(lines),
-        runs=_runs(lines[-RUNS_SHOWN_MAX:]),
+    violated = sum(bool(line.signs) for line in lines)
+    return tiles(
+        [
+            (f"{acknowledged:,}", "sends acknowledged", True),
+            (f"{injected:,}", f"faults of {kinds} kinds", True),
+            (f"{violated:,}", "runs in which something was wrong", violated == 0),
+            (f"{worst_s:.1f} s", "longest pause in sending, with faults that overlap", True),
+        ]
     )
 
 
-def _faults(lines: Sequence[RunLine]) -> str:
+def _faults(lines: Sequence[RunLine]) -> Markup:
     workloads = sorted({line.workload for line in lines})
-    counts = Counter({(fault, line.workload): 0 for line in lines for fault in line.faults})
+    counts = Counter[tuple[str, str]]()
     for line in lines:
         for fault, times in line.faults.items():
             counts[fault, line.workload] += times
     names = sorted({fault for fault, _ in counts})
-    return _table(
-        ["fault", *workloads, "all"],
-        (
-            [
-                name,
-                *(counts[name, each] for each in workloads),
-                sum(counts[name, each] for each in workloads),
-            ]
-            for name in names
-        ),
+    rows = [(name, [counts[name, workload] for workload in workloads]) for name in names]
+    return table(
+        ["", "all", *workloads],
+        [[text(name), *map(_count, (sum(each), *each))] for name, each in rows],
+        style="counts",
+        numbers=range(1, len(workloads) + 2),
     )
 
 
-def _properties(lines: Sequence[RunLine]) -> str:
+def _properties(lines: Sequence[RunLine], titles: Mapping[str, str]) -> Markup:
     numbers = sorted({number for line in lines for number in line.checked}, key=int)
-    return _table(
-        ["property", "judged in runs", "checked", "violated in runs"],
-        (
+    return table(
+        ["", "Property", "Runs", "Checked", "Violated in"],
+        [
             [
-                number,
-                sum(number in line.checked for line in lines),
-                f"{sum(line.checked.get(number, 0) for line in lines):,}",
-                sum(f"property {number}" in line.signs for line in lines),
+                text(number),
+                text(titles.get(number, "")),
+                _count(sum(line.checked.get(number, 0) > 0 for line in lines)),
+                _count(sum(line.checked.get(number, 0) for line in lines)),
+                _count(sum(f"property {number}" in line.signs for line in lines)),
             ]
             for number in numbers
-        ),
+        ],
+        style="properties",
+        numbers=(0, 2, 3, 4),
     )
 
 
-def _runs(lines: Sequence[RunLine]) -> str:
-    return _table(
-        ["seed", "workload", "seconds", "acknowledged", "faults", "longest pause", "outcome"],
-        (
+def _runs(lines: Sequence[RunLine]) -> Markup:
+    return table(
+        ["Seed", "Workload", "Seconds", "Acknowledged", "Faults", "Longest pause", "Outcome"],
+        [
             [
-                line.seed,
-                line.workload,
-                f"{line.seconds:.0f}",
-                f"{line.acknowledged:,}",
-                sum(line.faults.values()),
-                "" if line.gap_worst_s is None else f"{line.gap_worst_s:.2f} s",
-                line.told,
+                text(line.seed),
+                text(line.workload),
+                text(f"{line.seconds:.0f}"),
+                _count(line.acknowledged),
+                _count(sum(line.faults.values())),
+                text("" if line.gap_worst_s is None else duration(line.gap_worst_s)),
+                tag("b", text(line.told), class_="bad") if line.signs else text(line.told),
             ]
             for line in lines
-        ),
+        ],
+        style="runs",
+        numbers=range(2, 6),
     )
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    def row(cells: Sequence[object], tag: str) -> str:
-        return f"<tr>{''.join(f'<{tag}>{escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
-
-    return f"<table>{row(head, 'th')}{''.join(row(cells, 'td') for cells in rows)}</table>"
-
-
-_PAGE: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Soak</title>
-<meta name="viewport" content="width=device-width">
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem;
-  margin: 2rem auto; padding: 0 1rem; }}
-h1.good {{ color: #18794e; }} h1.bad {{ color: #c62a2f; }}
-div {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; margin: 1rem 0; }}
-th, td {{ text-align: left; padding: .2rem .8rem .2rem 0; border-bottom: 1px solid #8884; }}
-</style></head><body>
-<h1 class="{state}">{verdict}</h1>
-<p>{facts}</p>
-<h2>Faults</h2><div>{faults}</div>
-<h2>Properties</h2><div>{properties}</div>
-<h2>Runs</h2><div>{runs}</div>
-</body></html>
-"""
+def _count(number: int) -> Markup:
+    """What is not nothing stands out."""
+    return text(f"{number:,}") if number else tag("span", text("·"), class_="soft")

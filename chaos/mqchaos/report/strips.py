@@ -43,7 +43,7 @@ def distributions(found: Timeline, stretch: float | None = 1.0) -> Markup:
         "Worst",
         "Each (lines at 10 ms, 100 ms, 1 s, 10 s)",
     )
-    return table(head, shown, style="strips", numbers="2345") if shown else Markup("")
+    return table(head, shown, style="strips", numbers=range(2, 6)) if shown else Markup("")
 
 
 def _row(fault: str, what: str, times_s: list[float], bound_s: float | None) -> list[Markup]:

@@ -44,6 +44,7 @@ async def soak(directory: Path, hours: float, some: Iterator[Planned]) -> int:
     console, until = Console(), trio.current_time() + hours * 3600
     (directory / REPORTS).mkdir(parents=True, exist_ok=True)
     lines: list[RunLine] = []
+    titles: dict[str, str] = {}
     while trio.current_time() < until:
         planned = next(some)
         _refuse_full_disk(directory)
@@ -51,7 +52,9 @@ async def soak(directory: Path, hours: float, some: Iterator[Planned]) -> int:
         began = trio.current_time()
         outcome = await outcome_of(order_of(planned, run))
         lines.append(line_of(planned, outcome, trio.current_time() - began))
-        _write(directory, lines)
+        judged = outcome.report.properties if outcome.report else []
+        titles |= {str(each.number): each.title for each in judged}
+        _write(directory, lines, titles)
         console.print(
             f"seed {planned.seed}, {planned.workload}: {lines[-1].acknowledged:,} acknowledged, "
             f"{sum(lines[-1].faults.values())} faults, {outcome.told}",
@@ -86,10 +89,10 @@ def line_of(planned: Planned, outcome: Outcome, seconds: float) -> RunLine:
     )
 
 
-def _write(directory: Path, lines: list[RunLine]) -> None:
+def _write(directory: Path, lines: list[RunLine], titles: dict[str, str]) -> None:
     with (directory / LINES).open("ab") as file:
         file.write(msgspec.json.encode(lines[-1]) + b"\n")
-    (directory / PAGE).write_text(render(lines), encoding="utf-8")
+    (directory / PAGE).write_text(render(lines, titles), encoding="utf-8")
 
 
 def _keep_report(run: Path, reports: Path) -> None:

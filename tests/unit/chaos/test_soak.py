@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 import msgspec
@@ -72,11 +73,26 @@ def test_the_page_has_the_verdict_first_and_all_sums() -> None:
     good = line_of(random_plan(3, 30.0), judged(GOOD), 1800.0)
     bad = RunLine(4, "large", 1800.0, 5, 5, {"kill": 2}, None, {"1": 5}, ["property 1"], "<lost>")
 
-    page = render([good, good, bad])
+    page = render([good, good, bad], {"1": "nothing is lost"})
 
-    assert '<h1 class="bad">Seed 4: &lt;lost&gt;</h1>' in page
-    assert "3 runs in 1.50 hours, 6 faults, 15 messages" in page
-    assert "<tr><td>kill</td><td>2</td><td>2</td><td>4</td></tr>" in page
-    assert "<tr><td>1</td><td>3</td><td>15</td><td>1</td></tr>" in page
-    assert '<h1 class="good">Every property held in every run</h1>' in render([good])
-    assert "0 runs" in render([])
+    assert headings(page) == ["Seed 4: &lt;lost&gt;", "Faults", "What was judged", "Runs"]
+    assert "3 runs in 1.50 hours, seeds 3 to 4." in page
+    for told in ("<b>15</b>", "<b>6</b><span>faults of 2 kinds</span>", "<b>1</b><span>runs in"):
+        assert told in page
+    assert cells(page, "kill") == ["kill", "4", "2", "2"]
+    assert cells(page, "slow") == ["slow", "2", "2", "·"]
+    assert cells(page, "1") == ["1", "nothing is lost", "3", "15", "1"]
+    assert cells(page, "4") == ["4", "large", "1800", "5", "2", "", "&lt;lost&gt;"]
+    assert headings(render([good]))[0] == "Every property held in every run"
+    assert "0 runs in 0.00 hours." in render([])
+
+
+def headings(page: str) -> list[str]:
+    return re.findall(r"<h[12]>(.*?)</h", page)
+
+
+def cells(page: str, first: str) -> list[str]:
+    """The row that begins with this."""
+    rows = [re.findall(r"<td.*?>(.*?)</td>", row) for row in page.split("<tr>")]
+    (found,) = [row for row in rows if row[:1] == [first]]
+    return [re.sub("<.*?>", "", cell) for cell in found]
