@@ -5,6 +5,7 @@ It builds on `dledger.log` and `dledger.raft`.
 ``ledger``    :func:`open_ledger`, and what it opens
 ``config``    what a node is told, and what it says of itself
 ``opening``   opens its log, and repairs it from its peers if it must
+``leaving``   leaves leadership to another node
 ``stepping``  steps the engine of Raft when something is due
 ``syncing``   syncs what was written: at once, or some time later
 ``exporting``  a copy of a replica, while it serves

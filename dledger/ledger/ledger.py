@@ -27,10 +27,10 @@ from dledger.errors import (
     PeerPortClosed,
     Rot,
     StorageError,
-    TransferFailed,
 )
 from dledger.ledger.config import LedgerConfig, LedgerStatus
 from dledger.ledger.exporting import ExportPlan
+from dledger.ledger.leaving import Leaving
 from dledger.ledger.opening import open_replica
 from dledger.ledger.outcome import Outcome
 from dledger.ledger.stepping import Stepper
@@ -45,7 +45,7 @@ from dledger.observe import get_logger
 from dledger.raft.appends import Appended, OnDone
 from dledger.raft.election.transfer import Preference
 from dledger.raft.engine import RaftEngine, StateMachine
-from dledger.raft.limits import PREFERRED_HEALTHY_S, TRANSFER_TIMEOUT_S
+from dledger.raft.limits import PREFERRED_HEALTHY_S
 from dledger.raft.links import listen
 from dledger.raft.membership.configuration import Member
 from dledger.raft.membership.members import Members
@@ -101,6 +101,7 @@ class Ledger:
         )
         self._upkeep.keep_from(self._kept_from)
         self._stepper = Stepper(config, self._engine, store, members, self._upkeep.look)
+        self._leaving = Leaving(config.node_id, self._engine, self._stepper)
 
     # -- appending and reading -------------------------------------------------------------
 
@@ -150,14 +151,7 @@ class Ledger:
         Until it leads, for a second at most, appends are refused with Busy. Returns when this node
         leads no longer, or raises TransferFailed, or NotLeader.
         """
-        outcome: Outcome[str | None] = Outcome()
-        chosen = self._engine.transfer(target, outcome.set)
-        self._stepper.wake()
-        log.info("leadership transfer", node=self.config.node_id, to=chosen)
-        failed = await outcome.wait()
-        if failed is not None:
-            raise TransferFailed(f"{failed}; {self.config.node_id} still leads")
-        return chosen
+        return await self._leaving.transfer(target)
 
     def refuses_messages(self, reason: str | None) -> None:
         """Why the state machine's owner takes no messages now, for want of room; None if it does.
@@ -165,30 +159,11 @@ class Ledger:
         While there is a reason a leader lets another node lead that has none, as with a full disk.
         What is appended all the same is taken.
         """
-        if reason != self._engine.refusal:
-            self._engine.refusal = reason
-            self._stepper.wake()
+        self._leaving.refuses_messages(reason)
 
     async def step_aside(self) -> None:
         """Before a stop: if this node leads, let another take over. Also returns if none can."""
-        if self._engine.solo or not self._engine.standing.serving:
-            return
-        with trio.move_on_after(TRANSFER_TIMEOUT_S):
-            await self._hand_over()
-            while self._engine.standing.leader is None:
-                await self._stepper.more_applied()
-
-    async def _hand_over(self) -> None:
-        """Ask one voter after the other, until one leads or all have declined."""
-        for _ in self._engine.members.current.voters:
-            try:
-                await self.transfer_leadership()
-            except TransferFailed as reason:
-                log.warning("leadership not handed over", reason=str(reason))
-            except NotLeader:
-                return
-            else:
-                return
+        await self._leaving.step_aside()
 
     def entries(self, first_index: int, last_index: int | None = None) -> Iterator[Entry]:
         """Applied entries, in order; bodies are views of the log. Raises StorageError."""

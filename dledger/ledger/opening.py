@@ -139,26 +139,31 @@ class _Repairing:
         self._node_id = node_id
         self._asking = asking
         self._links: dict[str, SocketLink] = {}
+        self._asked_at = float("-inf")
 
     async def ask(self) -> None:
-        """Ask every connected peer; only the leader answers."""
+        """Ask every connected peer, again if no answer comes; only the leader answers."""
         waiting_since = said_at = trio.current_time()
+        said_of = self._asking.wanted_index
         while True:
-            for link in self._links.values():
-                self._ask(link)
-            await trio.sleep(REPAIR_ASK_AGAIN_S)
+            if trio.current_time() >= self._asked_at + REPAIR_ASK_AGAIN_S:
+                for link in self._links.values():
+                    self._ask(link)
+            await trio.sleep(REPAIR_ASK_AGAIN_S / 2)
             now = trio.current_time()
             if now - said_at > limits.STILL_WAITING_S:
-                said_at = now
+                stuck = said_of == self._asking.wanted_index
+                said_at, said_of = now, self._asking.wanted_index
                 log.warning(
-                    "no leader to repair the log",
+                    "no leader to repair the log" if stuck else "the repair of the log goes on",
                     node=self._node_id,
-                    wanted_index=self._asking.wanted_index,
+                    wanted_index=said_of,
                     connected=len(self._links),
                     seconds=round(now - waiting_since),
                 )
 
     def _ask(self, link: SocketLink) -> None:
+        self._asked_at = trio.current_time()
         link.send(encode_message(self._asking.question))
 
     # -- LinkOwner -------------------------------------------------------------------------
@@ -180,6 +185,7 @@ class _Repairing:
         """Take entries that a leader gives, and ignore everything else."""
         if not isinstance(message, Given) or self.over.is_set():
             return
+        wanted_index = self._asking.wanted_index
         try:
             commit_index = self._asking.take(message)
         except FrameError:
@@ -187,10 +193,10 @@ class _Repairing:
         except (DledgerError, OSError) as error:
             self._end(error)
             return
-        if commit_index is None:
-            self._ask(link)
-        else:
+        if commit_index is not None:
             self._end(commit_index)
+        elif self._asking.wanted_index != wanted_index:
+            self._ask(link)
 
     def _end(self, outcome: int | DledgerError | OSError) -> None:
         self.outcome = outcome

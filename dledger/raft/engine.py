@@ -266,7 +266,7 @@ class RaftEngine:
         self._deliver_inbox(now)
         electing = self.elections.before_tick(now)
         self.core.count_acknowledgements()
-        self.core.doTick(0)
+        self.core.tick(may_elect=electing)
         self.elections.after_tick(now, electing=electing)
         self.log.write_out()
         self.sending.send_new()

@@ -217,6 +217,19 @@ class Core(SyncObj):  # type: ignore[misc]
         """When a leader sends the next heartbeat."""
         return float(self._SyncObj__newAppendEntriesTime)
 
+    def tick(self, *, may_elect: bool) -> None:
+        """One turn of the library. It elects if it may, and its deadline has passed.
+
+        It reads the clock by itself, later than whoever decided that it may not, and the deadline
+        may have passed in between. So without leave to elect it has none.
+        """
+        deadline = self._SyncObj__raftElectionDeadline
+        if not may_elect:
+            self._SyncObj__raftElectionDeadline = math.inf
+        self.doTick(0)
+        if self._SyncObj__raftElectionDeadline == math.inf:
+            self._SyncObj__raftElectionDeadline = deadline
+
     def set_members(self, voters: Iterable[Node], learners: Iterable[Node]) -> None:
         """Count these voters from now on, besides this node; send entries to voters and
         learners."""

@@ -19,6 +19,10 @@ never lost.
   this node has acknowledged nothing since before its question; later it counts only what this node
   acknowledges after the repair.
 
+C is what the first answer says. All of the above holds for it until the repair is over, as this
+node acknowledges nothing before. Later answers say more while the group takes messages: a repair
+that aimed at these would not end where messages come as fast as entries are given.
+
 So after a repair nothing is missing that another node relies on.
 """
 
@@ -36,6 +40,7 @@ from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import EMPTY_RUN, Given, Lacking, split_run
 from dledger.raft.library.peer import Peer
 from dledger.raft.library.peers import Peers
+from dledger.raft.limits import BATCH_BYTES
 from dledger.raft.membership.configuration import Configuration, decode_members
 from dledger.raft.membership.members import note_committed
 from dledger.raft.replication.sending import batch_end
@@ -47,6 +52,7 @@ class Asking:
     def __init__(self, repair: LogRepair, hard_state: HardStateFile) -> None:
         self._repair = repair
         self._hard_state = hard_state
+        self._committed: int | None = None
 
     @property
     def question(self) -> Lacking:
@@ -59,7 +65,8 @@ class Asking:
         return self._repair.next.next_index
 
     def take(self, message: Given) -> int | None:
-        """Take an answer. Returns the commit index that it tells if the repair is over, else None.
+        """Take an answer. Returns None while entries are missing: ask again if another one than
+        before is wanted. Else returns an index up to which all was committed, and is here.
 
         Raises FrameError for what is malformed, CorruptLog if the leader can't help, OSError.
         """
@@ -74,6 +81,8 @@ class Asking:
             )
         if first_index < place.next_index:
             return None  # the answer to an earlier question
+        if self._committed is None:
+            self._committed = message.commit_index
         if count and message.chain_crc != place.chain_crc:
             repair.begin_at_what_is_committed()
             return None
@@ -87,10 +96,10 @@ class Asking:
             if repair.take(header, copy.raw_header, copy.body):
                 break
         else:
-            if repair.next.next_index <= message.commit_index:
+            if repair.next.next_index <= self._committed:
                 return None
         repair.finish()
-        return message.commit_index
+        return self._committed
 
     def _take_term(self, term: int) -> None:
         """A term must be durable before its first entry."""
@@ -111,8 +120,11 @@ class Giving:
         """Send committed entries from `wanted_index` on, or from where this log begins.
 
         `commit_index` was confirmed after the question arrived. If that failed nothing is sent.
+        Nor is anything while as much still waits to be sent: who asks through a slow link asks
+        again before the answer has arrived.
         """
-        if isinstance(commit_index, NotLeader):
+        waits = peer.link is not None and peer.link.queued_bytes >= BATCH_BYTES
+        if isinstance(commit_index, NotLeader) or waits:
             return
         log = self._log
         first = max(wanted_index, log.first_index)

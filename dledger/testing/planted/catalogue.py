@@ -108,6 +108,7 @@ PLANTED = (
     PlantedBug("take a seat without the state", (), joining.take_a_seat_without_the_state, seed=11),
     PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=20),
     PlantedBug("give without a round", (), repair.give_without_a_round, seed=20),
+    PlantedBug("chase the leader's end", (), repair.chase_the_leaders_end),
     PlantedBug(
         "write entries before their term", (), repair.write_entries_before_their_term, seed=164
     ),
@@ -167,6 +168,7 @@ PLANTED = (
     PlantedBug("one key for both directions", (), proof.one_key_for_both_directions),
     PlantedBug("check no tags", (), proof.check_no_tags),
     PlantedBug("believe every claim", (), proof.believe_every_claim),
+    PlantedBug("elect as the clock goes on", (21,), raft.elect_as_the_clock_goes_on),
     PlantedBug("sleep through an election", (), due.sleep_through_an_election, seed=1),
     PlantedBug("sleep through heartbeats", (), due.sleep_through_heartbeats),
     PlantedBug("sleep through a lost quorum", (), due.sleep_through_lost_quorum),

@@ -181,6 +181,11 @@ def trust_commit_beyond_log() -> Planted:
     return patch.object(LogJournal, "getRaftCommitIndex", lambda self: self.log.commit_index + 40)
 
 
+def elect_as_the_clock_goes_on() -> Planted:
+    """The library elects when its deadline passes within a step, whatever was decided before."""
+    return patch.object(Core, "tick", lambda self, *, may_elect: self.doTick(0))
+
+
 def commit_by_counting() -> Planted:
     """A leader commits entries of earlier terms as soon as a majority holds them."""
 

@@ -16,7 +16,7 @@ from dledger.log.recovery.checkpoints import Checkpoints
 from dledger.log.recovery.scrub import Scrub
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library.messages import Lacking, PeerMessage
+from dledger.raft.library.messages import Given, Lacking, PeerMessage
 from dledger.raft.membership import members
 from dledger.raft.membership.configuration import Configuration
 from dledger.raft.replication.repair import Asking
@@ -48,6 +48,17 @@ def give_what_is_not_committed() -> Planted:
 def give_without_a_round() -> Planted:
     """A node that is asked says that nothing is committed beyond its own commit index."""
     return _answering(lambda engine: engine.core.commit_index)
+
+
+def chase_the_leaders_end() -> Planted:
+    """A repair is over when it has all that was committed at the last answer, not at the first."""
+    original = Asking.take
+
+    def take(self: Asking, message: Given) -> int | None:
+        self._committed = None
+        return original(self, message)
+
+    return patch.object(Asking, "take", take)
 
 
 def write_entries_before_their_term() -> Planted:

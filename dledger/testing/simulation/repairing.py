@@ -70,21 +70,23 @@ class RepairingNode:
                 message = decode_message(memoryview(frame))
                 if not isinstance(message, Given) or not link.alive:
                     continue
+                wanted_index = self._asking.wanted_index
                 commit_index = self._asking.take(message)
             except FrameError as error:
                 link.end(str(error))
                 continue
             if commit_index is not None:
                 return commit_index
-            self._ask(link.other)
+            if self._asking.wanted_index != wanted_index:
+                self._ask(link.other)
         if network.now - self._asked_at > REPAIR_ASK_AGAIN_S:
-            self._asked_at = network.now
             for peer_id in peer_ids:
                 if (self.node_id, peer_id) in network.links:
                     self._ask(network.links[self.node_id, peer_id])
         return None
 
     def _ask(self, link: SimulatedLink) -> None:
+        self._asked_at = self._group.network.now
         link.send(encode_message(self._asking.question))
 
 

@@ -1,4 +1,4 @@
-"""Holes 12 to 15 of the Raft library: terms, pre-vote, check-quorum, members.
+"""Holes 12 to 15 and 21 of the Raft library: terms, pre-vote, check-quorum, members, time.
 
 How these tests work is said in docs/raft-holes.md.
 """
@@ -13,7 +13,7 @@ import pytest
 from dledger.errors import FrameError, OutcomeUnknown
 from dledger.log.entry import Kind
 from dledger.raft.library.adapter import Node
-from dledger.raft.library.messages import Denied, PeerKind, Vote
+from dledger.raft.library.messages import Denied, PeerKind, Prevote, Vote
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import ELECTION_TIMEOUT_MAX_S
 from dledger.raft.roles import Role
@@ -122,3 +122,28 @@ def test_hole_15_the_librarys_own_membership_changes_are_off() -> None:
     assert {str(other) for other in node.engine.core.otherNodes} == {"f", "g"}
     with pytest.raises(FrameError, match="tried to add"):
         node.engine.transport.addNode(Node("x"))
+
+
+class Busy(ScriptedNode):
+    """Each look at its clock takes a millisecond, as on a machine that has others to serve."""
+
+    def clock(self) -> float:
+        """Goes on within a step, too."""
+        self.now += 0.001
+        return self.now
+
+
+def test_hole_21_time_that_passes_within_a_step_starts_no_election() -> None:
+    """Nobody answers a node for ten seconds, and one that has no seat is no candidate, ever."""
+
+    def votes_asked_for(*, seated: bool) -> int:
+        node = Busy(seated=seated)
+        until = node.now + 10
+        while node.now < until:
+            node.step()
+        assert not seated or node.take("g", Prevote)
+        return len(node.take("f", Vote))
+
+    assert [votes_asked_for(seated=seated) for seated in (True, False)] == [0, 0]
+    with plant("elect as the clock goes on"):
+        assert min(votes_asked_for(seated=seated) for seated in (True, False)) > 0

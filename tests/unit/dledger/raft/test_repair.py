@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from dledger.errors import CorruptLog, FrameError, Rot
+from dledger.ledger.opening import _Repairing
 from dledger.log.entry import HEADER_BYTES
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import DamagedLog, LogRepair
@@ -17,12 +18,12 @@ from dledger.log.recovery.startup import open_log
 from dledger.log.segment import Segment, segment_path
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.messages import Ack, Append, Confirmed, Given, Lacking
-from dledger.raft.limits import HEARTBEAT_S
+from dledger.raft.limits import BATCH_BYTES, HEARTBEAT_S
 from dledger.raft.replication.repair import Asking
 from dledger.testing.contracts.log_store import copy_to
 from dledger.testing.disk import SECTOR_BYTES, Crashed, SimulatedDisk
 from dledger.testing.planted.catalogue import plant
-from dledger.testing.scripted.node import FOLDER, TERM_AT, Donor, ScriptedNode
+from dledger.testing.scripted.node import FOLDER, TERM_AT, Donor, ScriptedNode, Wire
 
 SEGMENT_BYTES = 4096
 BODY = b"x" * 500
@@ -115,6 +116,11 @@ def given(log: SegmentedLog, first: int, commit: int, term: int = 9) -> Given:
     return Given(term, *place, commit, last - first + 1, log.run_of(first, last))
 
 
+def one(log: SegmentedLog, at: int, commit: int) -> Given:
+    """The same of one entry, which is committed."""
+    return Given(9, at, log.chain_crc_before(at), commit, 1, log.run_of(at, at))
+
+
 def repaired(asking: Asking, answer: Callable[[int], Given]) -> int:
     """Ask and take until the repair is over; the commit index that it was told."""
     for _ in range(100):
@@ -122,6 +128,63 @@ def repaired(asking: Asking, answer: Callable[[int], Given]) -> int:
         if commit_index is not None:
             return commit_index
     raise AssertionError("the repair does not end")
+
+
+def test_a_repair_ends_though_messages_come_faster_than_it_gets_them() -> None:
+    """It aims at what was committed when it began; what came since is had as by any follower."""
+
+    def ends() -> tuple[int, int]:
+        made, told = donor(*[1] * 30), list[int]()
+        replica = Replica(made, 20)
+        for index in range(9, 21):
+            replica.damage(index)
+
+        def answer(at: int) -> Given:
+            told.append(made.add(1, 2, BODY))
+            return one(made.log, at, commit=told[-1])
+
+        committed_end = repaired(replica.ask(), answer)
+        return replica.open(committed_end).last_index, told[0]
+
+    last_index, first_told = ends()
+    assert last_index == first_told
+    with plant("chase the leader's end"), pytest.raises(AssertionError, match="does not end"):
+        ends()
+
+
+async def test_an_answer_that_comes_again_is_followed_by_no_question() -> None:
+    """Else each question that was asked twice would be followed by questions that come twice."""
+    made = donor(*[1] * 30)
+    replica = Replica(made, 20)
+    for index in range(4, 10):
+        replica.damage(index)
+    node, link = _Repairing("n", replica.ask()), Wire()
+    node.link_up("f", link)
+
+    for _ in range(3):
+        node.receive("f", link, one(made.log, 4, commit=20))
+
+    assert link.take() == [Lacking(0, 4), Lacking(0, 5)]
+    assert not node.over.is_set()
+
+
+def test_a_leader_answers_nothing_while_an_answer_waits_to_be_sent() -> None:
+    """Who asks through a slow link asks again before it has arrived, each time."""
+
+    def answers(queued_bytes: int) -> int:
+        node = ScriptedNode()
+        node.serve("f")
+        node.append(b"committed")
+        node.step()
+        node.acknowledge("f", node.log.last_index)
+        node.wires["g"].queued_bytes = queued_bytes
+        node.receive("g", Lacking(0, 2))
+        node.step()
+        node.receive("f", Confirmed(node.engine.core.term, 1))
+        node.step()
+        return len(node.take("g", Given))
+
+    assert [answers(BATCH_BYTES - 1), answers(BATCH_BYTES)] == [1, 0]
 
 
 @pytest.mark.parametrize("index", [2, 9, 30])

@@ -121,6 +121,8 @@ def test_every_planted_bug_has_a_test() -> None:
         "apply what waited for the state",
         "take a rotten header for another entry",
         "count any confirmation",
+        "chase the leader's end",
+        "elect as the clock goes on",
         "elect without asking",
         "forget a learner",
         "forget a read",
