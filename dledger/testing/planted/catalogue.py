@@ -61,7 +61,7 @@ PLANTED = (
         "commit an older term's entry by counting", (), raft.commit_by_counting, nodes=5, seed=2
     ),
     PlantedBug("count less than a majority", (), raft.count_less_than_a_majority, nodes=5, seed=0),
-    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=11),
+    PlantedBug("acknowledge the whole log", (), raft.acknowledge_the_whole_log, seed=44),
     PlantedBug("keep conflicting entries", (), raft.keep_conflicting_entries, seed=0),
     PlantedBug("serve before the no-op is applied", (), raft.serve_early, seed=0),
     PlantedBug("answer before the commit", (), raft.answer_early, seed=0),
@@ -168,7 +168,7 @@ PLANTED = (
     PlantedBug("one key for both directions", (), proof.one_key_for_both_directions),
     PlantedBug("check no tags", (), proof.check_no_tags),
     PlantedBug("believe every claim", (), proof.believe_every_claim),
-    PlantedBug("elect as the clock goes on", (21,), raft.elect_as_the_clock_goes_on),
+    PlantedBug("elect as the clock goes on", (21,), raft.elect_as_the_clock_goes_on, seed=61),
     PlantedBug("sleep through an election", (), due.sleep_through_an_election, seed=1),
     PlantedBug("sleep through heartbeats", (), due.sleep_through_heartbeats),
     PlantedBug("sleep through a lost quorum", (), due.sleep_through_lost_quorum),

@@ -309,7 +309,7 @@ class Simulation:
 
     def _look(self, node: SimulatedNode) -> None:
         try:
-            elected = self.judge.look(node.node_id, node.engine, node.clock(), node.heard_at)
+            elected = self.judge.look(node.node_id, node.engine, node.began_s, node.heard_at)
         except Rot as rot:
             node.fence(rot)
             return

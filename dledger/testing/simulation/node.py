@@ -39,6 +39,8 @@ from dledger.testing.simulation.weather.odds import Weather
 PREFERRED_HEALTHY_S = 1.0
 SCRUB = 0.02
 """The odds, in one step, that a part of the log is read again. When all is calm all are read."""
+BUSY = 0.1
+"""The share of a busy node's steps in which it waits for a processor."""
 FOLDER = Path("/log")
 
 
@@ -118,6 +120,10 @@ class SimulatedNode:
         self.heard_at: dict[str, float] = {}
         self.clock_ahead_s = 0.0
         self._rate = 1 + group.streams["clock_drift"].uniform(-1, 1) * group.weather.clock_drift
+        self._look_s = self._spent_s = 0.0
+        self._passed_at = group.network.now
+        #: Its time when its last step began; what is due then is done in it.
+        self.began_s = 0.0
         self._sync: tuple[float, int, SyncJob] | None = None
         self._prepared: tuple[float, PreparedSegment] | None = None
         self._checkpoint: tuple[float, bytes] | None = None
@@ -159,8 +165,18 @@ class SimulatedNode:
         return [other for other in self.group.node_ids if other != self.node_id]
 
     def clock(self) -> float:
-        """This node's own time, in seconds."""
-        return self.group.network.now * self._rate + self.clock_ahead_s
+        """This node's own time, in seconds. It goes on within a step if the node is busy."""
+        if self._look_s:
+            self._spent_s += self.group.streams["busy"].uniform(0, self._look_s)
+        return self.group.network.now * self._rate + self.clock_ahead_s + self._spent_s
+
+    def _wait_for_a_processor(self) -> None:
+        """In some steps, between looks at the clock. What was spent so passes meanwhile."""
+        passed_s, self._passed_at = self.group.network.now - self._passed_at, self.group.network.now
+        self._spent_s = max(0.0, self._spent_s - passed_s * self._rate)
+        self.began_s = self.clock()
+        busy_s = self.group.weather.busy_s
+        self._look_s = busy_s if busy_s and self.group.streams["busy"].random() < BUSY else 0.0
 
     def step(self, *, calm: bool = False) -> bool:
         """Receive what is due, step, and let the threads go on, as the ledger does.
@@ -168,6 +184,7 @@ class SimulatedNode:
         False if the disk has failed, so that the node takes no further part.
         """
         use_clock(self.clock)
+        self._wait_for_a_processor()
         try:
             self._receive()
             self._end_sync()
@@ -180,6 +197,8 @@ class SimulatedNode:
                 self._scrub_some()
         except (DledgerError, OSError) as error:
             self.fence(error)
+        finally:
+            self._look_s = 0.0
         return not self.fenced
 
     def _receive(self) -> None:

@@ -2,6 +2,7 @@
 
 - one vote: a node gives its vote to at most one candidate of a term;
 - election safety: at most one leader a term, and it has the votes of a majority;
+- a node without a seat stands for no election;
 - configurations: a node acts by the last one in its log that may be committed, or by a newer one
   that is; a leader adds or removes one voter at a time, after the change before and an entry of
   its own term are committed. A node counts majorities by the configuration in its own log;
@@ -62,6 +63,8 @@ from dledger.testing.simulation.judge.configurations import Configurations, is_m
 
 SERVES_ALONE_S = 2.0
 """A leader that hears from no majority must stop serving within this time, by its own clock."""
+STEP_S = 0.1
+"""More than a busy node's step takes: what is due after a while is timed from within one."""
 
 FIRST_INDEX = 1
 """Of the entry that every log begins with, committed or not: before it there is nothing to lose."""
@@ -228,6 +231,8 @@ class Judge:
         self._check_configuration(node_id, engine)
         self._check_commit(node_id, seen, engine)
         self._check_promises(node_id, seen, log)
+        if core.role is not Role.FOLLOWER and not engine.acknowledging.seated:
+            raise self.violation(f"{node_id} stands for term {core.term} without a seat")
         elected = core.role is Role.LEADER and (seen.role, seen.term) != (Role.LEADER, core.term)
         if elected:
             seen.led_since = now
@@ -372,7 +377,7 @@ class Judge:
             seen.handing_over_since = None
         elif seen.handing_over_since is None:
             seen.handing_over_since = now
-        elif now - seen.handing_over_since > TRANSFER_TIMEOUT_S:
+        elif now - seen.handing_over_since > TRANSFER_TIMEOUT_S + STEP_S:
             raise self.violation(
                 f"{node_id} has been handing leadership to {engine.handing_over_to} for more than "
                 f"{TRANSFER_TIMEOUT_S} s and takes no appends"

@@ -73,6 +73,8 @@ class Weather:
     #: A node's clock jumps ahead, as after a machine was suspended.
     clock_jump: float = _odds(0.001, 0.2)
     clock_drift: float = _one_of(0.0, 0.05, 0.2)
+    #: So long at most, in seconds, a node waits for a processor between two looks at its clock.
+    busy_s: float = _odds(0.002, 0.25)
     # Disks.
     slow_sync: float = _odds(0.02, 0.7)
     slow_sync_s: float = _one_of(0.05, 0.5, 2.0)
@@ -125,7 +127,7 @@ def draw_weather(streams: Streams) -> Weather:
 FAULTS = (
     *("cut", "stall", "partition", "isolate_leader", "slow", "slow_sync", "sync_error", "full"),
     *("crash", "crash_in_an_operation", "crash_after_commit", "crash_while_electing", "blackout"),
-    *("pause", "bit_flip", "rot", "clock_drift", "crash_at_birth"),
+    *("pause", "bit_flip", "rot", "clock_drift", "busy_s", "crash_at_birth"),
     *("transfer", "rift", "clock_jump", "long_pause", "member_change", "garble"),
 )
 
