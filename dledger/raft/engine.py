@@ -339,10 +339,12 @@ class RaftEngine:
                 transport.deliver_voted(peer, message)
             case messages.Denied():
                 transport.step_down(peer, message.term)
-            case messages.Prevoted() | messages.TakeOver() | messages.Resigned():
+            case (
+                messages.Prevoted() | messages.TakeOver() | messages.Resigned() | messages.Consult()
+            ):
                 self.elections.deliver(node_id, message)
-            case messages.Declined():
-                self._hand_over.declined(node_id, message)
+            case messages.Willing() | messages.Declined():
+                self._hand_over.deliver(node_id, message)
             case messages.Confirm() | messages.Confirmed():
                 self._reads.deliver(peer, message)
             case messages.Lacking():

@@ -41,8 +41,8 @@ PREFERRED_HEALTHY_S = 5.0
 that comes and goes does not get it."""
 PREFERRED_RETRY_FACTOR = 6
 """After a transfer to it that failed, the next try waits this many times as long."""
-NO_ROOM_ASK_AGAIN_S = 10.0
-"""A leader without room for messages asks the others to take over this often, when all declined."""
+CONSULT_AGAIN_S = 1.0
+"""A leader without room for messages asks the others this often whether they could lead."""
 
 # One step of a node.
 MESSAGES_PER_STEP_MAX = 256

@@ -20,11 +20,12 @@ from dledger.raft.election.transfer import (
     why_declined,
 )
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import Declined, TakeOver
+from dledger.raft.library.messages import Consult, Declined, TakeOver, Willing
 from dledger.raft.library.peers import Peers
 from dledger.raft.limits import TRANSFER_TIMEOUT_S
 from dledger.raft.membership.changes import Changes
 from dledger.raft.membership.members import Members
+from dledger.raft.roles import Role
 
 
 class HandOver:
@@ -108,15 +109,25 @@ class HandOver:
         if not self._lacks_room():
             self._relief.reset()
             return
-        chosen = self._relief.choose(now, self._voters())
+        voters = self._voters()
+        if self._relief.asks(now):
+            for node_id in voters:
+                self._peers.post(self._peers.known[node_id], Consult(self._core.term))
+        chosen = self._relief.successor(voters, self._members.is_majority)
         if chosen is not None:
             self.begin(chosen, now, lambda failed: None)
 
-    def declined(self, node_id: str, message: Declined) -> None:
-        """A node that was told to take over can't."""
-        told = self._transfer if self._transfer is not None and self._transfer.told else None
-        if told is not None and (node_id, message.term) == (told.target, self._core.term):
-            self._declined.add(node_id)
+    def deliver(self, node_id: str, message: Willing | Declined) -> None:
+        """Whether a node that was asked, or told to take over, could lead."""
+        if message.term != self._core.term or self._core.role is not Role.LEADER:
+            return
+        if isinstance(message, Willing):
+            self._declined.discard(node_id)
+            self._relief.heard(node_id)
+            return
+        self._declined.add(node_id)
+        transfer = self._transfer
+        if transfer is not None and transfer.told and transfer.target == node_id:
             self._end(f"{node_id} declined: {why_declined(message.reason)}")
 
     @property

@@ -21,12 +21,14 @@ from dledger.raft.election.rules import ElectionGate
 from dledger.raft.election.transfer import Obstacle
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.messages import (
+    Consult,
     Declined,
     Prevote,
     Prevoted,
     Resigned,
     TakeOver,
     Vote,
+    Willing,
 )
 from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
@@ -118,20 +120,23 @@ class Elections:
             soon = self._clock() + self._gate.wait(LINK_LOST_WAIT_S)
             self.core.election_deadline = min(self.core.election_deadline, soon)
 
-    def deliver(self, node_id: str, message: Prevoted | TakeOver | Resigned) -> None:
-        """Handle an answer to this node's pre-vote, or a message of the leader that it goes."""
+    def deliver(self, node_id: str, message: Prevoted | TakeOver | Resigned | Consult) -> None:
+        """Handle an answer to this node's pre-vote, or a message of a leader that goes."""
         if isinstance(message, Prevoted):
             self.take_prevote(node_id, message)
         else:
             self.heed_leader(node_id, message)
 
-    def heed_leader(self, node_id: str, message: TakeOver | Resigned) -> None:
-        """The leader says that it leads no longer, or asks this node to take over."""
+    def heed_leader(self, node_id: str, message: TakeOver | Resigned | Consult) -> None:
+        """The leader says that it leads no longer, or asks this node to take over, or whether it
+        could."""
         if (node_id, message.term) != (self.core.leader_id, self.core.term):
             return
         if isinstance(message, TakeOver):
             failpoint("transfer.told")
             self._told_in_term = message.term
+        elif isinstance(message, Consult):
+            self._answer_leader(self._obstacle)
         else:
             self.leader_lost()
 
@@ -224,7 +229,7 @@ class Elections:
             return False
         obstacle = self._obstacle
         if obstacle is not None:
-            self._decline(obstacle)
+            self._answer_leader(obstacle)
             return False
         self._gate.cancel()
         self._is_wished = True
@@ -240,7 +245,8 @@ class Elections:
             return Obstacle.REPLAYS
         return Obstacle.NO_ROOM if self._lacks_room() else None
 
-    def _decline(self, obstacle: Obstacle) -> None:
-        leader = self._peers.known.get(self.core.leader_id or "")
+    def _answer_leader(self, obstacle: Obstacle | None) -> None:
+        leader, term = self._peers.known.get(self.core.leader_id or ""), self.core.term
         if leader is not None:
-            self._peers.post(leader, Declined(self.core.term, obstacle))
+            answer = Willing(term) if obstacle is None else Declined(term, obstacle)
+            self._peers.post(leader, answer)

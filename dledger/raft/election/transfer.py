@@ -12,20 +12,21 @@ If the target does not lead in time the leader takes appends again: a transfer s
 once.
 
 A leader that can take no messages, as its disk is full, would keep the whole group from taking
-any, though its followers may have room. It asks each of them that is near to take over. Who has no
-room either declines; if all do, it leads on, and asks again after a while.
+any, though its followers may have room. It asks them now and then whether they could lead. If a
+majority could, without this node, one of them takes over. If fewer have room, messages that a new
+leader took would not be committed, so the old one leads on, and refuses them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
 from dledger.raft.limits import (
-    NO_ROOM_ASK_AGAIN_S,
+    CONSULT_AGAIN_S,
     PREFERRED_LAG_ENTRIES_MAX,
     PREFERRED_RETRY_FACTOR,
 )
@@ -138,30 +139,40 @@ class Preference:
 
 
 class Relief:
-    """Whom a leader that has no room for messages asks to take over: who is near, in turn."""
+    """Whether a leader that has no room for messages can leave them to others, and to whom."""
 
     def __init__(self) -> None:
-        self._asked: set[str] = set()
+        self._willing: set[str] = set()
         self.next_at = float("-inf")
 
     def reset(self) -> None:
         """There is room, or this node leads no longer."""
-        self._asked.clear()
+        self._willing.clear()
         self.next_at = float("-inf")
 
-    def choose(self, now: float, voters: Mapping[str, Follower]) -> str | None:
-        """The next one to ask; None if all were asked, or none is near: then not for a while."""
+    def asks(self, now: float) -> bool:
+        """Whether to ask all others now whether they could lead."""
         if now < self.next_at:
-            return None
+            return False
+        self._willing.clear()
+        self.next_at = now + CONSULT_AGAIN_S
+        return True
+
+    def heard(self, node_id: str) -> None:
+        """One could lead."""
+        self._willing.add(node_id)
+
+    def successor(
+        self, voters: Mapping[str, Follower], is_majority: Callable[[Collection[str]], bool]
+    ) -> str | None:
+        """Who shall lead: of those that could, if they are a majority, the nearest. Then others are
+        asked again before there is another."""
         lags = {
             node_id: follower.lag
             for node_id, follower in voters.items()
-            if follower.near and node_id not in self._asked
+            if follower.near and node_id in self._willing
         }
-        if not lags:
-            self.reset()
-            self.next_at = now + NO_ROOM_ASK_AGAIN_S
+        if not lags or not is_majority(lags):
             return None
-        chosen = min(lags, key=lambda node_id: lags[node_id])
-        self._asked.add(chosen)
-        return chosen
+        self._willing.clear()
+        return min(lags, key=lambda node_id: lags[node_id])

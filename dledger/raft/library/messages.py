@@ -64,6 +64,8 @@ class PeerKind(IntEnum):
     LACKING = 19
     GIVEN = 20
     DECLINED = 21
+    CONSULT = 22
+    WILLING = 23
 
 
 class PeerMessage(msgspec.Struct, frozen=True, gc=False):
@@ -154,8 +156,20 @@ class TakeOver(PeerMessage, frozen=True):
     kind = PeerKind.TAKE_OVER
 
 
+class Consult(PeerMessage, frozen=True):
+    """Your leader asks whether you could lead."""
+
+    kind = PeerKind.CONSULT
+
+
+class Willing(PeerMessage, frozen=True):
+    """The answer to Consult: I could."""
+
+    kind = PeerKind.WILLING
+
+
 class Declined(PeerMessage, frozen=True):
-    """The answer to TakeOver if the sender won't elect. `reason`: an `Obstacle` by its number."""
+    """The answer to Consult or TakeOver of who can't. `reason`: an `Obstacle` by its number."""
 
     kind = PeerKind.DECLINED
     reason: int
@@ -262,7 +276,7 @@ class Given(PeerMessage, frozen=True):
 _MESSAGES: Final[tuple[type[PeerMessage], ...]] = (
     *(Append, Ack, Vote, Voted, Denied, Prevote, Prevoted, TakeOver, Resigned, Unseated, Formed),
     *(Learned, Seated, Head, Wanted, State, Confirm, Confirmed, Introduction, Lacking, Given),
-    Declined,
+    *(Declined, Consult, Willing),
 )
 
 

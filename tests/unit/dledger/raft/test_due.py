@@ -17,7 +17,7 @@ import pytest
 from dledger import limits
 from dledger.raft.election import transfer
 from dledger.raft.election.transfer import Preference
-from dledger.raft.library.messages import Ack, Declined, PeerKind, PeerMessage, Wanted
+from dledger.raft.library.messages import Ack, Declined, PeerKind, PeerMessage, Wanted, Willing
 from dledger.raft.limits import LOOK_AGAIN_S, PACE_S
 from dledger.raft.membership import changes
 from dledger.raft.membership.configuration import Member
@@ -118,13 +118,12 @@ def leader_that_is_not_preferred() -> ScriptedNode:
 
 
 def leader_without_room() -> ScriptedNode:
-    """Those that it asked to take over declined a moment ago."""
+    """One that it asked could lead, the other can't: it asks again."""
     node = leader()
     node.engine.refusal = "its disk is full"
-    for peer in ("f", "g"):
-        node.acknowledge("f", node.log.last_index)
-        node.receive(peer, Declined(node.engine.core.term, 2))
-        settle(node)
+    settle(node)
+    node.receive("f", Willing(node.engine.core.term))
+    node.receive("g", Declined(node.engine.core.term, 2))
     return node
 
 
@@ -201,7 +200,7 @@ LOOKS_S = {"leader_that_holds_back": PACE_S, "without_its_state": LOOK_AGAIN_S}
 def what_a_leader_does_now_and_then_it_does_soon() -> Iterator[None]:
     """Before the leader of the situation gives up for want of answers."""
     learner = patch.object(changes, "STATE_ASKED_S", 0.5)
-    relief = patch.object(transfer, "NO_ROOM_ASK_AGAIN_S", 0.5)
+    relief = patch.object(transfer, "CONSULT_AGAIN_S", 0.5)
     with learner, relief:
         yield
 

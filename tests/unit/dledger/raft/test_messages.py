@@ -15,6 +15,7 @@ from dledger.raft.library.messages import (
     Append,
     Confirm,
     Confirmed,
+    Consult,
     Declined,
     Denied,
     Formed,
@@ -35,6 +36,7 @@ from dledger.raft.library.messages import (
     Vote,
     Voted,
     Wanted,
+    Willing,
     decode_message,
     encode_message,
 )
@@ -63,6 +65,8 @@ SAID: list[tuple[PeerMessage, list[object]]] = [
     (Lacking(0, 300), [19, 0, 300]),
     (Given(7, 300, 5, 301, 2, RUN), [20, 7, 300, 5, 301, 2]),
     (Declined(7, 2), [21, 7, 2]),
+    (Consult(7), [22, 7]),
+    (Willing(7), [23, 7]),
 ]
 
 
