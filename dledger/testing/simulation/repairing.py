@@ -58,6 +58,11 @@ class RepairingNode:
         self._asking = Asking(self.repair, HardStateFile(FOLDER / "term", disk))
         self._asked_at = float("-inf")
 
+    @property
+    def wanted_index(self) -> int:
+        """The entry that it wants next."""
+        return self._asking.wanted_index
+
     def step(self) -> int | None:
         """Take what has come, ask again; the leader's commit index when the repair is over.
 
@@ -98,6 +103,11 @@ class Repairs:
         self.done = 0
         self._committed_end: dict[str, int] = {}
         self._group = group
+
+    @property
+    def wanted(self) -> dict[str, int]:
+        """The entry that each of these nodes wants next."""
+        return {node_id: node.wanted_index for node_id, node in self.under_way.items()}
 
     def committed_end(self, node_id: str) -> int | None:
         """What a leader has told a node, since it takes no part, to be committed; asked once."""
