@@ -160,6 +160,12 @@ class Script:
             node_id, what, lambda: engine.transfer(target, lambda why: ended(why or "is done"))
         )
 
+    def give_room(self, node_id: str, how: str) -> None:
+        """A node can take no messages, or can again."""
+        engine = self.group.nodes[node_id].engine
+        engine.refusal = "its disk is full" if how == "no room" else None
+        engine.urgent = True
+
     def add(self, node_id: str, newcomer: str) -> None:
         """An operator adds a member."""
         engine, what = self.group.nodes[node_id].engine, f"adding {newcomer}"
@@ -221,6 +227,7 @@ COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     (rf"{NODE} appends (\d+) entries of (\d+) bytes", Script.append_many),
     (rf"{NODE} reads", Script.read),
     (rf"{NODE} hands over to {NODE}", Script.transfer),
+    (rf"{NODE} has (no room|room)", Script.give_room),
     (rf"{NODE} adds {NODE}", Script.add),
     (rf"{NODE} removes {NODE}", Script.remove),
     (rf"{NODES} and {NODES} do not hear (each other)", Script.hush),
