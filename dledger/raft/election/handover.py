@@ -109,11 +109,9 @@ class HandOver:
         if not self._lacks_room():
             self._relief.reset()
             return
-        voters = self._voters()
         if self._relief.asks(now):
-            for node_id in voters:
-                self._peers.post(self._peers.known[node_id], Consult(self._core.term))
-        chosen = self._relief.successor(voters, self._members.is_majority)
+            self._peers.broadcast(Consult(self._core.term))
+        chosen = self._relief.successor(self._voters(), self._members.is_majority)
         if chosen is not None:
             self.begin(chosen, now, lambda failed: None)
 
