@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
@@ -14,7 +13,6 @@ from mqchaos.limits import RUNS_SHOWN_MAX, SOAK_COUNT_MAX
 from mqchaos.report.drawing import duration
 
 PAGE: Final = "soak.html"
-NO_TITLES: Final = MappingProxyType(dict[str, str]())
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SOAK_COUNT_MAX)]
 
 
@@ -33,7 +31,7 @@ class RunLine(msgspec.Struct, frozen=True):
     told: str
 
 
-def render(lines: Sequence[RunLine], titles: Mapping[str, str] = NO_TITLES) -> str:
+def render(lines: Sequence[RunLine], titles: Mapping[str, str]) -> str:
     """The page: the verdict, then faults by workload, properties, and the last runs.
 
     `titles`: of the properties, by their numbers.

@@ -83,8 +83,8 @@ def test_the_page_has_the_verdict_first_and_all_sums() -> None:
     assert cells(page, "slow") == ["slow", "2", "2", "·"]
     assert cells(page, "1") == ["1", "nothing is lost", "3", "15", "1"]
     assert cells(page, "4") == ["4", "large", "1800", "5", "2", "", "&lt;lost&gt;"]
-    assert headings(render([good]))[0] == "Every property held in every run"
-    assert "0 runs in 0.00 hours." in render([])
+    assert headings(render([good], {}))[0] == "Every property held in every run"
+    assert "0 runs in 0.00 hours." in render([], {})
 
 
 def headings(page: str) -> list[str]:
