@@ -15,6 +15,8 @@ PROBE_INTERVAL_S = 0.05
 POLL_S = 0.01
 """Between two looks at a process that is about to start, stop or end."""
 LOG_TAIL_LINES = 8
+BUSY_MAX = 64
+"""Processes beside the servers that want a processor."""
 
 # Ports are taken below Linux's ephemeral range (32768-60999): a port in that range may be in use by
 # a connection when a killed server wants it back.

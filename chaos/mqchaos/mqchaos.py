@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.machine import all_lacking, machine_lacks
 from mqchaos.limits import (
     AWAY_S,
+    BUSY_MAX,
     DURATION_S_MAX,
     KILLS_MAX,
     QUEUES_MAX,
@@ -36,7 +38,7 @@ from mqchaos.limits import (
 from mqchaos.network.needs import no_namespaces
 from mqchaos.report.covered import markdown
 from mqchaos.run import again
-from mqchaos.run.again import order_of, own
+from mqchaos.run.again import busier, order_of, own, refuse_lacking
 from mqchaos.run.covering import cover, renew
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.others.stock import stock_lacks
@@ -121,6 +123,7 @@ def run(
     disks: Disks = "folders",
     clocks: Clocks = "orders",
     history: History = "lines",
+    busy: int = 0,
 ) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
@@ -147,24 +150,39 @@ def run(
         Who sees a broker's clock jump: where it asks the time, or its whole process (libfaketime).
     history
         What it is kept as; parquet: a tenth of the bytes, packed while the run goes on.
+    busy
+        So many processes beside the servers want a processor all the time, as on a shared machine.
     """
-    made = _made(network, disks, clocks, history)
+    made = _made(network, disks, clocks, history, busy)
     planned = _planned(scenario, seed, kills, duration, workload, made)
     return run_command(partial(_perform, planned, directory))
 
 
 @app.command
-def replay(source: Path, /, *, directory: Directory) -> int:
+def replay(*sources: Path, directory: Directory, busy: int | None = None) -> int:
     """Run the very plan of another run again; exit status as of `run`.
+
+    Of several one after the other, until one has a violation; of those that hold the reports stay.
 
     Parameters
     ----------
-    source
-        The other run's directory, or a plan.json.
+    sources
+        The other runs' directories, or plans.
     directory
-        A new or empty directory for this one.
+        A new or empty directory for all that comes of it.
+    busy
+        As of `run`; by default as in the plan.
     """
-    return run_command(partial(_perform, read_plan(source), directory))
+    require_spark("the audit at the end of a run")
+    if not sources:
+        raise ConfigError("name the run or the plan to replay")
+    refuse_outside("busy", busy or 0, 0, BUSY_MAX)
+    some = [busier(read_plan(source), busy) for source in sources]
+    if len(some) == 1:
+        return run_command(partial(_perform, some[0], directory))
+    for planned in some:
+        refuse_lacking(planned)
+    return run_command(partial(soaking, own(directory), math.inf, some))
 
 
 @app.command
@@ -202,6 +220,7 @@ def soak(
     disks: Disks = "folders",
     clocks: Clocks = "orders",
     history: History = "lines",
+    busy: int = 0,
 ) -> int:
     """Run random schedules, a new seed each, until time is up; stop at the first violation.
 
@@ -225,13 +244,15 @@ def soak(
         As of `run`.
     history
         As of `run`.
+    busy
+        As of `run`.
     """
     require_spark("the audit at the end of a run")
     refuse_outside("seed", seed, 0, SEED_MAX)
     refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
     refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
     chosen = [_known("workload", workload, WORKLOADS)] if workload else _workloads_here()
-    made = _made(network, disks, clocks, history)
+    made = _made(network, disks, clocks, history, busy)
     some = plans(seed, duration, chosen, made, all_lacking(namespaces=made.namespaces))
     return run_command(partial(soaking, own(directory), hours, some))
 
@@ -342,9 +363,10 @@ async def _attach(order: Attach, directory: Path, replay: str) -> int:
     return 0 if report.holds else 1
 
 
-def _made(network: Network, disks: Disks, clocks: Clocks, history: History) -> Made:
+def _made(network: Network, disks: Disks, clocks: Clocks, history: History, busy: int) -> Made:
+    refuse_outside("busy", busy, 0, BUSY_MAX)
     return Made(
-        network == "namespaces", disks == "own", clocks == "processes", history == "parquet"
+        network == "namespaces", disks == "own", clocks == "processes", history == "parquet", busy
     )
 
 

@@ -8,6 +8,7 @@
 ``resizing``   a node more, or one less
 ``ext4``       file systems that can lose their power
 ``own_disk``   two of them for a node: its own, and the storage below
+``busy``       processes beside them that want a processor, too
 ``faked_clock``  clocks that whole processes see
 ``tools``      the machine's own tools, for what only root can do
 """

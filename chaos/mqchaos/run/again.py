@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from dledger.errors import ConfigError
@@ -24,13 +25,20 @@ SMALLEST = "smallest"
 def order_of(planned: Planned, directory: Path) -> Order:
     """To run a plan in a new or empty directory. Raises ConfigError for one that is not, and for a
     plan that this machine can't do."""
-    _refuse_lacking(planned)
+    refuse_lacking(planned)
     own(directory)
     replay = planned.drawn_by or f"mqchaos replay {directory} --dir NEW-DIR"
     return Order(planned, directory, directory / "report", replay)
 
 
-def _refuse_lacking(planned: Planned) -> None:
+def busier(planned: Planned, processes: int | None) -> Planned:
+    """The same plan beside so many busy processes; None: beside as many as it names."""
+    if processes is None:
+        return planned
+    return msgspec.structs.replace(planned, busy=processes, drawn_by="")
+
+
+def refuse_lacking(planned: Planned) -> None:
     """A fault that can't be done is never taken for one that held. Raises ConfigError."""
     lacks = no_namespaces() if planned.namespaces else None
     if lacks is not None:

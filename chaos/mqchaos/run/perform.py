@@ -8,6 +8,7 @@ from pathlib import Path
 import trio
 from rich.console import Console
 
+from mqchaos.cluster import busy
 from mqchaos.limits import CUT_AGAIN
 from mqchaos.report.display import print_report, show
 from mqchaos.report.judge import audit
@@ -65,6 +66,7 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
         verdict = await audit(run.history, stores, audited, order.directory / "audit.log")
         nursery.cancel_scope.cancel()
     found = timeline(read_history(run.history))
+    stretch = (CUT_AGAIN if planned.namespaces else 1.0) * busy.stretch(planned.busy)
     report = make_report(
         found,
         verdict,
@@ -73,7 +75,7 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
         order.replay,
         run.findings,
         pauses_judged=planned.strict and WORKLOADS[planned.workload].paused_by_faults_alone,
-        pauses_stretch=(CUT_AGAIN if planned.namespaces else 1.0) * run.pace.slowness,
+        pauses_stretch=stretch * run.pace.slowness,
         slowness=run.pace.slowness,
     )
     write_report(order.report, report, found, [node.node for node in nodes])

@@ -15,7 +15,14 @@ from dledger.errors import ConfigError
 from dledger.failpoints import PLACES
 from mqchaos.faults.generator import AtShare, Plan
 from mqchaos.faults.kinds import AT_PLACES, KINDS
-from mqchaos.limits import NAMESRVS_MAX, NODES_MAX, SEED_MAX, SEGMENT_BYTES, SEND_TIMEOUT_S
+from mqchaos.limits import (
+    BUSY_MAX,
+    NAMESRVS_MAX,
+    NODES_MAX,
+    SEED_MAX,
+    SEGMENT_BYTES,
+    SEND_TIMEOUT_S,
+)
 from mqchaos.run.load.workload import WORKLOADS
 
 PLAN_FILE: Final = "plan.json"
@@ -29,6 +36,7 @@ class Made(msgspec.Struct, frozen=True):
     disks: bool = False
     clocks: bool = False
     parquet: bool = False
+    busy: int = 0
 
     @property
     def options(self) -> list[str]:
@@ -38,6 +46,7 @@ class Made(msgspec.Struct, frozen=True):
             "--disks own": self.disks,
             "--clocks processes": self.clocks,
             "--history parquet": self.parquet,
+            f"--busy {self.busy}": self.busy > 0,
         }
         return [word for word, wanted in words.items() if wanted]
 
@@ -52,7 +61,8 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     their kinds. A random plan is not: there a fault is left out, and pauses run into each other.
     With `network` links can be broken; with `namespaces` they are the kernel's, else the proxy's.
     With `disks` each node has file systems of its own, with `clocks` one that its whole
-    process sees. With `parquet` the history is packed while the run goes on.
+    process sees. With `parquet` the history is packed while the run goes on. `busy`: so many
+    processes beside the servers want a processor all the time.
     `drawn_by` is the command that draws the same plan; "" for one that was changed since.
     """
 
@@ -69,6 +79,7 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disks: bool = False
     clocks: bool = False
     parquet: bool = False
+    busy: int = 0
     segment_bytes: int = SEGMENT_BYTES
     strict: bool = True
     send_timeout_s: float = SEND_TIMEOUT_S
@@ -113,6 +124,7 @@ def checked(planned: Planned, path: Path) -> Planned:
         ("seed", planned.seed, 0, SEED_MAX),
         ("nodes", planned.nodes, 1, NODES_MAX),
         ("namesrvs", planned.namesrvs, 1, NAMESRVS_MAX),
+        ("busy", planned.busy, 0, BUSY_MAX),
         ("segment_bytes", planned.segment_bytes, 64 << 10, 1 << 30),
         ("rate_per_s", planned.rate_per_s, 1, 1e6),
         ("send_timeout_s", planned.send_timeout_s, 0.1, 3600),

@@ -17,6 +17,7 @@ import trio
 from msgspec.structs import replace
 
 from mqchaos.cluster import layout
+from mqchaos.cluster.busy import busy_machine
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.meddling import MEDDLING, OffsetsMoved
@@ -125,7 +126,7 @@ class Run:
     async def execute(self) -> None:
         """Run it all. Whatever happens, no process is left afterwards."""
         self.history.mkdir()
-        with self._plugged_in(), self._on_disks():
+        with self._plugged_in(), self._on_disks(), busy_machine(self.planned.busy):
             await self._execute()
         if self._packer is not None:
             self.phase = "packing the rest of the history"

@@ -312,6 +312,7 @@ def planned_of(
         disks=made.disks or scenario.disks,
         clocks=made.clocks,
         parquet=made.parquet,
+        busy=made.busy,
         segment_bytes=scenario.segment_bytes,
         drawn_by=_command(
             scenario.name,
@@ -354,6 +355,7 @@ def random_plan(
         disks=made.disks,
         clocks=made.clocks,
         parquet=made.parquet,
+        busy=made.busy,
         segment_bytes=SHORT_SEGMENT_BYTES,
         strict=False,
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,

@@ -1,4 +1,5 @@
-"""Random runs, one seed after the other, until time is up or a violation is found.
+"""Runs one after the other, of new seeds or of plans that are there, until time is up or a
+violation is found.
 
 Of a run that holds its report is kept and nothing else, so the disk that a soak needs does not grow
 with its hours. The first violation stops it: its directory stays whole.
@@ -39,17 +40,18 @@ def plans(
         yield random_plan(number, duration_s, workload, made, lacking)
 
 
-async def soak(directory: Path, hours: float, some: Iterator[Planned]) -> int:
-    """Run plans for so many hours; exit status 1 at the first violation."""
+async def soak(directory: Path, hours: float, some: Iterable[Planned]) -> int:
+    """Run plans for so many hours, or until there are no more; exit status 1 at a violation."""
     console, until = Console(), trio.current_time() + hours * 3600
     (directory / REPORTS).mkdir(parents=True, exist_ok=True)
     lines: list[RunLine] = []
     titles: dict[str, str] = {}
-    while trio.current_time() < until:
-        planned = next(some)
-        _refuse_full_disk(directory)
-        run = directory / f"seed-{planned.seed}"
+    for planned in some:
         began = trio.current_time()
+        if began >= until:
+            break
+        _refuse_full_disk(directory)
+        run = directory / _name(planned, lines)
         outcome = await outcome_of(order_of(planned, run))
         lines.append(line_of(planned, outcome, trio.current_time() - began))
         judged = outcome.report.properties if outcome.report else []
@@ -67,6 +69,12 @@ async def soak(directory: Path, hours: float, some: Iterator[Planned]) -> int:
         _keep_report(run, directory / REPORTS)
     console.print(f"summary: {directory / PAGE}", soft_wrap=True)
     return 0 if all(not line.signs for line in lines) else 1
+
+
+def _name(planned: Planned, lines: Iterable[RunLine]) -> str:
+    """Of a run's directory: by its seed, which several plans may have."""
+    before = sum(line.seed == planned.seed for line in lines)
+    return f"seed-{planned.seed}" + (f"-{before + 1}" if before else "")
 
 
 def line_of(planned: Planned, outcome: Outcome, seconds: float) -> RunLine:

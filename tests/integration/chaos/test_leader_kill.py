@@ -188,18 +188,21 @@ def test_what_can_not_be_run_is_refused(tmp_path: Path) -> None:
     wrong_duration = mqchaos("run", "--scenario", "random", "--duration", "0", *here)
     wrong_seed = mqchaos("run", "--scenario", "random", "--seed", str(2**70), *here)
     no_plan = mqchaos("replay", str(tmp_path), *here)
+    no_source = mqchaos("replay", *here)
+    too_busy = mqchaos("replay", str(tmp_path), "--busy", "65", *here)
     no_hours = mqchaos("soak", "--hours", "-1", *here)
     no_runs = mqchaos("shrink", str(tmp_path), "--repeat", "0", *here)
 
-    assert {each.returncode for each in (wrong_workload, wrong_duration, wrong_seed, no_plan)} == {
-        2
-    }
+    refused = (wrong_workload, wrong_duration, wrong_seed, no_plan, no_source, too_busy)
+    assert {each.returncode for each in refused} == {2}
     assert "there is no workload 'mud'; there are keyed, spread, large, churn" in (
         wrong_workload.stderr
     )
     assert "--duration is 0.0; it must be from 1.0 to" in wrong_duration.stderr
     assert f"--seed is {2**70}; it must be from 0 to" in wrong_seed.stderr
     assert f"{tmp_path}/plan.json: No such file" in no_plan.stderr
+    assert no_source.stderr == "mqchaos: name the run or the plan to replay\n"
+    assert too_busy.stderr == "mqchaos: --busy is 65; it must be from 0 to 64\n"
     assert "--hours is -1.0" in no_hours.stderr
     assert "--repeat is 0" in no_runs.stderr
 
@@ -218,6 +221,35 @@ def test_a_random_run_is_replayed(tmp_path: Path) -> None:
 
     assert ran.returncode == replayed.returncode == 0, ran.stdout + replayed.stdout
     assert (first / "plan.json").read_bytes() == (second / "plan.json").read_bytes()
+
+
+@pytest.mark.long
+def test_several_plans_are_replayed_on_a_busy_machine(tmp_path: Path) -> None:
+    """One after the other, until one fails, whose run stays as a plan of its own."""
+    holds, fails = tmp_path / "holds.json", tmp_path / "fails.json"
+    quiet = replace(random_plan(1, 10.0), steps=(), messages=500, rate_per_s=500.0)
+    steps = (
+        Step(After(0.5), Phase.INJECT, Target.ALL, 0.0, "kill-all", "a"),
+        Step(After(2.0), Phase.HEAL, Target.HURT, name="a"),
+        Step(After(0.0), Phase.LEVEL, Target.GROUP),
+    )
+    deadly = replace(quiet, steps=steps, messages=None, send_timeout_s=1.0)
+    holds.write_bytes(msgspec.json.encode(quiet))
+    fails.write_bytes(msgspec.json.encode(deadly))
+    directory = tmp_path / "replays"
+
+    done = mqchaos(
+        *("replay", str(holds), str(holds), str(fails), str(holds), "--busy", "1"),
+        *("--dir", str(directory)),
+        timeout_s=600,
+    )
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [line.split(",")[0] for line in done.stdout.splitlines()[:3]] == ["seed 1"] * 3
+    assert "ended in an exception" in (directory / "soak.html").read_text()
+    left = sorted(path.name for path in directory.iterdir())
+    assert left == ["reports", "seed-1-3", "soak.html", "soak.jsonl"]
+    assert read_plan(directory / "seed-1-3").busy == 1
 
 
 @pytest.mark.long

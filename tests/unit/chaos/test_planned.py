@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from dledger.errors import ConfigError
 from mqchaos.limits import SEED_MAX
+from mqchaos.run.again import busier
 from mqchaos.run.load.workload import WORKLOADS
-from mqchaos.run.planned import PLAN_FILE, read_plan, write_plan
+from mqchaos.run.planned import PLAN_FILE, Made, read_plan, write_plan
 from mqchaos.run.scenarios import MAIN_JOB, SCENARIOS, planned_of, random_plan
 
 
@@ -47,6 +48,18 @@ def test_a_plan_knows_the_command_that_draws_it() -> None:
     )
 
 
+def test_a_plan_can_be_run_again_on_a_busier_machine() -> None:
+    """Then it is another plan, which no seed draws; it is as busy as it says by itself."""
+    quiet = random_plan(8, 30.0)
+    busy = random_plan(8, 30.0, made=Made(busy=4))
+
+    assert "--busy" not in quiet.drawn_by
+    assert "--busy 4" in busy.drawn_by
+    assert busier(busy, None) == busy
+    assert busier(quiet, 4) == msgspec.structs.replace(busy, drawn_by="")
+    assert busier(busy, 0) == msgspec.structs.replace(quiet, drawn_by="")
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -56,6 +69,9 @@ def test_a_plan_knows_the_command_that_draws_it() -> None:
         ({"nodes": 0}, "nodes 0; it must be from 1 to 7"),
         ({"namesrvs": 99}, "namesrvs 99"),
         ({"rate_per_s": 0}, "rate_per_s 0"),
+        ({"busy": -1}, "busy -1; it must be from 0 to 64"),
+        ({"busy": 65}, "busy 65"),
+        ({"busy": 1.5}, "is no plan"),
         ({"version": 2}, "version 2"),
         ({"send_timeout_s": -1}, "send_timeout_s -1"),
         ({"steps": "no"}, "is no plan"),
