@@ -12,10 +12,10 @@ from mqchaos.attach.attached import Attach, Attached
 from mqchaos.attach.readback import judge
 from mqchaos.limits import LINE_S, REFRESH_S
 from mqchaos.report.display import print_report
-from mqchaos.report.measure import timeline
 from mqchaos.report.report import make_report, write_report
 from mqchaos.report.verdict import Report
 from mqchaos.run.history import read_history
+from mqchaos.run.perform import measured
 from mqchaos.run.scenarios import library_lines
 
 
@@ -27,9 +27,12 @@ async def perform_attached(order: Attach, directory: Path, replay: str, console:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_show, run, console)
         await run.execute()
+        run.phase = "judging what was read back"
+        verdict = await trio.to_thread.run_sync(
+            lambda: judge(read_history(run.history)), abandon_on_cancel=True
+        )
+        found = await measured(run.history)
         nursery.cancel_scope.cancel()
-    verdict = judge(read_history(run.history))
-    found = timeline(read_history(run.history))
     title = f"attach: {order.fault} of {'whoever leads' if order.on == 'leader' else 'a node'}"
     report = make_report(
         found, verdict, title, order.seed, replay, run.findings, pauses_judged=False

@@ -40,7 +40,7 @@ async def _print_lines(
     run: Run, console: Console, phase: Callable[[], str], started: float
 ) -> None:
     """A line when a phase or a fault begins, and every few seconds; counts only if they moved."""
-    shown, counted, faults, next_line = "", "", 0, started
+    shown, counted, faults, next_line = "", "", len(run.done), started
     while True:
         now = trio.current_time()
         if phase() != shown or len(run.done) != faults or now >= next_line:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from dledger.errors import DledgerError, leaves
-from mqchaos.report.measure import timeline
 from mqchaos.report.verdict import Report
-from mqchaos.run.history import read_history
-from mqchaos.run.perform import Order, assess, execute
+from mqchaos.run.perform import Order, assess, execute, measured
 
 ENDED = "the run ended early"
 EXCEPTION = "an exception reached the application"
@@ -55,7 +53,7 @@ async def outcome_of(order: Order, sought: frozenset[str] = frozenset()) -> Outc
     try:
         run = await execute(order, console)
         if sought and sought <= UNAUDITED:
-            failures = timeline(read_history(run.history)).failures
+            failures = (await measured(run.history)).failures
             return Outcome(frozenset({EXCEPTION} if failures else ()), "; ".join(failures[:1]))
         return judged(await assess(order, run, console))
     except* DledgerError as group:

@@ -12,7 +12,7 @@ from mqchaos.cluster import busy
 from mqchaos.limits import CUT_AGAIN
 from mqchaos.report.display import print_report, show
 from mqchaos.report.judge import audit
-from mqchaos.report.measure import timeline
+from mqchaos.report.measure import Timeline, timeline
 from mqchaos.report.report import AUDIT_FOLDER, make_report, write_report
 from mqchaos.report.verdict import Report
 from mqchaos.run.history import read_history
@@ -64,8 +64,9 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(show, run, console, lambda: run.phase)
         verdict = await audit(run.history, stores, audited, order.directory / "audit.log")
+        run.phase = "reading the times off the history"
+        found = await measured(run.history)
         nursery.cancel_scope.cancel()
-    found = timeline(read_history(run.history))
     stretch = (CUT_AGAIN if planned.namespaces else 1.0) * busy.stretch(planned.busy)
     report = make_report(
         found,
@@ -81,6 +82,13 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
     write_report(order.report, report, found, [node.node for node in nodes])
     print_report(report, console)
     return report
+
+
+async def measured(history: Path) -> Timeline:
+    """The times in a history. A long one takes minutes: meanwhile the loop goes on."""
+    return await trio.to_thread.run_sync(
+        lambda: timeline(read_history(history)), abandon_on_cancel=True
+    )
 
 
 def _lines(order: Order) -> Path:
