@@ -23,7 +23,7 @@ from dledger.log.recovery.repair import DamagedLog, LogRepair, Place
 from dledger.log.recovery.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
-from dledger.raft.library.messages import Given, PeerMessage, encode_message
+from dledger.raft.library.messages import Given, Lacking, PeerMessage, encode_message
 from dledger.raft.limits import REPAIR_ASK_AGAIN_S
 from dledger.raft.links import LinkOwner, SocketLink
 from dledger.raft.membership.configuration import initial
@@ -148,7 +148,7 @@ class _Repairing:
         while True:
             if trio.current_time() >= self._asked_at + REPAIR_ASK_AGAIN_S:
                 for link in self._links.values():
-                    self._ask(link)
+                    self._ask(link, self._asking.question)
             await trio.sleep(REPAIR_ASK_AGAIN_S / 2)
             now = trio.current_time()
             if now - said_at > limits.STILL_WAITING_S:
@@ -162,16 +162,16 @@ class _Repairing:
                     seconds=round(now - waiting_since),
                 )
 
-    def _ask(self, link: SocketLink) -> None:
+    def _ask(self, link: SocketLink, question: Lacking) -> None:
         self._asked_at = trio.current_time()
-        link.send(encode_message(self._asking.question))
+        link.send(encode_message(question))
 
     # -- LinkOwner -------------------------------------------------------------------------
 
     def link_up(self, node_id: str, link: SocketLink) -> None:
         """A connection to a peer stands."""
         self._links[node_id] = link
-        self._ask(link)
+        self._ask(link, self._asking.question)
 
     def link_down(self, node_id: str, link: SocketLink) -> None:
         """A connection broke."""
@@ -185,18 +185,17 @@ class _Repairing:
         """Take entries that a leader gives, and ignore everything else."""
         if not isinstance(message, Given) or self.over.is_set():
             return
-        wanted_index = self._asking.wanted_index
         try:
-            commit_index = self._asking.take(message)
+            outcome = self._asking.take(message)
         except FrameError:
             raise  # the link's fault: it is closed
         except (DledgerError, OSError) as error:
             self._end(error)
             return
-        if commit_index is not None:
-            self._end(commit_index)
-        elif self._asking.wanted_index != wanted_index:
-            self._ask(link)
+        if isinstance(outcome, Lacking):
+            self._ask(link, outcome)
+        elif outcome is not None:
+            self._end(outcome)
 
     def _end(self, outcome: int | DledgerError | OSError) -> None:
         self.outcome = outcome

@@ -64,12 +64,21 @@ class Asking:
         """The entry that is needed next."""
         return self._repair.next.next_index
 
-    def take(self, message: Given) -> int | None:
-        """Take an answer. Returns None while entries are missing: ask again if another one than
-        before is wanted. Else returns an index up to which all was committed, and is here.
+    def take(self, message: Given) -> int | Lacking | None:
+        """Take an answer. Returns an index up to which all was committed, and is here; or the next
+        question to who answered; or None if it has helped nothing, since it came twice, say: then
+        nothing is to be asked, else there would be two of each question from there on.
 
         Raises FrameError for what is malformed, CorruptLog if the leader can't help, OSError.
         """
+        before = self.wanted_index
+        committed_index = self._take(message)
+        if committed_index is None and self.wanted_index != before:
+            return self.question
+        return committed_index
+
+    def _take(self, message: Given) -> int | None:
+        """None while entries are missing."""
         first_index, count = message.first_index, message.count
         check_term(self._hard_state.state.term, message.term, "a peer that says it leads")
         repair, place = self._repair, self._repair.next

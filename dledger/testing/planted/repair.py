@@ -54,7 +54,7 @@ def chase_the_leaders_end() -> Planted:
     """A repair is over when it has all that was committed at the last answer, not at the first."""
     original = Asking.take
 
-    def take(self: Asking, message: Given) -> int | None:
+    def take(self: Asking, message: Given) -> int | Lacking | None:
         self._committed = None
         return original(self, message)
 

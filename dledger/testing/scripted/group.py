@@ -166,13 +166,13 @@ class ScriptedGroup:
             self.nodes[receiver].receive(sender, message)
 
     def _repair(self, node_id: str, message: Given) -> None:
-        commit_index = self.repairing[node_id].take(message)
-        if commit_index is None:
+        outcome = self.repairing[node_id].take(message)
+        if not isinstance(outcome, int):
             self._ask(node_id)
             return
         del self.repairing[node_id]
-        self.on_repaired(node_id, commit_index)
-        self.start(node_id, commit_index)
+        self.on_repaired(node_id, outcome)
+        self.start(node_id, outcome)
 
     def _ask(self, node_id: str) -> None:
         question = self.repairing[node_id].question

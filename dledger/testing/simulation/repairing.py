@@ -7,7 +7,7 @@ from typing import Protocol
 from dledger.errors import CorruptLog, FrameError
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import DamagedLog, LogRepair
-from dledger.raft.library.messages import Given, decode_message, encode_message
+from dledger.raft.library.messages import Given, Lacking, decode_message, encode_message
 from dledger.raft.limits import REPAIR_ASK_AGAIN_S
 from dledger.raft.replication.repair import Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
@@ -75,24 +75,23 @@ class RepairingNode:
                 message = decode_message(memoryview(frame))
                 if not isinstance(message, Given) or not link.alive:
                     continue
-                wanted_index = self._asking.wanted_index
-                commit_index = self._asking.take(message)
+                outcome = self._asking.take(message)
             except FrameError as error:
                 link.end(str(error))
                 continue
-            if commit_index is not None:
-                return commit_index
-            if self._asking.wanted_index != wanted_index:
-                self._ask(link.other)
+            if isinstance(outcome, Lacking):
+                self._ask(link.other, outcome)
+            elif outcome is not None:
+                return outcome
         if network.now - self._asked_at > REPAIR_ASK_AGAIN_S:
             for peer_id in peer_ids:
                 if (self.node_id, peer_id) in network.links:
-                    self._ask(network.links[self.node_id, peer_id])
+                    self._ask(network.links[self.node_id, peer_id], self._asking.question)
         return None
 
-    def _ask(self, link: SimulatedLink) -> None:
+    def _ask(self, link: SimulatedLink, question: Lacking) -> None:
         self._asked_at = self._group.network.now
-        link.send(encode_message(self._asking.question))
+        link.send(encode_message(question))
 
 
 class Repairs:
