@@ -51,7 +51,7 @@ from dledger.raft.membership.configuration import Member
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
 from dledger.trust.secret import require_secret
-from dledger.world import steady_s, world
+from dledger.world import world
 
 __all__ = ["Ledger", "open_ledger"]
 
@@ -91,7 +91,7 @@ class Ledger:
             self._machine,
             sync=config.flush == "sync",
             timing=config.timing.slowed(world().seldom_s(1.0)),
-            clock=steady_s,
+            clock=world().steady_s,
             rng=random.Random(),
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )

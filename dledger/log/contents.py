@@ -23,10 +23,12 @@ committed and applied."""
 class Contents:
     """The entries of one log. `recent` holds the last ones' headers, by index.
 
-    The log's end is asked for very often, so it is kept in fields: `last_index` (0 for an empty
-    log), `end_position` behind the last entry, `chain_crc` that the next entry continues.
+    The log's bounds are asked for very often, so they are kept in fields: `first_index`, the lowest
+    that can be read (1 for an empty log), `last_index` (0 for an empty log), `end_position` behind
+    the last entry, `chain_crc` that the next entry continues.
     """
 
+    first_index: int
     last: Header | None
     last_index: int
     end_position: int
@@ -39,14 +41,10 @@ class Contents:
         self.segments = segments
         self.head = head
         self.recent: dict[int, Header] = {}
+        self._begin()
         self._end_with(last)
 
     # -- where things are ------------------------------------------------------------------
-
-    @property
-    def first_index(self) -> int:
-        """The lowest index that can be read; 1 for an empty log."""
-        return self.segments[0].first_index if self.segments else self.head.first_index
 
     @property
     def first_position(self) -> int:
@@ -96,6 +94,7 @@ class Contents:
     def begin_segment(self, segment: Segment) -> None:
         """The next entry is the first of a new segment."""
         self.segments.append(segment)
+        self._begin()
         failpoint("log.roll")
 
     def add(self, header: Header) -> None:
@@ -106,6 +105,11 @@ class Contents:
         self.recent.pop(index - RECENT_HEADERS, None)
         self.last, self.last_index = header, index
         self.end_position, self.chain_crc = end, header.chain_crc
+
+    def _begin(self) -> None:
+        """The first segment may be another one: set where the log begins."""
+        begins = self.segments[0] if self.segments else self.head
+        self.first_index = begins.first_index
 
     def _end_with(self, last: Header | None) -> None:
         """Set the log's last entry; None: the log is empty behind its head."""
@@ -132,6 +136,7 @@ class Contents:
         """Drop and return the first `count` segments: the log now begins with `head`."""
         removed, self.segments[:count] = self.segments[:count], []
         self.head = head
+        self._begin()
         return removed
 
     def replace(self, head: LogHead) -> list[Segment]:
@@ -139,6 +144,7 @@ class Contents:
         removed, self.segments[:] = self.segments[:], []
         self.recent.clear()
         self.head = head
+        self._begin()
         self._end_with(None)
         failpoint("log.replace-dropped")
         return removed

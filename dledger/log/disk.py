@@ -104,7 +104,7 @@ class Disk:
             return
         for start in range(0, len(buffers), IOV_MAX):
             part = buffers[start : start + IOV_MAX]
-            wanted = sum(len(piece) for piece in part)
+            wanted = sum(map(len, part))
             written = os.pwritev(descriptor, part, offset)
             if written != wanted:
                 self._write_rest(descriptor, b"".join(part)[written:], offset + written)

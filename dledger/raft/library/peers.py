@@ -63,8 +63,13 @@ class Peers:
         for node_id in {*self.known} - others:
             if self.known[node_id].link is None:
                 del self.known[node_id]
-        voters, learners = {*configuration.voters} & others, {*configuration.learners} & others
-        self._core.set_members(map(Node, sorted(voters)), map(Node, sorted(learners)))
+        # The peers' own nodes: the library looks them up in its tables at each message, and finds
+        # the very same object without a comparison.
+        voters, learners = (
+            [self.known[node_id].node for node_id in sorted(others & {*group})]
+            for group in (configuration.voters, configuration.learners)
+        )
+        self._core.set_members(voters, learners)
         self.ask_to_send()
 
     def tell_members(self, peer: Peer) -> None:

@@ -187,7 +187,7 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
         topic=topic,
         store_timestamp_ms=store_timestamp_ms,
         copies=() if copy is None else (copy,),
-        runs=[_only_run(first, position, encoded_topic, properties)],
+        runs=[_only_run(first, position, encoded_topic, properties, store_timestamp_ms)],
         keys=keys_in(encoded_topic, properties, 0, len(properties), position),
     )
 
@@ -214,9 +214,10 @@ def _joined(parts: Sequence[EntryIndex], copy: tuple[bytes, tuple[int, int]] | N
 
 def _time_ms(record: Record) -> int:
     """When it was stored."""
-    if not 0 <= record.store_timestamp_ms <= limits.TIME_MS_MAX:
-        raise Unusable(f"it was stored at {record.store_timestamp_ms} ms, which is no time")
-    return record.store_timestamp_ms
+    stored_ms = record.store_timestamp_ms
+    if not 0 <= stored_ms <= limits.TIME_MS_MAX:
+        raise Unusable(f"it was stored at {stored_ms} ms, which is no time")
+    return stored_ms
 
 
 def _record(body: memoryview, start: int, position: int) -> Record:
@@ -246,13 +247,15 @@ def _is_name(topic: str) -> bool:
     return 0 < len(topic.encode()) <= TOPIC_BYTES_MAX and not {"/", "\0"} & set(topic)
 
 
-def _only_run(record: Record, position: int, topic: bytes, properties: bytes) -> Run:
+def _only_run(
+    record: Record, position: int, topic: bytes, properties: bytes, stored_ms: int
+) -> Run:
     if record.physical_offset != position:
         raise Unusable(f"the record at {position} says that it is at another position")
     if record.queue_id < 0:
         raise Unusable(f"the record at {position} is for queue {record.queue_id}")
     code = code_of_tags(value_in(properties, TAGS_NAME, 0, len(properties)))
     expires_ms = expires_in(topic, properties, 0, len(properties))
-    lives_on = lives(expires_ms, record.store_timestamp_ms)
-    unit = PACKED_UNIT.pack(position, record.size, lives_on, code, record.store_timestamp_ms)
+    lives_on = lives(expires_ms, stored_ms)
+    unit = PACKED_UNIT.pack(position, record.size, lives_on, code, stored_ms)
     return Run(record.queue_id, record.queue_offset, unit)
