@@ -75,18 +75,25 @@ class Space:
         )
         return True
 
-    def check(self, size_bytes: int, kind: int, *, urgent: bool = False) -> None:
-        """Make sure that there is room for an entry that this node makes. Raises NoSpace,
-        OSError."""
-        room = self._log.room_bytes
+    def check(
+        self, size_bytes: int, kind: int, *, urgent: bool = False, elsewhere: str | None = None
+    ) -> None:
+        """Make sure that there is room for an entry that this node makes. Raises NoSpace, OSError.
+
+        `elsewhere`: why other nodes, without which nothing is committed, can't begin another
+        segment.
+        """
+        room, lacking = self._log.room_bytes, self.lacking or elsewhere
         if room is None:
             return
         if size_bytes > room:
+            if lacking is not None:
+                raise NoSpace(lacking)
             self._begin_segment()
-        elif self.lacking is not None and not urgent:
+        elif lacking is not None and not urgent:
             part = MESSAGES_KEEP_BACK if kind in OF_MESSAGES else OTHERS_KEEP_BACK
             if room - size_bytes < self._log.segment_bytes // part:
-                raise NoSpace(self.lacking)
+                raise NoSpace(lacking)
 
     def takes(self, headers: Iterable[Header]) -> bool:
         """Whether there is room for entries that a leader sent, all of one segment. Raises

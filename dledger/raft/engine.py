@@ -68,6 +68,7 @@ from dledger.raft.membership.members import Members
 from dledger.raft.replication.footing import Footing
 from dledger.raft.replication.reads import OnRead, Reads
 from dledger.raft.replication.repair import Giving
+from dledger.raft.replication.room import Room
 from dledger.raft.replication.sending import Sending
 from dledger.raft.roles import Role, Standing, Timing
 
@@ -154,6 +155,7 @@ class RaftEngine:
         )
         self.changes = Changes(core, peers, log, members)
         self._reads = Reads(core, transport, peers, hard_state, members)
+        self._room = Room(core, peers, members, log, timing.heartbeat_s)
         self._giving = Giving(core, peers, log)
         self._hand_over = HandOver(core, peers, members, self.changes, preference, self._lacks_room)
 
@@ -172,7 +174,7 @@ class RaftEngine:
         size = self.log.checked_size(body)
         self._pending.check_room(size)
         try:
-            self.log.space.check(size, kind, urgent=urgent)
+            self._room.check(size, kind, self._stepped_at, urgent=urgent)
         except NoSpace as error:
             raise Busy(str(error), NO_SPACE_RETRY_AFTER_S) from error
         header = self.log.append(self.log.last_index + 1, self.core.term, kind, body)
@@ -331,6 +333,7 @@ class RaftEngine:
                 if transport.deliver_from_leader(peer, message):
                     self._claims.accepted(node_id, message.term)
                     self.elections.heard_from_leader(now)
+                    self._room.tell(peer, now)
             case Ack():
                 self.acknowledging.deliver_ack(peer, message)
             case messages.Vote() | messages.Prevote():
@@ -344,6 +347,8 @@ class RaftEngine:
             ):
                 self.elections.deliver(node_id, message)
             case messages.Willing() | messages.Declined():
+                if isinstance(message, messages.Declined):
+                    self._room.heard(node_id, message, now)
                 self._hand_over.deliver(node_id, message)
             case messages.Confirm() | messages.Confirmed():
                 self._reads.deliver(peer, message)

@@ -75,6 +75,9 @@ HEAD_AGAIN_S = 0.5
 """A head that was sent and not answered is sent again after this time."""
 NO_SPACE_ASK_S = 1.0
 """A follower whose disk is full asks again that often for the entries that it lacks."""
+NO_SPACE_TELL_S, NO_SPACE_COUNTS_S = 1.0, 3.0
+"""A follower that can't begin another segment tells its leader that often; and the leader goes by
+it for that long, or for three heartbeats if those take longer."""
 SIGN_OF_LIFE_S = 0.2
 """A follower whose disk is busy for longer than this tells the leader that it is alive."""
 ACK_AGAIN_S = 0.5

@@ -503,6 +503,32 @@ async def test_a_leader_whose_disk_is_full_lets_a_follower_lead_that_has_room(
         assert len(await everything(group, before + after)) == before + after
 
 
+async def test_what_only_the_leader_has_room_for_is_refused_and_not_left_to_a_timeout(
+    tmp_path: Path, full_disk: FullDisk
+) -> None:
+    """Both followers' disks are full: who sends is told whose, and that it was not taken. What is
+    no message is still stored, and messages are taken again as soon as one has room."""
+    group = replicas(tmp_path, 3)
+    async with running(group):
+        leader = await leader_of(group)
+        followers = [config for config in group if config != leader]
+        full_disk.full_below |= {Path(each.store_path_root_dir) for each in followers}
+        async with connect_peer("127.0.0.1", leader.listen_port) as peer:
+            before, refusal = await fill_up(peer, "before")
+            names = ", ".join(sorted(each.node_id for each in followers))
+            assert refusal.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert f"no space left on the disks of {names}" in refusal.remark
+            assert "outcome" not in refusal.ext
+            await commit(peer, 100)
+            assert await leader_of(group) == leader
+            full_disk.full_below.remove(Path(followers[0].store_path_root_dir))
+            with trio.fail_after(30):
+                while (await fill_some(peer)).code:  # noqa: ASYNC110 -- as a producer would
+                    await trio.sleep(0.05)
+        assert await committed(group) == 100
+        assert len(await everything(group, before + 16)) == before + 16
+
+
 async def test_a_leader_above_the_watermark_lets_a_follower_lead_that_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,12 +46,15 @@ class Obstacle(IntEnum):
     NO_SEAT = 0
     REPLAYS = 1
     NO_ROOM = 2
+    NO_SEGMENT = 3
+    """Told to a leader unasked: see `dledger.raft.replication.room`."""
 
 
 _IN_WORDS: Final = {
     Obstacle.NO_SEAT: "it may not vote yet",
     Obstacle.REPLAYS: "it still replays its log",
     Obstacle.NO_ROOM: "it has no room for messages",
+    Obstacle.NO_SEGMENT: "its disk has no room for another segment",
 }
 
 

@@ -1,24 +1,17 @@
-"""Who leads, and who disturbs nobody: whole groups on virtual time, under rifts that a test cuts.
-
-The groups are those of the simulation, real engines over real logs, in calm weather; only what a
-test breaks is broken.
-"""
+"""Who leads, and who disturbs nobody: whole groups on virtual time, with rifts that a test cuts."""
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import replace
 
 import pytest
+from groups import Group, Pair, both_ways
 
-from dledger.errors import AppendError, Busy, OutcomeUnknown, TransferFailed
-from dledger.log.entry import Entry, Kind
+from dledger.errors import AppendError, OutcomeUnknown, TransferFailed
+from dledger.log.entry import Entry
 from dledger.raft.appends import Appended
 from dledger.raft.election import part
-from dledger.raft.library.adapter import use_clock
 from dledger.raft.library.messages import Ack, Append, Prevote, Resigned, TakeOver, Vote
 from dledger.raft.limits import (
     ELECTION_TIMEOUT_MAX_S,
@@ -28,99 +21,9 @@ from dledger.raft.limits import (
 )
 from dledger.raft.roles import Role
 from dledger.testing.scripted.node import Donor, Recorder, ScriptedNode
-from dledger.testing.simulation.group import Simulation
 from dledger.testing.simulation.node import SimulatedNode
 
 WITHOUT_LEADER_MAX_S = 2.0
-Pair = tuple[str, str]
-
-
-class Group:
-    """A simulated group in calm weather, and what a test does to it."""
-
-    def __init__(self, size: int = 3, seed: int = 1, *, preferred: bool = False) -> None:
-        print(f"seed {seed}, {size} nodes")
-        self.sim = Simulation(seed, size)
-        self.sim.weather = replace(
-            self.sim.weather, slow_sync=0.0, clock_drift=0.0, preferred=preferred
-        )
-        for node_id in self.sim.node_ids:  # again, since the preference is the node's own
-            self.sim.crash(node_id, power=False)
-            self.sim.down_until[node_id] = 0.0
-        self.run(2.0)
-
-    @property
-    def ids(self) -> list[str]:
-        return self.sim.node_ids
-
-    @property
-    def now(self) -> float:
-        return self.sim.network.now
-
-    def run(self, seconds: float) -> None:
-        self.sim.run(seconds, faults=False)
-
-    def run_until(self, holds: Callable[[], bool], limit_s: float) -> float:
-        """Let time pass until something holds; how long it took."""
-        since = self.now
-        while not holds():
-            assert self.now - since < limit_s, "\n".join(self.sim.transcript[-30:])
-            self.run(0.01)
-        return self.now - since
-
-    def node(self, node_id: str) -> SimulatedNode:
-        return self.sim.nodes[node_id]
-
-    @property
-    def leaders(self) -> list[str]:
-        return [i for i in self.ids if i in self.sim.nodes and self.serves(i)]
-
-    def serves(self, node_id: str) -> bool:
-        return self.node(node_id).engine.standing.serving
-
-    @property
-    def leader(self) -> str:
-        (leader,) = self.leaders
-        return leader
-
-    @property
-    def followers(self) -> list[str]:
-        return [node_id for node_id in self.ids if node_id != self.leader]
-
-    @property
-    def terms(self) -> set[int]:
-        return {node.engine.core.term for node in self.sim.nodes.values()}
-
-    def silence(self, pairs: Iterable[Pair], seconds: float) -> None:
-        """For so long the second of each pair hears nothing from the first."""
-        for pair in pairs:
-            self.sim.network.stalled_until[pair] = self.now + seconds
-
-    def append(self, node_id: str) -> list[Appended | AppendError]:
-        outcome: list[Appended | AppendError] = []
-        use_clock(self.node(node_id).clock)
-        self.node(node_id).engine.append(b"body", Kind.MESSAGES, outcome.append)
-        return outcome
-
-    def longest_gap(self, seconds: float) -> float:
-        """The longest time without an acknowledged append, with one tried every 20 ms."""
-        last, gap, end = self.now, 0.0, self.now + seconds
-        waiting: list[list[Appended | AppendError]] = []
-        while self.now < end:
-            for node_id in self.leaders:
-                try:
-                    waiting.append(self.append(node_id))
-                except AppendError:
-                    continue
-            self.run(0.02)
-            if any(outcome and isinstance(outcome[0], Appended) for outcome in waiting):
-                gap, last = max(gap, self.now - last), self.now
-            waiting = [outcome for outcome in waiting if not outcome]
-        return max(gap, self.now - last)
-
-
-def both_ways(first: str, others: Iterable[str]) -> list[Pair]:
-    return [pair for other in others for pair in ((first, other), (other, first))]
 
 
 # -- pre-vote, stickiness, check-quorum --------------------------------------------------------
@@ -264,73 +167,6 @@ def test_a_node_that_replays_does_not_take_over_from_a_leader_that_serves(
     outcome = group.append(leader)
     group.run(0.3)
     assert isinstance(outcome[0], Appended)
-
-
-def fill(group: Group, node_ids: Iterable[str]) -> None:
-    """Let nothing more fit on these disks, and append until their logs want more."""
-    for node_id in node_ids:
-        group.sim.nodes[node_id].disk.full = True
-    for _ in range(2 * 20_000 // 100):
-        for leader in group.leaders:
-            with suppress(Busy):
-                group.append(leader)
-        group.run(0.01)
-
-
-def lacking(group: Group) -> list[str]:
-    return [i for i in group.ids if group.node(i).engine.log.space.lacking is not None]
-
-
-def test_a_leader_whose_disk_is_full_lets_another_lead_that_has_room() -> None:
-    """By one election, which it asks for; and it gets nothing back while it is full."""
-    group = Group(3)
-    full, (term,) = group.leader, group.terms
-    fill(group, [full])
-    group.run(3.0)
-    assert lacking(group) == [full]
-    assert group.leader != full
-    assert group.terms == {term + 1}
-    assert group.longest_gap(2.0) < 0.1
-
-
-def test_a_leader_hands_over_to_whoever_has_room() -> None:
-    """Of five two have a full disk: the other three are a majority, and one of them leads."""
-    group = Group(5)
-    full = [group.leader, group.followers[0]]
-    fill(group, full)
-    group.run(3.0)
-    assert sorted(lacking(group)) == sorted(full)
-    assert group.leader not in full
-    assert group.longest_gap(2.0) < 0.1
-
-
-def test_while_a_majority_of_the_disks_is_full_leadership_stays() -> None:
-    """What another leader took would not be committed: this one refuses it, which is definite."""
-    group = Group(3)
-    leader, (term,) = group.leader, group.terms
-    fill(group, [leader, group.followers[0]])
-    group.run(5.0)
-    assert (group.leader, group.terms) == (leader, {term})
-    with pytest.raises(Busy, match="no space left"):
-        group.append(leader)
-    group.node(group.followers[0]).disk.full = False
-    group.run_until(lambda: group.leaders not in ([leader], []), 5.0)
-
-
-def test_while_all_disks_are_full_leadership_stays() -> None:
-    """Whoever is asked declines, now and then: no term passes."""
-    group = Group(3)
-    fill(group, group.ids)
-    group.run(1.0)
-    assert lacking(group) == group.ids
-    leader, terms = group.leader, group.terms
-    group.run(60.0)
-    assert (group.leader, group.terms) == (leader, terms)
-    for node_id in group.ids:
-        group.node(node_id).disk.full = False
-    group.run(3.0)
-    assert lacking(group) == []
-    assert group.longest_gap(1.0) < 0.1
 
 
 def test_a_leader_that_is_told_to_refuse_messages_lets_another_lead() -> None:
