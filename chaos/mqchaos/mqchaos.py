@@ -38,12 +38,12 @@ from mqchaos.limits import (
 from mqchaos.network.needs import no_namespaces
 from mqchaos.report.covered import markdown
 from mqchaos.run import again
-from mqchaos.run.again import busier, order_of, own, refuse_lacking
+from mqchaos.run.again import order_of, own, plan_of
 from mqchaos.run.covering import cover, renew
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.others.stock import stock_lacks
 from mqchaos.run.perform import perform
-from mqchaos.run.planned import Made, Planned, read_plan
+from mqchaos.run.planned import Made, Planned
 from mqchaos.run.scenarios import RANDOM, SCENARIOS, planned_of, random_plan
 from mqchaos.run.soak import plans
 from mqchaos.run.soak import soak as soaking
@@ -177,11 +177,9 @@ def replay(*sources: Path, directory: Directory, busy: int | None = None) -> int
     if not sources:
         raise ConfigError("name the run or the plan to replay")
     refuse_outside("busy", busy or 0, 0, BUSY_MAX)
-    some = [busier(read_plan(source), busy) for source in sources]
+    some = [plan_of(source, busy) for source in sources]
     if len(some) == 1:
         return run_command(partial(_perform, some[0], directory))
-    for planned in some:
-        refuse_lacking(planned)
     return run_command(partial(soaking, own(directory), math.inf, some))
 
 

@@ -31,11 +31,18 @@ def order_of(planned: Planned, directory: Path) -> Order:
     return Order(planned, directory, directory / "report", replay)
 
 
-def busier(planned: Planned, processes: int | None) -> Planned:
-    """The same plan beside so many busy processes; None: beside as many as it names."""
-    if processes is None:
+def plan_of(source: Path, busy: int | None) -> Planned:
+    """The plan of a run, beside so many busy processes; None: beside as many as it names. Raises
+    ConfigError for one that is none, or that this machine can't do."""
+    planned = read_plan(source)
+    try:
+        refuse_lacking(planned)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    if busy is None:
         return planned
-    return msgspec.structs.replace(planned, busy=processes, drawn_by="")
+    again = f"mqchaos replay {source} --busy {busy} --dir NEW-DIR"
+    return msgspec.structs.replace(planned, busy=busy, drawn_by=again)
 
 
 def refuse_lacking(planned: Planned) -> None:

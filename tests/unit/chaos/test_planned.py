@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dledger.errors import ConfigError
 from mqchaos.limits import SEED_MAX
-from mqchaos.run.again import busier
+from mqchaos.run import again
+from mqchaos.run.again import plan_of
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import PLAN_FILE, Made, read_plan, write_plan
 from mqchaos.run.scenarios import MAIN_JOB, SCENARIOS, planned_of, random_plan
@@ -48,16 +49,35 @@ def test_a_plan_knows_the_command_that_draws_it() -> None:
     )
 
 
-def test_a_plan_can_be_run_again_on_a_busier_machine() -> None:
-    """Then it is another plan, which no seed draws; it is as busy as it says by itself."""
+def test_a_plan_can_be_run_again_on_a_busier_machine(tmp_path: Path) -> None:
+    """Then it is another plan, which no seed draws: what it was made of is told. By itself it is as
+    busy as it says."""
     quiet = random_plan(8, 30.0)
     busy = random_plan(8, 30.0, made=Made(busy=4))
 
     assert "--busy" not in quiet.drawn_by
     assert "--busy 4" in busy.drawn_by
-    assert busier(busy, None) == busy
-    assert busier(quiet, 4) == msgspec.structs.replace(busy, drawn_by="")
-    assert busier(busy, 0) == msgspec.structs.replace(quiet, drawn_by="")
+    folders = tmp_path / "quiet", tmp_path / "busy"
+    for folder, planned in zip(folders, (quiet, busy), strict=True):
+        folder.mkdir()
+        write_plan(folder, planned)
+    redrawn = [
+        f"mqchaos replay {folder} --busy {processes} --dir NEW-DIR"
+        for folder, processes in zip(folders, (4, 0), strict=True)
+    ]
+    assert plan_of(folders[1], None) == busy
+    assert plan_of(folders[0], 4) == msgspec.structs.replace(busy, drawn_by=redrawn[0])
+    assert plan_of(folders[1], 0) == msgspec.structs.replace(quiet, drawn_by=redrawn[1])
+
+
+def test_a_plan_that_this_machine_can_not_do_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several that are replayed it is told which."""
+    monkeypatch.setattr(again, "no_own_disks", lambda: "it needs root")
+    write_plan(tmp_path, msgspec.structs.replace(random_plan(8, 30.0), disks=True))
+    with pytest.raises(ConfigError, match=f"{tmp_path}: --disks own is not available here"):
+        plan_of(tmp_path, None)
 
 
 @pytest.mark.parametrize(
