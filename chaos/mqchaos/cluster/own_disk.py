@@ -15,7 +15,9 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Final
 
 from mqchaos.cluster.ext4 import Ext4
@@ -127,13 +129,27 @@ def own_disks(
         for name, store in stores.items():
             stack.callback(_take_over, store, folder / f"{name}.copy")
             disks[name] = stack.enter_context(OwnDisk(folder / name, store).made())
-            stack.callback(_copy_out, store, folder / f"{name}.copy")
+            stack.push(partial(_copy_out, store, folder / f"{name}.copy"))
         yield
 
 
-def _copy_out(store: Path, copy: Path) -> None:
-    if store.is_mount():
+def _copy_out(
+    store: Path,
+    copy: Path,
+    _kind: type[BaseException] | None,
+    why: BaseException | None,
+    _trace: TracebackType | None,
+) -> None:
+    """What can be read. Raises ClusterError if that is not all, unless the run ended for a reason
+    of its own: a file system that is wrecked then must not hide it."""
+    if not store.is_mount():
+        return
+    try:
         run_tool("cp", "-a", "--sparse=always", str(store), str(copy))
+    except ClusterError as error:
+        if why is None:
+            raise
+        why.add_note(f"not all of {store} could be kept: {error}")
 
 
 def _take_over(store: Path, copy: Path) -> None:

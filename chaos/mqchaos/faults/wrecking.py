@@ -76,6 +76,9 @@ class Wreck(OfFew):
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
         """Give room back; mount again what nobody uses any more, and start them."""
         names = [victim.name for victim in victims]
+        if self._ends:
+            # The end of another fault may have started it meanwhile, on what is wrecked.
+            await trio.to_thread.run_sync(cluster.kill_together, names)
         for name in names:
             disk = cluster.disks[name]
             mount = partial(disk.mount_again, checked=not self.killed)

@@ -18,9 +18,9 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.own_disk import OwnDisk, own_disks, remove_leftovers
 from mqchaos.cluster.probe import Probe
-from mqchaos.cluster.processes import free_ports
+from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.faults.fault import FAULTS
-from mqchaos.faults.kinds import KILL, LOST_FILE, OF_OWN_DISKS, SHORT_FILE, WIPE
+from mqchaos.faults.kinds import KILL, LOST_FILE, OF_OWN_DISKS, POWER_LOSS, SHORT_FILE, WIPE
 from mqchaos.faults.machine import no_own_disks
 from mqclient.connection.peers import PeerPool
 
@@ -114,6 +114,24 @@ def test_what_lies_there_in_the_end_is_in_a_plain_folder(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["cluster"]
 
 
+def test_a_disk_that_is_wrecked_in_the_end_hides_no_error(tmp_path: Path) -> None:
+    """Of a run that ended amid a power loss the cause is told, and beside it what was not kept."""
+    skip_without_disks()
+    disks: dict[str, OwnDisk] = {}
+    store = tmp_path / "store"
+
+    def run() -> None:
+        with own_disks(tmp_path, {"n0": store}, disks):
+            synced(store / "segment", b"x")
+            disks["n0"].inner.cut_power()
+            raise ClusterError("the cause")
+
+    with pytest.raises(ClusterError, match="the cause") as ended:
+        run()
+    assert f"not all of {store} could be kept" in ended.value.__notes__[0]
+    assert not store.is_mount()
+
+
 KILLED = """
 import sys, time
 from pathlib import Path
@@ -179,6 +197,24 @@ def test_a_wrecked_disk_takes_effect_and_is_healed(cluster: Cluster, name: str) 
                 other = next(node for node in cluster.layout.nodes if node not in hurt)
                 why = FAULTS[KILL.name].why_not(cluster, (other,))
                 assert why == "broker-a would lose its majority"
+            await fault.heal(cluster, hurt)
+            await probe.wait_until_serving()
+            await probe.wait_until_level(BROKER)
+
+    trio.run(run)
+
+
+def test_a_node_that_was_started_before_its_power_is_back_is_healed_too(cluster: Cluster) -> None:
+    """The end of another fault starts it, on a file system that the kernel has shut down."""
+
+    async def run() -> None:
+        async with PeerPool() as pool:
+            probe = Probe(cluster, pool)
+            await probe.wait_until_serving()
+            hurt = ((await probe.wait_for_leader(BROKER)).node,)
+            fault = FAULTS[POWER_LOSS.name]
+            await fault.inject(cluster, hurt)
+            assert cluster.start([hurt[0].name]) == [hurt[0].name]
             await fault.heal(cluster, hurt)
             await probe.wait_until_serving()
             await probe.wait_until_level(BROKER)

@@ -43,7 +43,8 @@ def fenced(number: int) -> Fenced:
         (ConfigError("no"), 2, "mqbroker: no\n"),
         # These words are a stranger's: what is said follows from the error's type alone.
         (CorruptLog("upgrade this node"), 2, "mqbroker: upgrade this node\n"),
-        (OSError(errno.EIO, "the peer port"), 2, "can't listen on 127.0.0.1:10911: Input/output"),
+        (OSError(errno.EINVAL, "/var/mq"), 2, "can't listen on 127.0.0.1:10911: Invalid argument"),
+        (OSError(errno.EIO, "the peer port"), 2, "store: Input/output error; the file system is d"),
         (TAKEN, 2, "can't listen on 127.0.0.1:10911: Address already in use; stop what uses it"),
         (BROKEN, 2, "/var/mq: Bad message; the file system is damaged: unmount it, check it"),
         (NO_FOLDER, 2, "/var/mq: Permission denied; make storePathRootDir"),
