@@ -12,6 +12,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from mqclient import Decision, Message, ReceivedMessage
@@ -23,7 +24,7 @@ class Shop:
 
     def __init__(self, database: Path) -> None:
         self._database = database
-        with sqlite3.connect(database) as connection:
+        with closing(sqlite3.connect(database)) as connection, connection:
             connection.execute("create table orders (id text primary key)")
 
     def take(self, producer: Producer, order: str, *, fail: str = "") -> None:
@@ -31,7 +32,7 @@ class Shop:
         with producer.transaction(Message("Shipments", order.encode(), keys=order)):
             if fail == "before":
                 raise ConnectionError("the database is gone")
-            with sqlite3.connect(self._database) as connection:
+            with closing(sqlite3.connect(self._database)) as connection, connection:
                 connection.execute("insert into orders values (?)", (order,))
             if fail == "after":
                 raise ConnectionError("the lights went out")
@@ -39,7 +40,7 @@ class Shop:
     def check(self, message: ReceivedMessage) -> Decision:
         """A broker asks whether an order was taken: the database knows."""
         query = "select 1 from orders where id = ?"
-        with sqlite3.connect(self._database) as connection:
+        with closing(sqlite3.connect(self._database)) as connection, connection:
             found = connection.execute(query, (message.keys,)).fetchone()
         print(f"asked about {message.keys}: {'there' if found else 'not there'}")
         return Decision.COMMIT if found else Decision.ROLLBACK
@@ -52,9 +53,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         shop = Shop(Path(directory, "orders.db"))
         with Producer(namesrv, group="shop", checker=shop.check) as producer:
-            producer.prepare(
-                "Shipments"
-            )  # so that brokers know whom to ask, before the first order
+            # So that brokers know whom to ask, before the first order.
+            producer.prepare("Shipments")
             shop.take(producer, "order-1")
             for order, fail in (("order-2", "before"), ("order-3", "after")):
                 try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -106,17 +107,17 @@ async def test_commits_under_fire_are_told_as_they_are(cluster: Cluster) -> None
 def test_a_program_without_an_event_loop_has_transactions(cluster: Cluster, tmp_path: Path) -> None:
     """The checker runs in a thread of its own: it may open its own database."""
     database, namesrv = tmp_path / "orders.db", cluster.layout.namesrv_addr
-    with sqlite3.connect(database) as orders:
+    with closing(sqlite3.connect(database)) as orders, orders:
         orders.execute("create table orders (id text)")
 
     def checker(message: ReceivedMessage) -> Decision:
-        with sqlite3.connect(database) as mine:
+        with closing(sqlite3.connect(database)) as mine, mine:
             found = mine.execute("select 1 from orders where id = ?", (message.keys,)).fetchone()
         return Decision.COMMIT if found else Decision.ROLLBACK
 
     def fail(producer: blocking.Producer, key: str, work: str) -> None:
         with producer.transaction(Message("Orders", key.encode(), keys=key)):
-            with sqlite3.connect(database) as orders:
+            with closing(sqlite3.connect(database)) as orders, orders:
                 orders.execute(work, (key,))
             raise ZeroDivisionError
 
