@@ -65,6 +65,8 @@ final class PushConsumers {
         known.put("resume", s -> {
             send(s, Sends.COUNT);
             DefaultMQPushConsumer first = concurrent(s, "first", "*");
+            // Else it may say how far it is before its last listener has returned.
+            first.setAwaitTerminationMillisWhenShutdown(10_000);
             first.start();
             s.awaitReceived(Sends.COUNT);
             first.shutdown();
