@@ -27,7 +27,7 @@ ArgumentsT = TypeVarTuple("ArgumentsT")
 class World:
     """The machine's own."""
 
-    #: Seconds of a clock that never goes back. It is asked for some 60 times for each send.
+    #: Seconds of a clock that never goes back. It is asked for dozens of times for each send.
     steady_s: Callable[[], float] = staticmethod(time.monotonic)
 
     def unix_ms(self) -> int:

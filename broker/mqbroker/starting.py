@@ -113,16 +113,16 @@ def _remedy(fenced: Fenced) -> str:
 
 def _os_problem(error: OSError, settings: BrokerConfig) -> str:
     reason = os.strerror(error.errno) if error.errno else str(error)
-    # Calls on an open file name none. No socket says such a thing, so it is of the store.
-    where = error.filename or (settings.store_path_root_dir if is_loss(error) else None)
-    if where is not None and is_loss(error):
+    if is_loss(error):
+        # Calls on an open file name none. No socket says such a thing, so it is of the store.
+        where = error.filename or settings.store_path_root_dir
         return (
             f"{where}: {reason}; the file system is damaged: unmount it, check it (fsck), "
             "and start the broker again. What the check has lost the group repairs"
         )
-    if where is not None:
+    if error.filename is not None:
         return (
-            f"{where}: {reason}; make storePathRootDir "
+            f"{error.filename}: {reason}; make storePathRootDir "
             f"{settings.store_path_root_dir!r} a directory that this user can write to"
         )
     return (

@@ -346,9 +346,10 @@ class RaftEngine:
                 messages.Prevoted() | messages.TakeOver() | messages.Resigned() | messages.Consult()
             ):
                 self.elections.deliver(node_id, message)
-            case messages.Willing() | messages.Declined():
-                if isinstance(message, messages.Declined):
-                    self._room.heard(node_id, message, now)
+            case messages.Willing():
+                self._hand_over.deliver(node_id, message)
+            case messages.Declined():
+                self._room.heard(node_id, message, now)
                 self._hand_over.deliver(node_id, message)
             case messages.Confirm() | messages.Confirmed():
                 self._reads.deliver(peer, message)

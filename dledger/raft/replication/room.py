@@ -79,5 +79,5 @@ class Room:
         """Whether nothing of this leader's last segment is committed: the others may not have the
         segment, and would drop whatever comes."""
         log = self._log
-        committed_end = log.header(self._core.commit_index).end
-        return committed_end <= log.end_position - 1 - (log.end_position - 1) % log.segment_bytes
+        committed, last = log.header(self._core.commit_index), log.header(log.last_index)
+        return committed.position // log.segment_bytes < last.position // log.segment_bytes
