@@ -129,6 +129,8 @@ var features = map[string]func(*scenario){
 		s.send(s.producer(), count, "before")
 		first := s.push("first", "*")
 		s.await(count)
+		// Shutdown waits for no handler: it may say how far it is before the last one has returned.
+		time.Sleep(time.Second)
 		must(first.Shutdown())
 		s.push("second", "*")
 		s.send(s.producer(), count, "after")
