@@ -22,6 +22,7 @@ from dledger.net.turns import in_turns
 from dledger.observe import get_logger
 from dledger.program.pulse import beat, look
 from dledger.raft.appends import OnDone
+from dledger.remoting.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.world import world
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
@@ -63,7 +64,6 @@ from mqbroker.requests.sending.send_back import SendBackHandler
 from mqbroker.requests.sending.transactions import TransactionHandler
 from mqbroker.state.aside import SetAside
 from mqbroker.state.derived.entry_index import EntryIndex
-from mqbroker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.upkeep.alarm import Alarm
 from mqbroker.upkeep.retention import policy_of
 

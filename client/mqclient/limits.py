@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dledger import limits as foundation
+from dledger.remoting.names import TOOLS_GROUP
 
 # Defaults.
 NAMESRV_ADDR = "127.0.0.1:9876"
 PRODUCER_GROUP = "DEFAULT_PRODUCER"
 CONSUMER_GROUP = "DEFAULT_CONSUMER"
-READERS_GROUP = "TOOLS_CONSUMER"
+READERS_GROUP = TOOLS_GROUP
 """Whose name pulls bear that belong to no group: RocketMQ's tools read so, and leave nothing."""
 LINGER_S = 0.0
 """A batch leaves as soon as it can."""

@@ -13,7 +13,7 @@ Layout, from the bytes upwards
 ``message``          their properties and ids
 ``codes``            the numbers of requests and answers
 ``numbers``          how wide a number may be
-``names``            what topics and groups may be called
+``names``            names of topics and groups, system topics, permissions
 ``attributes``       named settings of topics and groups
 ``allocation``       how queues are shared out
 ``cron``             moments by the calendar

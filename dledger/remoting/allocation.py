@@ -15,9 +15,7 @@ from dledger import limits
 from dledger.errors import BadInput
 from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
-
-PERM_WRITE = 2
-PERM_READ = 4
+from dledger.remoting.names import PERM_WRITE
 
 Queue = TypeVar("Queue")
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
 from dledger.remoting.bodies import QueueData, TopicConfig
-
-PERM_WRITE = 2
-PERM_READ_WRITE = 6
+from dledger.remoting.names import PERM_READ_WRITE, PERM_WRITE
 
 # Bits of a topic's system flag (RocketMQ's TopicSysFlag): marks for operators of several sites.
 UNIT = 1

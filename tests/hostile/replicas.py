@@ -28,12 +28,12 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.framing import FrameDecoder
 from dledger.remoting.headers import RegisterProducerResponseHeader, decode_header
+from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.testing.local import LocalLedger
 from mqbroker.broker import Broker
 from mqbroker.config import BrokerConfig
 from mqbroker.requests.core import Core
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.testing.leading import save
 from mqbroker.testing.requests import TOPIC, pull_request, records, send_request, topic_request
 

@@ -23,11 +23,11 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding, Language
 from dledger.remoting.headers import Header
 from dledger.remoting.message import BatchItem, batch_encode, host_bytes, offset_message_id
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import encode_record
 from mqbroker.state import control
 from mqbroker.state.groups import popping
 from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, encode_given_up
-from mqbroker.state.moves import OP_TOPIC
 from mqbroker.state.once import MARK, OffsetMove, Once, encode_once
 
 Code = RequestCode

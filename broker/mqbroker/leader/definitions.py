@@ -16,6 +16,7 @@ from dledger.raft.appends import Appended
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC
+from dledger.remoting.names import TOOLS_GROUP
 from mqbroker import limits
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.log import Log
@@ -33,7 +34,6 @@ from mqbroker.state.control import (
 )
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import (
-    TOOLS_GROUP,
     check_group_name,
     check_topic_name,
     read_write,

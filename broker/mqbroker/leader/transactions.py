@@ -23,6 +23,7 @@ from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.remoting import message as names
 from dledger.remoting.codes import ResponseCode
+from dledger.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from dledger.remoting.record import TRANSACTION_BITS, Record
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import NewRecord
@@ -33,7 +34,7 @@ from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.deliveries import Arrival, MoveDraft
 from mqbroker.refusal import Refused, busy
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC, Move
+from mqbroker.state.moves import Move
 
 COMMITTED: Final = 0x8
 OnDone = Callable[[Appended | AppendError], None]

@@ -14,6 +14,7 @@ from dledger.net.room import Room
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
+from dledger.remoting.names import TIMER_TOPIC
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
 from dledger.remoting.record.layout import SIZE_AND_MAGIC
 from mqbroker import limits
@@ -32,7 +33,6 @@ from mqbroker.registering.announcements import Announcements
 from mqbroker.requests.admin.rates import Rates
 from mqbroker.requests.replies import Replies
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import TIMER_TOPIC
 from mqbroker.state.topics import system_topics
 
 OutcomeT = TypeVar("OutcomeT")

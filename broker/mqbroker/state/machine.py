@@ -32,6 +32,7 @@ import msgspec
 
 from dledger.errors import CorruptLog, StorageError, WrittenByNewer
 from dledger.log.entry import OF_MESSAGES, Entry, Kind
+from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.remoting.record import Record
 from mqbroker.state import control
 from mqbroker.state.aside import SetAside, Unusable
@@ -42,7 +43,7 @@ from mqbroker.state.derived.key_index import KeyIndex
 from mqbroker.state.derived.units import Damage, DamagedFiles
 from mqbroker.state.groups.given_up import GivenUp
 from mqbroker.state.memory import Memory
-from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Move
+from mqbroker.state.moves import Move
 from mqbroker.state.once import Once
 from mqbroker.state.snapshot import (
     UNITS_FORMAT,

@@ -20,13 +20,6 @@ from typing import Final, NamedTuple
 from dledger.buffers import Buffer
 from mqbroker.state.aside import Unusable
 
-OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-#: The queue of messages with a timer.
-TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
-#: Messages of transactions that have not ended, and those whose end no producer could tell.
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-CHECKED_TOO_OFTEN_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 _MOVE: Final = re.compile(rb"[A-Za-z0-9%|_-]+ [0-9]{1,9}(?: [0-9]{1,18}-[0-9]{1,18})*")
 
 

@@ -18,43 +18,29 @@ from dledger.remoting import names
 from dledger.remoting.bodies import DataVersion, TopicConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, REPLY_SUFFIX, RETRY_PREFIX
-from mqbroker import limits
-from mqbroker.refusal import Refused
-from mqbroker.state.moves import (
+from dledger.remoting.names import (
     CHECKED_TOO_OFTEN_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_READ_WRITE,
+    PERM_WRITE,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
+    TOOLS_GROUP,
+    TRACE_TOPIC,
+    UNREADABLE,
+    UNSENDABLE,
 )
-
-PERM_INHERIT: Final = 1
-PERM_WRITE: Final = 2
-PERM_READ: Final = 4
-PERM_READ_WRITE: Final = PERM_READ | PERM_WRITE
+from mqbroker import limits
+from mqbroker.refusal import Refused
 
 #: RocketMQ's TopicFilterType.
 FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 
-#: The group of the administration tools. It is never made, so that reading leaves no trace.
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"
-#: What stock clients with message trace on send their traces to.
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 #: Queues of the topic named like the cluster (as many as in RocketMQ's TopicConfig).
 CLUSTER_TOPIC_QUEUES: Final = 16
-#: Topics that only the broker writes to; sends get NO_PERMISSION.
-UNSENDABLE: Final = frozenset(
-    {
-        SCHEDULE_TOPIC,
-        TIMER_TOPIC,
-        OP_TOPIC,
-        HALF_TOPIC,
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        CHECKED_TOO_OFTEN_TOPIC,
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
 
 
 def retry_topic(group: str) -> str:
@@ -75,6 +61,18 @@ def check_topic_name(topic: str) -> None:
 def check_group_name(group: str) -> None:
     """Refuse a name that no group may have."""
     _refuse_if_bad(names.check_group_name, group)
+
+
+def check_reader(topic: str, group: str) -> None:
+    """Refuse to give one of the broker's own messages to a group that is not the tools'.
+
+    A message that waits there for its time or its transaction would be delivered before it.
+    """
+    if topic in UNREADABLE and group != TOOLS_GROUP:
+        raise Refused(
+            ResponseCode.NO_PERMISSION,
+            f"the topic {topic!r} belongs to the broker: only tools (group {TOOLS_GROUP}) read it",
+        )
 
 
 def _refuse_if_bad(check: Callable[[str], None], name: str) -> None:

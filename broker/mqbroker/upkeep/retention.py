@@ -21,12 +21,12 @@ from dledger.failpoints import failpoint
 from dledger.ledger.ledger import Ledger
 from dledger.log.entry import Kind
 from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
+from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.config import BrokerConfig
 from mqbroker.leader.role import Role
 from mqbroker.state import control
 from mqbroker.state.derived.units import DamagedFiles
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.upkeep.disk_space import DiskSpace
 
 

@@ -24,6 +24,7 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.headers import UpdateAndCreateTopicHeader, encode_header
 from dledger.remoting.message import DEFAULT_TOPIC
+from dledger.remoting.names import PERM_READ_WRITE
 from mqchaos.attach.clients import Clients, OurClients, ProgramClients
 from mqchaos.attach.hooks import Hook, Hooks
 from mqchaos.cluster.processes import ClusterError, log_tail
@@ -42,7 +43,6 @@ from mqclient.connection.peers import PeerPool
 
 GROUP: Final = "chaos-readers"
 CLIENTS: Final = 2
-PERM_READ_WRITE: Final = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from dledger.errors import BadInput, RecordError
 from dledger.remoting import message as names
-from dledger.remoting.allocation import PERM_READ, PERM_WRITE, queues_of
+from dledger.remoting.allocation import queues_of
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import (
@@ -28,6 +28,7 @@ from dledger.remoting.headers import (
     decode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.names import PERM_READ, PERM_WRITE
 from dledger.remoting.record import COMPRESSED, COMPRESSION_TYPE
 from mqclient import limits
 from mqclient.admin.groups import Groups

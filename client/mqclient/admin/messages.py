@@ -27,10 +27,11 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import offset_message_id_decode
+from dledger.remoting.names import TOOLS_GROUP
 from mqclient import limits
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import ScheduledMessage
-from mqclient.admin.session import TOOLS_GROUP, AdminSession, Part, UnknownTarget, run_for_each
+from mqclient.admin.session import AdminSession, Part, UnknownTarget, run_for_each
 from mqclient.arguments import check_count
 from mqclient.connection.addresses import join_address
 from mqclient.errors import NoLeader, Refused

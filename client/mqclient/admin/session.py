@@ -13,9 +13,6 @@ from mqclient.connection.answers import route_in
 from mqclient.connection.lifetime import together
 from mqclient.errors import ClientError, NoRoute
 
-TOOLS_GROUP = "TOOLS_CONSUMER"
-"""The group name of RocketMQ's tools; it never commits anything."""
-
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 

@@ -22,28 +22,18 @@ from dledger.remoting.headers import (
     GetTopicStatsInfoHeader,
     UpdateAndCreateTopicHeader,
 )
-from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, PARTS_PREFIX, RETRY_PREFIX
+from dledger.remoting.message import DEFAULT_TOPIC
+from dledger.remoting.names import PERM_READ_WRITE, topic_kind
 from mqclient import limits
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import GroupRoute, QueueStatus, TopicInfo, TopicRoute, TopicStatus
-from mqclient.admin.session import TOOLS_GROUP, AdminSession, Part, UnknownTarget, run_for_each
+from mqclient.admin.session import AdminSession, Part, UnknownTarget, run_for_each
 from mqclient.admin.settings import Settings
 from mqclient.connection.answers import route_in
 from mqclient.errors import NoRoute
 
-PERM_READ_WRITE = 6
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The namespace of key-value configs that holds the queue counts of ordered topics."""
-SYSTEM_TOPICS = frozenset(
-    {
-        DEFAULT_TOPIC,
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-    }
-)
 
 
 class Topics(Part):
@@ -132,7 +122,10 @@ class Topics(Part):
             )
         expect_success(answer, "the topic list", "the name server")
         topics = sorted(decode_body(TopicList, answer.payload).topic_list)
-        return tuple(TopicInfo(topic, topic_kind(topic)) for topic in topics)
+        system = await self._requests.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+        expect_success(system, "the names of clusters and brokers", "the name server")
+        owners = frozenset(decode_body(TopicList, system.payload).topic_list)
+        return tuple(TopicInfo(topic, topic_kind(topic, owners)) for topic in topics)
 
     async def route(self, topic: str) -> TopicRoute:
         """Where the queues of a topic are. NoRoute if no name server knows it."""
@@ -224,17 +217,3 @@ async def delete_on(
     )
     await Settings(session).delete_kv_config(ORDER_TOPIC_CONFIG, topic)
     return names
-
-
-def topic_kind(topic: str) -> str:
-    """What a topic is for: user, parts (ours), retry, dead-letter or system (RocketMQ's own
-    names)."""
-    if topic == RETRY_PREFIX + TOOLS_GROUP:
-        return "system"
-    if topic.startswith(RETRY_PREFIX):
-        return "retry"
-    if topic.startswith(DLQ_PREFIX):
-        return "dead-letter"
-    if topic.startswith(PARTS_PREFIX):
-        return "parts"
-    return "system" if topic in SYSTEM_TOPICS or topic.startswith("RMQ_SYS_") else "user"

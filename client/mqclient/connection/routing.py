@@ -15,9 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dledger.errors import BadInput
-from dledger.remoting.allocation import PERM_READ, PERM_WRITE, queues_of
+from dledger.remoting.allocation import queues_of
 from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.names import PERM_READ, PERM_WRITE
 from mqclient import limits
 from mqclient.connection.addresses import are_addresses
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dledger.errors import BadInput
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.message import tags_code
-from dledger.remoting.names import check_topic_name
+from dledger.remoting.names import UNREADABLE, check_topic_name
 
 ALL = "*"
 
@@ -22,6 +22,15 @@ class Sql:
     """Messages by their properties: `Sql("amount > 10 AND region = 'north'")`, in SQL92."""
 
     expression: str
+
+
+def check_readable(topic: str, group: str | None) -> None:
+    """Raise BadInput for a topic of brokers, which no group may read; tools have none."""
+    if group is not None and topic in UNREADABLE:
+        raise BadInput(
+            f"the topic {topic!r} belongs to the brokers: its messages wait for their time or "
+            "their transaction; subscribe to their own topics"
+        )
 
 
 def parse_subscription(topic: str, expression: str | Sql, version_ms: int) -> SubscriptionData:

@@ -21,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dledger.remoting.message import DLQ_PREFIX
+from dledger.remoting.names import WAITING_TOPICS
 from mqspark.events import OF_MESSAGES
 from mqspark.screening.hashing import hashed
 
@@ -32,14 +34,8 @@ STORED: Final = "stored"
 WAITING, HELD = "waiting", "held"
 #: A dead letter in a replica's file.
 BURIED: Final = "buried"
-DEAD_LETTERS: Final = "%DLQ%"
+DEAD_LETTERS: Final = DLQ_PREFIX
 SOURCES: Final = (*OF_MESSAGES, STORED, WAITING, HELD, BURIED)
-#: Where a message waits for its time, or for the end of its transaction, before its topic has it.
-WAITING_TOPICS: Final = (
-    "SCHEDULE_TOPIC_XXXX",
-    "rmq_sys_wheel_timer",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-)
 #: The columns that name a queue.
 QUEUE: Final = ("broker", "topic", "queue_id")
 #: The columns of a record that the testimony needs.

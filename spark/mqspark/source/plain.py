@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dledger.checksum import crc32
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
     COMPRESSED,
@@ -36,14 +37,7 @@ from dledger.remoting.record.layout import (
     U32,
 )
 from mqspark.limits import ALIKE_GROUPS_MAX
-from mqspark.source.records import (
-    OP_TOPIC,
-    Place,
-    RecordColumns,
-    content_crc,
-    crc_of_parts,
-    unique_key_in,
-)
+from mqspark.source.records import Place, RecordColumns, content_crc, crc_of_parts, unique_key_in
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]

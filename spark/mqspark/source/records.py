@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dledger.checksum import crc32
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
     COMPRESSED,
@@ -46,8 +47,6 @@ from mqspark.limits import INFLATED_BODY_BYTES_MAX, INFLATED_WINDOW_BYTES_MAX
 _CODECS_ZLIB: Final = (0x000, 0x300)
 _CODEC_LZ4: Final = 0x100
 _CODEC_ZSTD: Final = 0x200
-#: The first record of an entry by which a broker moves messages, or notes what else it does.
-OP_TOPIC: Final = "RMQ_SYS_MOVE_OP_TOPIC"
 
 _HEAD: Final = struct.Struct(">III16xQI")  # size, magic, body CRC, physical offset, system flag
 _U32: Final = struct.Struct(">I")

@@ -11,6 +11,7 @@ import pytest
 
 from dledger.errors import ConfigError
 from dledger.remoting.message import properties_decode, properties_encode
+from dledger.remoting.names import OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.remoting.record import Record
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import NewRecord
@@ -23,16 +24,7 @@ from mqbroker.state.aside import Unusable
 from mqbroker.state.derived.consume_queue import ConsumeQueues
 from mqbroker.state.derived.units import UNIT
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import (
-    OP_TOPIC,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-    Delays,
-    Move,
-    decode_move,
-    encode_move,
-    ranges_of,
-)
+from mqbroker.state.moves import Delays, Move, decode_move, encode_move, ranges_of
 from mqbroker.state.topics import read_write
 from mqbroker.state.waiting import Waiting
 from mqbroker.testing.leading import HOST, LeadingMachine, save

@@ -21,6 +21,7 @@ from dledger.remoting.headers import (
     PopMessageHeader,
     encode_header,
 )
+from dledger.remoting.names import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.remoting.receipts import write_receipt
 from dledger.remoting.record import Record
 from mqbroker.state.aside import Unusable
@@ -33,7 +34,7 @@ from mqbroker.state.groups.given_up import (
 from mqbroker.state.groups.popped import bits_from_bytes, offsets_in
 from mqbroker.state.groups.popping import PopAck
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, decode_move
+from mqbroker.state.moves import decode_move
 from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.requests import (
     GROUP,

@@ -19,15 +19,10 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.remoting.names import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.state.control import DropHead, encode_control
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import (
-    HALF_TOPIC,
-    OP_TOPIC,
-    SCHEDULE_TOPIC,
-    TIMER_TOPIC,
-    decode_move,
-)
+from mqbroker.state.moves import decode_move
 from mqbroker.state.once import MARK
 from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.leading import save

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger.remoting.codes import ResponseCode
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import Record
 from mqbroker import limits
 from mqbroker.leader.appending.append import Appender, Stored
@@ -27,7 +28,6 @@ from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state import control
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import OP_TOPIC
 from mqbroker.state.once import OffsetMove, Once
 from mqbroker.state.producers import Judged, Producers, Stamp, Written
 from mqbroker.state.topics import read_write

@@ -12,13 +12,14 @@ from dledger.log.retention import RetentionPolicy, SegmentInfo
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import properties_encode
+from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from mqbroker.config import BrokerConfig
 from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.requests.reading.queue_reading import read_queue
 from mqbroker.state import control
 from mqbroker.state.groups.popping import PopMessages, PopQueue
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, Move
+from mqbroker.state.moves import Move
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save
 from mqbroker.upkeep.retention import needed_index, policy_of

@@ -13,6 +13,7 @@ from dledger.errors import AppendError, NotLeader, OutcomeUnknown, WrittenByNewe
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.remoting.message import properties_encode
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import Record
 from dledger.remoting.record.lone import parse_records
 from mqbroker import limits
@@ -23,7 +24,7 @@ from mqbroker.leader.assignments import Assignments
 from mqbroker.refusal import NotApplied
 from mqbroker.state import control
 from mqbroker.state.dedup import dedup_key
-from mqbroker.state.moves import OP_TOPIC, Move, encode_move
+from mqbroker.state.moves import Move, encode_move
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine
 

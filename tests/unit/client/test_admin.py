@@ -23,11 +23,11 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import GroupInfoResponseHeader, RegisterBrokerHeader, encode_header
+from dledger.remoting.names import topic_kind
 from mqclient.admin import Admin, UnknownTarget
 from mqclient.admin.brokers import state_of
 from mqclient.admin.results import BrokerState, TopicInfo
 from mqclient.admin.session import run_for_each
-from mqclient.admin.topics import topic_kind
 from mqclient.errors import NoLeader, NoRoute
 from mqnamesrv.app import serve
 from mqnamesrv.config import NamesrvConfig
@@ -170,9 +170,13 @@ def test_a_brokers_own_word_about_its_role_counts() -> None:
         ("%DLQ%G", "dead-letter"),
         ("TBW102", "system"),
         ("RMQ_SYS_TRACE_TOPIC", "system"),
+        ("rmq_sys_wheel_timer", "system"),
+        ("c_REPLY_TOPIC", "system"),
+        ("broker-a", "system"),
+        ("broker-ab", "user"),
         ("%RETRY%TOOLS_CONSUMER", "system"),
     ],
 )
 def test_topics_are_told_apart_by_their_names(topic: str, kind: str) -> None:
-    """RocketMQ's own names and prefixes."""
-    assert topic_kind(topic) == kind
+    """RocketMQ's own names and prefixes, and the names of clusters and broker groups."""
+    assert topic_kind(topic, {"c", "broker-a"}) == kind

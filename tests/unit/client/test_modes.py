@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dledger.errors import BadInput
 from dledger.log.disk import Disk
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.names import TRACE_TOPIC, UNSENDABLE
 from mqclient import ConsistentHash, Consumer, MachineRooms, NearbyRooms, Sql
 from mqclient.consuming.sharing.mode import Wanted
 from mqclient.consuming.sharing.offsets import FileOffsets
@@ -43,6 +44,7 @@ OTHER = MessageQueue("Orders", "b", 3)
         ({"consume_from": datetime(2026, 1, 1)}, "has no time zone"),
         ({"subscriptions": {}}, "no subscription"),
         ({"subscriptions": {re.compile(b"x"): "*"}}, "of bytes"),
+        ({"subscriptions": {"rmq_sys_wheel_timer": "*"}}, "belongs to the brokers"),
         ({"subscriptions": {re.compile("x"): "a | b"}}, "expected \\* or TagA"),
         ({"subscriptions": {re.compile("x"): "*"}, "assign": [QUEUE]}, "choose one of them"),
     ],
@@ -110,10 +112,13 @@ def test_a_pattern_matches_whole_names_of_users_topics() -> None:
         "orders-eu-2",
         "%RETRY%G",
         "%DLQ%G",
-        "SCHEDULE_TOPIC_XXXX",
+        *UNSENDABLE,
+        TRACE_TOPIC,
+        "c",
         "c_REPLY_TOPIC",
+        "rmq_sys_REVIVE_LOG_c",
     ]
-    assert matching(patterns, there) == {"orders-eu": "x", "orders-eu-2": "*"}
+    assert matching(patterns, there, ["c"]) == {"orders-eu": "x", "orders-eu-2": "*"}
 
 
 def test_a_place_is_a_word_or_a_time_with_a_zone() -> None:

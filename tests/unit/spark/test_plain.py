@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dledger.remoting.message import host_bytes
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
     COMPRESSED,
@@ -17,7 +18,7 @@ from dledger.remoting.record import (
 )
 from mqspark.limits import ALIKE_GROUPS_MAX
 from mqspark.source.plain import PlainWalk
-from mqspark.source.records import OP_TOPIC, Place, RecordColumns, RecordWalk
+from mqspark.source.records import Place, RecordColumns, RecordWalk
 
 IPV4, IPV6 = host_bytes("127.0.0.1", 1), host_bytes("::1", 2)
 BASE = 4096

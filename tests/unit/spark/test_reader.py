@@ -16,12 +16,12 @@ from dledger.checksum import crc32
 from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import host_bytes, properties_encode
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import encode_record
 from mqclient.large.manifest import Manifest
 from mqspark.limits import INFLATED_BODY_BYTES_MAX
 from mqspark.source.planning import Replica, find_replicas
 from mqspark.source.reader import SegmentReader
-from mqspark.source.records import OP_TOPIC
 from mqspark.source.schema import ENTRIES, MESSAGES, row_schema
 from mqspark.testing import planting
 from mqspark.testing.synthetic import LogWriter, Run, write_run

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dledger.buffers import Buffer
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import place_record
 from mqbroker.leader.appending.drafts import MessagesDraft, NewRecord
 from mqbroker.leader.assignments import Assignments
-from mqbroker.state.moves import OP_TOPIC
 
 
 class NotedDraft:

@@ -17,10 +17,10 @@ from typing import Final
 from dledger.errors import ConfigError
 from dledger.remoting import message as names
 from dledger.remoting.codes import ResponseCode
+from dledger.remoting.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker import limits
 from mqbroker.leader.waiting.repeats import repeat_of
 from mqbroker.refusal import Refused
-from mqbroker.state.moves import SCHEDULE_TOPIC, TIMER_TOPIC
 
 DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

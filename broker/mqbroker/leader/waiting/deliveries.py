@@ -30,6 +30,7 @@ from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.remoting import message as names
+from dledger.remoting.names import OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.remoting.record import Record, place_record
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import NewRecord, new_unique_key
@@ -41,7 +42,7 @@ from mqbroker.leader.waiting.repeats import again, delivered, may_repeat
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.derived.units import Units
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, Move, encode_move, ranges_of
+from mqbroker.state.moves import Move, encode_move, ranges_of
 
 
 class Arrival(NamedTuple):

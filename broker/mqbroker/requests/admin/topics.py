@@ -31,13 +31,14 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import DEFAULT_TOPIC
+from dledger.remoting.names import UNSENDABLE
 from mqbroker import limits
 from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.state.attributes import alter
-from mqbroker.state.topics import UNSENDABLE, check_config
+from mqbroker.state.topics import check_config
 
 
 def dialect_for(request: Command) -> Dialect:

@@ -20,12 +20,7 @@ import trio
 from dledger.errors import BadInput, RemotingError
 from dledger.net import Connection, connect_peer
 from dledger.net.serving import serves
-from dledger.remoting.allocation import (
-    PERM_READ,
-    allocate_averagely,
-    allocate_by_circle,
-    queues_of,
-)
+from dledger.remoting.allocation import allocate_averagely, allocate_by_circle, queues_of
 from dledger.remoting.bodies import (
     QueryAssignmentBody,
     QueryAssignmentResponseBody,
@@ -39,6 +34,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import GetRouteinfoByTopicHeader, encode_header
 from dledger.remoting.headers.pop import ANY_QUEUE
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.names import PERM_READ
 from mqbroker import limits
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership

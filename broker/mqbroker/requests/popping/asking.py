@@ -11,13 +11,14 @@ from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
 from dledger.remoting.headers.pop import ANY_QUEUE, NotificationHeader, PopMessageHeader
 from dledger.remoting.message import RETRY_PREFIX
+from dledger.remoting.names import PERM_READ
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.planning import Want
 from mqbroker.requests.reading.filters import MessageFilter, parse_subscription, selection
 from mqbroker.state.attributes import MESSAGE_TYPE
-from mqbroker.state.topics import PERM_READ
+from mqbroker.state.topics import check_reader
 
 _starts = itertools.count()
 
@@ -93,6 +94,7 @@ def look_of(core: Core, header: NotificationHeader) -> Want:
 def queues_of(core: Core, group: str, topic: str, queue_id: int) -> tuple[int, ...]:
     """The queues that a request means, beginning with another one each time. Refused if the topic,
     the queue or the group is not there, or may not be read."""
+    check_reader(topic, group)
     queues = readable(core, topic).read_queue_nums
     if not ANY_QUEUE <= queue_id < queues:
         raise invalid(f"queue {queue_id} of {topic!r} does not exist: it has {queues}")

@@ -22,6 +22,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.headers.consume import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from dledger.remoting.names import PERM_READ, TOOLS_GROUP
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused, unreadable
@@ -39,7 +40,7 @@ from mqbroker.requests.reading.filters import (
 from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import Found, read_queue
 from mqbroker.state.groups.locks import QueueKey
-from mqbroker.state.topics import PERM_READ, TOOLS_GROUP, check_group_name
+from mqbroker.state.topics import check_group_name, check_reader
 
 _NO_ARRIVAL: Final[MessageFilter] = frozenset()
 """No message wakes a pull that waits for its turn."""
@@ -178,6 +179,7 @@ class PullHandler:
             raise Refused(
                 ResponseCode.NO_PERMISSION, f"the group {header.consumer_group!r} is disabled"
             )
+        check_reader(header.topic, header.consumer_group)
         topic = core.definitions.topic(header.topic)
         if not topic.perm & PERM_READ:
             raise Refused(ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} is not readable")

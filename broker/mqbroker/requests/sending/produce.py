@@ -19,6 +19,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.remoting.names import UNSENDABLE
 from dledger.remoting.record import HOST_IPV4_BYTES, Record
 from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.lone import LoneRecord, parse_records
@@ -31,7 +32,6 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.state.attributes import check_records_type
 from mqbroker.state.dedup import dedup_key
-from mqbroker.state.topics import UNSENDABLE
 
 
 class ProduceHandler:

@@ -23,12 +23,12 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.remoting.names import TIMER_TOPIC
 from mqbroker.leader.outcome import Outcome
 from mqbroker.leader.waiting.deliveries import Deliveries
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
-from mqbroker.state.moves import TIMER_TOPIC
 
 _VERSION = "v1"
 _WORDS = 5

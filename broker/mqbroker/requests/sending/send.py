@@ -31,6 +31,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, UNSENDABLE
 from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
@@ -48,8 +49,6 @@ from mqbroker.requests.sending.recall import Handle
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.attributes import check_type, message_type
 from mqbroker.state.dedup import dedup_key
-from mqbroker.state.moves import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from mqbroker.state.topics import UNSENDABLE
 
 REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
 

@@ -25,13 +25,13 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.remoting.names import HALF_TOPIC
 from dledger.remoting.record import Record
 from mqbroker.leader.transactions import Half, Timing, Transactions
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.needs import Needs
-from mqbroker.state.moves import HALF_TOPIC
 
 _COMMIT, _ROLLBACK = 8, 12
 

@@ -22,6 +22,7 @@ from dledger.buffers import Buffer
 from dledger.errors import RecordError
 from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.message import TIMER_OUT_MS
+from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import RECORD_OVERHEAD_BYTES, Record
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
@@ -38,7 +39,7 @@ from mqbroker.state.derived.properties import (
 )
 from mqbroker.state.derived.units import lives
 from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, decode_given_up
-from mqbroker.state.moves import OP_TOPIC, Move, decode_move
+from mqbroker.state.moves import Move, decode_move
 from mqbroker.state.once import MARK, NOTES, Once, decode_once
 
 FEW: Final = 14

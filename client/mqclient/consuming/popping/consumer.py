@@ -37,7 +37,7 @@ from mqclient.consuming.popping.running import Handler, Policy, Running, delay_s
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.popping.taking import Taking
 from mqclient.consuming.sending_back import Delay, SendingBack, check_schedule
-from mqclient.consuming.subscriptions import Sql, parse_subscription
+from mqclient.consuming.subscriptions import Sql, check_readable, parse_subscription
 from mqclient.errors import NoRoute, SubscriptionConflict
 from mqclient.large.fetching import LargeBodies
 
@@ -88,6 +88,8 @@ class PopConsumer(Living):
         self._schedule = tuple(retry_delays_s)
         self._ordered = ordered
         self._same_subscriptions = same_subscriptions
+        for topic in subscriptions:
+            check_readable(topic, group)
         version_ms = int(time.time() * 1000)
         self._topics = {
             topic: parse_subscription(topic, expression, version_ms)

@@ -29,7 +29,7 @@ from mqclient.consuming.sharing.offsets import (
 )
 from mqclient.consuming.sharing.patterns import matching, topics_there
 from mqclient.consuming.sharing.plan import Plan
-from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
+from mqclient.consuming.subscriptions import ALL, Sql, check_readable, parse_subscription
 
 
 def check_mode(
@@ -113,6 +113,8 @@ class Wanted:
             raise BadInput(f"consumer of group {group!r}: no subscription was given")
         if plan.is_shared:
             named = {f"{RETRY_PREFIX}{group}": ALL, **named}
+        for topic in named:
+            check_readable(topic, group)
         topics = {
             topic: parse_subscription(topic, expression, version_ms)
             for topic, expression in named.items()
@@ -128,7 +130,7 @@ class Wanted:
         there = await topics_there(session) if self.patterns else None
         if there is None:
             return False
-        found = matching(self.patterns, there)
+        found = matching(self.patterns, *there)
         named = set(self.topics) - self._matched
         new = {topic: found[topic] for topic in found if topic not in self.topics}
         gone = self._matched - set(found)
