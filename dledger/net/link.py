@@ -162,6 +162,10 @@ class Link:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._socket.close()
 
+    def stay_behind(self) -> None:
+        """In a fork: close this copy of the socket. The copies share their options: leave them."""
+        self._socket.close()
+
     def write(self) -> bool:
         """Write until the buffer is empty (true), or other connections should have their turn
         (false).

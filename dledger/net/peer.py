@@ -109,6 +109,14 @@ class Peer:
             else:
                 self._answer(on_response, ConnectFailed(f"{self.address}: not sent: {reason}"))
 
+    def stay_behind(self) -> None:
+        """In a fork of the process that connected: close this copy of the socket, and nothing else.
+
+        The server would see no end of the connection while a child holds a copy.
+        """
+        self._close_reason = "it belongs to the process that this one is a fork of"
+        self._link.stay_behind()
+
     async def request(self, command: Command, timeout_s: float) -> Command:
         """Send a request and wait for its response, whatever code it has.
 

@@ -7,9 +7,10 @@
 
 Each object runs the asynchronous one in an event loop of its own, in one thread of its own that
 ends with its `with` block. Methods have the parameters, results and errors of the asynchronous
-ones; they may be called from several threads.
+ones; they may be called from several threads. In a fork of the process they raise ClientClosed.
 
-``face``      the thread, and the calls that wait for it
+``face``      the calls that wait for an event loop
+``loop``      the thread with the event loop
 ``threads``   handlers, in threads of theirs
 ``producer``  sends, requests, transactions
 ``consumer``  messages in a loop

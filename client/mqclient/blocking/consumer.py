@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
 from typing import NoReturn, Self
 
@@ -119,9 +119,11 @@ class Consumer(Face[consumers.Consumer]):
     ) -> Iterator[OnceTransaction]:
         """Store outputs, and that what was handed out is processed, in one step: both or
         neither."""
-        portal = self.portal
-        begun = self._client.transaction(producer.client, timeout_s=timeout_s)
-        with portal.wrap_async_context_manager(begun) as transaction:
+
+        def begin() -> AbstractAsyncContextManager[transacting.OnceTransaction]:
+            return self._client.transaction(producer.client, timeout_s=timeout_s)
+
+        with self.within(begin) as transaction:
             yield OnceTransaction(self, transaction)
 
     def run(

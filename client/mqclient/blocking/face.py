@@ -1,20 +1,21 @@
-"""The base of all blocking classes: a thread with an event loop, and calls that wait for it."""
+"""The base of all blocking classes: calls that wait for an event loop in another thread."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import (
-    AbstractAsyncContextManager,
-    ExitStack,
-)
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from functools import partial, wraps
 from types import TracebackType
-from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+from anyio.from_thread import BlockingPortal
 
+from mqclient.blocking.loop import Loop
+from mqclient.connection.forks import forked_from, root_here, uproot
+from mqclient.connection.lifetime import refuse_copy
 from mqclient.errors import ClientClosed
 
 T = TypeVar("T")
@@ -40,15 +41,23 @@ class Face(Caller[ClientT]):
         self._client = client
         self._stack = ExitStack()
         self._running: BlockingPortal | None = None
+        self._opened_in = 0
+        self._is_forked = False
 
     @property
     def portal(self) -> BlockingPortal:
-        """The way into the event loop's thread. Raises ClientClosed outside the block."""
+        """The way into the event loop's thread. Raises ClientClosed outside the block, and in a
+        fork of the process that entered it."""
         if self._running is None:
+            if self._is_forked:
+                raise self._forked()
             raise ClientClosed(
                 f"this {type(self).__name__} is not open: use it inside its `with` block"
             )
         return self._running
+
+    def _forked(self) -> ClientClosed:
+        return ClientClosed(f"this {type(self).__name__} {forked_from(self._opened_in)}")
 
     def call(self, function: Callable[[], Awaitable[R]]) -> R:
         """Call `function` in the event loop, and wait for its result."""
@@ -61,12 +70,31 @@ class Face(Caller[ClientT]):
             # Another thread has left the block meanwhile, which ended the event loop.
             raise ClientClosed(f"this {type(self).__name__} was closed during a call") from error
 
-    def __enter__(self) -> Self:
+    @contextmanager
+    def within(self, begin: Callable[[], AbstractAsyncContextManager[R]]) -> Iterator[R]:
+        """A block of the client, as `begin` gives it, around one of the caller's."""
+        portal = self.portal
         with ExitStack() as stack:
-            portal = stack.enter_context(start_blocking_portal("trio"))
-            stack.enter_context(portal.wrap_async_context_manager(self._client))
-            self._running = portal
+            value = stack.enter_context(portal.wrap_async_context_manager(begin()))
+            try:
+                yield value
+            finally:
+                if self._is_forked:
+                    stack.pop_all()
+            if self._is_forked:
+                raise self._forked()
+
+    def __enter__(self) -> Self:
+        if self._is_forked:
+            raise self._forked()
+        loop = Loop(f"{type(self).__module__}.{type(self).__name__}")
+        with ExitStack() as stack:
+            stack.push(partial(_stop, loop))
+            stack.enter_context(loop.portal.wrap_async_context_manager(self._client))
+            self._running = loop.portal
             self._stack = stack.pop_all()
+        self._opened_in = os.getpid()
+        root_here(self)
         return self
 
     def __exit__(
@@ -76,8 +104,31 @@ class Face(Caller[ClientT]):
         traceback: TracebackType | None,
     ) -> bool | None:
         """Close the client as leaving the asynchronous one's block does."""
+        if self._is_forked:
+            return None  # the process that opened it closes it
         self._running = None
-        return self._stack.__exit__(exc_type, exc, traceback)
+        try:
+            return self._stack.__exit__(exc_type, exc, traceback)
+        finally:
+            uproot(self)
+
+    def stay_behind(self) -> None:
+        """In a fork of the process that opened it: this copy can't be used."""
+        self._running = None
+        self._is_forked = True
+        self._stack.pop_all()
+
+    def __reduce__(self) -> NoReturn:
+        refuse_copy(self)
+
+
+def _stop(
+    loop: Loop,
+    exc_type: type[BaseException] | None,
+    exc: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
+    loop.stop(cancel=exc_type is not None)
 
 
 def blocking(

@@ -83,9 +83,7 @@ def in_a_block(
     def call(
         face: Face[producers.Producer], /, *args: P.args, **kwargs: P.kwargs
     ) -> Iterator[Transaction]:
-        portal = face.portal
-        begun = method(face._client, *args, **kwargs)
-        with portal.wrap_async_context_manager(begun) as transaction:
+        with face.within(partial(method, face._client, *args, **kwargs)) as transaction:
             yield Transaction(face, transaction)
 
     return call

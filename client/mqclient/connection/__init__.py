@@ -10,5 +10,6 @@
 ``addresses``   as RocketMQ writes them
 ``identity``    unique client ids and message keys
 ``lifetime``    objects that live in an `async with` block
+``forks``       what is open stays behind when its process forks
 ``signals``     lets a task wait for a callback
 """

@@ -5,21 +5,24 @@ ExceptionGroup of our task groups. So the parts only learn whether there was one
 an exception in a call: `together` is the task group for the tasks of one call.
 
 Outside its block an object can't be used: no task would serve it. So its public calls begin with
-`check_open`, and a block can be entered only once.
+`check_open`, and a block can be entered only once. The same holds in a fork of its process, and
+an object can't be pickled: another process makes its own.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from enum import Enum
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 import anyio
 from anyio.abc import TaskGroup
 
+from mqclient.connection.forks import forked_from, root_here, uproot
 from mqclient.errors import ClientClosed
 
 
@@ -29,17 +32,21 @@ class _State(Enum):
     NEW = "was not opened: use it inside its `with` block"
     OPEN = "is open"
     CLOSED = "was closed, when its `with` block was left: make a new one"
+    FORKED = "was opened in another process"
 
 
 class Living(ABC):
     """`async with object:` is `_start`, the block, and then always `_end`."""
 
     _state = _State.NEW
+    _opened_in = 0
 
     def check_open(self) -> None:
-        """Raises ClientClosed outside the block."""
+        """Raises ClientClosed outside the block, and in a fork of the process that entered it."""
         if self._state is not _State.OPEN:
-            raise ClientClosed(f"this {type(self).__name__} {self._state.value}")
+            forked = self._state is _State.FORKED
+            what = forked_from(self._opened_in) if forked else self._state.value
+            raise ClientClosed(f"this {type(self).__name__} {what}")
 
     @abstractmethod
     async def _start(self) -> None:
@@ -51,12 +58,17 @@ class Living(ABC):
 
     async def __aenter__(self) -> Self:
         if self._state is not _State.NEW:
+            if self._state is _State.FORKED:
+                self.check_open()
             raise ClientClosed(f"this {type(self).__name__} is entered once only: make a new one")
         self._state = _State.OPEN
+        self._opened_in = os.getpid()
+        root_here(self)
         try:
             await self._start()
         except BaseException:
             self._state = _State.CLOSED
+            uproot(self)
             raise
         return self
 
@@ -66,8 +78,28 @@ class Living(ABC):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._state is _State.FORKED:
+            return  # the process that opened it ends it
         self._state = _State.CLOSED
-        await self._end(failed=exc_type is not None)
+        try:
+            await self._end(failed=exc_type is not None)
+        finally:
+            uproot(self)
+
+    def stay_behind(self) -> None:
+        """In a fork of the process that opened it: this copy can't be used."""
+        self._state = _State.FORKED
+
+    def __reduce__(self) -> NoReturn:
+        refuse_copy(self)
+
+
+def refuse_copy(thing: object) -> NoReturn:
+    """Raises TypeError for a client that is to be pickled or copied."""
+    raise TypeError(
+        f"a {type(thing).__name__} can't be pickled or copied: it has connections and an identity "
+        "of its own. Make one where it is used, in each process"
+    )
 
 
 @asynccontextmanager

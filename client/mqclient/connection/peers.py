@@ -55,6 +55,13 @@ class PeerPool(Living):
             tasks.cancel_scope.cancel()
             await tasks.__aexit__(None, None, None)
 
+    def stay_behind(self) -> None:
+        """In a fork: close this copy of each connection; the other process's goes on."""
+        super().stay_behind()
+        for slot in self._slots.values():
+            if slot.peer is not None:
+                slot.peer.stay_behind()
+
     def connected(self, address: str) -> Peer | None:
         """The live connection to `address`, or None: then `connect` must be awaited."""
         slot = self._slots.get(address)

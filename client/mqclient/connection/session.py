@@ -30,12 +30,16 @@ from mqclient.errors import ClientClosed, NoRoute, Refused
 
 
 class Session(Living):
-    """One client's presence. `on_request` may answer what servers send to it."""
+    """One client's presence. `on_request` may answer what servers send to it.
+
+    Its `host` and `client_id` are made when it is opened: a process may fork before that, and each
+    child opens a copy.
+    """
 
     def __init__(self, namesrv_addr: str, on_request: ServerRequest | None = None) -> None:
         self.name_servers = parse_addresses(namesrv_addr)[: limits.NAME_SERVERS_MAX]
-        self.host = local_host_towards(self.name_servers[0])
-        self.client_id = make_client_id(self.host)
+        self.host = ""
+        self._client_id = ""
         self.routes = RouteTable()
         self.pool = PeerPool(self._asked)
         self.finder = LeaderFinder(self.pool, self.routes, self.name_servers)
@@ -45,6 +49,13 @@ class Session(Living):
         self._tasks: TaskGroup | None = None
 
     @property
+    def client_id(self) -> str:
+        """How servers know this client. Raises ClientClosed before it is opened."""
+        if not self._client_id:
+            raise ClientClosed("this client has no id yet: it gets one when its block is entered")
+        return self._client_id
+
+    @property
     def tasks(self) -> TaskGroup:
         """The session's task group. Raises ClientClosed outside its block."""
         if self._tasks is None:
@@ -52,6 +63,8 @@ class Session(Living):
         return self._tasks
 
     async def _start(self) -> None:
+        self.host = local_host_towards(self.name_servers[0])
+        self._client_id = make_client_id(self.host)
         await self.pool.__aenter__()
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._refresh_routes)

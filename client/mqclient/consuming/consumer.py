@@ -26,6 +26,7 @@ from dledger.errors import BadInput
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.world import unix_ms
 from mqclient import limits
 from mqclient.arguments import check_seconds, check_whole
 from mqclient.connection.lifetime import Living
@@ -140,7 +141,7 @@ class Consumer(Living):
 
     @property
     def client_id(self) -> str:
-        """How brokers and the other members know this consumer."""
+        """How brokers and members know this consumer. Raises ClientClosed before it is opened."""
         return self._session.client_id
 
     @property
@@ -167,6 +168,7 @@ class Consumer(Living):
 
     async def _join(self) -> None:
         session, presence = self._session, self._presence
+        presence.started_ms = unix_ms()
         assignment = self._assignment = Assignment(
             session=session,
             tasks=session.tasks,
@@ -456,8 +458,15 @@ class Consumer(Living):
             )
         return fetcher
 
+    def stay_behind(self) -> None:
+        """In a fork of the process that opened it: this copy has no queues, and no file."""
+        super().stay_behind()
+        self._assignment = None
+        self._offsets.stay_behind()
+
     def _assigned(self) -> Assignment:
         if self._assignment is None:
+            self.check_open()
             raise ClientClosed(
                 f"the consumer of group {self.group!r} is not open: use it inside its `with` block"
             )

@@ -8,7 +8,7 @@ from those that are there, unless the application says that this is what it want
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
@@ -25,7 +25,7 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.world import unix_ms, world
+from dledger.world import world
 from mqclient import limits
 from mqclient.connection.lifetime import together
 from mqclient.connection.session import Session
@@ -55,7 +55,7 @@ class Presence:
     subscriptions: Mapping[str, SubscriptionData]
     consume_from: Start
     same_subscriptions: bool
-    started_ms: int = field(default_factory=unix_ms)
+    started_ms: int = 0
 
     async def beat(self, session: Session) -> list[Command]:
         """Tell every known broker that we are here; the answers of those that decline."""

@@ -32,18 +32,23 @@ from mqclient.errors import BadMessage, ProducerFenced
 
 
 class Named:
-    """A name, and the instance that has it. Its methods may be called in any thread."""
+    """A name, and the instance that has it, from `begin` on. Its methods may be called in any
+    thread."""
 
     def __init__(self, name: str) -> None:
         check_producer_name(name)
         self.name = name
-        self.instance = uuid.uuid4().hex
+        self.instance = ""
         #: By broker group: the epoch; why nothing can be written any more.
         self.epochs: dict[str, int] = {}
         self.fenced: dict[str, str] = {}
         self._sequences = itertools.count(1)
         self._streams: dict[str, int] = {}
         self._choosing = threading.Lock()
+
+    def begin(self) -> None:
+        """Make an instance of the program: where its producer is opened, after any fork."""
+        self.instance = uuid.uuid4().hex
 
     def next_sequence(self) -> int:
         """The number of the next write, in whichever stream."""

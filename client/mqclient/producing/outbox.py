@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -70,13 +71,19 @@ class Outbox:
         self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)
         self._at_least_once = at_least_once
         self._named = named
-        self._encoder = Encoder(UniqueKeys(session.host), session.host, compressor)
+        self._compressor = compressor
+        self._encoder: Encoder
         self._gatherings: dict[str, Gathering] = {}
         self._publishers: dict[str, Publisher] = {}
         self._senders: dict[str, GroupSender] = {}
         self._senders_of_waiting: dict[str, GroupSender] = {}
         self._room = Broadcast()
         session.on_route_change.append(self._route_changed)
+
+    def begin(self) -> None:
+        """Make the identity of the messages' keys: where the producer is opened, after any fork."""
+        host = self._session.host
+        self._encoder = Encoder(UniqueKeys(host), host, self._compressor)
 
     async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
         """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute."""
@@ -293,8 +300,7 @@ class Outbox:
         """Wait until everything handed over before this call is settled, lingering batches
         included. It ends although others go on sending."""
         senders = self._every_sender()
-        batches = [batch for sender in senders for batch in sender.accumulator.batches()]
-        waited_for = [slot for batch in batches for slot in batch.slots]
+        waited_for = [slot for batch in self._batches() for slot in batch.slots]
         for sender in senders:
             sender.accumulator.flushes += 1
             sender.pump()
@@ -315,18 +321,29 @@ class Outbox:
         finally:
             self.abandon()
 
+    def stay_behind(self, reason: str) -> None:
+        """In a fork: whoever asks for an outcome here is told that it is the other process's."""
+        for batch in self._batches():
+            batch.fail(SendUnknown, reason)
+            with suppress(Exception):  # an event loop that waited is not here
+                batch.settle()
+        self.budget.take(-self.budget.messages, -self.budget.size_bytes)
+
     def abandon(self) -> None:
         """Fail all remaining messages, and wake the callers that wait for them, or for room."""
-        for sender in self._every_sender():
-            for batch in tuple(sender.accumulator.batches()):
-                error_type = SendUnknown if batch.maybe_stored else SendFailed
-                batch.fail(error_type, "the producer was closed")
-                batch.settle()
+        for batch in self._batches():
+            error_type = SendUnknown if batch.maybe_stored else SendFailed
+            batch.fail(error_type, "the producer was closed")
+            batch.settle()
         self.budget.take(-self.budget.messages, -self.budget.size_bytes)
         self._room.announce()
 
     def _every_sender(self) -> list[GroupSender]:
         return [*self._senders.values(), *self._senders_of_waiting.values()]
+
+    def _batches(self) -> list[Batch]:
+        senders = self._every_sender()
+        return [batch for sender in senders for batch in sender.accumulator.batches()]
 
     def _sender(self, broker_name: str) -> GroupSender:
         sender = self._senders.get(broker_name)

@@ -125,7 +125,7 @@ class Producer(Living):
 
     @property
     def client_id(self) -> str:
-        """The id by which brokers know this producer."""
+        """The id by which brokers know this producer. Raises ClientClosed before it is opened."""
         return self._session.client_id
 
     @property
@@ -135,6 +135,9 @@ class Producer(Living):
 
     async def _start(self) -> None:
         await self._session.__aenter__()
+        self._outbox.begin()
+        if self.named is not None:
+            self.named.begin()
         self._session.tasks.start_soon(self._session.heartbeats.keep_telling, self._heartbeat)
 
     async def _end(self, *, failed: bool) -> None:
@@ -151,6 +154,14 @@ class Producer(Living):
         finally:
             self._questions.close()
             await self._session.__aexit__(None, None, None)
+
+    def stay_behind(self) -> None:
+        """In a fork of the process that opened it: the outcomes of what is under way are there."""
+        super().stay_behind()
+        self._outbox.stay_behind(
+            f"its producer is in process {self._opened_in}, of which this is a fork: the outcome "
+            "is known there alone"
+        )
 
     async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
         """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute."""

@@ -11,7 +11,10 @@ from mqclient import blocking
 from mqclient.admin.session import Part
 
 #: What has no place without an event loop: `send_soon` gives a Future there, and never waits long.
-LEFT_OUT = {"send_nowait", "check_open", "sending_back", "next_after", "give_back"}
+LEFT_OUT = {
+    *("send_nowait", "check_open", "sending_back", "next_after", "give_back"),
+    "stay_behind",
+}
 
 
 def public(face: type) -> set[str]:

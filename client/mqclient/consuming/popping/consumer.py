@@ -112,7 +112,7 @@ class PopConsumer(Living):
 
     @property
     def client_id(self) -> str:
-        """How brokers know this consumer."""
+        """How brokers know this consumer. Raises ClientClosed before it is opened."""
         return self._session.client_id
 
     async def _start(self) -> None:

@@ -51,6 +51,9 @@ class Offsets(Protocol):
     def close(self) -> None:
         """Nothing is asked any more."""
 
+    def stay_behind(self) -> None:
+        """In a fork: let go of what the other process keeps, and leave it to that one."""
+
     async def load(self, queue: MessageQueue) -> int | None:
         """The offset, if there is one. Raises ClientError or RemotingError if nobody tells."""
 
@@ -67,6 +70,9 @@ class NoOffsets:
         """Nothing to do."""
 
     def close(self) -> None:
+        """Nothing to do."""
+
+    def stay_behind(self) -> None:
         """Nothing to do."""
 
     async def load(self, queue: MessageQueue) -> int | None:
@@ -97,6 +103,9 @@ class BrokerOffsets:
         """Nothing to do."""
 
     def close(self) -> None:
+        """Nothing to do."""
+
+    def stay_behind(self) -> None:
         """Nothing to do."""
 
     async def load(self, queue: MessageQueue) -> int | None:
@@ -217,7 +226,13 @@ class FileOffsets:
             raise
 
     def close(self) -> None:
-        """Others may have the file."""
+        """Others may have the file, though a child of this process may have a copy of the lock."""
+        if self._lock >= 0:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+        self.stay_behind()
+
+    def stay_behind(self) -> None:
+        """Close this copy of the lock: it ends when all copies are closed."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

@@ -1,0 +1,44 @@
+"""A thread with an event loop, in which blocking clients run theirs.
+
+The thread is a daemon: a program that forgets to close a client can end all the same. It ends with
+`stop`, or with the process. In a fork there is no such thread, and nothing here waits for it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Thread
+
+import anyio
+from anyio.from_thread import BlockingPortal
+
+
+class Loop:
+    """The thread, from when this is made; `portal` is the way into its event loop."""
+
+    def __init__(self, name: str) -> None:
+        started: Future[BlockingPortal] = Future()
+        self._thread = Thread(target=_run, args=(started,), name=name, daemon=True)
+        self._thread.start()
+        self.portal = started.result()
+
+    def stop(self, *, cancel: bool) -> None:
+        """End the event loop, when its tasks end, or at once with `cancel`; and the thread."""
+        with suppress(RuntimeError):  # it has ended already
+            self.portal.call(self.portal.stop, cancel)
+        self._thread.join()
+
+
+def _run(started: Future[BlockingPortal]) -> None:
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    try:
+        anyio.run(serve, backend="trio")
+    except BaseException as error:
+        if started.done():
+            raise
+        started.set_exception(error)
