@@ -1,13 +1,13 @@
 """Reading as a member of a group.
 
 ``consumer``       the face
+``steering``       its calls about queues and positions
 ``subscriptions``  what is wanted of a topic (pure)
-``filters``        asks a broker whether it can be
 ``sharing``        which queues are read, and where their offsets are kept
 ``popping``        messages for a time, instead of queues
 ``stretches``      many messages, by column
 ``transacting``    messages, and what comes of them, in one step
-``presence``       being a member of the group
+``membership``     being a member of the group
 ``assignment``     which queues are this consumer's
 ``fetching``       reads them ahead
 ``turns``          whose turn it is among the queues (pure)
@@ -17,5 +17,4 @@
 ``sending_back``   messages that could not be handled: they come again, or are given up
 ``progress``       how far a queue has come (pure)
 ``unfinished``     what of it is in the application's hands (pure)
-``running_info``   what operators are told (pure)
 """

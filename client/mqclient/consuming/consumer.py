@@ -28,16 +28,14 @@ from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import unix_ms
 from mqclient import limits
-from mqclient.arguments import check_seconds, check_whole
-from mqclient.connection.lifetime import Living
+from mqclient.arguments import check_seconds
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment, OnRevoke
-from mqclient.consuming.fetching import QueueFetcher
-from mqclient.consuming.filters import check_filters
 from mqclient.consuming.handling import BatchHandler, Handler, Handling, Pace, check_pace
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.lanes import Order
-from mqclient.consuming.presence import Presence
+from mqclient.consuming.membership.filters import check_filters
+from mqclient.consuming.membership.presence import Presence
 from mqclient.consuming.progress import Ahead, QueueProgress
 from mqclient.consuming.sending_back import (
     Delay,
@@ -51,16 +49,16 @@ from mqclient.consuming.sharing.locks import Locks
 from mqclient.consuming.sharing.mode import Wanted, check_mode, offsets_kept
 from mqclient.consuming.sharing.offsets import KeepOffsets, NoOffsets, Offsets
 from mqclient.consuming.sharing.plan import Assign, Plan
-from mqclient.consuming.sharing.starts import Start, check_start, offset_of
+from mqclient.consuming.sharing.starts import Start, check_start
+from mqclient.consuming.steering import Steered
 from mqclient.consuming.stretches.many import ReadMany
 from mqclient.consuming.subscriptions import Sql
 from mqclient.consuming.transacting.transaction import OnceTransaction, Transacting, Writes
-from mqclient.errors import ClientClosed, NotAssigned
 from mqclient.large.fetching import LargeBodies
 from mqclient.models import Rebalance, ReceivedMessage
 
 
-class Consumer(Living):
+class Consumer(Steered):
     """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
 
     A topic may be a pattern of names: `re.compile("orders-.*")`. Members share queues out by the
@@ -143,11 +141,6 @@ class Consumer(Living):
     def client_id(self) -> str:
         """How brokers and members know this consumer. Raises ClientClosed before it is opened."""
         return self._session.client_id
-
-    @property
-    def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that are this consumer's at the moment."""
-        return tuple(sorted(self._assigned().fetchers))
 
     async def _start(self) -> None:
         offsets = self._offsets = offsets_kept(
@@ -399,78 +392,11 @@ class Consumer(Living):
         self._finish(self._reading(message.queue, "commit").progress, message)
         return await self._assigned().commit(timeout_s, (message.queue,))
 
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on reading `queue` at `offset`. Raises NotAssigned unless the queue is ours."""
-        fetcher = self._reading(queue, "seek")
-        fetcher.progress.seek(check_whole("offset", offset, 0, limits.OFFSET_MAX))
-        fetcher.restart()
-
-    async def seek_to(self, queue: MessageQueue, start: Start) -> int:
-        """Go on reading `queue` at its "first" message, behind its "last", or at a time.
-
-        The offset. Raises NotAssigned unless the queue is ours; Refused, or another ClientError or
-        RemotingError, if its broker can't be asked.
-        """
-        self._reading(queue, "seek")
-        offset = await offset_of(self._session.finder, queue, check_start(start, "seek_to"))
-        self.seek(queue, offset)
-        return offset
-
-    def pause(self, *queues: MessageQueue) -> None:
-        """Hand out no more of these queues, or of all. Raises NotAssigned for one that isn't ours.
-
-        They stay this consumer's, and what was handed out may be finished.
-        """
-        for fetcher in self._chosen(queues, "pause"):
-            fetcher.progress.paused = True
-
-    def resume(self, *queues: MessageQueue) -> None:
-        """Go on with these queues, or with all. Raises NotAssigned for one that isn't ours."""
-        for fetcher in self._chosen(queues, "resume"):
-            fetcher.progress.paused = False
-        self._handout.arrived.announce()
-
-    def paused(self) -> tuple[MessageQueue, ...]:
-        """The queues that are paused. One that is lost and gained again is not."""
-        readings = self._readings().items()
-        return tuple(sorted(queue for queue, fetcher in readings if fetcher.progress.paused))
-
-    def _chosen(self, queues: Sequence[MessageQueue], purpose: str) -> list[QueueFetcher]:
-        return [self._reading(queue, purpose) for queue in queues or self.queues]
-
-    def lag(self) -> dict[MessageQueue, int]:
-        """Messages not processed yet by queue, as of the last answer of each queue's broker."""
-        return {
-            queue: max(0, fetcher.progress.max_offset - fetcher.progress.position)
-            for queue, fetcher in self._assigned().fetchers.items()
-        }
-
-    def _readings(self) -> Mapping[MessageQueue, QueueFetcher]:
-        return self._assigned().fetchers
-
-    def _reading(self, queue: MessageQueue, purpose: str) -> QueueFetcher:
-        fetcher = self._readings().get(queue)
-        if fetcher is None:
-            raise NotAssigned(
-                f"can't {purpose}: {queue} is not read by this consumer of group {self.group!r}, "
-                f"which has {len(self._readings())} queues. A rebalance may have moved it: what "
-                "was not committed is delivered to its reader"
-            )
-        return fetcher
-
     def stay_behind(self) -> None:
         """In a fork of the process that opened it: this copy has no queues, and no file."""
         super().stay_behind()
         self._assignment = None
         self._offsets.stay_behind()
-
-    def _assigned(self) -> Assignment:
-        if self._assignment is None:
-            self.check_open()
-            raise ClientClosed(
-                f"the consumer of group {self.group!r} is not open: use it inside its `with` block"
-            )
-        return self._assignment
 
     async def _keep_committing(self, assignment: Assignment) -> None:
         while True:

@@ -30,7 +30,7 @@ from mqclient import limits
 from mqclient.arguments import check_count, check_seconds
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
-from mqclient.consuming.filters import check_filters
+from mqclient.consuming.membership.filters import check_filters
 from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.popping.pace import retry_delay_s
 from mqclient.consuming.popping.running import Handler, Policy, Running, delay_seconds

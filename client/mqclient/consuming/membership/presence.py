@@ -30,7 +30,7 @@ from mqclient import limits
 from mqclient.connection.lifetime import together
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment
-from mqclient.consuming.running_info import running_info
+from mqclient.consuming.membership.running_info import running_info
 from mqclient.consuming.sharing.plan import Plan
 from mqclient.consuming.sharing.starts import Start
 from mqclient.errors import SubscriptionConflict
