@@ -45,12 +45,14 @@ class Assignments:
 
     def take(self, topic: str, queue_id: int, count: int) -> int:
         """The first of `count` consecutive offsets, handed out for good."""
-        key = (topic, queue_id)
-        first = self._next.get(key)
-        if first is None:
-            first = self._machine.queues.end(topic, queue_id)
-        self._next[key] = first + count
+        first = self.next_offset(topic, queue_id)
+        self._next[topic, queue_id] = first + count
         return first
+
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """The offset that the next message of a queue will have."""
+        known = self._next.get((topic, queue_id))
+        return self._machine.queues.end(topic, queue_id) if known is None else known
 
     def withdraw(self, places: Iterable[tuple[str, int]], index: int, last_index: int) -> None:
         """The entry `index` took offsets in `places` and has no effect: give them out again.

@@ -119,7 +119,7 @@ class Transactions:
             sys_flag=half.record.sys_flag & ~TRANSACTION_BITS | COMMITTED,
             prepared_offset=half.record.physical_offset,
         )
-        queue_id %= max(topic.read_queue_nums, topic.write_queue_nums)
+        queue_id %= topic.read_queue_nums
         self._take(half.offset, [Arrival(topic.topic_name, queue_id, committed)], on_done)
 
     def give_up(self, half: Half, on_done: OnDone) -> None:

@@ -30,6 +30,7 @@ from dledger.remoting.headers import (
     InvokeBrokerToResetOffsetHeader,
     QueryTopicConsumeByWhoHeader,
     UpdateConsumerOffsetHeader,
+    UpdateSubscriptionGroupHeader,
 )
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import DLQ_PREFIX, RETRY_PREFIX
@@ -38,7 +39,7 @@ from mqclient.admin.messages import offset_at
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import END, GroupProgress, QueueProgress, QueueReset
 from mqclient.admin.session import AdminSession, Part, UnknownTarget, run_for_each
-from mqclient.admin.topics import Topics, delete_on
+from mqclient.admin.topics import Topics, delete_on, wire_names
 from mqclient.arguments import check_whole
 from mqclient.errors import Refused
 
@@ -75,38 +76,65 @@ class Groups(Part):
 
     async def update(
         self,
-        config: SubscriptionGroupConfig,
+        group: str,
         *,
         cluster: str | None = None,
         broker: str | None = None,
         attributes: str | None = None,
+        consume_enable: bool | None = None,
+        consume_from_min_enable: bool | None = None,
+        consume_broadcast_enable: bool | None = None,
+        retry_queue_nums: int | None = None,
+        retry_max_times: int | None = None,
+        notify_consumer_ids_changed_enable: bool | None = None,
     ) -> tuple[str, ...]:
         """Make or change a consumer group on a cluster's broker groups or on one. Returns their
         names.
 
-        `broker` is a group's name or the address of any member. `attributes` alters those of 5.x:
-        "+name=value,-name"; those of `config` are not looked at.
+        What is not given stays as it is on each of them. `broker` is a broker group's
+        name or the address of any member. `attributes` alters those of 5.x: "+name=value,-name".
         """
         altered = parse_alteration(attributes)
+        given = {
+            "consume_enable": consume_enable,
+            "consume_from_min_enable": consume_from_min_enable,
+            "consume_broadcast_enable": consume_broadcast_enable,
+            "retry_queue_nums": retry_queue_nums,
+            "retry_max_times": retry_max_times,
+            "notify_consumer_ids_changed_enable": notify_consumer_ids_changed_enable,
+        }
+        named = {name: value for name, value in given.items() if value is not None}
+        header = UpdateSubscriptionGroupHeader(wire_names(SubscriptionGroupConfig, named))
         brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        body = encode_body(msgspec.structs.replace(config, attributes=altered))
 
-        async def update(group: BrokerData) -> str:
+        async def update(one: BrokerData) -> str:
+            known = await self._config_on(one, group) or SubscriptionGroupConfig(group)
+            body = encode_body(msgspec.structs.replace(known, **named, attributes=altered))
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-            await self._requests.ask_leader(group, code, body=body)
-            return group.broker_name
+            await self._requests.ask_leader(one, code, header, body)
+            return one.broker_name
 
         return await run_for_each(update, brokers)
 
-    async def config(self, group: str) -> SubscriptionGroupConfig | None:
-        """A consumer group's config on the first broker group that has it."""
-        header = GetSubscriptiongroupConfigHeader(group=group)
-        for broker in await self._session.broker_groups():
-            code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
-            answer = await self._requests.ask_whoever_leads(broker, code, header)
-            if answer.code == ResponseCode.SUCCESS:
-                return decode_body(SubscriptionGroupConfig, answer.payload)
+    async def config(
+        self, group: str, *, broker: str | None = None
+    ) -> SubscriptionGroupConfig | None:
+        """A consumer group's config on a broker group, or on the first one that has it."""
+        for one in await self._session.broker_groups(broker=broker):
+            config = await self._config_on(one, group)
+            if config is not None:
+                return config
         return None
+
+    async def _config_on(self, broker: BrokerData, group: str) -> SubscriptionGroupConfig | None:
+        """A consumer group's config on one broker group; None if it is not there."""
+        header = GetSubscriptiongroupConfigHeader(group=group)
+        code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
+        answer = await self._requests.ask_whoever_leads(broker, code, header)
+        if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            return None
+        expect_success(answer, f"the config of {group!r}", self._requests.leader(broker))
+        return decode_body(SubscriptionGroupConfig, answer.payload)
 
     async def delete(
         self,
@@ -154,7 +182,7 @@ class Groups(Part):
         topic: str,
         mode: Literal["PULL", "POP"],
         *,
-        share: int = 0,
+        share: int | None = None,
         cluster: str | None = None,
         broker: str | None = None,
     ) -> tuple[str, ...]:
@@ -162,10 +190,12 @@ class Groups(Part):
         it.
 
         With POP each pops its own share of the queues and those of the `share` members behind it;
-        all queues if that is 0. A group that is not there is made. Returns the broker groups'
-        names. Raises Refused if the topic is not there.
+        all queues if that is 0, as at first; it stays as it is if it is not given. A group that is
+        not there is made. Returns the broker groups' names. Raises Refused if there is no such
+        topic.
         """
-        check_whole("share", share, 0, INT32_MAX)
+        if share is not None:
+            check_whole("share", share, 0, INT32_MAX)
         body = encode_body(SetMessageRequestModeBody(topic, group, mode, share))
 
         async def put(one: BrokerData) -> str:

@@ -127,6 +127,15 @@ class TopicInfo(msgspec.Struct, frozen=True):
     kind: str
 
 
+class TopicChange(msgspec.Struct, frozen=True):
+    """The broker groups where a topic was made or changed, and, by sentences, messages there that
+    no consumer gets any more since it has fewer queues."""
+
+    topic: str
+    brokers: tuple[str, ...]
+    unreachable: tuple[str, ...] = ()
+
+
 class GroupRoute(msgspec.Struct, frozen=True):
     """What one broker group serves of a topic. `addresses` is by broker id; 0 is the leader."""
 

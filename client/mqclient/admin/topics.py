@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import anyio
+import msgspec
 
 from dledger.remoting.bodies import (
     BrokerData,
+    TopicConfig,
     TopicList,
     TopicStats,
     decode_body,
@@ -23,10 +25,17 @@ from dledger.remoting.headers import (
     UpdateAndCreateTopicHeader,
 )
 from dledger.remoting.message import DEFAULT_TOPIC
-from dledger.remoting.names import PERM_READ_WRITE, topic_kind
+from dledger.remoting.names import topic_kind
 from mqclient import limits
 from mqclient.admin.requests import expect_success
-from mqclient.admin.results import GroupRoute, QueueStatus, TopicInfo, TopicRoute, TopicStatus
+from mqclient.admin.results import (
+    GroupRoute,
+    QueueStatus,
+    TopicChange,
+    TopicInfo,
+    TopicRoute,
+    TopicStatus,
+)
 from mqclient.admin.session import AdminSession, Part, UnknownTarget, run_for_each
 from mqclient.admin.settings import Settings
 from mqclient.connection.answers import route_in
@@ -45,49 +54,96 @@ class Topics(Part):
         *,
         cluster: str | None = None,
         broker: str | None = None,
-        read_queues: int = 8,
-        write_queues: int = 8,
-        perm: int = PERM_READ_WRITE,
-        order: bool = False,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
         attributes: str | None = None,
-    ) -> tuple[str, ...]:
+        force: bool = False,
+    ) -> TopicChange:
         """Create or change a topic on every group of a cluster, or on one broker group.
 
+        What is not given stays as it is on each group; a new topic has 8 queues to read and to
+        write (as many as of the others, if only one number is given) and both permissions.
+
         `broker` is its name, or the address of any of its members. Without either there must be one
-        cluster only. Returns the broker names when every name server shows the topic there, so that
-        clients can use it at once. With `order`, the queue counts become part of the topic's route:
-        producers use the same queues even while a group is not there. `attributes` alters those of
-        5.x: "+name=value,-name".
+        cluster only. Returns when every name server shows the topic there, so that clients can use
+        it at once. With `order`, the queue counts become part of the topic's route: producers use
+        the same queues even while a group is not there. `attributes` alters those of 5.x:
+        "+name=value,-name". A change after which no consumer could get some messages is Refused
+        without `force`; with it, the result says which.
         """
+        named = {
+            "read_queue_nums": read_queues,
+            "write_queue_nums": write_queues,
+            "perm": perm,
+            "order": order,
+        }
+        named = {name: value for name, value in named.items() if value is not None}
+        changes = wire_names(TopicConfig, named)
         groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        header = UpdateAndCreateTopicHeader(
-            topic=topic,
-            default_topic=DEFAULT_TOPIC,
-            read_queue_nums=read_queues,
-            write_queue_nums=write_queues,
-            perm=perm,
-            topic_filter_type="SINGLE_TAG",
-            order=order,
-            attributes=attributes,
+
+        async def update(group: BrokerData) -> tuple[TopicConfig, str | None]:
+            known = await self._config_on(group, topic)
+            if known is None:
+                queues = read_queues or write_queues or limits.NEW_TOPIC_QUEUES
+                known = TopicConfig(topic, queues, queues)
+            config = msgspec.structs.replace(known, **named)
+            header = UpdateAndCreateTopicHeader(
+                topic=topic,
+                default_topic=DEFAULT_TOPIC,
+                read_queue_nums=config.read_queue_nums,
+                write_queue_nums=config.write_queue_nums,
+                perm=config.perm,
+                topic_filter_type=config.topic_filter_type,
+                topic_sys_flag=config.topic_sys_flag,
+                order=config.order,
+                attributes=attributes,
+                force=force or None,
+                changes=changes,
+            )
+            code = RequestCode.UPDATE_AND_CREATE_TOPIC
+            answer = await self._requests.ask_leader(group, code, header)
+            return config, answer.remark
+
+        found = await run_for_each(update, groups)
+        configs = {
+            group.broker_name: config for group, (config, _) in zip(groups, found, strict=True)
+        }
+        await self._put_order(topic, configs)
+        await self._wait_for_route(topic, set(configs))
+        return TopicChange(
+            topic,
+            tuple(configs),
+            tuple(remark for _, remark in found if remark),
         )
 
-        async def update(group: BrokerData) -> str:
-            await self._requests.ask_leader(group, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-            return group.broker_name
+    async def _config_on(self, group: BrokerData, topic: str) -> TopicConfig | None:
+        """A topic's config on one broker group; None if it is not there."""
+        code, header = RequestCode.GET_TOPIC_CONFIG, GetTopicConfigHeader(topic=topic)
+        answer = await self._requests.ask_whoever_leads(group, code, header)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        expect_success(answer, f"the config of {topic!r}", self._requests.leader(group))
+        return decode_body(TopicConfig, answer.payload)
 
-        names = await run_for_each(update, groups)
-        if order:
-            await self._put_order(topic, dict.fromkeys(names, write_queues))
-        await self._wait_for_route(topic, set(names))
-        return names
-
-    async def _put_order(self, topic: str, queues: dict[str, int]) -> None:
-        """Set the queue counts of an ordered topic, and keep those of other groups."""
-        known = await Settings(self._session).kv_config(ORDER_TOPIC_CONFIG, topic) or ""
-        counts = dict(entry.rsplit(":", 1) for entry in known.split(";") if ":" in entry)
-        counts |= {name: str(count) for name, count in queues.items()}
+    async def _put_order(self, topic: str, configs: Mapping[str, TopicConfig]) -> None:
+        """Set an ordered topic's queue counts on these groups, keep those of others, and remove
+        those of groups where it is not ordered any more."""
+        settings = Settings(self._session)
+        text = await settings.kv_config(ORDER_TOPIC_CONFIG, topic) or ""
+        known = dict(entry.rsplit(":", 1) for entry in text.split(";") if ":" in entry)
+        ordered = {
+            name: str(config.write_queue_nums) for name, config in configs.items() if config.order
+        }
+        counts = {name: count for name, count in known.items() if name not in configs} | ordered
+        if counts == known:
+            return
+        if not counts:
+            await settings.delete_kv_config(ORDER_TOPIC_CONFIG, topic)
+            return
         text = ";".join(f"{name}:{count}" for name, count in sorted(counts.items()))
-        await Settings(self._session).update_kv_config(ORDER_TOPIC_CONFIG, topic, text)
+        await settings.update_kv_config(ORDER_TOPIC_CONFIG, topic, text)
 
     async def delete(self, topic: str, cluster: str | None = None) -> tuple[str, ...]:
         """Delete a topic with its messages and offsets on every group of a cluster.
@@ -96,18 +152,13 @@ class Topics(Part):
         """
         groups = await self._session.broker_groups(cluster, only_one_cluster=True)
         if topic not in {info.topic for info in await self.list(cluster)}:
-            known = await run_for_each(lambda group: self._has_topic(group, topic), groups)
+            known = await run_for_each(lambda group: self._config_on(group, topic), groups)
             if not any(known):
                 raise UnknownTarget(
                     f"there is no topic {topic!r} in cluster {groups[0].cluster!r}: check the name "
                     "(mqadmin topicList)"
                 )
         return await delete_on(self._session, topic, groups)
-
-    async def _has_topic(self, group: BrokerData, topic: str) -> bool:
-        header = GetTopicConfigHeader(topic=topic)
-        answer = await self._requests.ask_whoever_leads(group, RequestCode.GET_TOPIC_CONFIG, header)
-        return answer.code == ResponseCode.SUCCESS
 
     async def list(self, cluster: str | None = None) -> tuple[TopicInfo, ...]:
         """Every topic with a route, sorted by name; with `cluster`, those of its groups."""
@@ -198,6 +249,12 @@ class Topics(Part):
                         f"{', '.join(sorted(broker_names.difference(shown)))} yet",
                     )
                 await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
+
+
+def wire_names(config: type[msgspec.Struct], names: Collection[str]) -> str:
+    """Fields of a config as brokers call them, separated by commas."""
+    fields = msgspec.structs.fields(config)
+    return ",".join(field.encode_name for field in fields if field.name in names)
 
 
 async def delete_on(

@@ -21,6 +21,7 @@ from mqclient.commands.terminal.options import (
     OneTopic,
     Switch,
     Topic,
+    switched,
 )
 from mqclient.commands.terminal.output import Table, joined, moment, one_line, plural
 
@@ -93,27 +94,21 @@ def update_sub_group(
     attributes
         Attributes to set or remove, such as +consume.rate.messages=1000,-consume.rate.bytes.
     """
-    given = {
-        "consume_enable": consume,
-        "consume_from_min_enable": from_min,
-        "consume_broadcast_enable": broadcast,
-        "retry_queue_nums": retry_queues,
-        "retry_max_times": retries,
-        "notify_consumer_ids_changed_enable": notify,
-    }
-    changes = {
-        name: value == "true" if isinstance(value, str) else value
-        for name, value in given.items()
-        if value is not None
-    }
 
     async def update(admin: Admin) -> tuple[SubscriptionGroupConfig, tuple[str, ...]]:
-        known = await admin.groups.config(group) or SubscriptionGroupConfig(group_name=group)
-        config = msgspec.structs.replace(known, **changes)
         names = await admin.groups.update(
-            config, cluster=cluster, broker=broker, attributes=attributes
+            group,
+            cluster=cluster,
+            broker=broker,
+            attributes=attributes,
+            consume_enable=switched(consume),
+            consume_from_min_enable=switched(from_min),
+            consume_broadcast_enable=switched(broadcast),
+            retry_queue_nums=retry_queues,
+            retry_max_times=retries,
+            notify_consumer_ids_changed_enable=switched(notify),
         )
-        return await admin.groups.config(group) or config, names
+        return await admin.groups.config(group) or SubscriptionGroupConfig(group), names
 
     config, names = common.ask(update)
     rows = list(msgspec.to_builtins(config).items())
@@ -153,7 +148,7 @@ def set_consume_mode(
     topic: Topic,
     group: Group,
     mode: Annotated[Literal["PULL", "POP"], Parameter(name=["--mode", "-m"])],
-    share: Annotated[int, Parameter(name=["--share", "-q", "--popShareQueueNum"])] = 0,
+    share: Annotated[int | None, Parameter(name=["--share", "-q", "--popShareQueueNum"])] = None,
     cluster: ChangedCluster = None,
     broker: ChangedBroker = None,
     common: Common = DEFAULTS,
@@ -165,7 +160,7 @@ def set_consume_mode(
     mode
         PULL: each queue is one member's. POP: messages are handed out one by one.
     share
-        With POP: each member pops its own queues and those of so many others; 0 for all queues.
+        With POP: each member pops its own queues and those of so many others; 0 (at first) for all.
     """
     names = common.ask(
         lambda admin: admin.groups.set_request_mode(

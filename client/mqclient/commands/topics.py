@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from mqclient.admin import Admin
+from mqclient.admin.results import TopicChange, TopicRoute
 from mqclient.commands.terminal.options import (
     DEFAULTS,
     ChangedBroker,
@@ -27,19 +30,24 @@ def update_topic(
     cluster: ChangedCluster = None,
     broker: ChangedBroker = None,
     read_queues: Annotated[
-        QueueCount, Parameter(name=["--read-queues", "-r", "--readQueueNums"])
-    ] = 8,
+        QueueCount | None, Parameter(name=["--read-queues", "-r", "--readQueueNums"])
+    ] = None,
     write_queues: Annotated[
-        QueueCount, Parameter(name=["--write-queues", "-w", "--writeQueueNums"])
-    ] = 8,
-    perm: Annotated[int, Parameter(name=["--perm", "-p"], validator=Number(gte=0, lte=7))] = 6,
-    order: Annotated[bool, Parameter(negative=())] = False,
+        QueueCount | None, Parameter(name=["--write-queues", "-w", "--writeQueueNums"])
+    ] = None,
+    perm: Annotated[
+        int | None, Parameter(name=["--perm", "-p"], validator=Number(gte=0, lte=7))
+    ] = None,
+    order: bool | None = None,
     attributes: Annotated[
         str | None, Parameter(name=["--attributes", "-a"], allow_leading_hyphen=True)
     ] = None,
+    force: Annotated[bool, Parameter(negative=())] = False,
     common: Common = DEFAULTS,
 ) -> None:
     """Create a topic or change it; returns when every name server shows it.
+
+    What is not given stays as it is. A new topic has 8 queues and both permissions.
 
     Parameters
     ----------
@@ -53,9 +61,12 @@ def update_topic(
         Mark the topic as ordered: its routes name its queues also while a group is down.
     attributes
         Attributes to set or remove, such as +message.type=DELAY,-reserve.time.
+    force
+        Change it even if consumers can't get some messages then, and show which.
     """
-    names = common.ask(
-        lambda admin: admin.topics.update(
+
+    async def update(admin: Admin) -> tuple[TopicChange, TopicRoute]:
+        change = await admin.topics.update(
             topic,
             cluster=cluster,
             broker=broker,
@@ -64,11 +75,14 @@ def update_topic(
             perm=perm,
             order=order,
             attributes=attributes,
+            force=force,
         )
-    )
-    queues = plural(write_queues, "queue") + (" each" if len(names) > 1 else "")
-    result = {"topic": topic, "brokers": names}
-    common.say("updateTopic", result, f"topic {topic} is on {joined(names)} with {queues}")
+        return change, await admin.topics.route(topic)
+
+    change, route = common.ask(update)
+    table = _groups(route, change.brokers)
+    notes = [f"topic {topic} is on {joined(change.brokers)}", *change.unreachable]
+    common.show("updateTopic", change, Table(table.headers, table.rows, notes))
 
 
 def delete_topic(
@@ -91,6 +105,13 @@ def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
 def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
     """Show which brokers serve a topic, and who leads them."""
     route = common.ask(lambda admin: admin.topics.route(topic))
+    notes = [f"queue order: {route.order_config}"] if route.order_config else []
+    table = _groups(route, [group.broker_name for group in route.groups])
+    common.show("topicRoute", route, Table(table.headers, table.rows, notes))
+
+
+def _groups(route: TopicRoute, broker_names: Collection[str]) -> Table:
+    """What these broker groups have of a topic."""
     headers = ("BROKER", "CLUSTER", "READ QUEUES", "WRITE QUEUES", "PERM", "LEADER", "FOLLOWERS")
     rows = [
         (
@@ -103,9 +124,9 @@ def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
             joined(address for number, address in sorted(group.addresses.items()) if number),
         )
         for group in route.groups
+        if group.broker_name in broker_names
     ]
-    notes = [f"queue order: {route.order_config}"] if route.order_config else []
-    common.show("topicRoute", route, Table(headers, rows, notes))
+    return Table(headers, rows)
 
 
 def topic_cluster_list(*, topic: Topic, common: Common = DEFAULTS) -> None:

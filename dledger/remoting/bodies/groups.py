@@ -129,12 +129,13 @@ class QueryAssignmentResponseBody(Body):
 
 class SetMessageRequestModeBody(ClientBody):
     """SET_MESSAGE_REQUEST_MODE: how a group's members read a topic whose queues the broker shares
-    out; with POP how many further members each queue is shared with, below 1 all."""
+    out; with POP how many further members each queue is shared with, below 1 all. The number stays
+    as it is if none is given (ours; stock tools always give one)."""
 
     topic: str
     consumer_group: str
     mode: str
-    pop_share_queue_num: Int32 = -1
+    pop_share_queue_num: Int32 | None = None
 
 
 class BatchAck(Body):

@@ -37,6 +37,7 @@ from dledger.remoting.headers.admin import (
     QueryTopicConsumeByWhoHeader,
     QueryTopicsByConsumerHeader,
     UpdateAndCreateTopicHeader,
+    UpdateSubscriptionGroupHeader,
     ViewBrokerStatsDataHeader,
 )
 from dledger.remoting.headers.base import Header, decode_header, encode_header
@@ -231,6 +232,7 @@ __all__ = [
     "UnregisterClientHeader",
     "UpdateAndCreateTopicHeader",
     "UpdateConsumerOffsetHeader",
+    "UpdateSubscriptionGroupHeader",
     "ViewBrokerStatsDataHeader",
     "ViewMessageByIdHeader",
     "WipeWritePermOfBrokerHeader",

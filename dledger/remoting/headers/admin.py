@@ -1,7 +1,6 @@
 """Headers of the broker's administration requests.
 
-UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), GET_ALL_TOPIC_CONFIG (21), GET_BROKER_RUNTIME_INFO (28)
-and the like have none.
+GET_ALL_TOPIC_CONFIG (21), GET_BROKER_RUNTIME_INFO (28) and the like have none.
 """
 
 from __future__ import annotations
@@ -11,7 +10,11 @@ from dledger.remoting.numbers import Int32, Int64
 
 
 class UpdateAndCreateTopicHeader(Header, frozen=True):
-    """UPDATE_AND_CREATE_TOPIC (17). `perm` is a sum of 4 read, 2 write, 1 inherit."""
+    """UPDATE_AND_CREATE_TOPIC (17). `perm` is a sum of 4 read, 2 write, 1 inherit.
+
+    `changes` is ours: the fields that were named, by their names here, separated by commas. Of an
+    existing topic the others stay as they are. `force` makes messages unreachable, if need be.
+    """
 
     topic: str
     default_topic: str
@@ -23,6 +26,16 @@ class UpdateAndCreateTopicHeader(Header, frozen=True):
     topic_sys_flag: Int32 | None = None
     attributes: str | None = None
     force: bool | None = None
+    changes: str | None = None
+
+
+class UpdateSubscriptionGroupHeader(Header, frozen=True):
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), whose config is the body.
+
+    `changes` is ours: the body's fields that were named; of an existing group the others stay.
+    """
+
+    changes: str | None = None
 
 
 class DeleteTopicInBrokerHeader(Header, frozen=True):

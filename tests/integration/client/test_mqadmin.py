@@ -121,7 +121,7 @@ def test_a_topic_is_created_routed_used_and_deleted(mqadmin: Tool) -> None:
     made = result(
         mqadmin("updateTopic", "-t", "Orders", "-r", "4", "-w", "3", "-o", "json"), "updateTopic"
     )
-    assert made == {"topic": "Orders", "brokers": ["broker-a"]}
+    assert made == {"topic": "Orders", "brokers": ["broker-a"], "unreachable": []}
     assert ["Orders", "user"] in table(mqadmin("topicList", "-c", "DefaultCluster"))
     (group,) = result(mqadmin("topicRoute", "-t", "Orders", "-o", "json"), "topicRoute")["groups"]
     assert (group["read_queues"], group["write_queues"], group["perm"]) == (4, 3, 6)

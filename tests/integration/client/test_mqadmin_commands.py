@@ -120,9 +120,13 @@ STEPS = [
     Step("topicRoute -t Orders", lambda r, s: r["groups"][0]["write_queues"] == 2, "read, write"),
     Step("topicStatus -t Orders", lambda r, s: r["messages"] == 1, "1 message in 2 queues"),
     Step("topicClusterList -t Orders", lambda r, s: r == ["DefaultCluster"], "DefaultCluster"),
-    Step("updateTopic -t Made -r 3 -w 3", lambda r, s: r["brokers"] == ["broker-a"], "3 queues"),
     Step(
-        "updateTopic -t Ordered -r 2 -w 2 --order", lambda r, s: r["topic"] == "Ordered", "2 queues"
+        "updateTopic -t Made -r 3 -w 3", lambda r, s: r["brokers"] == ["broker-a"], "is on broker-a"
+    ),
+    Step(
+        "updateTopic -t Ordered -r 2 -w 2 --order",
+        lambda r, s: r["topic"] == "Ordered",
+        "is on broker-a",
     ),
     Step(
         "topicRoute -t Ordered",
@@ -148,9 +152,9 @@ STEPS = [
         "group Team is on broker-a",
     ),
     Step(
-        "updateTopic -t Made -r 3 -w 3 -a +send.rate.messages=100",
+        "updateTopic -t Made -a +send.rate.messages=100",
         lambda r, s: r["topic"] == "Made",
-        "3 queues",
+        "is on broker-a",
     ),
     Step(
         "updateSubGroup -g Team --attributes +consume.rate.bytes=1000",

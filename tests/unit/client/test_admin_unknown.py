@@ -66,7 +66,7 @@ async def administered(directory: Path) -> AsyncIterator[Admin]:
 async def test_every_group_that_is_listed_can_be_looked_at(tmp_path: Path) -> None:
     """One without offsets and members has a config: it is there, and has read nothing."""
     async with administered(tmp_path) as admin:
-        await admin.groups.update(_config("Quiet"))
+        await admin.groups.update("Quiet")
         for group in await admin.groups.list():
             assert await admin.groups.progress(group.group) == group
         quiet = await admin.groups.progress("Quiet")
@@ -87,7 +87,7 @@ async def test_what_is_not_there_is_not_deleted(tmp_path: Path) -> None:
         assert await admin.topics.delete("Orders") == ("broker-a",)
         with pytest.raises(UnknownTarget, match="there is no topic 'Orders'"):
             await admin.topics.delete("Orders")
-        await admin.groups.update(_config("Quiet"))
+        await admin.groups.update("Quiet")
         assert await admin.groups.delete("Quiet") == ("broker-a",)
         with pytest.raises(UnknownTarget, match="there is no consumer group 'Quiet'"):
             await admin.groups.delete("Quiet")

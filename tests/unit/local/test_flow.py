@@ -6,7 +6,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from dledger.remoting.bodies import SubscriptionGroupConfig
 from mqclient import Consumer, Message, Nack, PopConsumer, ReceivedMessage, SendFailed, limits
 from mqclient.consuming.fetching import QueueFetcher
 from mqlocal import LocalCluster, local_cluster
@@ -16,7 +15,7 @@ async def set_rates(cluster: LocalCluster, *, send: str = "", consume: str = "")
     """Topic T and group C, with attributes."""
     async with cluster.admin() as admin:
         await admin.topics.update("T", read_queues=1, write_queues=1, attributes=send)
-        await admin.groups.update(SubscriptionGroupConfig("C"), attributes=consume)
+        await admin.groups.update("C", attributes=consume)
 
 
 async def fill(cluster: LocalCluster, count: int) -> None:

@@ -9,7 +9,6 @@ import trio
 from trio.testing import MockClock
 
 from dledger.failpoints import SEAM
-from dledger.remoting.bodies import SubscriptionGroupConfig
 from mqclient import Message, PopConsumer, PoppedMessage
 from mqlocal import LocalCluster, local_cluster
 
@@ -97,8 +96,7 @@ async def test_a_group_that_takes_none_back_is_through_with_them(autojump_clock:
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer, cluster.admin() as admin:
             await producer.send(Message("T", b"x"))
-            config = SubscriptionGroupConfig("G", retry_queue_nums=0)
-            await admin.groups.update(config, cluster="DefaultCluster")
+            await admin.groups.update("G", retry_queue_nums=0)
         with trio.fail_after(600):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(give_up, cluster)

@@ -325,7 +325,7 @@ class Deliveries:
         if topic is None:
             return None
         # A topic may have fewer queues by now.
-        queue_id %= max(topic.read_queue_nums, topic.write_queue_nums)
+        queue_id %= topic.read_queue_nums
         if names.REPEAT_EVERY_MS in properties or names.REPEAT_CRON in properties:
             properties = delivered(properties, new_unique_key())
         arrived = NewRecord.copy(record)._replace(properties=names.properties_encode(properties))

@@ -2,6 +2,7 @@
 
 ``topics``      create, change, delete, list
 ``groups``      consumer groups and their settings
+``changes``     what a change of a topic or group changes, and makes unreachable (pure)
 ``broker``      the broker itself: config, figures, clean-up
 ``exports``     copies of this replica
 ``leadership``  changes of the leader and of the members

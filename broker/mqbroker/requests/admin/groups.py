@@ -31,10 +31,12 @@ from dledger.remoting.headers import (
     QuerySubscriptionByConsumerHeader,
     QueryTopicConsumeByWhoHeader,
     QueryTopicsByConsumerHeader,
+    UpdateSubscriptionGroupHeader,
     decode_header,
 )
 from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
+from mqbroker.requests.admin.changes import named_only
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
 from mqbroker.requests.needs import Needs
@@ -52,7 +54,9 @@ class GroupAdminHandler:
     @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, needs=Needs.FORWARDED)
     async def put_group(self, request: Command, _: Connection) -> Command:
         """Make or change a group; answered once applied."""
-        return await self._put(request, [decode_body(SubscriptionGroupConfig, request.payload)])
+        config = decode_body(SubscriptionGroupConfig, request.payload)
+        changes = decode_header(UpdateSubscriptionGroupHeader, request).changes
+        return await self._put(request, [config], changes)
 
     @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, needs=Needs.FORWARDED)
     async def put_groups(self, request: Command, _: Connection) -> Command:
@@ -61,16 +65,28 @@ class GroupAdminHandler:
             request, decode_body(SubscriptionGroupList, request.payload).group_config_list
         )
 
-    async def _put(self, request: Command, configs: list[SubscriptionGroupConfig]) -> Command:
-        for config in configs:
-            check_group_name(config.group_name)
-            known = self._core.definitions.known_group(config.group_name)
-            current = None if known is None else known.attributes
-            config.attributes = alter(current, config.attributes, GROUP_ATTRIBUTES)
+    async def _put(
+        self,
+        request: Command,
+        given: list[SubscriptionGroupConfig],
+        changes: str | None = None,
+    ) -> Command:
+        configs = [self._changed(config, changes) for config in given]
         outcome = Outcome()
         self._core.definitions.put_groups(configs, outcome.set)
         await outcome.wait()
         return request.reply()
+
+    def _changed(
+        self, given: SubscriptionGroupConfig, changes: str | None
+    ) -> SubscriptionGroupConfig:
+        """A group as it would be. Refused."""
+        check_group_name(given.group_name)
+        known = self._core.definitions.known_group(given.group_name)
+        config = named_only(known, given, changes)
+        current = None if known is None else known.attributes
+        config.attributes = alter(current, config.attributes, GROUP_ATTRIBUTES)
+        return config
 
     @serves(RequestCode.DELETE_SUBSCRIPTIONGROUP, needs=Needs.FORWARDED)
     async def delete_group(self, request: Command, _: Connection) -> Command:

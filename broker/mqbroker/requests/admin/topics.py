@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 
 from dledger.net import Connection
@@ -35,6 +37,7 @@ from dledger.remoting.names import UNSENDABLE
 from mqbroker import limits
 from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
+from mqbroker.requests.admin.changes import named_only, out_of_reach
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.state.attributes import alter
@@ -66,7 +69,7 @@ class TopicAdminHandler:
             topic_filter_type=header.topic_filter_type,
             attributes=parse_alteration(header.attributes),
         )
-        return await self._put(request, [config])
+        return await self._put(request, [config], header.changes, bool(header.force))
 
     @serves(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, needs=Needs.FORWARDED)
     async def put_topics(self, request: Command, _: Connection) -> Command:
@@ -75,18 +78,43 @@ class TopicAdminHandler:
             request, decode_body(CreateTopicListBody, request.payload).topic_config_list
         )
 
-    async def _put(self, request: Command, configs: list[TopicConfig]) -> Command:
-        for config in configs:
-            check_config(config)
-            known = self._core.definitions.lasting(config.topic_name)
-            current = None if known is None else known.attributes
-            config.attributes = alter(current, config.attributes)
+    async def _put(
+        self,
+        request: Command,
+        given: list[TopicConfig],
+        changes: str | None = None,
+        force: bool = False,
+    ) -> Command:
+        found = [self._changed(config, changes) for config in given]
+        lost = [lost for _, lost in found if lost is not None]
+        if lost and not force:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"no consumer could get {lost[0]}: name the queues with -r and -w, or change it "
+                "all the same with our mqadmin's --force",
+            )
+        configs = [config for config, _ in found]
         outcome = Outcome()
         self._core.definitions.put_topics(configs, outcome.set)
         await outcome.wait()
         for config in configs:
             await self._told(config.topic_name)
-        return request.reply()
+        return request.reply(remark=f"no consumer gets {'; '.join(lost)}" if lost else None)
+
+    def _changed(self, given: TopicConfig, changes: str | None) -> tuple[TopicConfig, str | None]:
+        """A topic as it would be, and the messages that no consumer could get then. Refused."""
+        topic = given.topic_name
+        known = self._core.definitions.lasting(topic)
+        config = named_only(known, given, changes)
+        check_config(config)
+        config.attributes = alter(None if known is None else known.attributes, config.attributes)
+        return config, out_of_reach(known, config, partial(self._ends, topic))
+
+    def _ends(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """A queue's first offset, and the one that its next message will have."""
+        queue = self._core.machine.queues.get(topic, queue_id)
+        begin = 0 if queue is None else queue.begin
+        return begin, self._core.assignments.next_offset(topic, queue_id)
 
     @serves(RequestCode.DELETE_TOPIC_IN_BROKER, needs=Needs.FORWARDED)
     async def delete_topic(self, request: Command, _: Connection) -> Command:

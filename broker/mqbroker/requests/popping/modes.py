@@ -18,6 +18,7 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.popping.asking import invalid
 from mqbroker.state.control import REQUEST_MODES, PutRequestMode
+from mqbroker.state.groups.modes import RequestMode
 
 
 class RequestModeHandler:
@@ -42,12 +43,12 @@ class RequestModeHandler:
         definitions.topic(body.topic)
         definitions.ensure_group(body.consumer_group)
         definitions.group(body.consumer_group)
-        if len(modes) >= limits.REQUEST_MODES_MAX and (
-            modes.get(body.topic, body.consumer_group) is None
-        ):
+        known = modes.get(body.topic, body.consumer_group)
+        if len(modes) >= limits.REQUEST_MODES_MAX and known is None:
             raise busy(f"{len(modes)} request modes are kept")
-        change = PutRequestMode(
-            body.topic, body.consumer_group, body.mode, body.pop_share_queue_num
-        )
+        share = body.pop_share_queue_num
+        if share is None:
+            share = (known or RequestMode()).share
+        change = PutRequestMode(body.topic, body.consumer_group, body.mode, share)
         await changed(definitions, change)
         return request.reply()

@@ -79,6 +79,13 @@ Namespace = Annotated[
 ]
 Switch = Literal["true", "false"]
 """As RocketMQ's tools spell it: an option that is given with its value."""
+
+
+def switched(given: Switch | None) -> bool | None:
+    """What such an option says; None if it is not given."""
+    return None if given is None else given == "true"
+
+
 QueueCount = Annotated[int, Parameter(validator=Number(gte=1))]
 
 
