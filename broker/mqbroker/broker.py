@@ -384,6 +384,7 @@ class Broker:
             self._next_scan_s += limits.CLIENT_SCAN_S
             self._clients.expire()
         if self.core.role.serving:
+            self._clients.forget_locks()
             try:
                 self._transactions.check()
             except StorageError as error:

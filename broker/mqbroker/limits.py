@@ -21,6 +21,14 @@ DEDUP_CHUNK_ENTRIES = 4096
 DEDUP_KEY_BYTES_MAX = 512
 LOCK_S = 60.0
 """A queue lock that is not renewed ends (RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime)."""
+LOCK_KEPT_S = 600.0
+"""A lock that ended is known for so long, should its client come back, and nobody else have it."""
+LOCKS_MAX = 131_072
+LOCKS_FORGOTTEN_MAX = 4096
+LOCK_OWNERS_FORGOTTEN_MAX = 64
+"""Locks that ended and are forgotten at a time, and their clients: each takes an entry."""
+CLIENT_ID_BYTES_MAX = 256
+"""Stock clients' are address@instance@unit, some 40 bytes; each queue lock has one."""
 
 PRODUCERS_MAX = 16_384
 """Producers with a name: each takes up to 3 KiB of memory, and 600 bytes of every snapshot."""

@@ -84,6 +84,7 @@ async def test_commits_that_can_not_be_written_hold_up_no_others(
         await stranger.ask(topic_request())
         ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
         code = RequestCode.UPDATE_CONSUMER_OFFSET
+        await stranger.ask(Command(code, ext | {"commitOffset": 1}))
         with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
             patched.setattr(Definitions, "_append", broken)
             answer = await stranger.ask(Command(code, ext | {"commitOffset": 3}))

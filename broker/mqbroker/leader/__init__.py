@@ -5,6 +5,7 @@
 ``appending``       how messages get into it
 ``assignments``     queue offsets and store times, handed out as places are known (pure)
 ``lock_clock``      the time by which queue locks end (pure)
+``locking``         which locks are asked for, and when ended ones are forgotten
 ``definitions``     topics and groups
 ``waiting``         messages that wait for their time
 ``transactions``    half messages, and how they end

@@ -21,7 +21,7 @@ from mqbroker import limits
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, busy
 from mqbroker.state.attributes import MESSAGE_TYPE
 from mqbroker.state.control import (
     Control,
@@ -243,7 +243,6 @@ def _ignore(_: Appended | AppendError) -> None:
 
 def _check_count(what: str, count: int, count_max: int) -> None:
     if count > count_max:
-        raise Refused(
-            ResponseCode.SERVICE_NOT_AVAILABLE,
-            f"there would be {count} {what}; at most {count_max} are kept: delete unused ones",
+        raise busy(
+            f"there would be {count} {what}; at most {count_max} are kept: delete unused ones"
         )

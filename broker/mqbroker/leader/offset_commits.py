@@ -23,6 +23,7 @@ from mqbroker.leader.definitions import Definitions
 from mqbroker.refusal import Refused, busy
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.machine import Machine
+from mqbroker.state.shares import Shares
 
 Done: TypeAlias = Callable[[AppendError | None], None]
 
@@ -57,17 +58,17 @@ class OffsetCommits:
         return (group, topic, queue_id) in self._moving
 
     def gather(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Take a one-way commit. Beyond the bounds it is dropped: consumers commit again soon."""
+        """Take a one-way commit. Beyond a bound it is dropped, as it is while there is no leader:
+        consumers commit again soon. Raises Refused then, to have it counted and logged."""
         key = (group, topic, queue_id)
-        if self.latest(*key) != offset and self._full(*key) is None:
+        if self.latest(*key) != offset:
+            self._take_room(*key)
             self._gathered[key] = offset
             self._wake(limits.COMMIT_GATHER_S)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, on_done: Done) -> None:
         """Take a commit whose sender waits until it is applied. Refused beyond the bounds."""
-        reason = self._full(group, topic, queue_id)
-        if reason is not None:
-            raise busy(reason)
+        self._take_room(group, topic, queue_id)
         self._gathered[group, topic, queue_id] = offset
         self._waiting.append(on_done)
         self._wake(0.0)
@@ -143,13 +144,15 @@ class OffsetCommits:
         for on_done in waiting:
             on_done(NotLeader(None))
 
-    def _full(self, group: str, topic: str, queue_id: int) -> str | None:
-        """Which bound a further commit would exceed, if any."""
+    def _take_room(self, group: str, topic: str, queue_id: int) -> None:
+        """Refuse a further commit that would exceed a bound."""
         if max(len(self._gathered), len(self._waiting)) >= limits.COMMITS_PER_ENTRY_MAX:
-            return f"{limits.COMMITS_PER_ENTRY_MAX} offset commits wait"
-        kept = len(self._machine.offsets)
-        if kept >= limits.CONSUMER_OFFSETS_MAX and (
-            self._machine.offsets.get(group, topic, queue_id) is None
-        ):
-            return f"{kept} consumer offsets are kept"
-        return None
+            raise busy(f"{limits.COMMITS_PER_ENTRY_MAX} offset commits wait")
+        if self._machine.offsets.get(group, topic, queue_id) is None:
+            check_room(self._machine.offsets.shares, group, 1)
+
+
+def check_room(shares: Shares, group: str, rows: int) -> None:
+    """Refuse further offsets of a group that exceed its share of the table."""
+    if rows > shares.room(group):
+        raise busy(shares.full(group))

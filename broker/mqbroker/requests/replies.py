@@ -50,10 +50,11 @@ class Replies:
 
     def refusal(self, request: Command, connection: Connection, refused: Refused) -> Command:
         """The answer for a refusal, logged."""
-        self._log_refusal(request, connection, refused)
+        self.log_refusal(request, connection, refused)
         return request.reply(code=refused.code, remark=str(refused), ext=refused.ext)
 
-    def _log_refusal(self, request: Command, connection: Connection, refused: Refused) -> None:
+    def log_refusal(self, request: Command, connection: Connection, refused: Refused) -> None:
+        """Log that a request, or a part of it, was refused."""
         key, now_s = (request.code, refused.code), self._clock_s()
         kind = self._kinds.get(key)
         if kind is not None and now_s - kind.logged_s < limits.REFUSAL_LOG_INTERVAL_S:

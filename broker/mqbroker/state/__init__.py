@@ -11,6 +11,7 @@
 ``dedup``          which appends are in the log already (pure)
 ``producers``      producers with a name, and what they wrote last (pure)
 ``once``           entries with outputs and the offsets of their inputs (pure)
+``shares``         how a table's rows are shared out among their owners (pure)
 ``aside``          entries that have no effect, and why (pure)
 ``derived``        what is made from the log: consume queues, key index, the order of what waits
 ``snapshot``       the saved state, so that a restart replays only later entries

@@ -33,6 +33,11 @@ class TopicConfig(Body, gc=False):
     topic_filter_type: str = "SINGLE_TAG"
     attributes: dict[str, str] = {}
 
+    @property
+    def queues(self) -> int:
+        """Queues that are read or written."""
+        return max(self.read_queue_nums, self.write_queue_nums)
+
 
 class TopicConfigWrapper(Body):
     """All topics of a broker (GET_ALL_TOPIC_CONFIG, and inside a registration)."""

@@ -16,6 +16,7 @@ from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state.control import PutTopics, decode_control, encode_control
 from mqbroker.state.machine import Machine
+from mqbroker.state.shares import Shares
 from mqbroker.state.topics import read_write
 
 
@@ -143,7 +144,8 @@ def test_waiting_commits_are_bounded(commits: Commits, monkeypatch: pytest.Monke
     with pytest.raises(Refused, match="try again later") as refused:
         commits.commit(2, 1)
     assert refused.value.ext == {"retryAfterMillis": "100"}
-    commits.gather(3, 1)
+    with pytest.raises(Refused, match="2 offset commits wait"):
+        commits.gather(3, 1)
     commits.commits.flush()
     commits.ledger.commit()
     assert commits.machine.offsets.get("G", "T", 3) is None
@@ -156,8 +158,10 @@ def test_the_number_of_offsets_is_bounded(
     commits.gather(0, 1)
     commits.commits.flush()
     commits.ledger.commit()
-    monkeypatch.setattr("mqbroker.limits.CONSUMER_OFFSETS_MAX", 1)
-    with pytest.raises(Refused, match="are kept"):
+    offsets = commits.machine.offsets
+    monkeypatch.setattr(offsets, "shares", Shares("consumer offsets", "group", 1, 1))
+    offsets.shares.change("G", 1)
+    with pytest.raises(Refused, match="1 consumer offsets are kept of at most 1"):
         commits.commit(1, 1)
     commits.commit(0, 2)
     commits.commits.flush()

@@ -110,6 +110,7 @@ async def begin(peer: Peer) -> int:
     for topic in (TOPIC, "Bills", "Mails"):
         await make_topic(peer, topic)
     await peer.request(produce_request("in", runs=((0, 9),)), TIMEOUT_S)
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
     return await register(peer)
 
 

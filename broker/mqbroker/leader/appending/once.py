@@ -24,7 +24,7 @@ from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.log import Log
-from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.leader.offset_commits import OffsetCommits, check_room
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused, busy
 from mqbroker.state.control import RegisterProducer
@@ -165,7 +165,6 @@ class OnceAppender:
 
     def _check_moves(self, once: Once) -> None:
         """Refuse offsets that did not begin where the group is."""
-        kept = self._machine.offsets
         new = 0
         for move in once.moves:
             key = QueueKey(once.group, move.topic, move.queue_id)
@@ -181,8 +180,7 @@ class OnceAppender:
                     "member has committed it, or the group was reset. Nothing was stored; go on "
                     f"at {present}",
                 )
-        if new and len(kept) + new > limits.CONSUMER_OFFSETS_MAX:
-            raise busy(f"{len(kept)} consumer offsets are kept")
+        check_room(self._machine.offsets.shares, once.group, new)
 
     def _refusal(self, stamp: Stamp, judged: Judged) -> Refused:
         code, who = ResponseCode.PRODUCER_FENCED, f"producer {stamp.name!r}, epoch {stamp.epoch}"

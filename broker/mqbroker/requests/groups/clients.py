@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from dledger.net import Connection
 from dledger.net.serving import serves
+from dledger.observe import get_logger
 from dledger.remoting.bodies import (
     CheckClientConfigBody,
     ConsumerIdList,
@@ -29,15 +30,15 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
-from mqbroker.leader.outcome import changed
+from mqbroker.leader.locking import Locking, check_client_id
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.reading.filters import parse_subscription
-from mqbroker.state.control import LockQueues, UnlockQueues
-from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name
+
+_log = get_logger(__name__)
 
 
 class ClientHandler:
@@ -48,6 +49,7 @@ class ClientHandler:
         self._core = core
         self._wake = wake
         self._changed: dict[str, None] = {}
+        self._locking = Locking(core.machine, core.definitions, core.lock_clock)
         self._membership = membership
         self._connections: dict[int, Connection] = {}
 
@@ -56,6 +58,7 @@ class ClientHandler:
         """Note a client's groups. Missing consumer groups are made; the answer does not wait for
         that."""
         heartbeat = decode_body(HeartbeatData, request.payload)
+        check_client_id(heartbeat.client_id)
         for consumer in heartbeat.consumer_data_set:
             check_group_name(consumer.group_name)
         host, port = connection.peer
@@ -102,34 +105,34 @@ class ClientHandler:
 
     @serves(RequestCode.LOCK_BATCH_MQ, needs=Needs.LEADER)
     async def lock(self, request: Command, _: Connection) -> Command:
-        """The queues that are the client's now."""
+        """The queues that are the client's now. If a bound left out some, the remark names it."""
         body = decode_body(LockBatchBody, request.payload)
-        check_group_name(body.consumer_group)
-        locks, now_ms = self._core.machine.locks, self._core.lock_clock.now_ms()
         queues = self._own_queues(body.mq_set)
-        keys = [QueueKey(body.consumer_group, *queue) for queue in queues]
-        granted: object = []
-        if locks.obtainable(body.client_id, keys, now_ms):  # else there is nothing to log
-            change = LockQueues(body.consumer_group, body.client_id, queues, now_ms)
-            granted = await changed(self._core.definitions, change)
-        assert isinstance(granted, list)  # what applying LockQueues returns
-        held = {(key.topic, key.queue_id): key for key in granted if isinstance(key, QueueKey)}
+        locked = await self._locking.lock(body.consumer_group, body.client_id, queues)
+        held = {(key.topic, key.queue_id): key for key in locked.keys}
         own = [queue for queue in body.mq_set if (queue.topic, queue.queue_id) in held]
         tokens = None
         if body.with_tokens:
+            locks = self._core.machine.locks
             found = [locks.held(held[queue.topic, queue.queue_id]) for queue in own]
             tokens = [0 if lock is None else lock.token for lock in found]
-        return request.reply(body=encode_body(LockBatchResponseBody(own, tokens)))
+        answer = encode_body(LockBatchResponseBody(own, tokens))
+        return request.reply(body=answer, remark=locked.bound)
 
     @serves(RequestCode.UNLOCK_BATCH_MQ, needs=Needs.LEADER)
     async def unlock(self, request: Command, _: Connection) -> Command:
         """Give queues back."""
         body = decode_body(LockBatchBody, request.payload)
         queues = self._own_queues(body.mq_set)
-        await changed(
-            self._core.definitions, UnlockQueues(body.consumer_group, body.client_id, queues)
-        )
+        await self._locking.unlock(body.consumer_group, body.client_id, queues)
         return request.reply()
+
+    def forget_locks(self) -> None:
+        """Give up locks that ended long ago."""
+        try:
+            self._locking.forget_ended()
+        except Refused as refused:
+            _log.info("ended locks stay", reason=str(refused))
 
     def disconnected(self, connection: Connection) -> None:
         """A connection is gone: its groups must be told at once."""
@@ -205,4 +208,4 @@ class ClientHandler:
                 and 0 <= queue.queue_id < topic.read_queue_nums
             ):
                 own.append((queue.topic, queue.queue_id))
-        return own
+        return list(dict.fromkeys(own))

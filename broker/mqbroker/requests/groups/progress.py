@@ -28,10 +28,9 @@ from dledger.remoting.headers import (
     decode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
-from mqbroker import limits
-from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.leader.offset_commits import OffsetCommits, check_room
 from mqbroker.leader.outcome import changed
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import Refused
 from mqbroker.requests.admin.topics import dialect_for
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
@@ -100,6 +99,7 @@ class ProgressHandler:
         """Set one group's offsets to those of another."""
         header = decode_header(CloneGroupOffsetHeader, request)
         check_group_name(header.dest_group)
+        self._core.definitions.ensure_group(header.dest_group)
         rows = [
             (header.dest_group, topic, queue_id, offset)
             for topic, queues in self._core.machine.offsets.topics_of(header.src_group).items()
@@ -112,8 +112,9 @@ class ProgressHandler:
                 f"the group {header.src_group!r} has no offsets to clone"
                 + (f" in {header.topic!r}" if header.topic else ""),
             )
-        if len(self._core.machine.offsets) + len(rows) > limits.CONSUMER_OFFSETS_MAX:
-            raise busy(f"at most {limits.CONSUMER_OFFSETS_MAX} consumer offsets are kept")
+        offsets = self._core.machine.offsets
+        new = sum(offsets.get(*row[:3]) is None for row in rows)
+        check_room(offsets.shares, header.dest_group, new)
         await changed(self._core.definitions, CommitOffsets(rows))
         return request.reply()
 

@@ -26,6 +26,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
+from mqbroker.leader.offset_commits import check_room
 from mqbroker.leader.outcome import changed
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
@@ -53,7 +54,10 @@ class ResetHandler:
         header = decode_header(InvokeBrokerToResetOffsetHeader, request)
         check_group_name(header.group)
         targets = self._targets(header)
+        self._core.definitions.ensure_group(header.group)
         rows = [(header.group, header.topic, queue_id, at) for queue_id, at in targets.items()]
+        offsets = self._core.machine.offsets
+        check_room(offsets.shares, header.group, sum(offsets.get(*row[:3]) is None for row in rows))
         await changed(self._core.definitions, CommitOffsets(rows))
         for queue_id, at in targets.items():
             self._readers.reset(QueueKey(header.group, header.topic, queue_id), at)

@@ -150,12 +150,12 @@ class LookupHandler:
         """
         header = decode_header(UpdateConsumerOffsetHeader, request)
         check_group_name(header.consumer_group)
-        self._core.definitions.topic(header.topic)
-        if header.commit_offset < 0 or header.queue_id < 0:
+        self._check_queue(header.topic, header.queue_id)
+        if header.commit_offset < 0:
             raise Refused(
-                ResponseCode.SYSTEM_ERROR,
-                f"offset {header.commit_offset} of queue {header.queue_id} can't be committed",
+                ResponseCode.SYSTEM_ERROR, f"offset {header.commit_offset} can't be committed"
             )
+        self._core.definitions.ensure_group(header.consumer_group)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         if header.lock_token is not None:
             self._fence.check(key, header.lock_token)
@@ -194,11 +194,14 @@ class LookupHandler:
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue; None while it has no message. Refused if the topic or queue does not exist."""
-        config = self._core.definitions.topic(topic)
-        queues = max(config.read_queue_nums, config.write_queue_nums)
-        if not 0 <= queue_id < queues:
+        self._check_queue(topic, queue_id)
+        return self._core.machine.queues.get(topic, queue_id)
+
+    def _check_queue(self, topic: str, queue_id: int) -> None:
+        queues = self._core.definitions.topic(topic).queues
+        is_left = self._core.machine.queues.get(topic, queue_id) is not None
+        if not (0 <= queue_id < queues or is_left):
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"queue {queue_id} of {topic!r} does not exist: it has {queues}",
             )
-        return self._core.machine.queues.get(topic, queue_id)

@@ -84,7 +84,10 @@ class PullHandler:
         wanted = self._check(header)
         self._core.definitions.ensure_group(header.consumer_group)
         if header.sys_flag & PULL_COMMIT_OFFSET:
-            self._commit(header, connection)
+            try:
+                self._commit(header, connection)
+            except Refused as refused:
+                self._core.replies.log_refusal(request, connection, refused)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         moved = self._readers.pulled(key, connection.id, header.queue_offset)
         hold_s = min(header.suspend_timeout_millis / 1000, limits.PULL_HOLD_S_MAX)

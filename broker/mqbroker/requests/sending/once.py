@@ -37,7 +37,6 @@ from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.produce import check_sendable, draft_of
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.once import OffsetMove, Once
-from mqbroker.state.topics import check_group_name
 
 
 class OnceHandler:
@@ -139,10 +138,11 @@ class OnceHandler:
 
     def _check_moves(self, header: WriteOnceHeader, connection: Connection) -> None:
         if header.moves:
-            check_group_name(header.group)
+            self._core.definitions.ensure_group(header.group)
         for topic, queue_id, begin, end, token in header.moves:
-            self._core.definitions.topic(topic)
-            if not (0 <= queue_id < limits.QUEUES_IN_STATE_MAX and min(begin, end) >= 0):
+            queues = self._core.definitions.topic(topic).queues
+            is_left = self._core.machine.queues.get(topic, queue_id) is not None
+            if not ((0 <= queue_id < queues or is_left) and min(begin, end) >= 0):
                 raise _invalid(f"queue {queue_id} of {topic!r} going from {begin} to {end}")
             key = QueueKey(header.group, topic, queue_id)
             if token is not None:

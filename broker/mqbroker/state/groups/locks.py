@@ -3,15 +3,18 @@
 Locks are part of the replicated state, so a failover does not give a locked queue to a second
 client. Each request has the locks' time in its entry (`mqbroker.leader.lock_clock`), so all
 replicas agree on which locks have ended. A client renews its locks every 20 s; one that is not
-renewed ends after `LOCK_S`.
+renewed ends after `LOCK_S`. It is known for a while longer, should its client come back; then the
+leader has it given up (`mqbroker.leader.locking`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from mqbroker import limits
+from mqbroker.state.shares import Shares
 
 _LOCK_MS = int(limits.LOCK_S * 1000)
 
@@ -40,7 +43,10 @@ class QueueLocks:
     """The client that holds each queue, and until when."""
 
     def __init__(self) -> None:
+        # The one that was renewed last stands last.
         self._held: dict[QueueKey, Lock] = {}
+        #: How many each group has.
+        self.shares = Shares("queue locks", "group", limits.LOCKS_MAX, limits.GROUPS_MAX)
         #: The time of the last request.
         self.clock_ms = 0
 
@@ -59,6 +65,8 @@ class QueueLocks:
                 token_now = token
             else:
                 continue
+            if self._held.pop(key, None) is None:
+                self.shares.change(key.group, 1)
             self._held[key] = Lock(client_id, now_ms + _LOCK_MS, token_now)
             granted.append(key)
         return granted
@@ -66,6 +74,10 @@ class QueueLocks:
     def held(self, key: QueueKey) -> Lock | None:
         """The lock of a queue, which may have ended."""
         return self._held.get(key)
+
+    def ended_before(self, at_ms: int) -> Iterator[tuple[QueueKey, Lock]]:
+        """The locks that ended before that, the first first."""
+        return takewhile(lambda item: item[1].end_ms < at_ms, self._held.items())
 
     def obtainable(self, client_id: str, keys: Iterable[QueueKey], now_ms: int) -> bool:
         """Whether `acquire` would grant any."""
@@ -79,17 +91,21 @@ class QueueLocks:
         for key in keys:
             held = self._held.get(key)
             if held is not None and held.client_id == client_id:
-                del self._held[key]
+                self._drop(key)
 
     def delete_topic(self, topic: str) -> None:
         """Forget the locks on a topic's queues."""
         for key in [key for key in self._held if key.topic == topic]:
-            del self._held[key]
+            self._drop(key)
 
     def delete_group(self, group: str) -> None:
         """Forget the locks of a group."""
         for key in [key for key in self._held if key.group == group]:
-            del self._held[key]
+            self._drop(key)
+
+    def _drop(self, key: QueueKey) -> None:
+        del self._held[key]
+        self.shares.change(key.group, -1)
 
     def dump(self) -> list[LockRow]:
         """What a snapshot keeps."""
@@ -105,7 +121,10 @@ class QueueLocks:
         """Take over what a snapshot kept; one of an older version has no tokens, and no time."""
         self.clock_ms = max([clock_ms, *(end_ms - _LOCK_MS for *_, end_ms in rows)])
         known = tokens if len(tokens) == len(rows) else [0] * len(rows)
-        self._held = {
+        locks = {
             QueueKey(group, topic, queue_id): Lock(owner, end_ms, token)
             for (group, topic, queue_id, owner, end_ms), token in zip(rows, known, strict=True)
         }
+        # An older version kept them in another order.
+        self._held = dict(sorted(locks.items(), key=lambda item: item[1].end_ms))
+        self.shares.begin_again(key.group for key in self._held)

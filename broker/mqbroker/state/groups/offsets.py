@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from mqbroker import limits
+from mqbroker.state.shares import Shares
+
 #: group -> topic -> queue id -> offset
 OffsetMap: TypeAlias = dict[str, dict[str, dict[int, int]]]
 
@@ -18,10 +21,13 @@ class ConsumerOffsets:
 
     def __init__(self) -> None:
         self._groups: OffsetMap = {}
-        self._count = 0
+        #: How many each group has.
+        self.shares = Shares(
+            "consumer offsets", "group", limits.CONSUMER_OFFSETS_MAX, limits.GROUPS_MAX
+        )
 
     def __len__(self) -> int:
-        return self._count
+        return self.shares.count
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """The committed offset of a queue, or None if the group never committed one."""
@@ -30,7 +36,8 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set an offset; it may go back, as when an operator resets a group."""
         queues = self._groups.setdefault(group, {}).setdefault(topic, {})
-        self._count += queue_id not in queues
+        if queue_id not in queues:
+            self.shares.change(group, 1)
         queues[queue_id] = offset
 
     def topics_of(self, group: str) -> Mapping[str, Mapping[int, int]]:
@@ -45,13 +52,14 @@ class ConsumerOffsets:
         """Forget every group's offsets in a topic: a new topic with this name starts anew."""
         for group in list(self.groups_of(topic)):
             topics = self._groups[group]
-            self._count -= len(topics.pop(topic))
+            self.shares.change(group, -len(topics.pop(topic)))
             if not topics:
                 del self._groups[group]
 
     def delete_group(self, group: str) -> None:
         """Forget a group's offsets in all topics."""
-        self._count -= sum(len(queues) for queues in self._groups.pop(group, {}).values())
+        gone = self._groups.pop(group, {})
+        self.shares.change(group, -sum(map(len, gone.values())))
 
     def dump(self) -> list[tuple[str, str, int, int]]:
         """(group, topic, queue id, offset) of all: what a snapshot keeps."""
@@ -65,6 +73,6 @@ class ConsumerOffsets:
     def restore(self, items: Iterable[tuple[str, str, int, int]]) -> None:
         """Take over what a snapshot kept."""
         self._groups.clear()
-        self._count = 0
+        self.shares.begin_again()
         for group, topic, queue_id, offset in items:
             self.commit(group, topic, queue_id, offset)

@@ -1,0 +1,108 @@
+"""Queue locks as the leader grants them: within the table's bounds, and forgotten some time after
+they have ended.
+
+What is granted follows from the entries alone (`mqbroker.state.groups.locks`). The leader decides
+which locks are asked for at all. At a bound it leaves out the new ones, so what a client holds is
+renewed. A lock that ended long ago is given up by an entry, as its client would; but not while that
+client's request for the same queue is on its way, or the entry would end a new lock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from dledger.errors import AppendError
+from dledger.raft.appends import Appended
+from dledger.remoting.codes import ResponseCode
+from mqbroker import limits
+from mqbroker.leader.definitions import Definitions
+from mqbroker.leader.lock_clock import LockClock
+from mqbroker.leader.outcome import changed
+from mqbroker.refusal import Refused, busy
+from mqbroker.state.control import LockQueues, UnlockQueues
+from mqbroker.state.groups.locks import QueueKey
+from mqbroker.state.machine import Machine
+
+_KEPT_MS = int(limits.LOCK_KEPT_S * 1000)
+
+
+class Locked(NamedTuple):
+    """What a client has got, and which bound kept it from getting more."""
+
+    keys: Sequence[QueueKey]
+    bound: str | None = None
+
+
+def check_client_id(client_id: str) -> None:
+    """Refuse the id of a client that is too long to be kept with each of its locks."""
+    size = len(client_id.encode(errors="surrogatepass"))
+    if size > limits.CLIENT_ID_BYTES_MAX:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"a client id of {size} bytes, {client_id[:40]!r}...; at most "
+            f"{limits.CLIENT_ID_BYTES_MAX} are taken: give the client a shorter instance name",
+        )
+
+
+class Locking:
+    """Locks and unlocks queues. Only while leading."""
+
+    def __init__(self, machine: Machine, definitions: Definitions, clock: LockClock) -> None:
+        self._machine = machine
+        self._definitions = definitions
+        self._clock = clock
+        self._asked: Counter[QueueKey] = Counter()
+        self._coming: Counter[str] = Counter()
+
+    async def lock(self, group: str, client_id: str, queues: list[tuple[str, int]]) -> Locked:
+        """Lock or renew queues that exist. Raises Refused, AppendError."""
+        check_client_id(client_id)
+        self._definitions.ensure_group(group)
+        locks, now_ms = self._machine.locks, self._clock.now_ms()
+        keys = [QueueKey(group, *queue) for queue in queues]
+        if not locks.obtainable(client_id, keys, now_ms):
+            return Locked([])  # there is nothing to log
+        new = [key for key in dict.fromkeys(keys) if locks.held(key) is None]
+        room = locks.shares.room(group, self._coming[group], self._coming.total())
+        bound = locks.shares.full(group) if len(new) > room else None
+        left_out = {*new[room:]}
+        keys = [key for key in keys if key not in left_out]
+        if bound is not None and not keys:
+            raise busy(bound)
+        coming = len(new) - len(left_out)
+        self._asked.update(keys)
+        self._coming[group] += coming
+        try:
+            wanted = [(key.topic, key.queue_id) for key in keys]
+            change = LockQueues(group, client_id, wanted, now_ms)
+            granted = await changed(self._definitions, change)
+        finally:
+            self._asked -= Counter(keys)
+            self._coming -= Counter({group: coming})
+        assert isinstance(granted, list)  # what applying LockQueues returns
+        return Locked(granted, bound)
+
+    async def unlock(self, group: str, client_id: str, queues: list[tuple[str, int]]) -> None:
+        """Give up queues; those that the client does not hold stay. Raises AppendError."""
+        locks = self._machine.locks
+        keys = [QueueKey(group, *queue) for queue in queues]
+        if any(locks.held(key) is not None or self._asked[key] for key in keys):
+            await changed(self._definitions, UnlockQueues(group, client_id, queues))
+
+    def forget_ended(self) -> None:
+        """Give up some locks that ended long ago. Raises Refused if nothing can be appended now."""
+        ended_ms = self._clock.now_ms() - _KEPT_MS
+        by_owner: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
+        found = self._machine.locks.ended_before(ended_ms)
+        for key, lock in islice(found, limits.LOCKS_FORGOTTEN_MAX):
+            if not self._asked[key]:
+                by_owner[key.group, lock.client_id].append((key.topic, key.queue_id))
+        for owner in islice(by_owner, limits.LOCK_OWNERS_FORGOTTEN_MAX):
+            self._definitions.change(UnlockQueues(*owner, by_owner[owner]), _ignore)
+
+
+def _ignore(_: Appended | AppendError) -> None:
+    """No caller waits: what was not given up is found again."""

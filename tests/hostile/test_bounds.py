@@ -1,0 +1,282 @@
+"""What strangers fill the state with: each table has a bound, room for others, and an end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+from replicas import Group, Stranger, group
+
+from dledger.remoting.bodies import (
+    LockBatchBody,
+    LockBatchResponseBody,
+    decode_body,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode as Code
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command, ExtValue
+from dledger.remoting.json_dialect import MessageQueue
+from mqbroker import limits
+from mqbroker.state.groups.locks import QueueKey, QueueLocks
+from mqbroker.state.groups.offsets import ConsumerOffsets
+from mqbroker.state.shares import Shares
+from mqbroker.testing.requests import heartbeat, topic_request
+
+# -- shares, as values -------------------------------------------------------------------------
+
+owners = st.sampled_from("abcdef")
+steps = st.lists(st.tuples(owners, st.integers(1, 40), st.booleans()), max_size=80)
+
+
+@given(steps)
+def test_nobody_takes_all_rows_whatever_the_owners_do(work: list[tuple[str, int, bool]]) -> None:
+    """Each has its sure rows; of the rest an owner that only asks leaves as much as it takes."""
+    shares, held = Shares("rows", "owner", 100, 20), dict[str, int]()
+    for owner, rows, gives_back in work:
+        if gives_back:
+            back = min(rows, held.get(owner, 0))
+            shares.change(owner, -back)
+            held[owner] = held.get(owner, 0) - back
+        else:
+            taken = min(rows, shares.room(owner))
+            shares.change(owner, taken)
+            held[owner] = held.get(owner, 0) + taken
+        assert shares.count == sum(held.values()) <= 100
+        assert all(shares.of(each) == count for each, count in held.items())
+        assert shares.room("newcomer") >= 1
+    again = Shares("rows", "owner", 100, 20)
+    again.begin_again(owner for owner, count in held.items() for _ in range(count))
+    assert all(again.room(owner) == shares.room(owner) for owner in "abcdefg")
+
+
+def test_rows_that_are_on_their_way_count() -> None:
+    """Else many requests at once would pass a bound that each of them keeps."""
+    shares = Shares("rows", "owner", 100, 20)
+    assert shares.room("a") - shares.room("a", coming=5, coming_in_all=5) == 5
+    assert shares.room("b", coming_in_all=60) < shares.room("b")
+    assert "at most 100" in shares.full("a")
+
+
+# -- the group, whose tables are small ------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of a size that a test can fill."""
+    for name, value in (("GROUPS_MAX", 10), ("LOCKS_MAX", 80), ("CONSUMER_OFFSETS_MAX", 80)):
+        monkeypatch.setattr(limits, name, value)
+
+
+def is_refused_at(answer: Command | None, bound: str) -> bool:
+    """Whether an answer names the bound, and that its client may come again."""
+    assert answer is not None
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE, answer.remark
+    assert "retryAfterMillis" in answer.ext
+    return bound in (answer.remark or "")
+
+
+async def beat(stranger: Stranger, name: str) -> None:
+    answer = await stranger.ask(Command(Code.HEART_BEAT, {}, heartbeat(f"client of {name}", name)))
+    assert answer is not None
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+async def after(found: Group) -> None:
+    """Everybody else is served, and all replicas are equal."""
+    found.agree()
+    await found.serves()
+    found.agree()
+
+
+# -- queue locks ----------------------------------------------------------------------------------
+
+
+async def lock(
+    stranger: Stranger, name: str, queues: int, client_id: str = "c", topic: str = "Wide"
+) -> tuple[int, Command]:
+    """How many of a topic's first queues a client gets; and the answer."""
+    wanted = [MessageQueue(topic, "broker-a", queue_id) for queue_id in range(queues)]
+    body = encode_body(LockBatchBody(name, client_id, wanted))
+    answer = await stranger.ask(Command(Code.LOCK_BATCH_MQ, {}, body))
+    assert answer is not None
+    if answer.code != ResponseCode.SUCCESS:
+        return 0, answer
+    return len(decode_body(LockBatchResponseBody, answer.payload).lock_ok_mq_set), answer
+
+
+@pytest.mark.parametrize("size", [limits.CLIENT_ID_BYTES_MAX + 1, 20_000])
+@pytest.mark.parametrize("character", ["x", "\u00e4", "\U0001f600"])
+async def test_a_client_s_id_is_not_kept_with_each_of_a_thousand_locks(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, size: int, character: str
+) -> None:
+    """Neither locks nor heartbeats take one that is long; the reason says how long one may be."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request("Wide", 1024))
+        client_id = character * (size // len(character.encode()) + 1)
+        granted, answer = await lock(stranger, "G", 1024, client_id)
+        assert granted == 0
+        assert f"at most {limits.CLIENT_ID_BYTES_MAX}" in (answer.remark or "")
+        beaten = await stranger.ask(Command(Code.HEART_BEAT, {}, heartbeat(client_id)))
+        assert beaten is not None
+        assert beaten.code == ResponseCode.SYSTEM_ERROR
+        assert len(answer.remark or "") < 1000
+        assert found.machine.locks.shares.count == 0
+        await after(found)
+
+
+async def test_locks_of_one_group_leave_room_for_the_others(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+) -> None:
+    """What it has it renews; who gets less than was asked for is told why."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request("Wide", 1024))
+        greedy, answer = await lock(stranger, "Greedy", 1024)
+        assert 0 < greedy < 40
+        assert "queue locks are kept of at most 80" in (answer.remark or "")
+        assert (await lock(stranger, "Greedy", greedy))[0] == greedy
+        refused = [await lock(stranger, f"Made-up-{number}", 1024) for number in range(8)]
+        assert 0 < sum(granted for granted, _ in refused) < 50
+        assert (await lock(stranger, "Honest", 1))[0] == 1
+        assert (await lock(stranger, "Greedy", greedy))[0] == greedy
+        assert (await lock(stranger, "Honest", 1))[0] == 1
+        assert found.machine.locks.shares.count <= 80
+        await after(found)
+
+
+async def test_locks_that_ended_are_forgotten_and_the_others_stay(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+) -> None:
+    """On every replica, by entries; a snapshot shrinks again."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request("Wide", 1024))
+        for number in range(5):
+            await lock(stranger, f"Gone-{number}", 1024, f"made up {number}")
+        kept, _ = await lock(stranger, "Honest", 2)
+        assert kept
+        held = found.machine.locks.shares.count
+        for _ in range(40):
+            await found.pass_time(20)
+            assert (await lock(stranger, "Honest", kept))[0] == kept
+        assert held > found.machine.locks.shares.count == kept
+        await after(found)
+
+
+async def test_a_lock_that_is_asked_for_again_is_not_forgotten(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    """Its client's request may be on its way when the leader looks for ended ones."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request("Wide", 4))
+        assert (await lock(stranger, "G", 1))[0] == 1
+        found.ledger._auto = False
+        wanted = [MessageQueue("Wide", "broker-a", 0)]
+        request = Command(Code.LOCK_BATCH_MQ, {}, encode_body(LockBatchBody("G", "c", wanted)))
+        await stranger.ask(request)
+        await found.pass_time(2 * limits.LOCK_KEPT_S)
+        found.ledger.commit()
+        found.ledger._auto = True
+        await trio.testing.wait_all_tasks_blocked()
+        assert found.machine.locks.held(QueueKey("G", "Wide", 0)) is not None
+        await after(found)
+
+
+def test_locks_in_the_order_of_an_older_version_are_forgotten_all_the_same() -> None:
+    """It kept them in the order in which they were first held."""
+    locks = QueueLocks()
+    rows = [("G", "T", 0, "c", 900_000), ("G", "T", 1, "c", 60_000), ("G", "T", 2, "c", 70_000)]
+    locks.restore(rows)
+    assert [key.queue_id for key, _ in locks.ended_before(800_000)] == [1, 2]
+    assert locks.shares.of("G") == 3
+
+
+# -- consumer offsets -----------------------------------------------------------------------------
+
+
+async def commit(stranger: Stranger, name: str, queue_id: int, topic: str = "Wide") -> Command:
+    key: dict[str, ExtValue] = {"consumerGroup": name, "topic": topic, "queueId": queue_id}
+    answer = await stranger.ask(Command(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": 1}))
+    assert answer is not None
+    return answer
+
+
+async def test_offsets_are_of_groups_and_queues_that_exist(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+) -> None:
+    """Offsets of others would be nobody's, and stay for ever. A commit makes its group."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request("Wide", 4))
+        for queue_id in (4, 1024, 2**31 - 1):
+            answer = await commit(stranger, "G", queue_id)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "does not exist: it has 4" in (answer.remark or "")
+        assert found.machine.groups.get("G") is None
+        made_up = [await commit(stranger, f"Made-up-{number}", 0) for number in range(20)]
+        assert is_refused_at(made_up[-1], "consumer groups; at most 10")
+        assert {row[0] for row in found.machine.offsets.dump()} == {
+            config.group_name for config in found.machine.groups
+        }
+        assert (await commit(stranger, "Made-up-0", 3)).code == ResponseCode.SUCCESS
+        found.agree()
+
+
+async def test_offsets_of_one_group_leave_room_for_the_others(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+) -> None:
+    """By commits, resets and clones; known queues go on, and a deleted group gives its rows
+    back."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request("Wide", 1024))
+        names = ["Greedy", "Second", "Honest"]
+        for name in names:
+            await beat(stranger, name)
+        kept = 0
+        while (answer := await commit(stranger, "Greedy", kept)).code == ResponseCode.SUCCESS:
+            kept += 1
+        assert is_refused_at(answer, f"{kept} of them for group 'Greedy'")
+        assert 20 < kept < 40
+        reset: dict[str, ExtValue] = {"topic": "Wide", "group": "Greedy", "timestamp": -1}
+        reset |= {"isForce": True}
+        assert is_refused_at(
+            await stranger.ask(Command(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset)), "offsets"
+        )
+        clone: dict[str, ExtValue] = {"srcGroup": "Greedy", "destGroup": "Second", "topic": "Wide"}
+        assert is_refused_at(await stranger.ask(Command(Code.CLONE_GROUP_OFFSET, clone)), "offsets")
+        for queue_id in (0, kept - 1):
+            assert (await commit(stranger, "Greedy", queue_id)).code == ResponseCode.SUCCESS
+        assert (await commit(stranger, "Honest", 7)).code == ResponseCode.SUCCESS
+        gone: dict[str, ExtValue] = {"groupName": "Greedy", "cleanOffset": True}
+        await stranger.ask(Command(Code.DELETE_SUBSCRIPTIONGROUP, gone))
+        assert len(found.machine.offsets) == found.machine.offsets.shares.count == 1
+        await after(found)
+
+
+@given(st.lists(st.tuples(st.sampled_from("GH"), st.sampled_from("TU"), st.integers(0, 3))))
+def test_offsets_are_counted_whatever_becomes_of_topics_and_groups(
+    commits: list[tuple[str, str, int]],
+) -> None:
+    """After commits, deletions and a restart."""
+    offsets = ConsumerOffsets()
+    for number, (name, topic, queue_id) in enumerate(commits):
+        offsets.commit(name, topic, queue_id, number)
+        if queue_id == 3:
+            offsets.delete_topic(topic)
+        elif queue_id == 2 and topic == "U":
+            offsets.delete_group(name)
+        rows = offsets.dump()
+        assert len(offsets) == len(rows)
+        for each in "GH":
+            assert offsets.shares.of(each) == sum(row[0] == each for row in rows)
+    again = ConsumerOffsets()
+    again.restore(offsets.dump())
+    assert again.shares.room("G") == offsets.shares.room("G")
