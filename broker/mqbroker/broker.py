@@ -22,7 +22,7 @@ from dledger.net.turns import in_turns
 from dledger.observe import get_logger
 from dledger.program.pulse import beat, look
 from dledger.raft.appends import OnDone
-from dledger.remoting.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from dledger.remoting.names import PERM_READ, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.world import world
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
@@ -45,6 +45,7 @@ from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.groups.relays import RelayHandler
 from mqbroker.requests.groups.resets import ResetHandler
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.permissions import may_be_read, may_read
 from mqbroker.requests.popping.giving_back import GivingBackHandler
 from mqbroker.requests.popping.modes import RequestModeHandler
 from mqbroker.requests.popping.pop import PopHandler
@@ -191,8 +192,22 @@ class Broker:
     def topics_changed(self, topics: Sequence[str]) -> None:
         """Topics changed: tell the name servers."""
         failpoint("topic.applied")
+        self._look_again(topics=topics)
         self.core.announcements.changed(topics)
         self._sweep_due.set(self.core.announcements.next_s)
+
+    def groups_changed(self, groups: Sequence[str]) -> None:
+        """Consumer groups changed: those of their requests that wait may be refused now."""
+        self._look_again(groups=groups)
+
+    def _look_again(self, *, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> None:
+        """What waits with one of these topics or groups is due if it may not be answered now."""
+        core = self.core
+        gone = {name for name in topics if not may_be_read(core.machine.topics.get(name))}
+        barred = {name for name in groups if not may_read(core.machine.groups.get(name))}
+        if gone or barred:
+            self._held.release(gone, barred)
+            self._popping.held.look_at(gone, barred)
 
     def locks_asked_for(self) -> None:
         """The locks' time goes on from here, if another replica leads."""
@@ -207,6 +222,9 @@ class Broker:
         if problem is not None:
             _log.warning("settings not taken over", reason=problem)
         self._deliveries_due.set()
+        if not self.core.permission & PERM_READ:
+            self._held.release_all()
+            self._popping.held.look_at_all()
         self.topics_changed(())
 
     def leading(self, term: int) -> None:

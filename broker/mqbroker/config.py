@@ -17,6 +17,7 @@ from dledger import limits as foundation
 from dledger.errors import ConfigError
 from dledger.ledger.config import LedgerConfig
 from dledger.program.settings import changed, check_keys
+from dledger.remoting.names import PERM_READ_WRITE
 from dledger.trust.secret import read_secret
 from mqbroker.leader.waiting.delays import DEFAULT_LEVELS, DelayLevels
 
@@ -27,6 +28,7 @@ PEER_PORT_ABOVE: Final = 30_000
 RUNTIME_KEYS: Final = frozenset(
     {
         "autoCreateTopicEnable",
+        "brokerPermission",
         "enableTopicMessageTypeCheck",
         "defaultTopicQueueNums",
         "maxMessageSize",
@@ -49,6 +51,7 @@ class BrokerConfig(
 
     broker_cluster_name: str = "DefaultCluster"
     broker_name: str = "broker-a"
+    broker_permission: int = PERM_READ_WRITE
     broker_ip1: str = msgspec.field(name="brokerIP1", default="127.0.0.1")
     listen_port: int = 10911
     bind_address: str = ""
@@ -191,6 +194,7 @@ class BrokerConfig(
                 f"brokerIP1 and listenPort say {own}: make them equal"
             )
         for key, value, least, most in (
+            ("brokerPermission", self.broker_permission, 0, PERM_READ_WRITE),
             ("maxMessageSize", self.max_message_size, 1, foundation.MESSAGE_BODY_BYTES_MAX),
             ("defaultTopicQueueNums", self.default_topic_queue_nums, 1, 1024),
             ("registerBrokerHeartbeatMillis", self.register_broker_heartbeat_millis, 100, 30_000),

@@ -32,11 +32,12 @@ from dledger.remoting.bodies import (
     encode_body,
 )
 from dledger.remoting.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
-from dledger.remoting.command import Command
+from dledger.remoting.command import Command, HeaderEncoding
 from dledger.remoting.headers import (
     AddWritePermOfBrokerHeader,
     AddWritePermOfBrokerResponseHeader,
     BrokerHeartbeatHeader,
+    BrokerHeartbeatResponseHeader,
     DeleteKvConfigHeader,
     DeleteTopicInNamesrvHeader,
     GetBrokerMemberGroupHeader,
@@ -45,6 +46,7 @@ from dledger.remoting.headers import (
     GetKvlistByNamespaceHeader,
     GetRouteinfoByTopicHeader,
     GetTopicsByClusterHeader,
+    Header,
     PutKvConfigHeader,
     QueryDataVersionHeader,
     QueryDataVersionResponseHeader,
@@ -58,7 +60,7 @@ from dledger.remoting.headers import (
 )
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
 from mqnamesrv.door import Door, NotLetIn, Trust
-from mqnamesrv.kv import ORDER_TOPIC_CONFIG
+from mqnamesrv.kv import ORDER_TOPIC_CONFIG, WIPED_BROKERS
 from mqnamesrv.kv_file import KvStore
 from mqnamesrv.registration import decode_registration
 from mqnamesrv.routes import Departure, RegistrationRefused, RouteTable, UnknownBroker
@@ -102,6 +104,7 @@ class Dispatcher:
         self._kv = kv
         self._clock = clock
         self._connections: dict[int, Connection] = {}
+        self._take_wiped()
         self.table = table_of([self], Needs)
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
@@ -187,6 +190,7 @@ class Dispatcher:
             master_addr=done.leader_address if follows else None,
             ha_server_addr=done.leader_ha_address if follows else None,
             takes_changes=None if new.term is None else True,
+            wiped=None if new.term is None else self._is_wiped(new.broker_name),
         )
         body = b""
         if self._config.return_order_topic_config_to_broker:
@@ -222,7 +226,8 @@ class Dispatcher:
             )
         except UnknownBroker as error:
             return request.reply(ResponseCode.BROKER_NOT_EXIST, remark=f"{error}: register again")
-        return request.reply()
+        answer = BrokerHeartbeatResponseHeader(self._is_wiped(header.broker_name))
+        return request.reply(ext=encode_header(answer))
 
     @serves(RequestCode.QUERY_DATA_VERSION, needs=Needs.NOTHING)
     def _query_data_version(self, request: Command, connection: Connection) -> Command:
@@ -256,6 +261,10 @@ class Dispatcher:
             remark = f"No topic route info in name server for the topic: {header.topic}"
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         route.order_topic_conf = self._kv.table.get(ORDER_TOPIC_CONFIG, header.topic)
+        if request.encoding is HeaderEncoding.MSGPACK:
+            route.absent_queue_datas = self.routes.topics.absent(header.topic)
+            known = header.known or []
+            route.without = [name for name in known if self.routes.topics.lacks(name, header.topic)]
         is_standard = header.accept_standard_json_only or request.version >= VERSION_STANDARD_JSON
         dialect = Dialect.STANDARD if is_standard else Dialect.LOOSE
         return request.reply(body=encode_body(route, dialect))
@@ -317,18 +326,37 @@ class Dispatcher:
         return request.reply()
 
     @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Needs.ADMIN_ADDRESS)
-    def _wipe_write_perm(self, request: Command, _: Connection) -> Command:
-        header = decode_header(WipeWritePermOfBrokerHeader, request)
-        count = self.routes.topics.set_perm(header.broker_name, writable=False)
+    def _wipe_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
+        name = decode_header(WipeWritePermOfBrokerHeader, request).broker_name
+        count = self.routes.topics.count(name)
         answer = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
-        return request.reply(ext=encode_header(answer))
+        change = self._kv.put(WIPED_BROKERS, name, "true")
+        return self._when_told(name, self._when_durable(request, change, answer))
 
     @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Needs.ADMIN_ADDRESS)
-    def _add_write_perm(self, request: Command, _: Connection) -> Command:
-        header = decode_header(AddWritePermOfBrokerHeader, request)
-        count = self.routes.topics.set_perm(header.broker_name, writable=True)
-        answer = AddWritePermOfBrokerResponseHeader(add_topic_count=count)
-        return request.reply(ext=encode_header(answer))
+    def _add_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
+        name = decode_header(AddWritePermOfBrokerHeader, request).broker_name
+        answer = AddWritePermOfBrokerResponseHeader(self.routes.topics.count(name))
+        change = self._kv.delete(WIPED_BROKERS, name)
+        return self._when_told(name, self._when_durable(request, change, answer))
+
+    async def _when_told(self, broker_name: str, answer: Awaitable[Command]) -> Command:
+        """Answer, and have the group's members ask at once what they may: else they would learn it
+        with their next heartbeat."""
+        answered = await answer
+        for connection_id in self.routes.connections_of(broker_name):
+            connection = self._connections.get(connection_id)
+            if connection is not None:
+                header = WipeWritePermOfBrokerHeader(broker_name)
+                code = RequestCode.WIPE_WRITE_PERM_OF_BROKER
+                connection.send_oneway_request(Command(code, encode_header(header)))
+        return answered
+
+    def _take_wiped(self) -> None:
+        self.routes.topics.wiped = frozenset(self._kv.table.entries(WIPED_BROKERS))
+
+    def _is_wiped(self, broker_name: str) -> bool:
+        return broker_name in self.routes.topics.wiped
 
     # Key-value config.
 
@@ -336,12 +364,23 @@ class Dispatcher:
     def _put_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
         header = decode_header(PutKvConfigHeader, request)
         change = self._kv.put(header.namespace, header.key, header.value)
-        return _when_durable(request, change)
+        return self._when_durable(request, change)
 
     @serves(RequestCode.DELETE_KV_CONFIG, needs=Needs.ADMIN_ADDRESS)
     def _delete_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
         header = decode_header(DeleteKvConfigHeader, request)
-        return _when_durable(request, self._kv.delete(header.namespace, header.key))
+        return self._when_durable(request, self._kv.delete(header.namespace, header.key))
+
+    async def _when_durable(
+        self, request: Command, change: Awaitable[None], answer: Header | None = None
+    ) -> Command:
+        try:
+            await change
+        except DledgerError as error:
+            _log.error("config change failed", code=request.code, reason=str(error))
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        self._take_wiped()
+        return request.reply(ext=None if answer is None else encode_header(answer))
 
     @serves(RequestCode.GET_KV_CONFIG, needs=Needs.NOTHING)
     def _get_kv(self, request: Command, _: Connection) -> Command:
@@ -379,15 +418,6 @@ class Dispatcher:
     @serves(RequestCode.GET_NAMESRV_CONFIG, needs=Needs.NOTHING)
     def _get_config(self, request: Command, _: Connection) -> Command:
         return request.reply(body=write_properties(self._config).encode())
-
-
-async def _when_durable(request: Command, change: Awaitable[None]) -> Command:
-    try:
-        await change
-    except DledgerError as error:
-        _log.error("config change failed", code=request.code, reason=str(error))
-        return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-    return request.reply()
 
 
 def _topic_list(request: Command, names: Iterable[str], broker_addr: str | None = None) -> Command:

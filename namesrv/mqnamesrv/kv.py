@@ -1,8 +1,9 @@
 """The key-value config of a name server: namespace -> key -> value. Pure.
 
 RocketMQ keeps one namespace that clients see, ORDER_TOPIC_CONFIG: the queue counts of ordered
-topics, handed out with their routes. The table is an immutable value, so that a change can be
-made durable first and become visible after. Its file has the form of RocketMQ's kvConfig.json,
+topics, handed out with their routes. One of ours, WIPED_BROKERS, has the broker groups whose write
+permission was taken. The table is an immutable value, so that a change can be made durable first
+and become visible after. Its file has the form of RocketMQ's kvConfig.json,
 `{"configTable": {"<namespace>": {"<key>": "<value>"}}}`.
 """
 
@@ -20,6 +21,7 @@ from dledger.errors import BadInput, ConfigError
 from mqnamesrv import limits
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+WIPED_BROKERS = "WIPED_BROKERS"
 
 Namespaces = Mapping[str, Mapping[str, str]]
 _NOTHING: Mapping[str, str] = MappingProxyType({})

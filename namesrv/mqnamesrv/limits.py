@@ -17,6 +17,8 @@ NAME_CHARACTERS_MAX = 255
 """Of a cluster's and a broker's name in a hello, which is kept as long as its connection."""
 
 BROKER_GROUPS_MAX = 10_000
+ABSENT_GROUPS_MAX = 256
+"""Of so many groups without members the topics are remembered."""
 MEMBERS_PER_GROUP_MAX = 64
 TOPICS_PER_GROUP_MAX = 100_000
 REGISTRATION_BYTES_MAX = 64 * MIB

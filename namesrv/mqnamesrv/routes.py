@@ -322,7 +322,7 @@ class RouteTable:
                 )
             if gone and not group.members:
                 group.empty_since_s = now_s
-                self.topics.remove_broker(group.broker_name)
+                self.topics.leave(group.broker_name)
         return departures
 
     # The questions of clients and operators.
@@ -332,6 +332,13 @@ class RouteTable:
         queues = self.topics.queues(topic)
         brokers = [_broker_data(self._groups[queue.broker_name]) for queue in queues]
         return TopicRouteData(broker_datas=brokers, queue_datas=queues) if queues else None
+
+    def connections_of(self, broker_name: str) -> list[int]:
+        """The connections of a group's members with terms: RocketMQ's brokers are told nothing."""
+        group = self._groups.get(broker_name)
+        if group is None or group.term is None:
+            return []
+        return [member.connection_id for member in group.members.values()]
 
     def cluster_info(self) -> ClusterInfo:
         """Every group by name, and the names by cluster."""

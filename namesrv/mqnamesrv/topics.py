@@ -2,8 +2,11 @@
 
 Rows are (topic, broker name) -> queue data. A group's rows come from its leader's registrations;
 they live as long as the group has any member, because consumers may read from a follower while
-there is no leader. Permissions that an operator changes here last until the topic changes, or
-another member leads.
+there is no leader. The rows of a group without members are *absent*: no route has them, but our
+producers are told of them, so that a key keeps its queue while the group is away.
+
+An operator can take the write permission of a whole group here, and give it back: that masks what
+the group says of its topics, and changes none of it.
 
 A group's topics are kept by its name, too: a change costs what has changed, not what there is.
 """
@@ -12,8 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
+import msgspec
+
 from dledger.remoting.bodies import QueueData, TopicConfig
-from dledger.remoting.names import PERM_READ_WRITE, PERM_WRITE
+from dledger.remoting.names import PERM_WRITE
+from mqnamesrv import limits
 
 # Bits of a topic's system flag (RocketMQ's TopicSysFlag): marks for operators of several sites.
 UNIT = 1
@@ -26,11 +32,15 @@ class TopicTable:
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, QueueData]] = {}
         self._topics: dict[str, set[str]] = {}
+        self._absent: dict[str, dict[str, QueueData]] = {}
+        #: The groups whose write permission an operator has taken.
+        self.wiped: frozenset[str] = frozenset()
 
     def put(
         self, broker_name: str, topics: Mapping[str, TopicConfig], *, is_whole_table: bool
     ) -> None:
         """Replace the rows of the listed topics; with `is_whole_table` drop the group's others."""
+        self._absent.pop(broker_name, None)
         if is_whole_table:
             self._drop(broker_name, self._of(broker_name) - topics.keys())
         if topics:
@@ -46,7 +56,23 @@ class TopicTable:
 
     def queues(self, topic: str) -> list[QueueData]:
         """The rows of a topic in the order of broker names; empty if no group serves it."""
-        return [row for _, row in sorted(self._rows.get(topic, {}).items())]
+        return [self._shown(row) for _, row in sorted(self._rows.get(topic, {}).items())]
+
+    def absent(self, topic: str) -> list[QueueData]:
+        """The rows that it had of groups that have no members now, likewise."""
+        absent = sorted(self._absent.items())
+        return [self._shown(rows[topic]) for _, rows in absent if topic in rows]
+
+    def lacks(self, broker_name: str, topic: str) -> bool:
+        """Whether a group is there without the topic."""
+        topics = self._of(broker_name)
+        return bool(topics) and topic not in topics
+
+    def _shown(self, row: QueueData) -> QueueData:
+        """A row as routes have it."""
+        if row.broker_name not in self.wiped:
+            return row
+        return msgspec.structs.replace(row, perm=row.perm & ~PERM_WRITE)
 
     def names(self) -> list[str]:
         """Every topic that some group serves, sorted."""
@@ -73,24 +99,31 @@ class TopicTable:
         known = self._of(broker_name)
         return len(known) + sum(topic not in known for topic in topics)
 
-    def set_perm(self, broker_name: str, *, writable: bool) -> int:
-        """Give or take the write permission of every row of a group. Returns the number of its
-        rows."""
-        topics = self._of(broker_name)
-        for topic in topics:
-            row = self._rows[topic][broker_name]
-            row.perm = PERM_READ_WRITE if writable else row.perm & ~PERM_WRITE
-        return len(topics)
+    def count(self, broker_name: str) -> int:
+        """How many topics a group serves."""
+        return len(self._of(broker_name))
 
     def remove_topic(self, topic: str, broker_names: Collection[str] | None = None) -> None:
         """Forget a topic, everywhere or on these groups only. An unknown topic is no error."""
         for broker_name in list(self._rows.get(topic, {})):
             if broker_names is None or broker_name in broker_names:
                 self._drop(broker_name, {topic})
+        for broker_name, rows in self._absent.items():
+            if broker_names is None or broker_name in broker_names:
+                rows.pop(topic, None)
 
     def remove_broker(self, broker_name: str) -> None:
         """Forget every row of a group."""
         self._drop(broker_name, list(self._of(broker_name)))
+
+    def leave(self, broker_name: str) -> None:
+        """A group has no members any more: its rows are absent, until it comes again."""
+        rows = {topic: self._rows[topic][broker_name] for topic in self._of(broker_name)}
+        self.remove_broker(broker_name)
+        if rows:
+            self._absent[broker_name] = rows
+        while len(self._absent) > limits.ABSENT_GROUPS_MAX:
+            del self._absent[next(iter(self._absent))]
 
     def _of(self, broker_name: str) -> Set[str]:
         return self._topics.get(broker_name, frozenset())

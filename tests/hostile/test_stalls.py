@@ -425,7 +425,7 @@ def test_held_pulls_of_one_connection_are_forgotten_whether_due_or_not() -> None
     held, ran = HeldPulls(lambda: None, lambda _: None), list[int]()
 
     def hold(connection_id: int, number: int) -> None:
-        pull = HeldPull(connection_id, "T", number % 2, 1.0, None, partial(ran.append, number))
+        pull = HeldPull(connection_id, "G", "T", number % 2, 1.0, None, partial(ran.append, number))
         assert held.hold(pull)
 
     for number in range(6):

@@ -41,6 +41,10 @@ class Announcements:
         self._news: dict[str, set[str] | None] = {}
         self._changes: deque[_Change] = deque()
         self._last_change: dict[str, _Change] = {}
+        self._said_wiped: dict[str, bool] = {}
+        #: Whether an operator has taken the group's write permission at a name server (see
+        #: `heard`).
+        self.wiped = False
 
     def watch(self, tell: Callable[[], None]) -> None:
         """Have `tell` called whenever there is something to tell."""
@@ -72,6 +76,7 @@ class Announcements:
         """A name server is connected, and has been told nothing yet."""
         self._known[namesrv] = _NOTHING
         self._news[namesrv] = None
+        self._judge_wiped()
 
     def news_for(self, namesrv: str) -> set[str] | None:
         """The topics that have changed since this was asked last, None for everything."""
@@ -84,10 +89,23 @@ class Announcements:
         self._known[namesrv] = version
         self.release()
 
+    def heard(self, namesrv: str, *, wiped: bool) -> None:
+        """A name server says whether an operator has taken the group's write permission there.
+
+        The word of one that is connected counts; while none is, the last word of each.
+        """
+        self._said_wiped[namesrv] = wiped
+        self._judge_wiped()
+
+    def _judge_wiped(self) -> None:
+        said = self._said_wiped
+        self.wiped = any(said.get(name, False) for name in self._known or said)
+
     def gone(self, namesrv: str) -> None:
         """A name server is gone: no answer waits for it."""
         self._known.pop(namesrv, None)
         self._news.pop(namesrv, None)
+        self._judge_wiped()
         self.release()
 
     @property

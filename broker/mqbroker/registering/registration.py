@@ -4,14 +4,17 @@ Each name server is served by a task of its own, so one that hangs does not keep
 A replica registers over one lasting connection: when that ends, the name server takes the replica
 for gone. It registers at the start, when the role or a topic changes, and every
 `REGISTER_INTERVAL_S`. In between it sends heartbeats; a name server that does not know the replica,
-or no longer, says so, and the replica registers again. `announcements` notes what each has been
+or no longer, says so, and the replica registers again. Each answer says whether an operator has
+taken the group's write permission there. `announcements` notes what each has been
 told.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
+import msgspec
 import trio
 
 from dledger.errors import DledgerError
@@ -24,6 +27,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     BrokerHeartbeatHeader,
+    BrokerHeartbeatResponseHeader,
     Header,
     RegisterBrokerHeader,
     RegisterBrokerResponseHeader,
@@ -31,6 +35,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.remoting.names import PERM_INHERIT, PERM_READ_WRITE
 from dledger.trust.signing import Signing
 from dledger.world import world
 from mqbroker import limits
@@ -93,11 +98,16 @@ class Registration:
         self._changed.set()
         self._changed = trio.Event()
 
+    def _told(self, _: Command) -> None:
+        """A name server has news of this group: ask at once, by a heartbeat."""
+        self._wake()
+
     async def _serve(self, host: str, port: int) -> None:
         pause_s, reason = limits.RECONNECT_S_MIN, ""
         while not self._stop_wanted.is_set():
             try:
-                async with connect_peer(host, port, limits.REGISTER_TIMEOUT_S) as peer:
+                timeout_s = limits.REGISTER_TIMEOUT_S
+                async with connect_peer(host, port, timeout_s, self._told) as peer:
                     signing = await prove(peer, self._core.config, limits.REGISTER_TIMEOUT_S)
                     pause_s, reason = limits.RECONNECT_S_MIN, ""
                     await self._keep_registered(_NameServer(peer, signing))
@@ -174,6 +184,7 @@ class Registration:
             answer = decode_header(RegisterBrokerResponseHeader, response)
             if answer.takes_changes:
                 peer.told_counter = topics.data_version.counter
+            core.announcements.heard(peer.address, wiped=bool(answer.wiped))
             _log.info(
                 "registered", namesrv=peer.address, broker_id=header.broker_id, term=header.term
             )
@@ -194,11 +205,22 @@ class Registration:
         core = self._core
         news = core.announcements.news_for(peer.address)
         if news is not None and peer.told_counter is not None:
-            changed = core.topic_table(news)
+            changed = self._table(news)
             # The others were deleted, or are not shown; to be told of none is to be told of all.
             if len(changed.topic_config_table) == len(news) > 0:
                 return changed, peer.told_counter
-        return core.topic_table(), None
+        return self._table(), None
+
+    def _table(self, names: Collection[str] | None = None) -> TopicConfigWrapper:
+        """Topics as routes shall have them: with no permission that the broker group has not."""
+        table, permission = self._core.topic_table(names), self._core.config.broker_permission
+        if permission == PERM_READ_WRITE:
+            return table
+        masked = {
+            name: msgspec.structs.replace(topic, perm=topic.perm & (permission | PERM_INHERIT))
+            for name, topic in table.topic_config_table.items()
+        }
+        return TopicConfigWrapper(masked, table.data_version)
 
     async def _heartbeat(self, peer: _NameServer) -> bool:
         """Whether the name server still knows this replica."""
@@ -213,7 +235,11 @@ class Registration:
             heartbeat_timeout_mills=self._heartbeat_timeout_ms,
         )
         response = await peer.request(RequestCode.BROKER_HEARTBEAT, header)
-        return response.code == ResponseCode.SUCCESS
+        if response.code != ResponseCode.SUCCESS:
+            return False
+        answer = decode_header(BrokerHeartbeatResponseHeader, response)
+        core.announcements.heard(peer.address, wiped=bool(answer.wiped))
+        return True
 
     @property
     def _heartbeat_timeout_ms(self) -> int:

@@ -9,6 +9,7 @@
 ``admin``        operators' tools
 ``forwarding``   passes tools' changes from a follower to the leader
 ``unsupported``  why some codes have no handler
+``permissions``  what topics, groups and the broker group allow (pure)
 ``core``         what all handlers work with
 ``replies``      answers that are sent after the handler returned
 """

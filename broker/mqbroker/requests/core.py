@@ -14,12 +14,12 @@ from dledger.net.room import Room
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
-from dledger.remoting.names import TIMER_TOPIC
+from dledger.remoting.names import PERM_WRITE, TIMER_TOPIC
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
 from dledger.remoting.record.layout import SIZE_AND_MAGIC
 from mqbroker import limits
 from mqbroker.config import BrokerConfig
-from mqbroker.flow.control import Flow
+from mqbroker.flow.control import Arriving, Flow
 from mqbroker.leader.appending.append import Appender
 from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.assignments import Assignments
@@ -31,6 +31,7 @@ from mqbroker.leader.waiting.delays import DelayLevels
 from mqbroker.refusal import Refused, busy
 from mqbroker.registering.announcements import Announcements
 from mqbroker.requests.admin.rates import Rates
+from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.replies import Replies
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import system_topics
@@ -121,6 +122,22 @@ class Core:
         except ConfigError as error:
             return str(error)
         return None
+
+    @property
+    def permission(self) -> int:
+        """What this broker group may be used for: brokerPermission, and what name servers say."""
+        permission = self.config.broker_permission
+        return permission & ~PERM_WRITE if self.announcements.wiped else permission
+
+    def admit(self, *sends: Arriving) -> None:
+        """Let new messages of one entry pass into their topics, which are made if need be; or raise
+        Refused."""
+        permission = self.permission
+        for each in sends:
+            check_writable(each.topic, permission)
+        self.flow.admit(*sends)
+        for each in sends:
+            self.definitions.ensure_topic(each.topic)
 
     def lacking_system_topics(self) -> list[TopicConfig]:
         """The topics that the broker or its config needs, and that do not exist."""

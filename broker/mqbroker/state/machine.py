@@ -67,6 +67,9 @@ class Watcher(Protocol):
     def topics_changed(self, topics: Sequence[str]) -> None:
         """These topics were made, changed or deleted."""
 
+    def groups_changed(self, groups: Sequence[str]) -> None:
+        """These consumer groups were made, changed or deleted."""
+
     def locks_asked_for(self) -> None:
         """An entry about locks has told the locks' time."""
 
@@ -424,6 +427,10 @@ class Machine(Memory):
             case control.DeleteTopic(topic):
                 self.queues.delete(topic)
                 self._topics_changed([topic])
+            case control.PutGroups(groups):
+                self._groups_changed([group.group_name for group in groups])
+            case control.DeleteGroup(group):
+                self._groups_changed([group])
             case control.DropHead(position, first_index):
                 self._drop_head(position, first_index)
         return result
@@ -440,6 +447,10 @@ class Machine(Memory):
         self.first_position = self.dedup.first_position = position
         self.first_index = index
         self.aside.forget_before(index)
+
+    def _groups_changed(self, groups: Sequence[str]) -> None:
+        if self._watcher is not None:
+            self._watcher.groups_changed(groups)
 
     def _topics_changed(self, topics: Sequence[str]) -> None:
         if self._watcher is not None:

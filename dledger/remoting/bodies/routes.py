@@ -84,12 +84,18 @@ class BrokerData(Body):
 
 
 class TopicRouteData(Body):
-    """GET_ROUTEINFO_BY_TOPIC: where the queues of a topic are."""
+    """GET_ROUTEINFO_BY_TOPIC: where the queues of a topic are.
+
+    Ours are the last two, which our clients alone are sent: the topic's queues of broker groups
+    that are away; and which of the groups that the request calls known are there without the topic.
+    """
 
     broker_datas: list[BrokerData] = []
     queue_datas: list[QueueData] = []
     filter_server_table: dict[str, list[str]] = {}
     order_topic_conf: str | None = None
+    absent_queue_datas: list[QueueData] | None = None
+    without: list[str] | None = None
 
 
 class ClusterInfo(Body):

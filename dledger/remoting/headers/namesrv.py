@@ -68,11 +68,22 @@ class RegisterBrokerHeader(Header, frozen=True):
 
 
 class RegisterBrokerResponseHeader(Header, frozen=True):
-    """For a follower: where the leader is. `takes_changes` is ours: whether `since` is known."""
+    """For a follower: where the leader is.
+
+    Ours are the last two: whether `since` is known, and whether an operator has taken the group's
+    write permission.
+    """
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
     takes_changes: bool | None = None
+    wiped: bool | None = None
+
+
+class BrokerHeartbeatResponseHeader(Header, frozen=True):
+    """Ours: whether an operator has taken the write permission of the sender's group."""
+
+    wiped: bool | None = None
 
 
 class ProveHeader(Header, frozen=True):
@@ -120,10 +131,11 @@ class BrokerHeartbeatHeader(Header, frozen=True):
 
 
 class GetRouteinfoByTopicHeader(Header, frozen=True):
-    """GET_ROUTEINFO_BY_TOPIC (105)."""
+    """GET_ROUTEINFO_BY_TOPIC (105). `known` is ours: the broker groups that had the topic."""
 
     topic: str
     accept_standard_json_only: bool | None = None
+    known: list[str] | None = None
 
 
 class WipeWritePermOfBrokerHeader(Header, frozen=True):

@@ -176,7 +176,9 @@ class Held:
         self, name: str, queue_id: int = 0, until_s: float = 15, tags: frozenset[int] | None = None
     ) -> None:
         self.ran: list[str] = []
-        pull = HeldPull(hash(name), "T", queue_id, until_s, tags, lambda: self.ran.append(name))
+        pull = HeldPull(
+            hash(name), "G", "T", queue_id, until_s, tags, lambda: self.ran.append(name)
+        )
         assert self.pulls.hold(pull)
 
     def due(self) -> list[str]:
@@ -235,4 +237,4 @@ def test_the_number_of_held_pulls_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("mqbroker.limits.PULLS_HELD_MAX", 1)
     held = Held()
     held.hold("first")
-    assert not held.pulls.hold(HeldPull(2, "T", 0, 15, None, lambda: None))
+    assert not held.pulls.hold(HeldPull(2, "G", "T", 0, 15, None, lambda: None))

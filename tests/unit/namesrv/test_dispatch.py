@@ -109,7 +109,8 @@ async def test_followers_are_told_their_leader_and_brokers_the_order_config() ->
         await ask(peer, RequestCode.PUT_KV_CONFIG, **put)
         await register(peer)
         answer = await register(peer, N1, 2)
-        assert answer.ext == {"masterAddr": N0, "haServerAddr": N0, "takesChanges": True}
+        told = {"masterAddr": N0, "haServerAddr": N0, "takesChanges": True, "wiped": False}
+        assert answer.ext == told
         assert decode_body(KVTable, answer.payload).table == {"TopicA": "broker-a:4"}
         found = await route(peer)
         assert found is not None

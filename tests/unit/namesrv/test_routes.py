@@ -232,26 +232,55 @@ def test_our_leaders_list_all_their_topics_so_the_others_are_dropped() -> None:
     assert table.topics.names() == ["TopicB"]
 
 
-def test_unchanged_topics_are_not_replaced() -> None:
-    """A permission wiped by hand stays until the leader's data version or term changes."""
+def test_a_wiped_permission_outlives_every_registration() -> None:
+    """A new version of the topics, another leader, the whole group's return: it stays wiped."""
     table = group_of_three()
-    assert table.topics.set_perm("broker-a", writable=False) == 2
+    table.topics.wiped = frozenset({"broker-a"})
 
     def perm() -> int:
         route = table.route_of("TopicA")
         assert route is not None
         return route.queue_datas[0].perm
 
-    table.register(leader(N0), 10, now_s=1.0)
     assert perm() == 4
     table.register(leader(N0, 1, version=2), 10, now_s=1.0)
-    assert perm() == 6
-    table.topics.set_perm("broker-a", writable=False)
-    assert table.topics.set_perm("broker-a", writable=True) == 2
-    assert perm() == 6
-    table.topics.set_perm("broker-a", writable=False)
+    assert perm() == 4
     table.register(leader(N0, 2, version=2), 10, now_s=1.0)
+    assert perm() == 4
+    table.connection_lost(10, now_s=2.0)
+    table.register(leader(N0, 3), 13, now_s=3.0)
+    assert perm() == 4
+    table.topics.wiped = frozenset()
     assert perm() == 6
+
+
+@pytest.mark.parametrize("perm", [0, 2, 4, 6])
+def test_a_permission_that_is_given_back_is_what_it_was(perm: int) -> None:
+    """A topic that is read-only at its brokers is so afterwards."""
+    table = RouteTable()
+    table.register(leader(N0), 10, now_s=0.0)
+    changed = {"TopicA": topic("TopicA", perm=perm)}
+    table.register(replace(leader(N0, version=2), topics=changed), 10, now_s=0.0)
+    for wiped, shown in ((frozenset({"broker-a"}), perm & 4), (frozenset[str](), perm)):
+        table.topics.wiped = wiped
+        (row,) = table.topics.queues("TopicA")
+        assert row.perm == shown
+
+
+def test_the_queues_of_a_group_that_is_away_are_remembered() -> None:
+    """No route has them, until it comes back, or an operator deletes the topic."""
+    table = group_of_three()
+    assert table.topics.absent("TopicA") == []
+    for connection in (10, 11, 12):
+        table.connection_lost(connection, now_s=1.0)
+    assert table.route_of("TopicA") is None
+    (row,) = table.topics.absent("TopicA")
+    assert (row.broker_name, row.write_queue_nums) == ("broker-a", 4)
+    table.topics.remove_topic("TBW102", {"broker-a"})
+    assert table.topics.absent("TBW102") == []
+    table.register(leader(N0, 2), 13, now_s=2.0)
+    assert table.topics.absent("TopicA") == []
+    assert table.route_of("TopicA") is not None
 
 
 def test_a_closed_connection_removes_its_brokers_at_once() -> None:

@@ -11,10 +11,10 @@ from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
 from dledger.remoting.headers.pop import ANY_QUEUE, NotificationHeader, PopMessageHeader
 from dledger.remoting.message import RETRY_PREFIX
-from dledger.remoting.names import PERM_READ
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.permissions import check_enabled, check_readable
 from mqbroker.requests.popping.planning import Want
 from mqbroker.requests.reading.filters import MessageFilter, parse_subscription, selection
 from mqbroker.state.attributes import MESSAGE_TYPE
@@ -99,9 +99,7 @@ def queues_of(core: Core, group: str, topic: str, queue_id: int) -> tuple[int, .
     if not ANY_QUEUE <= queue_id < queues:
         raise invalid(f"queue {queue_id} of {topic!r} does not exist: it has {queues}")
     core.definitions.ensure_group(group)
-    config = core.definitions.group(group)
-    if not config.consume_enable:
-        raise Refused(ResponseCode.NO_PERMISSION, f"the group {group!r} is disabled")
+    check_enabled(core.definitions.group(group))
     if queue_id != ANY_QUEUE:
         return (queue_id,)
     first = next(_starts) % queues
@@ -111,9 +109,15 @@ def queues_of(core: Core, group: str, topic: str, queue_id: int) -> tuple[int, .
 def readable(core: Core, topic: str) -> TopicConfig:
     """A topic that may be read. Refused."""
     config = core.definitions.topic(topic)
-    if not config.perm & PERM_READ:
-        raise Refused(ResponseCode.NO_PERMISSION, f"the topic {topic!r} is not readable")
+    # A change that is appended comes before what is handed out from now on.
+    check_readable(core.definitions.lasting(topic) or config, core.permission)
     return config
+
+
+def check_waited(core: Core, group: str, topic: str) -> None:
+    """Refuse a request that has waited, if its topic or group is gone, or not to be read now."""
+    readable(core, topic)
+    check_enabled(core.definitions.group(group))
 
 
 def invalid(reason: str) -> Refused:

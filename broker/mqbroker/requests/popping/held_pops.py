@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -85,6 +85,17 @@ class HeldPops:
         if key in self._held:
             self._due[key] = None
             self._wake()
+
+    def look_at(self, topics: Set[str], groups: Set[str]) -> None:
+        """Those that wait with these topics or groups may not be allowed to any more."""
+        for group, topic in [*self._held]:
+            if topic in topics or group in groups:
+                self.look((group, topic))
+
+    def look_at_all(self) -> None:
+        """None may be allowed to wait any more."""
+        for key in [*self._held]:
+            self.look(key)
 
     def take_due(self) -> list[Key]:
         """What is due; it is not any more."""

@@ -28,7 +28,7 @@ from mqbroker import limits
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
-from mqbroker.requests.popping.asking import is_ours, want_of
+from mqbroker.requests.popping.asking import check_waited, is_ours, want_of
 from mqbroker.requests.popping.held_pops import HeldPop
 from mqbroker.requests.popping.planning import Want
 from mqbroker.requests.popping.pops import Got, Handed
@@ -138,8 +138,7 @@ class _Asked:
         core = self._core
         try:
             core.role.check_serving()
-            core.definitions.topic(self._want.topic)
-            core.definitions.group(self._want.group)
+            check_waited(core, self._want.group, self._want.topic)
             self._finished = self._append()
             if is_last and not self._finished:
                 self._nothing(ResponseCode.POLLING_TIMEOUT, "no message for now")
@@ -156,6 +155,7 @@ class _Asked:
             if outcome.messages:
                 self._answer(outcome)
             elif not self._connection.closed:
+                check_waited(self._core, self._want.group, self._want.topic)
                 self.start()  # it was planned on what has changed meanwhile
         except Refused as refused:
             self._refuse(refused)

@@ -26,7 +26,7 @@ from mqbroker import limits
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
-from mqbroker.requests.popping.asking import look_of, queues_of, want_of
+from mqbroker.requests.popping.asking import check_waited, look_of, queues_of, want_of
 from mqbroker.requests.popping.held_pops import HeldPop
 from mqbroker.requests.popping.pop import records_of
 from mqbroker.requests.popping.waiting import Popping
@@ -86,8 +86,7 @@ class PopQuestionHandler:
             finished = True
             try:
                 core.role.check_serving()
-                core.definitions.topic(header.topic)
-                core.definitions.group(header.consumer_group)
+                check_waited(core, header.consumer_group, header.topic)
                 has_msg = bool(self._popping.pops.peek(want).messages)
                 finished = has_msg or is_last
                 if finished:

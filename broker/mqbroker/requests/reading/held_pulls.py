@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mqbroker import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Set
 
     from mqbroker.requests.reading.filters import MessageFilter
     from mqbroker.state.derived.entry_index import EntryIndex
@@ -26,6 +26,7 @@ class HeldPull:
     """A pull that waits. `again` runs it once more, without waiting."""
 
     connection_id: int
+    group: str
     topic: str
     queue_id: int
     until_s: float
@@ -84,6 +85,17 @@ class HeldPulls:
     def expire(self, now_s: float) -> None:
         """Pulls that waited long enough are due."""
         self._move([pull for held in self._held.values() for pull in held if pull.until_s <= now_s])
+
+    def release(self, topics: Set[str], groups: Set[str]) -> None:
+        """The pulls of these topics and groups are due: they may not be allowed any more."""
+        self._move(
+            [
+                pull
+                for (topic, _), held in self._held.items()
+                for pull in held
+                if topic in topics or pull.group in groups
+            ]
+        )
 
     def release_all(self) -> None:
         """All pulls are due: the leadership ended, or the broker stops."""

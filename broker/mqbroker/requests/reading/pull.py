@@ -22,7 +22,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.headers.consume import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from dledger.remoting.names import PERM_READ, TOOLS_GROUP
+from dledger.remoting.names import TOOLS_GROUP
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused, unreadable
@@ -31,6 +31,7 @@ from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.permissions import check_broadcast, check_enabled, check_readable
 from mqbroker.requests.reading.filters import (
     MessageFilter,
     filter_of,
@@ -151,7 +152,7 @@ class PullHandler:
         def again() -> None:
             try:
                 core.role.check_serving()
-                core.definitions.topic(header.topic)
+                self._permit(header)
                 if self._waits_its_turn(asked):
                     return
                 response = self._answer(request, header, self._find(header, asked.wanted))
@@ -164,6 +165,7 @@ class PullHandler:
         return self._held.hold(
             HeldPull(
                 connection_id=asked.connection.id,
+                group=header.consumer_group,
                 topic=header.topic,
                 queue_id=header.queue_id,
                 until_s=until_s,
@@ -174,27 +176,31 @@ class PullHandler:
 
     def _check(self, header: PullMessageHeader) -> MessageFilter:
         """Refuse what the reference refuses; returns the filter of the subscription."""
+        self._permit(header)
+        if header.sys_flag & PULL_SUBSCRIPTION:
+            return parse_subscription(header.subscription, header.expression_type)
+        return self._subscribed(header)
+
+    def _permit(self, header: PullMessageHeader) -> None:
+        """Refuse a pull whose group, topic or queue is gone, or not to be read now."""
         core = self._core
         group = core.machine.groups.get(header.consumer_group)
         if group is None:
             check_group_name(header.consumer_group)
-        elif not group.consume_enable:
-            raise Refused(
-                ResponseCode.NO_PERMISSION, f"the group {header.consumer_group!r} is disabled"
-            )
+        else:
+            check_enabled(group)
+            if not group.consume_broadcast_enable:
+                members = self._membership.consumers(header.consumer_group)
+                check_broadcast(group, members.message_model if members is not None else "")
         check_reader(header.topic, header.consumer_group)
         topic = core.definitions.topic(header.topic)
-        if not topic.perm & PERM_READ:
-            raise Refused(ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} is not readable")
+        check_readable(topic, core.permission)
         if not 0 <= header.queue_id < topic.read_queue_nums:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"queue {header.queue_id} of {header.topic!r} does not exist: it has "
                 f"{topic.read_queue_nums}",
             )
-        if header.sys_flag & PULL_SUBSCRIPTION:
-            return parse_subscription(header.subscription, header.expression_type)
-        return self._subscribed(header)
 
     def _subscribed(self, header: PullMessageHeader) -> MessageFilter:
         """The filter from the group's heartbeats."""

@@ -112,7 +112,7 @@ class OnceHandler:
         answer: Done = connection.answer_by(request, done)
         for topic in dict.fromkeys(topic for topic, _, _ in header.parts):
             answer = core.when_known(topic, answer)
-        self._once.write(draft, once, answer, partial(core.flow.admit, *arriving))
+        self._once.write(draft, once, answer, partial(core.admit, *arriving))
 
     def _parts(
         self, request: Command, header: WriteOnceHeader, *, is_new: bool
@@ -132,8 +132,6 @@ class OnceHandler:
                 arriving.append(Arriving(topic_config, len(draft.starts), draft.size))
             drafts.append(draft)
             at += size
-        for each in arriving:
-            core.definitions.ensure_topic(each.topic)
         return drafts, arriving
 
     def _check_moves(self, header: WriteOnceHeader, connection: Connection) -> None:

@@ -48,7 +48,6 @@ class ProduceHandler:
         batch = _parse(core, request.payload, header)
         topic = check_sendable(core, header)
         draft = _draft(core, batch, header)
-        core.definitions.ensure_topic(topic)
         unique_key = batch.first_unique_key
         key = dedup_key(header.topic.encode(), unique_key.encode()) if unique_key else None
 
@@ -65,7 +64,7 @@ class ProduceHandler:
             core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
 
         answer = connection.answer_by(request, done)
-        admit = partial(core.flow.admit, Arriving(topic, len(draft.starts), draft.size))
+        admit = partial(core.admit, Arriving(topic, len(draft.starts), draft.size))
         core.appender.append(draft, key, core.when_known(header.topic, answer), admit)
 
 

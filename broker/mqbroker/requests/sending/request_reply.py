@@ -24,11 +24,13 @@ from dledger.remoting.headers import (
     SendMessageResponseHeader,
     encode_header,
 )
+from dledger.remoting.names import PERM_READ_WRITE
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.groups.relays import ask_client
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.sending.send import REGION, send_header
 
 _NOT_STORED = "0"
@@ -55,6 +57,10 @@ class ReplyHandler:
                 f"a reply of {len(request.payload)} bytes; at most {size_max} (maxMessageSize) "
                 "are taken",
             )
+        topic = self._core.machine.topics.get(header.topic)
+        if topic is not None:
+            # A reply is not stored, so a broker group that takes no messages passes it on.
+            check_writable(topic, PERM_READ_WRITE)
         requester = self._requester(properties)
         push = encode_header(self._push(header, properties, connection))
         code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT

@@ -154,8 +154,7 @@ class SendHandler:
                 place.asked_topic, lambda: told(core.replies.send(request, connection, response))
             )
 
-        core.definitions.ensure_topic(asked)
-        admit = partial(core.flow.admit, Arriving(asked, len(records), draft.size))
+        admit = partial(core.admit, Arriving(asked, len(records), draft.size))
         if request.encoding is HeaderEncoding.MSGPACK:
             key = next(filter(core.appender.knows, keys), keys[0] if keys else None)
             answer_by = connection.answer_by(request, lambda outcome: done(sent(outcome)))

@@ -29,6 +29,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.popping.giving_up import GivingUp
 from mqbroker.requests.popping.settling import Row
 from mqbroker.requests.sending.retries import retry_destination
@@ -60,6 +61,7 @@ class SendBackHandler:
             self._fence.check(key, header.lock_token)
         topic = wanted = _destination(group, header, record)
         destination = core.definitions.topic_for_send(wanted, None)
+        check_writable(destination, core.permission)
         properties = _properties(record, header, dead=topic != retry_topic(header.group))
         topic, queue_id, properties = core.detour(topic, 0, properties)
         copy = NewRecord.copy(record)._replace(
