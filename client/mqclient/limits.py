@@ -23,6 +23,8 @@ REQUEST_TIMEOUT_S = 3.0
 
 # Routes (RocketMQ: poll every 30 s; a changed topic shows sooner here).
 ROUTE_REFRESH_S = 5.0
+ROUTE_PAUSE_S = 0.25
+"""Between two looks, however many brokers decline what routes allow."""
 TOPICS_MAX = 4096
 NAME_SERVERS_MAX = 16
 

@@ -25,9 +25,10 @@ def route_in(answer: Command) -> TopicRouteData:
     """The route in a name server's answer. Raises BadInput."""
     route = decode_body(TopicRouteData, answer.payload)
     _check_groups(route.broker_datas)
-    _check_count("queue counts", len(route.queue_datas), limits.GROUPS_MAX)
+    rows = [*route.queue_datas, *(route.absent_queue_datas or ())]
+    _check_count("queue counts", len(rows), limits.GROUPS_MAX)
     queues = 0
-    for entry in route.queue_datas:
+    for entry in rows:
         least = min(entry.read_queue_nums, entry.write_queue_nums)
         most = max(entry.read_queue_nums, entry.write_queue_nums)
         queues += most

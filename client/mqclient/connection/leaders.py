@@ -9,6 +9,7 @@ leader, or a route, may be older than the failure that started the search.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -191,12 +192,15 @@ class LeaderFinder:
                     self.routes.learn_members(data)
             await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
 
-    async def topic_route(self, name_server: str, topic: str) -> TopicRouteData | None:
-        """A topic's route as one name server has it; None if it has none.
+    async def topic_route(
+        self, name_server: str, topic: str, known: Sequence[str] = ()
+    ) -> TopicRouteData | None:
+        """A topic's route as one name server has it; None if it has none. `known` are the broker
+        groups that had the topic.
 
         Raises RemotingError, Refused or BadInput if it gives no proper answer.
         """
-        header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
+        header = GetRouteinfoByTopicHeader(topic, True, [*known] or None)
         command = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, encode_header(header))
         answer = await self.pool.request(name_server, command, limits.FIND_REQUEST_TIMEOUT_S)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:

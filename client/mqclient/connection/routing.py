@@ -6,23 +6,31 @@ which term. A member's own answer outranks a route, and a higher term outranks a
 route may be seconds old, and an old leader that was paused still believes that it leads.
 
 The rules for turning a route into queues are RocketMQ's (MQClientInstance.topicRouteData2...):
-sorted by broker name; writable queues 0..writeQueueNums-1, readable ones 0..readQueueNums-1.
+sorted by broker name; writable queues 0..writeQueueNums-1, readable ones 0..readQueueNums-1. With
+an order config, such as `broker-a:4;broker-b:4`, that alone says what is written to, in its order.
+
+A key's queue follows from all queues that a topic has, so a broker group that is away must not
+change them. In RocketMQ it does: a route has the groups that are there. Our name servers tell of
+those that are away, too; and of one that a name server says nothing of, since it has begun anew or
+is RocketMQ's, what was known before still counts. A group loses its place only by what an operator
+does: the topic's permission or queues, or the whole topic, were taken from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dledger.errors import BadInput
 from dledger.remoting.allocation import queues_of
-from dledger.remoting.bodies import TopicRouteData
+from dledger.remoting.bodies import QueueData, TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import PERM_READ, PERM_WRITE
 from mqclient import limits
 from mqclient.connection.addresses import are_addresses
 
 LEADER_ID = 0
+_COUNT_DIGITS = 9
 
 
 @dataclass(slots=True)
@@ -37,23 +45,83 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A topic's queues as one route gave them, in RocketMQ's order."""
+    """A topic's queues as routes gave them, in RocketMQ's order.
+
+    The groups that are `promised` may be written to, and will have the topic by that: the route was
+    that of TBW102, for a topic yet to be made.
+    """
 
     topic: str
     writable: tuple[MessageQueue, ...]
     readable: tuple[MessageQueue, ...]
     broker_names: tuple[str, ...]
+    promised: frozenset[str] = frozenset()
 
 
-def route_from(topic: str, data: TopicRouteData) -> Route:
-    """The queues of `topic` in `data`. Also used with TBW102's data for a topic yet to be made."""
-    known = {broker.broker_name for broker in data.broker_datas}
+def route_from(
+    topic: str, data: TopicRouteData, known: Route | None = None, *, is_promise: bool = False
+) -> Route:
+    """The queues of `topic` after `data`, which may be TBW102's; before it was as `known`.
+
+    Raises BadInput for an order config that says nothing.
+    """
+    named = {broker.broker_name for broker in data.broker_datas}
+    told = named & {entry.broker_name for entry in data.queue_datas}
+    promised = frozenset(told) if is_promise else frozenset[str]()
+    if data.order_topic_conf:
+        writable = _ordered(topic, data.order_topic_conf)
+    else:
+        away, without = data.absent_queue_datas or [], data.without or []
+        present = queues_of(topic, data, PERM_WRITE)
+        absent = _queues(topic, [row for row in away if row.broker_name not in told])
+        silent = () if known is None else known.writable
+        if known is not None and not is_promise:
+            promised = known.promised - told
+        told = told | {row.broker_name for row in away}
+        kept = tuple(
+            queue
+            for queue in silent
+            if queue.broker_name not in told
+            and (queue.broker_name not in without or queue.broker_name in promised)
+        )
+        writable = tuple(sorted((*present, *absent, *kept), key=_place))
     return Route(
         topic=topic,
-        writable=queues_of(topic, data, PERM_WRITE),
+        writable=writable,
         readable=queues_of(topic, data, PERM_READ),
-        broker_names=tuple(sorted(known & {entry.broker_name for entry in data.queue_datas})),
+        broker_names=tuple(sorted(named & {entry.broker_name for entry in data.queue_datas})),
+        promised=promised,
     )
+
+
+def _place(queue: MessageQueue) -> tuple[str, int]:
+    return queue.broker_name, queue.queue_id
+
+
+def _queues(topic: str, rows: Sequence[QueueData]) -> tuple[MessageQueue, ...]:
+    """The queues of groups that are away."""
+    return tuple(
+        MessageQueue(topic, row.broker_name, queue_id)
+        for row in rows
+        if row.perm & PERM_WRITE
+        for queue_id in range(row.write_queue_nums)
+    )
+
+
+def _ordered(topic: str, config: str) -> tuple[MessageQueue, ...]:
+    """The queues of an order config. Raises BadInput."""
+    queues: list[MessageQueue] = []
+    for part in filter(None, config.split(";")):
+        name, _, count = part.rpartition(":")
+        known = name and count.isascii() and count.isdigit() and len(count) <= _COUNT_DIGITS
+        if not known or len(queues) + int(count) > limits.QUEUES_PER_TOPIC_MAX:
+            raise BadInput(
+                f"the order config of topic {topic!r} has {part[:80]!r}; it must be "
+                f"BROKER:QUEUES;BROKER:QUEUES, with {limits.QUEUES_PER_TOPIC_MAX} queues at most "
+                "(`mqadmin updateTopic --order`)"
+            )
+        queues += [MessageQueue(topic, name, queue_id) for queue_id in range(int(count))]
+    return tuple(queues)
 
 
 @dataclass(slots=True)
@@ -63,11 +131,15 @@ class RouteTable:
     _routes: dict[str, Route] = field(default_factory=dict)
     _groups: dict[str, Group] = field(default_factory=dict)
 
-    def update(self, topic: str, data: TopicRouteData) -> bool:
-        """Add a route from a name server. Returns whether the queues of `topic` changed."""
+    def update(self, topic: str, data: TopicRouteData, *, is_promise: bool = False) -> bool:
+        """Add a route from a name server, maybe that of TBW102 for a topic yet to be made.
+
+        Returns whether the queues of `topic` changed. Raises BadInput for what is no route.
+        """
         self.learn_members(data)
-        route = route_from(topic, data)
-        changed = self._routes.get(topic) != route
+        known = self._routes.get(topic)
+        route = route_from(topic, data, known, is_promise=is_promise)
+        changed = known != route
         self._routes[topic] = route
         return changed
 

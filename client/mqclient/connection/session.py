@@ -1,7 +1,7 @@
 """What a producer and a consumer share: connections, routes, leaders and heartbeats.
 
-Routes are fetched when a topic is first used and refreshed every few seconds. Everything runs in
-one task group that ends with the session.
+Routes are fetched when a topic is first used and refreshed every few seconds; that of a topic which
+a broker declined, soon. Everything runs in one task group that ends with the session.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader, encode_header
 from dledger.remoting.message import DEFAULT_TOPIC
-from dledger.world import world
+from dledger.world import steady_s, world
 from mqclient import limits
 from mqclient.connection.addresses import parse_addresses
 from mqclient.connection.heartbeats import Heartbeats
@@ -26,6 +26,7 @@ from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.lifetime import Living, together
 from mqclient.connection.peers import PeerPool, ServerRequest
 from mqclient.connection.routing import Route, RouteTable
+from mqclient.connection.signals import Wakeup
 from mqclient.errors import ClientClosed, NoRoute, Refused
 
 
@@ -47,6 +48,8 @@ class Session(Living):
         self.on_route_change: list[Callable[[str], None]] = []
         self._on_request = on_request
         self._tasks: TaskGroup | None = None
+        self._doubted: set[str] = set()
+        self._is_doubted = Wakeup()
 
     @property
     def client_id(self) -> str:
@@ -85,7 +88,9 @@ class Session(Living):
         message creates it, where the brokers allow that. Raises NoRoute.
         """
         problems: dict[str, str] = {}
-        route = self.routes.route(topic) or await self._fetch(topic, topic, problems)
+        route = self.routes.route(topic)
+        if route is None or (purpose == "publish to" and not route.writable):
+            route = await self._fetch(topic, topic, problems)
         if route is None and purpose == "publish to":
             route = await self._fetch(topic, DEFAULT_TOPIC, problems)
         if route is None:
@@ -98,14 +103,18 @@ class Session(Living):
         `problems` gets the errors of those without a proper answer, by address.
         """
         changed = False
+        before = self.routes.route(topic)
+        queues = () if before is None else before.writable
+        known = sorted({queue.broker_name for queue in queues})
         async with together() as tasks:
 
             async def ask(name_server: str) -> None:
                 nonlocal changed
                 try:
-                    data = await self.finder.topic_route(name_server, asked_topic)
+                    data = await self.finder.topic_route(name_server, asked_topic, known)
                     if data is not None:
-                        changed = self.routes.update(topic, data)
+                        is_promise = asked_topic != topic
+                        changed = self.routes.update(topic, data, is_promise=is_promise)
                         tasks.cancel_scope.cancel()
                 except (RemotingError, BadInput, Refused) as error:
                     problems[name_server] = str(error)
@@ -117,11 +126,23 @@ class Session(Living):
                 listener(topic)
         return self.routes.route(topic)
 
+    def doubt(self, topic: str) -> None:
+        """A broker declined what the topic's route allows: look at it again soon."""
+        self._doubted.add(topic)
+        self._is_doubted.set()
+
     async def _refresh_routes(self) -> None:
+        refresh_s = steady_s()
         while True:
-            await anyio.sleep(world().seldom_s(limits.ROUTE_REFRESH_S))
-            for topic in self.routes.topics():
+            await self._is_doubted.wait(max(0.0, refresh_s - steady_s()))
+            topics, self._doubted = self._doubted, set()
+            if steady_s() >= refresh_s:
+                refresh_s = steady_s() + world().seldom_s(limits.ROUTE_REFRESH_S)
+                topics.update(self.routes.topics())
+            for topic in topics:
                 await self._fetch(topic, topic, {})
+            if topics:
+                await anyio.sleep(limits.ROUTE_PAUSE_S)
 
     async def leave(self, header: UnregisterClientHeader) -> None:
         """Tell every broker that we are connected to that this client leaves a group."""

@@ -379,6 +379,7 @@ class Outbox:
             self._producer_group,
             self._room.announce,
             self._move,
+            on_declined=self._session.doubt,
             at_least_once=self._at_least_once,
             claim=claim,
         )
@@ -404,8 +405,8 @@ class Outbox:
 
         Messages of one queue stay together, and in order.
         """
-        publisher = self._publishers[batch.topic]
-        if publisher.elsewhere(batch.broker_name) is None:
+        publisher = self._publishers.get(batch.topic)
+        if publisher is None or publisher.elsewhere(batch.broker_name) is None:
             return
         now_s = steady_s()
         for slots, records in sender.accumulator.withdraw(batch):
@@ -434,8 +435,12 @@ class Outbox:
 
     def _route_changed(self, topic: str) -> None:
         route = self._session.routes.route(topic)
-        if topic in self._publishers and route is not None and route.writable:
+        if topic not in self._publishers or route is None:
+            return
+        if route.writable:
             self._publish_to(topic, route.writable)
+        else:  # who sends next looks again, and hears why not
+            del self._publishers[topic]
 
 
 def _refuse_delays(messages: Sequence[Message], reason: str) -> None:

@@ -47,6 +47,7 @@ class GroupSender:
     """Sends the batches of `accumulator` to its group's leader. `on_room` is called as they end.
 
     `elsewhere` moves what it can of a batch to another group's sender, and calls `moved` here.
+    `on_declined` is told of a topic that the leader does not take messages of, against its route.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class GroupSender:
         on_room: Callable[[], None],
         elsewhere: Callable[[GroupSender, Batch], None] = lambda _, __: None,
         *,
+        on_declined: Callable[[str], None] = lambda _: None,
         at_least_once: bool = False,
         claim: Claim | None = None,
     ) -> None:
@@ -67,6 +69,7 @@ class GroupSender:
         self._producer_group = producer_group
         self._on_room = on_room
         self._elsewhere = elsewhere
+        self._on_declined = on_declined
         self._at_least_once = at_least_once
         self._claim = claim
         self._seeking_since_s: float | None = None
@@ -241,6 +244,8 @@ class GroupSender:
         batch.on_wire = False
         batch.lost = batch.lost or not verdict.definite
         self._on_wire.discard(batch)
+        if verdict.next is Next.ELSEWHERE:
+            self._on_declined(batch.topic)
         if verdict.next is Next.ELSEWHERE and not batch.lost:
             self._elsewhere(self, batch)
             if not batch.slots:

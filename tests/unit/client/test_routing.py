@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.errors import BadInput
 from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient.connection.routing import RouteTable
@@ -82,3 +87,104 @@ def test_members_are_never_forgotten() -> None:
     table.update("T", route("a"))
     table.update("T", route("a", leader=False))
     assert {"a-leader:1", "a-f1:1", "a-f2:1"} == set(table.members("a"))
+
+
+NAMES = ("a", "b", "c")
+VIEWS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(("here", "away", "unknown")))
+
+
+def seen(view: dict[str, str]) -> TopicRouteData:
+    """What a name server says that knows so much of each group."""
+    data = route(*(name for name, how in view.items() if how == "here"))
+    away = [QueueData(name, 3, 2) for name, how in view.items() if how == "away"]
+    data.absent_queue_datas = away
+    return data
+
+
+def groups(table: RouteTable) -> set[str]:
+    """The groups whose queues are written to."""
+    found = table.route("T")
+    assert found is not None
+    return {queue.broker_name for queue in found.writable}
+
+
+@given(st.lists(VIEWS, max_size=8))
+def test_no_group_that_is_away_takes_queues_with_it(views: list[dict[str, str]]) -> None:
+    """However name servers and groups come and go: the queues are those of all that were seen."""
+    table = RouteTable()
+    table.update("T", route(*NAMES))
+    whole = table.route("T")
+    assert whole is not None
+    for view in views:
+        table.update("T", seen(view))
+        after = table.route("T")
+        assert after is not None
+        assert after.writable == whole.writable
+
+
+@given(st.lists(VIEWS, min_size=1, max_size=8))
+def test_who_begins_later_knows_what_the_name_servers_know(views: list[dict[str, str]]) -> None:
+    """Of each group that was ever told of, here or away."""
+    table, known = RouteTable(), set[str]()
+    for view in views:
+        table.update("T", seen(view))
+        known |= {name for name, how in view.items() if how != "unknown"}
+        assert groups(table) == known
+
+
+def test_what_an_operator_takes_from_a_group_is_gone() -> None:
+    """Its permission, its queues, or the topic; a group that is away may have lost it before."""
+    table = RouteTable()
+    table.update("T", route("a", "b"))
+    read_only = route("a", "b")
+    read_only.queue_datas[0].perm = 4
+    table.update("T", read_only)
+    assert groups(table) == {"b"}
+    table.update("T", route("a", "b"))
+    deleted = route("b")
+    deleted.without = ["a"]
+    table.update("T", deleted)
+    assert groups(table) == {"b"}
+    table.update("T", route("a", "b"))
+    wiped = route("b")
+    wiped.absent_queue_datas = [QueueData("a", 3, 2, 4)]
+    table.update("T", wiped)
+    assert groups(table) == {"b"}
+
+
+def test_a_topic_that_is_being_made_keeps_the_queues_that_it_was_promised() -> None:
+    """Each group makes it by its own first message: until then it is there without the topic."""
+    table = RouteTable()
+    table.update("T", route("a", "b"), is_promise=True)
+    for _ in range(2):
+        made = route("a")
+        made.without = ["b"]
+        table.update("T", made)
+        assert groups(table) == {"a", "b"}
+    table.update("T", route("a", "b"))
+    deleted = route("a")
+    deleted.without = ["b"]
+    table.update("T", deleted)
+    assert groups(table) == {"a"}
+
+
+def test_an_order_config_says_what_is_written_to() -> None:
+    """In its order, as stock producers do, whoever is there; what is read is not its business."""
+    table = RouteTable()
+    data = route("a")
+    data.order_topic_conf = "b:2;a:1"
+    table.update("T", data)
+    found = table.route("T")
+    assert found is not None
+    places = [(queue.broker_name, queue.queue_id) for queue in found.writable]
+    assert places == [("b", 0), ("b", 1), ("a", 0)]
+    assert {queue.broker_name for queue in found.readable} == {"a"}
+
+
+@pytest.mark.parametrize("config", ["a", "a:", ":4", "a:-1", "a:x", "a:1;b", "a:9999999", "a:٣"])
+def test_an_order_config_that_says_nothing_is_refused(config: str) -> None:
+    """Rather than to send a key anywhere."""
+    data = route("a")
+    data.order_topic_conf = config
+    with pytest.raises(BadInput, match="order config"):
+        RouteTable().update("T", data)

@@ -297,7 +297,9 @@ class OnceTransaction:
         if not route.writable:
             raise NoRoute(topic, "publish to", "its route has no writable queue")
         if self._broker_name is None:
-            self._broker_name = random.choice(route.writable).broker_name
+            led = self._transacting.session.routes.leader
+            serving = [queue for queue in route.writable if led(queue.broker_name) is not None]
+            self._broker_name = random.choice(serving or route.writable).broker_name
         own = tuple(queue for queue in route.writable if queue.broker_name == self._broker_name)
         if not own:
             others = sorted({queue.broker_name for queue in route.writable})

@@ -1,0 +1,191 @@
+"""A key keeps its queue, whatever is away: a broker group, a name server, or both."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from dledger.testing.virtual import SELDOM
+from mqclient import Message, NoRoute, Producer, SendFailed, SendResult, limits
+from mqlocal import LocalCluster, local_cluster
+
+KEYS = [f"key {number}" for number in range(12)]
+LOOKED_AGAIN_S = 2 * SELDOM * limits.ROUTE_REFRESH_S
+"""By then producers have looked at their routes again: in virtual time that is seldom."""
+Places = Mapping[str, tuple[str, int]]
+
+
+async def send(producer: Producer, key: str, timeout_s: float = 60) -> tuple[str, int]:
+    """Where a message with this key goes."""
+    sent: SendResult = await producer.send(Message("T", b"m"), key=key, timeout_s=timeout_s)
+    return sent.broker_name, sent.queue_id
+
+
+async def places(producer: Producer, keys: Sequence[str] = KEYS) -> Places:
+    """Where each key's next message goes, all sent at once."""
+    found: dict[str, tuple[str, int]] = {}
+
+    async def one(key: str) -> None:
+        found[key] = await send(producer, key)
+
+    async with trio.open_nursery() as nursery:
+        for key in keys:
+            nursery.start_soon(one, key)
+    return found
+
+
+@asynccontextmanager
+async def two_groups(*, order: bool = False) -> AsyncIterator[LocalCluster]:
+    """Two broker groups of one replica each, with a topic of four queues on each."""
+    async with local_cluster(replicas=1, groups=2) as cluster:
+        async with cluster.admin() as admin:
+            await admin.topics.update("T", read_queues=4, write_queues=4, order=order)
+        yield cluster
+
+
+def servers(cluster: LocalCluster, group: str) -> list[str]:
+    """A group's servers."""
+    return [name for name in cluster.servers if name.startswith(group)]
+
+
+@pytest.mark.parametrize("order", [False, True])
+async def test_keys_wait_for_their_group(order: bool, autojump_clock: MockClock) -> None:
+    """Away for longer than a producer takes to look at its routes again: no key moves."""
+    async with two_groups(order=order) as cluster, cluster.producer("P") as producer:
+        before = await places(producer)
+        away, here = cluster.groups
+        assert {name for name, _ in before.values()} == {away, here}
+        for name in servers(cluster, away):
+            await cluster.kill(name)
+        await trio.sleep(LOOKED_AGAIN_S)
+        at_once = [key for key in KEYS if before[key][0] == here]
+        with trio.fail_after(5):
+            assert await places(producer, at_once) == {key: before[key] for key in at_once}
+        after: list[Places] = []
+
+        async def send_all() -> None:
+            after.append(await places(producer))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_all)
+            await trio.sleep(10)
+            assert not after
+            for name in servers(cluster, away):
+                await cluster.restart(name)
+        assert after == [before]
+
+
+@pytest.mark.parametrize("order", [False, True])
+async def test_keys_stay_while_a_name_server_comes_back(
+    order: bool, autojump_clock: MockClock
+) -> None:
+    """A name server that has just begun, and knows of one group, says nothing of the other."""
+    async with two_groups(order=order) as cluster, cluster.producer("P") as producer:
+        before = await places(producer)
+        away, here = cluster.groups
+        for name in servers(cluster, away):
+            await cluster.kill(name)
+        await cluster.kill("namesrv-0")
+        with trio.move_on_after(20):  # one of the groups never registers
+            await cluster.restart("namesrv-0")
+        await trio.sleep(LOOKED_AGAIN_S)
+        at_once = [key for key in KEYS if before[key][0] == here]
+        assert await places(producer, at_once) == {key: before[key] for key in at_once}
+        late = next(key for key in KEYS if before[key][0] == away)
+        with pytest.raises(SendFailed):
+            await send(producer, late, timeout_s=3)
+        for name in servers(cluster, away):
+            await cluster.restart(name)
+        assert await places(producer) == before
+
+
+@pytest.mark.parametrize("order", [False, True])
+async def test_a_producer_that_begins_while_a_group_is_away_knows_its_queues(
+    order: bool, autojump_clock: MockClock
+) -> None:
+    """The name servers tell it of them; what no key binds goes to who is there."""
+    async with two_groups(order=order) as cluster:
+        async with cluster.producer("P") as producer:
+            before = await places(producer)
+        away, here = cluster.groups
+        for name in servers(cluster, away):
+            await cluster.kill(name)
+        await trio.sleep(10)
+        async with cluster.producer("P") as producer:
+            at_once = [key for key in KEYS if before[key][0] == here]
+            assert await places(producer, at_once) == {key: before[key] for key in at_once}
+            for _ in range(8):
+                assert (await producer.send(Message("T", b"m"))).broker_name == here
+            for name in servers(cluster, away):
+                await cluster.restart(name)
+            assert await places(producer) == before
+
+
+async def test_queues_that_an_operator_takes_are_taken(autojump_clock: MockClock) -> None:
+    """A group that is wiped, or whose topic is read-only, has no keys any more: they move."""
+    async with two_groups() as cluster, cluster.producer("P") as producer:
+        before = await places(producer)
+        away, here = cluster.groups
+        async with cluster.admin() as admin:
+            await admin.settings.set_write_perm(away, writable=False)
+            await trio.sleep(LOOKED_AGAIN_S)
+            assert {name for name, _ in (await places(producer)).values()} == {here}
+            await admin.settings.set_write_perm(away, writable=True)
+            await trio.sleep(LOOKED_AGAIN_S)
+            assert await places(producer) == before
+            await admin.topics.update("T", broker=away, perm=4)
+            await trio.sleep(LOOKED_AGAIN_S)
+            assert {name for name, _ in (await places(producer)).values()} == {here}
+
+
+async def test_a_producer_stops_where_it_may_not_write(autojump_clock: MockClock) -> None:
+    """At once with a definite error; it goes on when it may, without being opened again."""
+    async with (
+        local_cluster(replicas=3) as cluster,
+        cluster.producer("P") as producer,
+        cluster.admin() as admin,
+    ):
+        await admin.topics.update("T", read_queues=4, write_queues=4)
+        await producer.send(Message("T", b"before"))
+        await admin.topics.update("T", perm=4)
+        began_s = trio.current_time()
+        with pytest.raises(SendFailed, match="not writable"):
+            await producer.send(Message("T", b"no"))
+        await trio.sleep(1)
+        with pytest.raises(NoRoute, match="no writable queue"):
+            await producer.send(Message("T", b"no"))
+        assert trio.current_time() - began_s < 12
+        await admin.topics.update("T", perm=6)
+        assert (await producer.send(Message("T", b"after"))).queue_offset >= 0
+
+
+async def test_a_wiped_group_takes_nothing_from_whoever_leads(autojump_clock: MockClock) -> None:
+    """The name servers' word holds over a transfer of leadership and changes of topics."""
+    async with (
+        local_cluster(replicas=3) as cluster,
+        cluster.producer("P") as producer,
+        cluster.admin() as admin,
+    ):
+        await admin.topics.update("T", read_queues=4, write_queues=4)
+        await admin.topics.update("R", read_queues=4, write_queues=4, perm=4)
+        await producer.send(Message("T", b"before"))
+        (group,) = cluster.groups
+        await admin.settings.set_write_perm(group, writable=False)
+        await trio.sleep(2)
+        with pytest.raises(SendFailed, match="takes no messages"):
+            await producer.send(Message("T", b"no"))
+        await cluster.kill("leader")
+        await admin.topics.update("S", read_queues=1, write_queues=1)
+        await trio.sleep(LOOKED_AGAIN_S)
+        for topic in ("T", "S"):
+            with pytest.raises((SendFailed, NoRoute)):
+                await producer.send(Message(topic, b"no"))
+        await admin.settings.set_write_perm(group, writable=True)
+        await trio.sleep(10)
+        await producer.send(Message("T", b"after"))
+        with pytest.raises((SendFailed, NoRoute)):
+            await producer.send(Message("R", b"never"))
