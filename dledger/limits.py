@@ -182,6 +182,13 @@ STATE_PART_BYTES = MIB
 """Of a state machine's state that a peer asked for: one part is under way at a time."""
 STATE_BYTES_MAX = 512 * MIB
 
+# Routes, as name servers tell them: whoever may register a broker may have said them.
+ROUTE_GROUPS_MAX = 1024
+ROUTE_MEMBERS_MAX = 64
+"""Addresses of one broker group."""
+ROUTE_QUEUES_MAX = 65_536
+"""Of a topic, on all broker groups together."""
+
 # Groups of consumers.
 STICKY_PAIRS_MAX = 100_000
 """Pairs of queue and member that sticky allocation compares: a quarter of a second of work."""

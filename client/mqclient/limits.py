@@ -29,12 +29,10 @@ TOPICS_MAX = 4096
 NAME_SERVERS_MAX = 16
 
 # What servers may say.
-GROUPS_MAX = 1024
+GROUPS_MAX = foundation.ROUTE_GROUPS_MAX
 """Broker groups, in one answer and of all routes together."""
-MEMBERS_MAX = 64
-"""Addresses of one broker group."""
-QUEUES_PER_TOPIC_MAX = 65_536
-"""On all broker groups together."""
+MEMBERS_MAX = foundation.ROUTE_MEMBERS_MAX
+QUEUES_PER_TOPIC_MAX = foundation.ROUTE_QUEUES_MAX
 CONSUMERS_PER_GROUP_MAX = 65_536
 OFFSET_MAX = 2**63 - 1
 ADDRESS_CHARACTERS_MAX = 300

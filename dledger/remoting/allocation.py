@@ -13,11 +13,43 @@ from typing import TypeVar
 
 from dledger import limits
 from dledger.errors import BadInput
-from dledger.remoting.bodies import TopicRouteData
+from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import PERM_WRITE
 
 Queue = TypeVar("Queue")
+
+
+def checked_route(route: TopicRouteData) -> TopicRouteData:
+    """The same. Raises BadInput if it tells of more than a client or a broker takes: before it
+    names two thousand million queues one by one."""
+    check_groups(route.broker_datas)
+    rows = [*route.queue_datas, *(route.absent_queue_datas or ())]
+    check_count("queue counts", len(rows), limits.ROUTE_GROUPS_MAX)
+    queues = 0
+    for entry in rows:
+        least = min(entry.read_queue_nums, entry.write_queue_nums)
+        queues += max(entry.read_queue_nums, entry.write_queue_nums)
+        if least < 0 or queues > limits.ROUTE_QUEUES_MAX:
+            raise BadInput(
+                f"a route has {entry.read_queue_nums} queues to read and {entry.write_queue_nums} "
+                f"to write on {entry.broker_name[:100]!r}: not within 0 to "
+                f"{limits.ROUTE_QUEUES_MAX} for a topic"
+            )
+    return route
+
+
+def check_groups(groups: Collection[BrokerData]) -> None:
+    """Raise BadInput for more broker groups, or members of one, than there may be."""
+    check_count("broker groups", len(groups), limits.ROUTE_GROUPS_MAX)
+    for group in groups:
+        check_count("members of a broker group", len(group.broker_addrs), limits.ROUTE_MEMBERS_MAX)
+
+
+def check_count(what: str, count: int, count_max: int) -> None:
+    """Raise BadInput for too many of something."""
+    if count > count_max:
+        raise BadInput(f"{count} {what} are above {count_max}")
 
 
 def queues_of(topic: str, data: TopicRouteData, perm: int) -> tuple[MessageQueue, ...]:

@@ -7,12 +7,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
+import pytest
 import trio
 
 from dledger.net import Connection, Peer, connect_peer, serve_remoting
 from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
+from mqbroker import limits
 from mqbroker.config import BrokerConfig
 from mqbroker.testing.memory import MemoryBroker, served
 from mqbroker.testing.requests import ask, heartbeat, make_topic
@@ -23,9 +25,13 @@ class NameServer:
 
     def __init__(self) -> None:
         self.asked = 0
+        #: What it says of the topic "Foreign".
+        self.foreign = TopicRouteData()
 
     def __call__(self, request: Command, connection: Connection) -> Command:
         self.asked += 1
+        if request.ext.get("topic") == "Foreign":
+            return request.reply(body=encode_body(self.foreign))
         if request.ext.get("topic") != "Orders":
             return request.reply(17, remark="no route")
         data = TopicRouteData(
@@ -93,6 +99,47 @@ async def test_half_an_answer_is_none(tmp_path: Path) -> None:
         assert await assigned(peer, "c1", topic="Nope") is None
         assert await assigned(peer, "c1", strategyName="MACHINE_ROOM") is None
         assert await assigned(peer, "stranger") == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        TopicRouteData([BrokerData("c", "a")], [QueueData("a", 2**31 - 1, 1)]),
+        TopicRouteData([BrokerData("c", "a")], [QueueData("a", 1, 2**31 - 1)]),
+        TopicRouteData([BrokerData("c", "a")], [QueueData("a", -(2**31), 1)]),
+        TopicRouteData([BrokerData("c", "a")], [QueueData("a", 65_536, 1), QueueData("a", 1, 1)]),
+        TopicRouteData([BrokerData("c", "a")], [QueueData("a", 1, 1)] * 1025),
+        TopicRouteData([BrokerData("c", f"b{number}") for number in range(1025)]),
+        TopicRouteData([BrokerData("c", "a", {number: "h:1" for number in range(65)})]),
+    ],
+)
+async def test_a_route_that_nobody_can_have_is_no_route(
+    tmp_path: Path, told: TopicRouteData
+) -> None:
+    """A name server passes on what any broker has registered: two thousand million queues."""
+    async with brokers(tmp_path) as (_, peer, namesrv):
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1", topic="Foreign"))
+        namesrv.foreign = told
+        assert await assigned(peer, "c1", topic="Foreign") is None
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        assert await assigned(peer, "c1")
+
+
+async def test_routes_that_are_kept_have_a_bound_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that finds no room is asked for each time."""
+    monkeypatch.setattr(limits, "ROUTE_QUEUES_KEPT_MAX", 6)
+    async with brokers(tmp_path) as (_, peer, namesrv):
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        namesrv.foreign = TopicRouteData([BrokerData("c", "a")], [QueueData("a", 5, 5)])
+        body = {"topic": "Foreign", "consumerGroup": "C", "clientId": "c1", "strategyName": "AVG"}
+        for _ in range(2):
+            await ask(peer, RequestCode.QUERY_ASSIGNMENT, msgspec.json.encode(body))
+        assert namesrv.asked == 1
+        for _ in range(2):
+            assert await assigned(peer, "c1")
+        assert namesrv.asked == 3
 
 
 async def test_members_that_pop_have_all_queues_or_those_of_the_next_few(tmp_path: Path) -> None:

@@ -20,7 +20,12 @@ import trio
 from dledger.errors import BadInput, RemotingError
 from dledger.net import Connection, connect_peer
 from dledger.net.serving import serves
-from dledger.remoting.allocation import allocate_averagely, allocate_by_circle, queues_of
+from dledger.remoting.allocation import (
+    allocate_averagely,
+    allocate_by_circle,
+    checked_route,
+    queues_of,
+)
 from dledger.remoting.bodies import (
     QueryAssignmentBody,
     QueryAssignmentResponseBody,
@@ -104,7 +109,7 @@ class AssignmentHandler:
                     ask = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, encode_header(header))
                     answer = await peer.request(ask, limits.ROUTE_S)
                 if answer.code == ResponseCode.SUCCESS:
-                    route = decode_body(TopicRouteData, answer.payload)
+                    route = checked_route(decode_body(TopicRouteData, answer.payload))
                     return self._keep(topic, queues_of(topic, route, PERM_READ))
             except (RemotingError, BadInput):
                 continue
@@ -113,8 +118,15 @@ class AssignmentHandler:
     def _keep(self, topic: str, queues: _Queues) -> _Queues:
         """Keep a route for a moment, since all members of a group ask at once."""
         now_s = self._core.clock_s()
-        if len(self._routes) >= limits.ROUTES_KEPT_MAX:
+        if not self._has_room(len(queues)):
             self._routes = {name: kept for name, kept in self._routes.items() if kept[0] > now_s}
-        if len(self._routes) < limits.ROUTES_KEPT_MAX:
+        if self._has_room(len(queues)):
             self._routes[topic] = (now_s + limits.ROUTE_KEPT_S, queues)
         return queues
+
+    def _has_room(self, queues: int) -> bool:
+        kept = sum(len(each) for _, each in self._routes.values())
+        return (
+            len(self._routes) < limits.ROUTES_KEPT_MAX
+            and kept + queues <= limits.ROUTE_QUEUES_KEPT_MAX
+        )
