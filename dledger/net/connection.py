@@ -56,8 +56,9 @@ class Handler(Protocol):
 
         A BadInput raised becomes a SYSTEM_ERROR response with its text; another DledgerError too,
         and is logged. Any other exception is a fault: it is noted and answered likewise, and the
-        connection is closed. A one-way request is never answered, whatever this returns. The
-        request's body is a view that stays valid as long as it is referred to.
+        connection is closed. A one-way request is answered like any other: the answer tells that
+        nothing is kept for it any more, and is not sent. The request's body is a view that stays
+        valid as long as it is referred to.
         """
         ...
 
@@ -98,7 +99,8 @@ class Connection:
         self._close_reason: str | None = None
         self._scope = trio.CancelScope()
         self._asked: dict[int, tuple[trio.Event, list[Command]]] = {}
-        self._unanswered = 0
+        #: Requests, one-way ones too, whose answer is not sent yet.
+        self.unanswered = 0
         #: Requests that wait for their answer and are large, by opaque.
         self._large: dict[int, int] = {}
         self._large_bytes = 0
@@ -119,16 +121,18 @@ class Connection:
 
     def send(self, command: Command) -> None:
         """Send a response or a request. Never waits: a client that reads too slowly is closed
-        instead."""
+        instead. The response to a one-way request is not sent."""
         if self.closed:
             return
         if command.is_response:
-            self._unanswered -= 1
+            self.unanswered -= 1
             if self._large:
                 self._large_bytes -= self._large.pop(command.opaque, 0)
+            if command.is_oneway:
+                return
         try:
             # If no other request waits on this connection there is nothing to gather.
-            self.link.send(command, at_once=self._unanswered == 0 and not self.link.gathering)
+            self.link.send(command, at_once=self.unanswered == 0 and not self.link.gathering)
         except OSError as error:
             self.close(f"sending failed: {error}")
         except Busy as error:
@@ -136,7 +140,7 @@ class Connection:
         except FrameError as error:
             log.error("command not sent", peer=self.peer, code=command.code, reason=str(error))
             if command.is_response and (command.ext or command.body):
-                self._unanswered += 1
+                self.unanswered += 1
                 self.send(_failed(command, error))
         except Exception as error:
             self.fail(command, error)
@@ -173,7 +177,7 @@ class Connection:
             self.link.held_bytes
             + self.kept_bytes
             + self._large_bytes
-            + self._unanswered * UNANSWERED_REQUEST_BYTES
+            + self.unanswered * UNANSWERED_REQUEST_BYTES
         )
         if abs(kept_bytes - self._told_bytes) > CHARGE_STEP_BYTES and self._place is not None:
             self._told_bytes = kept_bytes
@@ -314,18 +318,16 @@ class Connection:
         self.encoding = request.encoding
         if self._place is not None and not self._place.spoke:
             self._room.spoke(self._place)
-        if not request.is_oneway:
-            self._unanswered += 1
-            if request.size_bytes > UNANSWERED_REQUEST_BYTES or self._large:
-                self._note_large(request)
+        self.unanswered += 1
+        if request.size_bytes > UNANSWERED_REQUEST_BYTES or self._large:
+            self._note_large(request)
         try:
             result = handler(request, self)
         except Exception as error:
             self._end(request, error)
             return
         if isinstance(result, Command):
-            if not request.is_oneway:
-                self.send(result)
+            self.send(result)
         elif result is not None:
             self._in_flight += 1
             if isinstance(request.body, memoryview) and len(request.body) < CHARGE_STEP_BYTES:
@@ -359,15 +361,14 @@ class Connection:
         self._answered.set()
         if failed is not None:
             self._end(request, failed)
-        elif response is not None and not request.is_oneway:
+        elif response is not None:
             self.send(response)
 
     def _end(self, request: Command, error: Exception) -> None:
         """Answer a request whose handler raised `error`."""
-        if not request.is_oneway:
-            self.send(
-                _refused(request, error) if isinstance(error, BadInput) else _failed(request, error)
-            )
+        self.send(
+            _refused(request, error) if isinstance(error, BadInput) else _failed(request, error)
+        )
         if isinstance(error, BadInput):
             log.info("request refused", peer=self.peer, code=request.code, reason=str(error))
         elif isinstance(error, DledgerError):

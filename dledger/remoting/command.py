@@ -87,13 +87,14 @@ class Command:
         body: Body = b"",
         remark: str | None = None,
     ) -> Command:
-        """The response to this request: same opaque, same header encoding."""
+        """The response to this request: same opaque, same header encoding. That to a one-way
+        request is marked as such: it ends the request, and is not sent."""
         return Command(
             code=code,
             ext={} if ext is None else ext,
             body=body,
             remark=remark,
             opaque=self.opaque,
-            flag=FLAG_RESPONSE,
+            flag=FLAG_RESPONSE | self.flag & FLAG_ONEWAY,
             encoding=self.encoding,
         )

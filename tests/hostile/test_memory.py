@@ -30,7 +30,7 @@ from dledger.net.room import Place, Room, memory_for_connections, origin_of, pla
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode
-from dledger.remoting.command import Command
+from dledger.remoting.command import FLAG_ONEWAY, Command
 from mqbroker.refusal import Refused
 from mqbroker.requests.groups.membership import Client, Membership
 from mqchaos.cluster.processes import free_ports
@@ -217,12 +217,14 @@ async def send_for_ever(stream: trio.SocketStream, request: Command) -> None:
         await stream.send_all(b"".join(encode_frame(request)))
 
 
+@pytest.mark.parametrize("flag", [0, FLAG_ONEWAY])
+@pytest.mark.parametrize("size", [10, 20 * KIB])
 @pytest.mark.parametrize("code", [NEVER, LATER])
-async def test_requests_that_wait_for_their_answer_count(code: int) -> None:
-    """A large one with its size, each with what a task or a closure takes."""
-    room = Room(bytes_max=MIB)
+async def test_requests_that_wait_for_their_answer_count(code: int, size: int, flag: int) -> None:
+    """A large one with its size, each with what a task or a closure takes; one-way ones, too."""
+    room = Room(bytes_max=MIB if code == NEVER else 200 * KIB)
     async with serving(room) as port:
-        request = Command(code, body=bytes(20 * KIB))
+        request = Command(code, body=bytes(size), flag=flag)
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
             with pytest.raises(trio.BrokenResourceError):
                 await send_for_ever(stream, request)
@@ -235,6 +237,7 @@ async def test_what_was_kept_is_given_back() -> None:
     room = Room()
     async with serving(room) as port, connect_peer("127.0.0.1", port) as peer:
         for size in (0, 10, 5 * KIB, MIB, 0):
+            peer.send_oneway(Command(ECHO, body=bytes(size)))
             await peer.request(Command(ECHO, body=bytes(size)), 30)
         assert room.charged_bytes <= CONNECTION_BYTES + 20 * KIB
     assert room.places_taken == 0

@@ -70,7 +70,10 @@ async def try_packets(found: Group, packets: list[tuple[bytes, float]]) -> None:
         await found.pass_time(pause_s)
         await found.serves(queues=1)
         found.agree()
+    await found.pass_time(31)
     await found.serves()
+    # One-way requests, too: what is kept for one is given back when it is answered.
+    assert stranger.connection.closed or stranger.connection.unanswered == 0
 
 
 async def try_entries(found: Group, draw_entry: st.DataObject, count: int) -> None:

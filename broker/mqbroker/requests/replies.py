@@ -1,6 +1,6 @@
 """Sends answers after the handler has returned, and logs refusals.
 
-A one-way request is never answered. Refusals are logged once a second for each kind (code and
+Refusals are logged once a second for each kind (code and
 request code), with the number of those left out. So a client that keeps asking a follower, or sends
 garbage, can't fill the disk.
 """
@@ -40,8 +40,7 @@ class Replies:
         It is not if it is known to be gone, or breaks as the answer is written.
         """
         failpoint("reply.send")
-        if not request.is_oneway:
-            connection.send(response)
+        connection.send(response)
         return not connection.closed
 
     def refuse(self, request: Command, connection: Connection, refused: Refused) -> None:

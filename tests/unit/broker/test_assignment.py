@@ -110,7 +110,7 @@ async def test_half_an_answer_is_none(tmp_path: Path) -> None:
         TopicRouteData([BrokerData("c", "a")], [QueueData("a", 65_536, 1), QueueData("a", 1, 1)]),
         TopicRouteData([BrokerData("c", "a")], [QueueData("a", 1, 1)] * 1025),
         TopicRouteData([BrokerData("c", f"b{number}") for number in range(1025)]),
-        TopicRouteData([BrokerData("c", "a", {number: "h:1" for number in range(65)})]),
+        TopicRouteData([BrokerData("c", "a", dict.fromkeys(range(65), "h:1"))]),
     ],
 )
 async def test_a_route_that_nobody_can_have_is_no_route(

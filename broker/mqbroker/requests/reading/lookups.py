@@ -180,6 +180,7 @@ class LookupHandler:
             return
         if request.is_oneway:
             self._commits.gather(*key, header.commit_offset)
+            self._core.replies.send(request, connection, request.reply())
             return
         core = self._core
 
