@@ -38,6 +38,8 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.dispatch import Dispatcher
 from mqbroker.requests.groups.assignment import AssignmentHandler
 from mqbroker.requests.groups.clients import ClientHandler
+from mqbroker.requests.groups.counting import Counting
+from mqbroker.requests.groups.earlier import Earlier
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.progress import ProgressHandler
@@ -81,9 +83,9 @@ class Broker:
         self._sweep_due = Alarm(core.clock_s)
         self._next_scan_s = core.clock_s() + limits.CLIENT_SCAN_S
         self._deliveries_due, self._notices_due = trio.Event(), trio.Event()
-        membership = Membership()
+        membership = self._membership = Membership()
         fence = Fence(core, membership)
-        self._readers = Readers()
+        self._readers, self._earlier = Readers(), Earlier()
         self._popping = Popping(core)
         self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
@@ -95,6 +97,7 @@ class Broker:
             core.levels,
             core.store_host,
         )
+        counting = Counting(core, self._commits, self._readers, self._earlier, fence)
         self._clients = ClientHandler(core, membership, self._wake_notices)
         self._transactions = TransactionHandler(core, self._clients)
         self._exports = ExportHandler(core)
@@ -106,12 +109,12 @@ class Broker:
             self._exports,
             GroupAdminHandler(core, membership),
             LeadershipHandler(core),
-            LookupHandler(core, membership, self._commits, self._readers, fence),
+            LookupHandler(core, membership, self._commits, counting),
             *_pop_handlers(core, self._popping),
             OnceHandler(core, self._commits, fence),
             ProduceHandler(core),
             ProgressHandler(core, membership, self._commits),
-            PullHandler(core, membership, self._commits, self._readers, self._held, fence),
+            PullHandler(core, membership, self._commits, counting, self._held),
             QueryHandler(core),
             RecallHandler(core, self._deliveries),
             RelayHandler(core, self._clients),
@@ -190,8 +193,11 @@ class Broker:
         )
 
     def topics_changed(self, topics: Sequence[str]) -> None:
-        """Topics changed: tell the name servers."""
+        """Topics changed: tell the name servers. One that is gone ends what belongs to it."""
         failpoint("topic.applied")
+        for topic in topics:
+            if self.core.machine.topics.get(topic) is None:
+                self._topic_ended(topic)
         self._look_again(topics=topics)
         self.core.announcements.changed(topics)
         self._sweep_due.set(self.core.announcements.next_s)
@@ -208,6 +214,14 @@ class Broker:
         if gone or barred:
             self._held.release(gone, barred)
             self._popping.held.look_at(gone, barred)
+
+    def _topic_ended(self, topic: str) -> None:
+        """A topic was deleted. Of one with the same name that is made next nothing is known."""
+        self.core.rates.topic_ended(topic)
+        self._commits.topic_ended(topic)
+        self._readers.topic_ended(topic)
+        self._earlier.topic_ended(topic, self._membership.subscribers(topic))
+        self._popping.pops.topic_ended(topic)
 
     def locks_asked_for(self) -> None:
         """The locks' time goes on from here, if another replica leads."""
@@ -272,6 +286,7 @@ class Broker:
         """A client's connection is gone."""
         self._held.disconnected(connection.id)
         self._popping.disconnected(connection.id)
+        self._earlier.disconnected(connection.id)
         self._clients.disconnected(connection)
 
     # -- the loops --------------------------------------------------------------------------

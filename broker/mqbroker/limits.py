@@ -261,6 +261,11 @@ PULL_OFFSETS_MAX = 100_000
 RESETS_PENDING_MAX = 65_536
 """Queues of groups that were reset and have not been pulled from the new offset yet."""
 
+PULLING_PER_GROUP_MAX = 1024
+"""Connections that are remembered as a group's readers of a topic."""
+LEFT_BEHIND_PER_CONNECTION_MAX = 1024
+"""Deleted topics of which a connection may hold positions."""
+
 # Clients.
 DESCRIPTORS_RESERVED = QUEUE_FILES_OPEN_MAX + 192
 """Kept from clients: for the log, its peers, the consume queues, and connections about to close."""

@@ -61,17 +61,20 @@ class Definitions:
         self._topics_coming: dict[str, TopicConfig] = {}
         self._topics_going: set[str] = set()
         self._groups_coming: dict[str, SubscriptionGroupConfig] = {}
+        self._beginning: set[str] = set()
 
     def reset(self) -> None:
         """Leadership begins: no change is on its way."""
         self._topics_coming.clear()
         self._topics_going.clear()
         self._groups_coming.clear()
+        self._beginning.clear()
 
     def topic(self, topic: str) -> TopicConfig:
-        """An existing topic. Refused with TOPIC_NOT_EXIST."""
+        """An existing topic. Refused with TOPIC_NOT_EXIST, also if it is being deleted: what is
+        asked of it now would come after its end."""
         config = self._machine.topics.get(topic)
-        if config is None:
+        if config is None or topic in self._topics_going:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic!r} does not exist")
         return config
 
@@ -163,11 +166,10 @@ class Definitions:
     def ensure_group(self, group: str) -> None:
         """Make a consumer group unless it exists; don't wait for it. Groups of tools are not
         made."""
-        if group == TOOLS_GROUP or self._machine.groups.get(group) is not None:
+        if group == TOOLS_GROUP or self._machine.groups.beginning(group) is not None:
             return
         check_group_name(group)
-        if not self._knows_group(group):
-            self.put_groups([SubscriptionGroupConfig(group_name=group)], _ignore)
+        self._begin([group])
 
     def ensure_consumers(self, groups: Iterable[str]) -> None:
         """Make the groups of consumers, and topics for their retries.
@@ -175,25 +177,41 @@ class Definitions:
         Two entries, however many groups; a thousand would each cost a turn of the loop.
         """
         wanted = [group for group in dict.fromkeys(groups) if group != TOOLS_GROUP]
-        new = [group for group in wanted if not self._knows_group(group)]
-        for group in new:
+        for group in wanted:
             check_group_name(group)
-        if new:
-            self.put_groups([SubscriptionGroupConfig(group_name=name) for name in new], _ignore)
+        self._begin(wanted)
         topics = [retry_topic(group) for group in wanted]
         lacking = [read_write(topic, 1) for topic in topics if self._known(topic) is None]
         if lacking:
             self.put_topics(lacking, _ignore)
 
-    def _knows_group(self, group: str) -> bool:
-        return self._machine.groups.get(group) is not None or group in self._groups_coming
+    def _begin(self, groups: Iterable[str]) -> None:
+        """The first consumers of groups have come: note it, and make those that do not exist."""
+        begun = self._machine.groups.beginning
+        new = [name for name in groups if begun(name) is None and name not in self._beginning]
+        if not new:
+            return
+        configs = [self.known_group(name) or SubscriptionGroupConfig(name) for name in new]
+
+        def done(_: Appended | AppendError) -> None:
+            self._beginning.difference_update(new)
+
+        self._beginning.update(new)
+        try:
+            self.put_groups(configs, done, begins=True)
+        except BaseException:
+            self._beginning.difference_update(new)
+            raise
 
     def put_groups(
         self,
         configs: list[SubscriptionGroupConfig],
         on_done: Callable[[Appended | AppendError], None],
+        *,
+        begins: bool = False,
     ) -> None:
-        """Make or change consumer groups, all at once."""
+        """Make or change consumer groups, all at once. `begins`: their first consumers have
+        come."""
         new = sum(self._machine.groups.get(config.group_name) is None for config in configs)
         if new:
             count = len(self._machine.groups) + len(self._groups_coming) + new
@@ -206,7 +224,7 @@ class Definitions:
             on_done(outcome)
 
         coming = {config.group_name: config for config in configs}
-        body = encode_control(PutGroups(configs, self._assignments.now_ms()))
+        body = encode_control(PutGroups(configs, self._assignments.now_ms(), begins))
         self._groups_coming |= coming
         self._append(body, done)
 

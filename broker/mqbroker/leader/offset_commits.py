@@ -111,10 +111,15 @@ class OffsetCommits:
 
     def flush(self) -> None:
         """Write what was gathered. If an entry is on its way, it is written after that one."""
-        if self._on_its_way or not self._gathered:
+        if self._on_its_way or not (self._gathered or self._waiting):
             return
         failpoint("offsets.write")
-        offsets = [(*key, offset) for key, offset in self._gathered.items()]
+        # Behind the end of a topic in the log, its offsets would be taken for a new topic's.
+        offsets = [
+            (*key, offset)
+            for key, offset in self._gathered.items()
+            if self._definitions.lasting(key[1]) is not None
+        ]
         waiting, self._waiting = self._waiting, []
         self._on_its_way, self._gathered = self._gathered, {}
         self._on_its_way_waiting = waiting
@@ -136,6 +141,10 @@ class OffsetCommits:
                 NotLeader(None)
             )  # waiting requests are told to try again, and new ones can be written
             raise
+
+    def topic_ended(self, topic: str) -> None:
+        """A topic was deleted: what is gathered for it is not written any more."""
+        self._gathered = {key: at for key, at in self._gathered.items() if key[1] != topic}
 
     def reset(self) -> None:
         """Leadership ended: commits that wait are refused, and one-way ones are lost."""

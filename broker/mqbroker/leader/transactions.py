@@ -33,6 +33,7 @@ from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.deliveries import Arrival, MoveDraft
 from mqbroker.refusal import Refused, busy
+from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.machine import Machine
 from mqbroker.state.moves import Move
 
@@ -112,7 +113,8 @@ class Transactions:
         topic = self._definitions.lasting(properties.pop(names.REAL_TOPIC))
         queue_id = int(properties.pop(names.REAL_QID))
         # TRAN_MSG is kept, as in RocketMQ: with it consumers show the transaction's id.
-        if topic is None:
+        at = half.record.physical_offset
+        if topic is None or not is_of_life(self._machine, topic.topic_name, at):
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, "the topic of the transaction is deleted")
         committed = NewRecord.copy(half.record)._replace(
             properties=names.properties_encode(properties),

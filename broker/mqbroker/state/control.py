@@ -39,10 +39,14 @@ class DeleteTopic(msgspec.Struct, frozen=True):
 
 
 class PutGroups(msgspec.Struct, frozen=True):
-    """Make subscription groups, or change their configs."""
+    """Make subscription groups, or change their configs.
+
+    `begins`: their first consumers have come; None, of older versions, says the same.
+    """
 
     groups: list[SubscriptionGroupConfig]
     now_ms: int
+    begins: bool | None = None
 
 
 class DeleteGroup(msgspec.Struct, frozen=True):

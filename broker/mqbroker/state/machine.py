@@ -200,7 +200,7 @@ class Machine(Memory):
             if entry.kind == Kind.CONTROL:
                 change = control.decode_control(entry.body)
                 control.check_control(change, entry.position, entry.index)
-                return partial(self._apply_control, change, entry.index)
+                return partial(self._apply_control, change, entry)
         except (Unusable, StorageError, OSError, MemoryError):
             raise
         except Exception as error:
@@ -413,8 +413,8 @@ class Machine(Memory):
         if self._watcher is not None:
             self._watcher.messages_arrived(index)
 
-    def _apply_control(self, change: control.Control, index: int) -> object:
-        result = self.change(change, index)
+    def _apply_control(self, change: control.Control, entry: Entry) -> object:
+        result = self.change(change, entry.index, entry.position)
         match change:
             case control.PutSettings():
                 if self._watcher is not None:

@@ -18,7 +18,7 @@ from mqbroker.state.groups.modes import RequestModes
 from mqbroker.state.groups.offsets import ConsumerOffsets
 from mqbroker.state.groups.popped import Granted, Popped
 from mqbroker.state.groups.popping import PopMessages, SettlePopped, follow, pop, settle
-from mqbroker.state.groups.subscriptions import SubscriptionGroups
+from mqbroker.state.groups.subscriptions import Beginning, SubscriptionGroups
 from mqbroker.state.moves import Delays
 from mqbroker.state.once import Once, move_offsets
 from mqbroker.state.producers import Producers
@@ -55,13 +55,14 @@ class Memory:
         #: Half messages of transactions that have not ended, and when they were stored.
         self.halves = Waiting()
 
-    def change(self, change: control.Control, index: int) -> object:
-        """Make the change of the control entry `index`; returns what its sender is told."""
+    def change(self, change: control.Control, index: int, position: int = 0) -> object:
+        """Make the change of the control entry `index`, which lies there in the log; returns what
+        its sender is told."""
         match change:
             case control.PutSettings(settings, now_ms):
                 self._put_settings(settings, now_ms)
             case control.PutTopics(topics, now_ms):
-                self.topics.put(topics, now_ms)
+                self.topics.put(topics, now_ms, index, position)
             case control.DeleteTopic(topic, now_ms):
                 self.topics.delete(topic, now_ms)
                 self.offsets.delete_topic(topic)
@@ -90,8 +91,9 @@ class Memory:
             case control.UnlockQueues(group, client_id, queues):
                 keys = [QueueKey(group, topic, queue_id) for topic, queue_id in queues]
                 self.locks.release(client_id, keys)
-            case control.PutGroups(groups, now_ms):
-                self.groups.put(groups, now_ms)
+            case control.PutGroups(groups, now_ms, begins):
+                begun = None if begins is False else Beginning(index, now_ms)
+                self.groups.put(groups, now_ms, begun)
             case control.DeleteGroup(group, with_offsets, now_ms):
                 self.groups.delete(group, now_ms)
                 self.locks.delete_group(group)
@@ -136,11 +138,11 @@ class Memory:
     def take_memory(self, state: State) -> None:
         """Take over what a snapshot kept."""
         self.clock_ms = state.clock_ms
-        self.topics.restore(state.topics, state.topics_version)
-        self.groups.restore(state.groups, state.groups_version)
+        self.topics.restore(state.topics, state.topics_version, state.births)
+        self.groups.restore(state.groups, state.groups_version, state.begun)
         self.offsets.restore(state.offsets)
         self.locks.restore(state.locks, state.lock_tokens, state.lock_clock_ms)
-        self.popped.restore(state.popped)
+        self.popped.restore(state.popped, state.popped_floor)
         self.modes.restore(state.modes)
         self.producers.restore(state.producers)
         self.dedup.restore(state.dedup)
@@ -155,13 +157,16 @@ class Memory:
         state.clock_ms = self.clock_ms
         state.topics = list(self.topics)
         state.topics_version = self.topics.version
+        state.births = self.topics.births()
         state.groups = list(self.groups)
         state.groups_version = self.groups.version
+        state.begun = self.groups.beginnings()
         state.offsets = self.offsets.dump()
         state.locks = self.locks.dump()
         state.lock_tokens = self.locks.tokens()
         state.lock_clock_ms = self.locks.clock_ms
         state.popped = self.popped.dump()
+        state.popped_floor = self.popped.floor
         state.modes = self.modes.dump()
         state.producers = self.producers.dump()
         state.dedup = self.dedup.dump()

@@ -27,7 +27,9 @@ from mqbroker.state.aside import AsideRow
 from mqbroker.state.groups.locks import LockRow
 from mqbroker.state.groups.modes import ModeRow
 from mqbroker.state.groups.popped import PoppedRow
+from mqbroker.state.groups.subscriptions import Beginning
 from mqbroker.state.producers import ProducerRow
+from mqbroker.state.topics import Birth
 
 FORMAT: Final = 3
 UNITS_FORMAT: Final = 2
@@ -67,6 +69,9 @@ class State(msgspec.Struct):
     popped: list[PoppedRow] = []
     modes: list[ModeRow] = []
     producers: list[ProducerRow] = []
+    births: dict[str, list[Birth]] = {}
+    begun: dict[str, Beginning] | None = None
+    popped_floor: int = 0
 
 
 def decode_state(payload: bytes) -> State:

@@ -3,13 +3,17 @@
 A topic is made by an operator, or by the first send to it if `TBW102` (the default topic, which
 lends its queue count) has the inherit permission. Retry and dead-letter topics of a group are made
 by the broker. Rules and error codes: RocketMQ's TopicValidator and TopicConfigManager.
+
+A topic's *life* is the index of the entry that made it. One that is deleted and made again has
+another life: no position, lock or waiting message of an earlier life is good for it. A queue comes
+into being when its topic gets so many queues to read, and again if they were fewer meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -174,11 +178,22 @@ def check_config(config: TopicConfig) -> None:
             )
 
 
+class Birth(NamedTuple):
+    """The index and position of the entry by which the queues of a topic from `first_queue` on came
+    into being, and its writer's time. All are 0 for what is older than this was noted."""
+
+    first_queue: int = 0
+    entry: int = 0
+    position: int = 0
+    at_ms: int = 0
+
+
 class Topics:
     """All topic configs, with the version that name servers compare."""
 
     def __init__(self) -> None:
         self._configs: dict[str, TopicConfig] = {}
+        self._births: dict[str, list[Birth]] = {}
         self.version = DataVersion(counter=0, timestamp=0)
 
     def __len__(self) -> int:
@@ -191,21 +206,56 @@ class Topics:
         """A topic's config, if it exists."""
         return self._configs.get(topic)
 
-    def put(self, configs: Iterable[TopicConfig], now_ms: int) -> None:
-        """Make or change topics. If nothing differs the version stays."""
+    def life(self, topic: str) -> Birth:
+        """The birth of a topic, as it is now."""
+        of_topic = self._births.get(topic)
+        return of_topic[0] if of_topic else Birth()
+
+    def birth(self, topic: str, queue_id: int) -> Birth:
+        """The birth of a queue."""
+        of_topic = self._births.get(topic, ())
+        return next((each for each in reversed(of_topic) if each.first_queue <= queue_id), Birth())
+
+    def put(
+        self, configs: Iterable[TopicConfig], now_ms: int, index: int = 0, position: int = 0
+    ) -> None:
+        """Make or change topics, by the entry `index`. If nothing differs the version stays."""
         changed = [config for config in configs if self.get(config.topic_name) != config]
-        self._configs.update((config.topic_name, config) for config in changed)
+        for config in changed:
+            self._note_births(config, Birth(0, index, position, now_ms))
+            self._configs[config.topic_name] = config
         if changed:
             self.touch(now_ms)
 
+    def _note_births(self, config: TopicConfig, birth: Birth) -> None:
+        known, queues = self.get(config.topic_name), config.read_queue_nums
+        if known is None:
+            self._births[config.topic_name] = [birth]
+            return
+        births = self._births.setdefault(config.topic_name, [Birth()])
+        births[1:] = [each for each in births[1:] if each.first_queue < queues]
+        if queues > known.read_queue_nums:
+            births.append(birth._replace(first_queue=known.read_queue_nums))
+
     def delete(self, topic: str, now_ms: int) -> None:
         """Remove a topic, if it exists."""
+        self._births.pop(topic, None)
         if self._configs.pop(topic, None) is not None:
             self.touch(now_ms)
 
-    def restore(self, configs: Iterable[TopicConfig], version: DataVersion) -> None:
-        """Take over what a snapshot kept."""
+    def births(self) -> dict[str, list[Birth]]:
+        """What a snapshot keeps of them."""
+        return {topic: list(births) for topic, births in self._births.items()}
+
+    def restore(
+        self,
+        configs: Iterable[TopicConfig],
+        version: DataVersion,
+        births: Mapping[str, Iterable[Birth]] | None = None,
+    ) -> None:
+        """Take over what a snapshot kept; one of an older version has no births."""
         self._configs = {config.topic_name: config for config in configs}
+        self._births = {topic: list(each) for topic, each in (births or {}).items()}
         self.version = version
 
     def touch(self, now_ms: int) -> None:

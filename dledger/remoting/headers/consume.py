@@ -19,7 +19,10 @@ PULL_LITE = 16
 
 
 class PullMessageHeader(Header, frozen=True):
-    """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)."""
+    """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361).
+
+    `life` is ours: the life of the topic that the offset belongs to, 0 if the client knows none.
+    """
 
     consumer_group: str
     topic: str
@@ -33,12 +36,14 @@ class PullMessageHeader(Header, frozen=True):
     subscription: str | None = None
     expression_type: str | None = None
     max_msg_bytes: Int32 | None = None
+    life: Int64 | None = None
 
 
 class PullMessageResponseHeader(Header, frozen=True):
     """The answer to a pull, also when it found nothing (codes 0, 19, 20, 21 alike).
 
     `expiring` is ours: some of the messages will expire, so who keeps them for a while looks.
+    `life`, too: that of the topic, if the client named another one, or none.
     """
 
     suggest_which_broker_id: Int64
@@ -46,6 +51,7 @@ class PullMessageResponseHeader(Header, frozen=True):
     min_offset: Int64
     max_offset: Int64
     expiring: bool | None = None
+    life: Int64 | None = None
 
 
 class QueryMessageHeader(Header, frozen=True):
@@ -109,9 +115,10 @@ class QueryConsumerOffsetHeader(Header, frozen=True):
 
 
 class QueryConsumerOffsetResponseHeader(Header, frozen=True):
-    """The group's next offset to consume."""
+    """The group's next offset to consume. `life` is ours: that of the topic."""
 
     offset: Int64
+    life: Int64 | None = None
 
 
 class UpdateConsumerOffsetHeader(Header, frozen=True):
@@ -119,7 +126,7 @@ class UpdateConsumerOffsetHeader(Header, frozen=True):
 
     `lock_token` and `sought_back` are ours: the commit counts only while the queue's lock has the
     token; whether the member has itself gone back behind what it had read or committed. Only then
-    may its commit take the group back.
+    may its commit take the group back. So is `life`: that of the topic to which the offset belongs.
     """
 
     consumer_group: str
@@ -128,6 +135,7 @@ class UpdateConsumerOffsetHeader(Header, frozen=True):
     commit_offset: Int64
     lock_token: Int64 | None = None
     sought_back: bool | None = None
+    life: Int64 | None = None
 
 
 class SearchOffsetByTimestampHeader(Header, frozen=True):

@@ -28,7 +28,8 @@ class WriteOnceHeader(Header, frozen=True):
     The body is stored records back to back, as in PRODUCE. `parts` are (topic, size in bytes, runs
     of (queue id, record count)), in the order of the body. `moves` are (topic, queue id, offset at
     which the consumer began, offset at which it ended, token of its lock if it has one), for the
-    group. `sequence` grows within a stream of the instance; a repeat gets the first answer.
+    group; `lives` are those of their topics, 0 for one that is not known.
+    `sequence` grows within a stream of the instance; a repeat gets the first answer.
     """
 
     producer_name: str
@@ -38,6 +39,7 @@ class WriteOnceHeader(Header, frozen=True):
     parts: list[tuple[str, Int32, list[tuple[Int32, Int32]]]]
     group: str
     moves: list[tuple[str, Int32, Int64, Int64, Int64 | None]]
+    lives: list[Int64] | None = None
 
 
 class WriteOnceResponseHeader(Header, frozen=True):

@@ -107,7 +107,8 @@ async def test_a_pull_that_is_ahead_of_its_heartbeat_gets_what_any_tag_could_wan
 async def test_offsets_of_a_group_are_committed_through_the_log(tmp_path: Path) -> None:
     """Two-way commits are answered when applied; one-way ones follow within a moment."""
     async with served(tmp_path) as (broker, peer):
-        await make_topic(peer, "Orders")
+        await peer.request(produce_request("a", runs=[(1, 9), (2, 3)]), 5)
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         key: dict[str, ExtValue] = {"consumerGroup": "C", "topic": "Orders", "queueId": 1}
         unset = await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **key, setZeroIfNotFound=False)
         assert unset.code == Code.QUERY_NOT_FOUND

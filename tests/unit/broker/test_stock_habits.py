@@ -20,6 +20,7 @@ from mqbroker.testing.requests import (
     ask,
     heartbeat,
     make_topic,
+    produce_request,
     pull_request,
     send_request,
 )
@@ -85,6 +86,7 @@ async def test_progress_shows_a_commit_that_was_taken_a_moment_ago(tmp_path: Pat
     """One-way commits are gathered, and then on their way: a tool sees them from the first."""
     async with served(tmp_path) as (broker, peer):
         await make_topic(peer, queues=2)
+        await peer.request(produce_request("a", runs=[(1, 9)]), 5)
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         broker.ledger._auto = False
         header = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 1, "commitOffset": 7}

@@ -50,6 +50,7 @@ from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state.dedup import StoredCopy
 from mqbroker.state.derived.indexing import index_records
+from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.machine import Machine
 
 
@@ -100,21 +101,38 @@ class Appender:
         """A leadership begins: it is not known which sends earlier leaders answered."""
         self._unheard.reset(self._machine.dedup.last_position)
 
-    def knows(self, key: bytes) -> bool:
-        """Whether a batch of this key is in the log, or on its way there."""
-        return key in self._on_their_way or self._machine.dedup.get(key) is not None
+    def knows(self, key: bytes, topic: str) -> bool:
+        """Whether a batch of this key for a topic is in the log, or on its way there."""
+        return key in self._on_their_way or self._copy(key, topic) is not None
+
+    def _copy(self, key: bytes, topic: str) -> StoredCopy | None:
+        """The first copy of a batch that is in the log; none of an earlier life of its topic, which
+        ended with it."""
+        dedup = self._machine.dedup
+        copy = dedup.get(key)
+        if copy is not None and topic and not is_of_life(self._machine, topic, copy.position):
+            copy = dedup.newest(key)
+            if copy is not None and not is_of_life(self._machine, topic, copy.position):
+                return None
+        return copy
 
     def append(
-        self, draft: MessagesDraft, key: bytes | None, on_done: Done, admit: Admit = always
+        self,
+        draft: MessagesDraft,
+        key: bytes | None,
+        on_done: Done,
+        admit: Admit = always,
+        topic: str = "",
     ) -> None:
         """Append a batch; `on_done` is called once, after it can be pulled, or with the refusal.
+        `topic` is the one that it was sent to.
 
         Raises Refused if it is certain at once that nothing will be stored.
         """
         if key is None:
             self._submit(draft, on_done, admit, shares_up_to=limits.BATCH_SHARES_UP_TO)
             return
-        copy = self._machine.dedup.get(key)
+        copy = self._copy(key, topic)
         if copy is not None:
             on_done(self._first_copy(copy, draft))
             return
@@ -182,6 +200,8 @@ class Appender:
         if copy.send is not None:
             return same_send(copy.send.records, send.records)
         if copy.place is None or copy.place.position < self._machine.first_position:
+            return False
+        if send.topic and not is_of_life(self._machine, send.topic, copy.place.position):
             return False
         view = self._log.view(*copy.place)
         records = [Record(view[start:]) for start in walk(view)]

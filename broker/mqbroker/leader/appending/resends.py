@@ -86,6 +86,8 @@ class Send(NamedTuple):
     asker: Asker
     now_ms: int
     """The leader's clock, as for store times."""
+    topic: str = ""
+    """The one that it was sent to. What was stored before that was made again is no copy."""
 
 
 class Copy:

@@ -8,7 +8,8 @@ applied state says. So a new leader goes on exactly where the old one stopped, a
 delivered twice or left out.
 
 One that is repeated is put back to wait by the entry that delivers it (`repeats`).
-A message whose topic was deleted while it waited is dropped with it.
+A message whose topic was deleted while it waited is dropped with it, though the topic was made
+again; and so is a copy to try again of a message of such a topic.
 
 The log can't begin behind a message that waits. So one that is to wait for long is renewed: when
 the part of the log that holds it is half way to its removal, a move takes it and puts a copy of it,
@@ -41,6 +42,7 @@ from mqbroker.leader.waiting.delays import DelayLevels
 from mqbroker.leader.waiting.repeats import again, delivered, may_repeat
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.derived.units import Units
+from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.machine import Machine
 from mqbroker.state.moves import Move, encode_move, ranges_of
 
@@ -208,12 +210,14 @@ class Deliveries:
         count = _fitting(units[: int(_is_old(units, old).sum())])
         if not offsets or not count:
             return False
+        pairs = zip(units["position"][:count].tolist(), units["size"][:count].tolist(), strict=True)
+        records = (Record(self._log.view(at, size)) for at, size in pairs)
         renewed = [
-            Arrival(TIMER_TOPIC, 0, NewRecord.copy(Record(self._log.view(at, size))))
-            for at, size in zip(
-                units["position"][:count].tolist(), units["size"][:count].tolist(), strict=True
-            )
+            Arrival(TIMER_TOPIC, 0, NewRecord.copy(record))
+            for record in records
+            if self._arrival(record) is not None
         ]
+        self.dropped += count - len(renewed)
         self._move(Move(TIMER_TOPIC, 0, ranges_of(offsets[:count])), renewed, on_done)
         return True
 
@@ -322,7 +326,13 @@ class Deliveries:
             queue_id = int(properties.pop(names.REAL_QID, "0"))
         except (BadInput, ValueError):
             return None
-        if topic is None:
+        at = record.physical_offset
+        origin = properties.get(names.RETRY_TOPIC, "")
+        if topic is None or not is_of_life(self._machine, topic.topic_name, at):
+            return None
+        if self._machine.topics.get(origin) is not None and not is_of_life(
+            self._machine, origin, at
+        ):
             return None
         # A topic may have fewer queues by now.
         queue_id %= topic.read_queue_nums

@@ -107,6 +107,10 @@ class Rates:
         """The offset up to which a group has pulled, as far as this process knows; else 0."""
         return self._pull_offsets.get(queue, 0)
 
+    def topic_ended(self, topic: str) -> None:
+        """A topic was deleted: nobody has pulled of a new one with its name."""
+        self._pull_offsets = {key: at for key, at in self._pull_offsets.items() if key[1] != topic}
+
     def sample(self, now_s: float, day: int) -> None:
         """Call this once a second; `day` is another number after local midnight."""
         counters = [value for value in vars(self).values() if isinstance(value, Counter)]

@@ -3,6 +3,8 @@
 ``clients``     heartbeats, members, queue locks
 ``membership``  the connected clients, by group (pure)
 ``readers``     which member reads a queue, and whose commits count (pure)
+``counting``    where a pull goes on, and which commits count
+``earlier``     which clients hold positions of a topic's earlier life (pure)
 ``fencing``     which clients lost the lock of a queue, and may not commit any more
 ``assignment``  assigns queues to consumers
 ``progress``    the progress of groups

@@ -201,7 +201,7 @@ class ClientHandler:
         """The (topic, queue id) of the queues that exist on this broker."""
         own = []
         for queue in queues:
-            topic = self._core.machine.topics.get(queue.topic)
+            topic = self._core.definitions.lasting(queue.topic)
             if (
                 topic is not None
                 and queue.broker_name == self._core.config.broker_name

@@ -173,6 +173,13 @@ class Membership:
         """All consumer groups with members."""
         return iter(self._consumers.items())
 
+    def subscribers(self, topic: str) -> Iterator[tuple[str, int]]:
+        """The (group, connection id) of the members of groups that subscribe to a topic."""
+        for name, group in self._consumers.items():
+            if topic in group.subscriptions:
+                for connection_id in group.members:
+                    yield name, connection_id
+
     def producers(self, group: str) -> Mapping[int, Client]:
         """The members of a producer group, by connection id."""
         return self._producers.get(group, {})

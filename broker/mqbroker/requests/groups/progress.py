@@ -37,6 +37,7 @@ from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.needs import Needs
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.derived.consume_queue import ConsumeQueue
+from mqbroker.state.groups.places import fault
 from mqbroker.state.topics import check_group_name
 
 
@@ -103,8 +104,9 @@ class ProgressHandler:
         rows = [
             (header.dest_group, topic, queue_id, offset)
             for topic, queues in self._core.machine.offsets.topics_of(header.src_group).items()
-            if header.topic in (None, "", topic)
+            if header.topic in (None, "", topic) and self._core.definitions.lasting(topic)
             for queue_id, offset in queues.items()
+            if fault(self._core.machine, topic, queue_id, offset) is None
         ]
         if not rows:
             raise Refused(

@@ -36,6 +36,11 @@ class Readers:
         self._last.clear()
         self._resets.clear()
 
+    def topic_ended(self, topic: str) -> None:
+        """A topic was deleted: nobody follows a reset of it any more."""
+        self._last = {key: last for key, last in self._last.items() if key.topic != topic}
+        self._resets = {key: reset for key, reset in self._resets.items() if key.topic != topic}
+
     def pulled(self, key: QueueKey, connection_id: int, offset: int) -> int | None:
         """Note a pull. If the group was reset and this reader does not know it, returns the new
         offset."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from dledger.errors import AppendError
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
@@ -18,7 +20,9 @@ from mqbroker import limits
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.planning import Ahead, Plan, View, Want, plan
 from mqbroker.state.control import encode_control
+from mqbroker.state.groups.places import place
 from mqbroker.state.groups.popped import Delivery, Granted, PoppedTopic, offsets_in
+from mqbroker.state.groups.popping import PopMessages
 
 
 class Handed(NamedTuple):
@@ -57,6 +61,11 @@ class Pops:
         """A leadership begins, or ends: nothing is on its way."""
         self._ahead.clear()
 
+    def topic_ended(self, topic: str) -> None:
+        """A topic is deleted: what was on its way is of its life that is over."""
+        for key in [key for key in self._ahead if key[1] == topic]:
+            del self._ahead[key]
+
     def view(self, want: Want) -> View:
         """What a plan is made from."""
         machine = self._core.machine
@@ -70,7 +79,7 @@ class Pops:
         return View(
             queues={each: machine.queues.get(topic, each) for each in want.queue_ids},
             popped=popped,
-            committed={each: machine.offsets.get(group, topic, each) for each in want.queue_ids},
+            committed={each: place(machine, group, topic, each) for each in want.queue_ids},
             ahead=self._ahead.get((group, topic), Ahead()),
             is_full=is_full,
         )
@@ -85,7 +94,7 @@ class Pops:
         if made is None:
             return False
         key = (want.group, want.topic)
-        body = encode_control(made.entry)
+        body = encode_control(self._entry(made))
 
         ahead = self._depart(key, made, ordered=want.ordered)
 
@@ -108,6 +117,14 @@ class Pops:
             self._arrived(key, ahead, made, None)
             raise
         return True
+
+    def _entry(self, made: Plan) -> PopMessages:
+        """A plan's entry, with a time above the fences of deleted topics: no handle of theirs is
+        good for what it hands out."""
+        floor = self._core.machine.popped.floor
+        if made.entry.now_ms > floor:
+            return made.entry
+        return msgspec.structs.replace(made.entry, now_ms=floor + 1)
 
     def peek(self, want: Want) -> Got:
         """What a POP would get now, without handing it out."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from dledger.errors import AppendError
 from dledger.net import Connection
 from dledger.net.serving import serves
@@ -26,9 +28,8 @@ from dledger.remoting.headers import (
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
-from mqbroker.requests.groups.fencing import Fence
+from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
-from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.needs import Needs
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.groups.locks import QueueKey
@@ -43,30 +44,26 @@ class LookupHandler:
         core: Core,
         membership: Membership,
         commits: OffsetCommits,
-        readers: Readers,
-        fence: Fence,
+        counting: Counting,
     ) -> None:
         self._core = core
-        self._fence = fence
         self._membership = membership
         self._commits = commits
-        self._readers = readers
+        self._counting = counting
 
     @serves(RequestCode.GET_MAX_OFFSET, needs=Needs.CONFIRMED)
     def max_offset(self, request: Command, _: Connection) -> Command:
         """The end of the queue. What is acknowledged is applied, so no acknowledged offset is above
         it."""
         header = decode_header(GetMaxOffsetHeader, request)
-        queue = self._queue(header.topic, header.queue_id)
-        answer = GetMaxOffsetResponseHeader(queue.end if queue is not None else 0)
+        answer = GetMaxOffsetResponseHeader(self._span(header.topic, header.queue_id)[1])
         return request.reply(ext=encode_header(answer))
 
     @serves(RequestCode.GET_MIN_OFFSET, needs=Needs.CONFIRMED)
     def min_offset(self, request: Command, _: Connection) -> Command:
         """The first offset of the queue: earlier messages have expired."""
         header = decode_header(GetMinOffsetHeader, request)
-        queue = self._queue(header.topic, header.queue_id)
-        answer = GetMinOffsetResponseHeader(queue.begin if queue is not None else 0)
+        answer = GetMinOffsetResponseHeader(self._span(header.topic, header.queue_id)[0])
         return request.reply(ext=encode_header(answer))
 
     @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, needs=Needs.LEADER)
@@ -101,13 +98,15 @@ class LookupHandler:
 
     @serves(RequestCode.QUERY_CONSUMER_OFFSET, needs=Needs.CONFIRMED)
     def consumer_offset(self, request: Command, connection: Connection) -> Command | None:
-        """The offset of a group in a queue, once commits of it that came before are applied.
+        """The place of a group in a queue, once commits of it that came before are applied.
 
-        A group that never committed starts at 0 while the queue's first message is still there, as
-        with the reference on young topics; with `setZeroIfNotFound` off the client decides by
-        itself.
+        A queue that came into being after the group began is read from its first message, whatever
+        its members say: this is asked before they act on that. A group that has no place in a queue
+        starts at 0 while the queue's first message is still there, as with the reference on young
+        topics; with `setZeroIfNotFound` off the client decides by itself.
         """
         header = decode_header(QueryConsumerOffsetHeader, request)
+        self._queue(header.topic, header.queue_id)
         replies = self._core.replies
 
         def settled(error: AppendError | None) -> None:
@@ -115,34 +114,50 @@ class LookupHandler:
                 replies.refuse(request, connection, self._core.role.refusal_of(error))
                 return
             try:
-                replies.send(request, connection, self._stored_offset(request, header))
+                replies.send(request, connection, self._stored_offset(request, header, connection))
             except Refused as refused:
                 replies.refuse(request, connection, refused)
 
         queue = (header.consumer_group, header.topic, header.queue_id)
         if self._commits.await_pending(*queue, connection.answer_by(request, settled)):
             return None
-        return self._stored_offset(request, header)
+        return self._stored_offset(request, header, connection)
 
-    def _stored_offset(self, request: Command, header: QueryConsumerOffsetHeader) -> Command:
-        offset = self._core.machine.offsets.get(
-            header.consumer_group, header.topic, header.queue_id
-        )
+    def _stored_offset(
+        self, request: Command, header: QueryConsumerOffsetHeader, connection: Connection
+    ) -> Command:
+        machine = self._core.machine
+        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+        offset = self._counting.place(key)
+        life = machine.topics.life(header.topic).entry
         if offset is None:
-            queue = self._core.machine.queues.get(header.topic, header.queue_id)
-            young = queue is None or queue.begin == 0
-            if not young or header.set_zero_if_not_found is False:
+            if (
+                machine.queues.span(header.topic, header.queue_id)[0]
+                or header.set_zero_if_not_found is False
+            ):
+                born_ms = machine.topics.birth(header.topic, header.queue_id).at_ms
+                begun = machine.groups.beginning(header.consumer_group)
                 raise Refused(
                     ResponseCode.QUERY_NOT_FOUND,
                     f"the group {header.consumer_group!r} has no offset for queue "
                     f"{header.queue_id} of {header.topic!r}",
+                    ext={"life": life, "bornMs": born_ms, "begunMs": begun.at_ms if begun else -1},
                 )
             offset = 0
-        return request.reply(ext=encode_header(QueryConsumerOffsetResponseHeader(offset)))
+        elif machine.offsets.get(*key) is None and self._membership.is_consumer(
+            key.group, connection.id
+        ):
+            # From now on it has this offset, and tools see how far behind it is.
+            with suppress(Refused):  # at a bound it is told all the same
+                self._commits.gather(*key, offset)
+        return request.reply(ext=encode_header(QueryConsumerOffsetResponseHeader(offset, life)))
 
     @serves(RequestCode.UPDATE_CONSUMER_OFFSET, needs=Needs.LEADER)
     def commit_offset(self, request: Command, connection: Connection) -> None:
         """Commit a group's offset; answered once that is in the log and applied.
+
+        What can't be of the queue is refused: an offset beyond its end, or of an earlier life of
+        its topic. A commit makes its group, as a pull does.
 
         A commit that does not count (see `mqbroker.requests.groups.readers`, `...fencing`) is
         answered like any other: the group is further already, or was reset, or the queue is
@@ -151,15 +166,11 @@ class LookupHandler:
         header = decode_header(UpdateConsumerOffsetHeader, request)
         check_group_name(header.consumer_group)
         self._check_queue(header.topic, header.queue_id)
-        if header.commit_offset < 0:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR, f"offset {header.commit_offset} can't be committed"
-            )
         self._core.definitions.ensure_group(header.consumer_group)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         if header.lock_token is not None:
-            self._fence.check(key, header.lock_token)
-        elif not self._fence.counts(key, connection.id):
+            self._counting.fence.check(key, header.lock_token)
+        elif not self._counting.fence.counts(key, connection.id):
             self._core.replies.send(request, connection, request.reply())
             return
         # Stock consumers commit one-way, tools wait for the answer. Ours wait, too, and say more.
@@ -168,13 +179,13 @@ class LookupHandler:
             or header.sought_back is not None
             or self._membership.is_consumer(key.group, connection.id)
         )
-        if (is_consumer and self._fence.is_popped(key)) or not self._readers.counts(
+        if not self._counting.counts(
             key,
             header.commit_offset,
-            committed=self._commits.latest(*key),
-            connection_id=connection.id,
+            connection,
             is_consumer=is_consumer,
             sought_back=header.sought_back,
+            life=header.life,
         ):
             self._core.replies.send(request, connection, request.reply())
             return
@@ -192,6 +203,11 @@ class LookupHandler:
 
         answer = connection.answer_by(request, done)
         self._commits.commit(*key, header.commit_offset, answer)
+
+    def _span(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """The first and the next offset of a queue. Refused if it does not exist."""
+        self._queue(topic, queue_id)
+        return self._core.machine.queues.span(topic, queue_id)
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue; None while it has no message. Refused if the topic or queue does not exist."""

@@ -27,9 +27,8 @@ from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests.core import Core
-from mqbroker.requests.groups.fencing import Fence
+from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
-from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.permissions import check_broadcast, check_enabled, check_readable
 from mqbroker.requests.reading.filters import (
@@ -56,6 +55,8 @@ class _Asked:
     header: PullMessageHeader
     wanted: MessageFilter
     until_s: float
+    life: int
+    """That of the topic when it was asked."""
     is_held_back: bool = False
 
 
@@ -67,15 +68,13 @@ class PullHandler:
         core: Core,
         membership: Membership,
         commits: OffsetCommits,
-        readers: Readers,
+        counting: Counting,
         held: HeldPulls,
-        fence: Fence,
     ) -> None:
-        self._fence = fence
         self._core = core
         self._membership = membership
         self._commits = commits
-        self._readers = readers
+        self._counting = counting
         self._held = held
 
     @serves(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, needs=Needs.LEADER)
@@ -89,18 +88,18 @@ class PullHandler:
                 self._commit(header, connection)
             except Refused as refused:
                 self._core.replies.log_refusal(request, connection, refused)
-        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
-        moved = self._readers.pulled(key, connection.id, header.queue_offset)
+        key = _queue_of(header)
+        moved = self._counting.pulled(key, connection.id, header.queue_offset, header.life)
         hold_s = min(header.suspend_timeout_millis / 1000, limits.PULL_HOLD_S_MAX)
         if not header.sys_flag & PULL_SUSPEND:
             hold_s = 0.0
-        asked = _Asked(request, connection, header, wanted, self._core.clock_s() + hold_s)
+        life = self._core.machine.topics.life(header.topic).entry
+        asked = _Asked(request, connection, header, wanted, self._core.clock_s() + hold_s, life)
         if moved is None and self._waits_its_turn(asked):
             return None
         found = self._find(header, wanted)
         if moved is not None:
-            code = ResponseCode.PULL_OFFSET_MOVED
-            found = Found(code, "OFFSET_RESET", moved, found.min_offset, found.max_offset)
+            found = _sent_to(moved, found)
         if (
             found.code == ResponseCode.PULL_NOT_FOUND
             and hold_s > 0
@@ -128,19 +127,12 @@ class PullHandler:
 
     def _commit(self, header: PullMessageHeader, connection: Connection) -> None:
         """Commit the offset that comes with the pull, if it counts."""
-        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
-        if header.commit_offset < 0 or not self._fence.counts(key, connection.id):
+        key = _queue_of(header)
+        offset = header.commit_offset
+        if offset < 0 or not self._counting.fence.counts(key, connection.id):
             return
-        if self._fence.is_popped(key):
-            return
-        if self._readers.counts(
-            key,
-            header.commit_offset,
-            committed=self._commits.latest(*key),
-            connection_id=connection.id,
-            is_consumer=True,
-        ):
-            self._commits.gather(*key, header.commit_offset)
+        if self._counting.counts(key, offset, connection, is_consumer=True, life=header.life):
+            self._commits.gather(*key, offset)
 
     def _hold(self, asked: _Asked, until_s: float, wakes: MessageFilter) -> bool:
         """Keep a pull until `until_s`, or until a message comes that `wakes` it; False if too many
@@ -155,7 +147,10 @@ class PullHandler:
                 self._permit(header)
                 if self._waits_its_turn(asked):
                     return
-                response = self._answer(request, header, self._find(header, asked.wanted))
+                found = self._find(header, asked.wanted)
+                if asked.life != core.machine.topics.life(header.topic).entry:
+                    found = _sent_to(self._counting.resumes(_queue_of(header)), found)
+                response = self._answer(request, header, found)
             except Refused as refused:
                 response = core.replies.refusal(request, asked.connection, refused)
             except StorageError as error:
@@ -229,7 +224,7 @@ class PullHandler:
         wanted_bytes = header.max_msg_bytes or 0
         bytes_max = wanted_bytes if wanted_bytes > 0 else limits.PULL_BYTES_DEFAULT
         granted = self._core.flow.grant(header.consumer_group)
-        return read_queue(
+        found = read_queue(
             self._core.machine.queues.get(header.topic, header.queue_id),
             header.queue_offset,
             messages_max=min(max(header.max_msg_nums, 1), granted.messages),
@@ -238,6 +233,10 @@ class PullHandler:
             # Tools see what has expired, too, as long as it is kept.
             now_ms=0 if header.consumer_group == TOOLS_GROUP else self._core.assignments.now_ms(),
         )
+        if header.queue_offset > found.max_offset:
+            # Its position is none of this queue, as after the topic was made again.
+            found = found._replace(next_offset=self._counting.resumes(_queue_of(header)))
+        return found
 
     def _answer(self, request: Command, header: PullMessageHeader, found: Found) -> Command:
         queue = (header.consumer_group, header.topic, header.queue_id)
@@ -255,5 +254,21 @@ class PullHandler:
             min_offset=found.min_offset,
             max_offset=found.max_offset,
             expiring=found.expiring or None,
+            life=self._life(header) if header.life is not None else None,
         )
         return request.reply(found.code, encode_header(answer), body, found.remark)
+
+    def _life(self, header: PullMessageHeader) -> int | None:
+        """The topic's life, for who does not know it."""
+        life = self._core.machine.topics.life(header.topic).entry
+        return None if life == header.life else life
+
+
+def _queue_of(header: PullMessageHeader) -> QueueKey:
+    return QueueKey(header.consumer_group, header.topic, header.queue_id)
+
+
+def _sent_to(offset: int, found: Found) -> Found:
+    """The answer to a pull whose position is to be another one."""
+    code = ResponseCode.PULL_OFFSET_MOVED
+    return Found(code, "OFFSET_RESET", offset, found.min_offset, found.max_offset)

@@ -36,6 +36,7 @@ from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.produce import check_sendable, draft_of
 from mqbroker.state.groups.locks import QueueKey
+from mqbroker.state.groups.places import fault, is_other_life
 from mqbroker.state.once import OffsetMove, Once
 
 
@@ -137,11 +138,17 @@ class OnceHandler:
     def _check_moves(self, header: WriteOnceHeader, connection: Connection) -> None:
         if header.moves:
             self._core.definitions.ensure_group(header.group)
-        for topic, queue_id, begin, end, token in header.moves:
+        lives = header.lives or [0] * len(header.moves)
+        for (topic, queue_id, begin, end, token), life in zip(header.moves, lives, strict=True):
             queues = self._core.definitions.topic(topic).queues
             is_left = self._core.machine.queues.get(topic, queue_id) is not None
             if not ((0 <= queue_id < queues or is_left) and min(begin, end) >= 0):
                 raise _invalid(f"queue {queue_id} of {topic!r} going from {begin} to {end}")
+            reason = fault(self._core.machine, topic, queue_id, max(begin, end))
+            if is_other_life(self._core.machine, topic, life):
+                reason = f"{topic!r} was made again since this transaction began"
+            if reason is not None:
+                raise Refused(ResponseCode.OFFSET_MOVED_ON, f"{reason}: nothing was stored")
             key = QueueKey(header.group, topic, queue_id)
             if token is not None:
                 self._fence.check(key, token)
@@ -175,6 +182,8 @@ def _check_header(header: WriteOnceHeader) -> None:
         raise _invalid(f"{len(header.parts)} topics, above {limits.PARTS_PER_WRITE_MAX}")
     if len(header.moves) > limits.MOVES_PER_WRITE_MAX:
         raise _invalid(f"{len(header.moves)} offsets, above {limits.MOVES_PER_WRITE_MAX}")
+    if header.lives is not None and len(header.lives) != len(header.moves):
+        raise _invalid(f"{len(header.lives)} lives of {len(header.moves)} offsets' topics")
     if len({move[:2] for move in header.moves}) < len(header.moves):
         raise _invalid("a queue with two offsets")
     if header.group and not header.moves:

@@ -65,7 +65,8 @@ class ProduceHandler:
 
         answer = connection.answer_by(request, done)
         admit = partial(core.admit, Arriving(topic, len(draft.starts), draft.size))
-        core.appender.append(draft, key, core.when_known(header.topic, answer), admit)
+        told = core.when_known(header.topic, answer)
+        core.appender.append(draft, key, told, admit, header.topic)
 
 
 def check_sendable(core: Core, header: ProduceHeader) -> TopicConfig:

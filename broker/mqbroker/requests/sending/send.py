@@ -156,14 +156,15 @@ class SendHandler:
 
         admit = partial(core.admit, Arriving(asked, len(records), draft.size))
         if request.encoding is HeaderEncoding.MSGPACK:
-            key = next(filter(core.appender.knows, keys), keys[0] if keys else None)
+            known = (key for key in keys if core.appender.knows(key, place.asked_topic))
+            key = next(known, keys[0] if keys else None)
             answer_by = connection.answer_by(request, lambda outcome: done(sent(outcome)))
-            core.appender.append(draft, key, answer_by, admit)
+            core.appender.append(draft, key, answer_by, admit, place.asked_topic)
             return
         if request.is_oneway:
             keys = ()  # one-way: no client waits for an answer, so none tries again
         asker = Asker(connection.id, core.clock_s())
-        send = Send(keys, records, asker, core.assignments.now_ms())
+        send = Send(keys, records, asker, core.assignments.now_ms(), place.asked_topic)
         core.appender.send(draft, send, connection.answer_by(request, done), admit)
 
     def _answer(self, stored: Stored, place: _Place, properties: bytes) -> dict[str, ExtValue]:

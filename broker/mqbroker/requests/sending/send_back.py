@@ -34,6 +34,7 @@ from mqbroker.requests.popping.giving_up import GivingUp
 from mqbroker.requests.popping.settling import Row
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.groups.locks import QueueKey
+from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.topics import retry_topic
 
 _FIRST_RETRY_LEVEL = 3
@@ -59,6 +60,15 @@ class SendBackHandler:
         if header.lock_token is not None:
             key = QueueKey(header.group, record.topic, record.queue_id)
             self._fence.check(key, header.lock_token)
+        known = core.machine.topics.get(record.topic)
+        if known is not None and not is_of_life(core.machine, record.topic, header.offset):
+            # The topic was deleted, and made again: the message ended with it.
+            late = ConsumerSendMsgBackResponseHeader(late=1)
+            is_asked = header.pop_time is not None
+            return request.reply(
+                ext=encode_header(late) if is_asked else {},
+                remark=f"{record.topic!r} was made again since: nothing was stored",
+            )
         topic = wanted = _destination(group, header, record)
         destination = core.definitions.topic_for_send(wanted, None)
         check_writable(destination, core.permission)

@@ -296,6 +296,12 @@ class ConsumeQueues:
         queue = self.get(topic, queue_id)
         return queue.end if queue is not None else 0
 
+    def span(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """The offsets of a queue's first message, and of its next one; both 0 if it never had
+        any."""
+        queue = self.get(topic, queue_id)
+        return (queue.begin, queue.end) if queue is not None else (0, 0)
+
     def append(self, topic: str, queue_id: int, units: bytes, index: int) -> None:
         """Add units of the entry `index`."""
         queues = self._topics.get(topic)

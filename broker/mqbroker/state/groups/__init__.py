@@ -2,6 +2,7 @@
 
 ``subscriptions``  their configs (pure)
 ``offsets``        how far each has consumed each queue (pure)
+``places``         where each is in each queue, and what it may commit (pure)
 ``locks``          queues that one client holds (pure)
 ``popped``         what POP has handed out, and not got back (pure)
 ``popping``        the entries of POP, and what they do (pure)

@@ -294,6 +294,8 @@ class Popped:
         self._topics: dict[tuple[str, str], PoppedTopic] = {}
         #: Messages in flight, of all groups.
         self.count = 0
+        #: The highest fence of a topic or group that was deleted: old handles have no higher one.
+        self.floor = 0
 
     def __iter__(self) -> Iterator[tuple[str, str, PoppedTopic]]:
         return ((group, topic, each) for (group, topic), each in self._topics.items())
@@ -447,7 +449,11 @@ class Popped:
 
     def _delete(self, keys: Iterable[tuple[str, str]]) -> None:
         for key in keys:
-            self.count -= self._topics.pop(key).count
+            of_topic = self._topics.pop(key)
+            self.count -= of_topic.count
+            self.floor = max(
+                self.floor, *(queue.last_fence for queue in of_topic.queues.values()), 0
+            )
 
     def dump(self) -> list[PoppedRow]:
         """What a snapshot keeps."""
@@ -474,10 +480,11 @@ class Popped:
             for queue_id, queue in of_topic.queues.items()
         ]
 
-    def restore(self, rows: Iterable[PoppedRow]) -> None:
+    def restore(self, rows: Iterable[PoppedRow], floor: int = 0) -> None:
         """Take over what a snapshot kept."""
         self._topics.clear()
         self.count = 0
+        self.floor = floor
         for group, topic, queue_id, cursor, last_fence, deliveries in rows:
             of_topic = self._topics.setdefault((group, topic), PoppedTopic())
             of_topic.queues[queue_id] = PoppedQueue(cursor, last_fence)

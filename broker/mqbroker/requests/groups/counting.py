@@ -1,0 +1,95 @@
+"""Where a pull goes on, and which commits count: what handlers of pulls and of commits both ask.
+
+The rules are those of `mqbroker.state.groups.places` (a queue's offsets, a topic's life), `readers`
+(which member reads), `earlier` (who may have a position of a topic's earlier life) and `fencing`
+(locks, and messages that were popped).
+"""
+
+from __future__ import annotations
+
+from dledger.net import Connection
+from dledger.remoting.codes import ResponseCode
+from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.refusal import Refused
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.earlier import Earlier
+from mqbroker.requests.groups.fencing import Fence
+from mqbroker.requests.groups.readers import Readers
+from mqbroker.state.groups.locks import QueueKey
+from mqbroker.state.groups.places import fault, is_other_life, place
+
+
+class Counting:
+    """Answers by the applied state, what is on its way to it, and what this leader has seen."""
+
+    def __init__(
+        self, core: Core, commits: OffsetCommits, readers: Readers, earlier: Earlier, fence: Fence
+    ) -> None:
+        self._machine = core.machine
+        self._commits = commits
+        self._readers = readers
+        self._earlier = earlier
+        self.fence = fence
+
+    def place(self, key: QueueKey) -> int | None:
+        """Where a group is in a queue, if anywhere."""
+        return place(self._machine, *key, self._commits.latest(*key))
+
+    def resumes(self, key: QueueKey) -> int:
+        """Where a reader goes on whose own position is none of the queue: at its group's place, or
+        at the first message, so that nothing is passed over."""
+        at = self.place(key)
+        return self._machine.queues.span(key.topic, key.queue_id)[0] if at is None else at
+
+    def pulled(
+        self, key: QueueKey, connection_id: int, offset: int, life: int | None
+    ) -> int | None:
+        """Note a pull. If its reader has to go on elsewhere, returns the offset.
+
+        `life` is the one that the reader names for its position, if it names any.
+        """
+        moved = self._readers.pulled(key, connection_id, offset)
+        if life is not None:
+            return self.resumes(key) if is_other_life(self._machine, key.topic, life) else moved
+        self._earlier.pulled(key, connection_id)
+        if self._earlier.is_behind(key, connection_id):
+            target = self.resumes(key)
+            if self._earlier.corrects(key, connection_id, offset, target):
+                return target
+        return moved
+
+    def counts(
+        self,
+        key: QueueKey,
+        offset: int,
+        connection: Connection,
+        *,
+        is_consumer: bool,
+        sought_back: bool | None = None,
+        life: int | None = None,
+    ) -> bool:
+        """Whether a commit counts, whose lock was looked at already.
+
+        Refused if it names what the queue does not have, or another life of its topic.
+        """
+        reason = fault(self._machine, key.topic, key.queue_id, offset)
+        if reason is not None:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"{reason}: nothing was committed")
+        if is_other_life(self._machine, key.topic, life):
+            raise Refused(
+                ResponseCode.OFFSET_MOVED_ON,
+                f"{key.topic!r} was deleted and made again: offset {offset} is of its life {life}, "
+                f"which is over. Nothing was committed",
+            )
+        if is_consumer and self.fence.is_popped(key):
+            return False
+        if life is None and self._earlier.is_behind(key, connection.id):
+            return offset == self.resumes(key)
+        return self._readers.counts(
+            key,
+            offset,
+            committed=self._commits.latest(*key),
+            connection_id=connection.id,
+            is_consumer=is_consumer,
+            sought_back=sought_back,
+        )

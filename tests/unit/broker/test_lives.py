@@ -1,0 +1,370 @@
+"""A topic that is deleted and made again: nothing of its earlier life is good for the new one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trio
+
+from dledger.net import Peer, connect_peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
+from dledger.remoting.headers import (
+    AckMessageHeader,
+    PopMessageHeader,
+    WriteOnceHeader,
+    encode_header,
+)
+from dledger.remoting.message import properties_encode
+from dledger.remoting.receipts import write_receipt
+from mqbroker.leader.waiting.deliveries import Old
+from mqbroker.state.machine import Machine
+from mqbroker.state.snapshot import State
+from mqbroker.testing import MemoryBroker, served, until
+from mqbroker.testing.leading import save
+from mqbroker.testing.requests import (
+    GROUP,
+    TIMEOUT_S,
+    TOPIC,
+    ask,
+    heartbeat,
+    make_topic,
+    produce_request,
+    pull_request,
+    records,
+    send_request,
+)
+
+Code = ResponseCode
+PLACE: dict[str, ExtValue] = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
+
+
+@dataclass
+class Scene:
+    """A broker, a connection, and a wall clock that the test moves on."""
+
+    broker: MemoryBroker
+    peer: Peer
+    later_ms: int = 0
+
+    async def send(self, key: str, count: int) -> None:
+        await self.peer.request(produce_request(key, runs=[(0, count)]), TIMEOUT_S)
+
+    async def delete(self) -> None:
+        gone = await ask(self.peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic=TOPIC)
+        assert gone.code == Code.SUCCESS
+
+    async def make_again(self) -> None:
+        await self.delete()
+        await make_topic(self.peer)
+
+    @property
+    def life(self) -> int:
+        return self.broker.machine.topics.life(TOPIC).entry
+
+    def bodies(self, topic: str = TOPIC, queue_id: int = 0) -> list[bytes]:
+        queue = self.broker.machine.queues.get(topic, queue_id)
+        units = queue.read(0, 99) if queue is not None else []
+        core = self.broker.broker.core
+        return [bytes(core.record_at(int(unit["position"])).body) for unit in units]
+
+    def committed(self) -> int | None:
+        return self.broker.machine.offsets.get(GROUP, TOPIC, 0)
+
+
+@asynccontextmanager
+async def scene(directory: Path) -> AsyncIterator[Scene]:
+    scenes: list[Scene] = []
+
+    def clock_ms() -> int:
+        return int(trio.current_time() * 1000) + sum(each.later_ms for each in scenes)
+
+    async with served(directory, clock_ms=clock_ms) as (broker, peer):
+        here = Scene(broker, peer)
+        scenes.append(here)
+        await make_topic(peer)
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        yield here
+
+
+async def pull(peer: Peer, offset: int, **changed: ExtValue) -> tuple[int, ExtValue]:
+    answer = await peer.request(pull_request(0, offset, **changed), TIMEOUT_S)
+    return answer.code, answer.ext["nextBeginOffset"]
+
+
+async def commit(peer: Peer, offset: int, **more: ExtValue) -> int:
+    return (
+        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **PLACE, commitOffset=offset, **more)
+    ).code
+
+
+async def test_a_held_pull_ends_with_its_topic(tmp_path: Path) -> None:
+    """At once, and not when its time is over or a message of another life comes."""
+    async with scene(tmp_path) as here, trio.open_nursery() as nursery:
+        await here.send("a", 4)
+        answers: list[int] = []
+
+        @nursery.start_soon
+        async def wait() -> None:
+            answers.append((await here.peer.request(pull_request(0, 4, 6), TIMEOUT_S)).code)
+
+        await until(lambda: len(here.broker.broker._held) == 1)
+        await here.delete()
+        await until(lambda: answers == [Code.TOPIC_NOT_EXIST])
+
+
+@pytest.mark.parametrize("sent", [1, 4, 9])
+async def test_a_stock_consumer_is_sent_to_the_first_message_of_the_new_life(
+    tmp_path: Path, sent: int
+) -> None:
+    """Its old position may lie before, at or beyond the new end; its old commits count for
+    nothing until it has followed. Then it may pull from where it likes."""
+    async with scene(tmp_path) as here:
+        await here.send("old", 4)
+        assert await pull(here.peer, 0) == (Code.SUCCESS, 4)
+        assert await commit(here.peer, 3) == Code.SUCCESS
+        await here.make_again()
+        await here.send("new", sent)
+        refused = Code.SYSTEM_ERROR if sent < 3 else Code.SUCCESS
+        assert await commit(here.peer, 3) == refused
+        assert here.committed() is None
+        assert await pull(here.peer, 4) == (Code.PULL_OFFSET_MOVED, 0)
+        assert await commit(here.peer, 3) == refused
+        assert here.committed() is None
+        assert await pull(here.peer, 0) == (Code.SUCCESS, sent)
+        assert await commit(here.peer, sent) == Code.SUCCESS
+        assert here.committed() == sent
+        assert await pull(here.peer, sent) == (Code.PULL_NOT_FOUND, sent)
+
+
+async def test_every_member_of_a_broadcasting_group_is_sent_there(tmp_path: Path) -> None:
+    """They pull the same queue, each with a position of its own."""
+    async with scene(tmp_path) as here, connect_peer("127.0.0.1", here.broker.port) as other:
+        await here.send("old", 4)
+        for peer in (here.peer, other):
+            assert await pull(peer, 2) == (Code.SUCCESS, 4)
+        await here.make_again()
+        await here.send("new", 9)
+        for peer in (here.peer, other):
+            assert await pull(peer, 4) == (Code.PULL_OFFSET_MOVED, 0)
+            assert await pull(peer, 0) == (Code.SUCCESS, 9)
+
+
+async def test_a_pull_beyond_the_end_goes_on_where_its_group_is(tmp_path: Path) -> None:
+    """Also over a connection of which nothing is known; nothing is passed over."""
+    async with scene(tmp_path) as here:
+        await here.send("old", 4)
+        await here.make_again()
+        await here.send("new", 3)
+        async with connect_peer("127.0.0.1", here.broker.port) as stranger:
+            assert await pull(stranger, 4) == (Code.PULL_OFFSET_MOVED, 0)
+            assert await pull(here.peer, 0) == (Code.SUCCESS, 3)
+            assert await commit(here.peer, 2) == Code.SUCCESS
+            assert await pull(stranger, 4) == (Code.PULL_OFFSET_MOVED, 2)
+
+
+async def test_our_clients_name_the_life_of_their_positions(tmp_path: Path) -> None:
+    """A pull learns it, and is sent on if it is over; a commit of it is refused."""
+    async with scene(tmp_path) as here:
+        await here.send("old", 4)
+        first = await here.peer.request(pull_request(life=0), TIMEOUT_S)
+        old = first.ext["life"]
+        assert old == here.life
+        again = await here.peer.request(pull_request(0, 4, life=old), TIMEOUT_S)
+        assert again.ext.get("life") is None, "it is known"
+        await here.make_again()
+        await here.send("new", 9)
+        moved = await here.peer.request(pull_request(0, 4, life=old), TIMEOUT_S)
+        assert moved.code == Code.PULL_OFFSET_MOVED
+        assert (moved.ext["nextBeginOffset"], moved.ext["life"]) == (0, here.life)
+        assert await commit(here.peer, 4, life=old) == Code.OFFSET_MOVED_ON
+        assert here.committed() is None
+        assert await commit(here.peer, 4, life=here.life) == Code.SUCCESS
+
+
+async def test_a_commit_on_its_way_ends_with_its_topic(tmp_path: Path) -> None:
+    """Those that are gathered are not written behind the end of their topic."""
+    async with scene(tmp_path) as here:
+        await here.send("old", 4)
+        here.peer.send_oneway(
+            Command(
+                RequestCode.UPDATE_CONSUMER_OFFSET, {**PLACE, "commitOffset": 4}, flag=FLAG_ONEWAY
+            )
+        )
+        await here.make_again()
+        await here.send("new", 9)
+        await trio.sleep(0.2)
+        assert here.committed() is None
+        found = await ask(here.peer, RequestCode.QUERY_CONSUMER_OFFSET, **PLACE)
+        assert found.ext["offset"] == 0
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+async def test_what_waits_for_its_time_ends_with_its_topic(tmp_path: Path, renewed: bool) -> None:
+    """By a timer, by a level, and what was to be tried again; what was sent since is delivered."""
+    async with scene(tmp_path) as here:
+        await here.send("old", 1)
+        (first,) = records(await here.peer.request(pull_request(), TIMEOUT_S))
+        back: dict[str, ExtValue] = {"group": GROUP, "delayLevel": 3}
+        position = first.physical_offset
+        for name in ("old", "new"):
+            for delay in ("TIMER_DELAY_MS\x0186400000\x02", "DELAY\x013\x02"):
+                sent = await here.peer.request(
+                    send_request(name.encode(), i=delay, e="0"), TIMEOUT_S
+                )
+                assert sent.code == Code.SUCCESS, sent.remark
+            await ask(here.peer, RequestCode.CONSUMER_SEND_MSG_BACK, offset=position, **back)
+            if name == "old":
+                await here.make_again()
+        if renewed:
+            core = here.broker.broker.core
+            deliveries = here.broker.broker._deliveries
+            assert deliveries.renew(Old(1 << 62, 1 << 62), lambda _: None)
+            assert len(core.machine.timers) == 1
+        here.later_ms += 90_000_000
+        await until(lambda: len(here.bodies()) == 2)
+        await trio.sleep(0.1)
+        assert here.bodies() == [b"new", b"new"]
+        assert here.bodies(f"%RETRY%{GROUP}") == []
+
+
+async def test_a_transaction_ends_with_its_topic(tmp_path: Path) -> None:
+    """Its half message is not committed into the new life."""
+    async with scene(tmp_path) as here:
+        tran = properties_encode({"TRAN_MSG": "true", "PGROUP": "P", "UNIQ_KEY": "K"}).decode()
+        sent = await here.peer.request(send_request(i=tran, f="4"), TIMEOUT_S)
+        assert sent.code == Code.SUCCESS, sent.remark
+        await here.make_again()
+        ended = await ask(
+            here.peer,
+            RequestCode.END_TRANSACTION,
+            producerGroup="P",
+            tranStateTableOffset=0,
+            commitLogOffset=int(str(sent.ext["msgId"])[-16:], 16),
+            commitOrRollback=8,
+            msgId="K",
+        )
+        assert ended.code != Code.SUCCESS
+        assert here.bodies(TOPIC, 1) == []
+
+
+async def test_a_send_that_is_repeated_in_the_new_life_is_stored_there(tmp_path: Path) -> None:
+    """Once: the copy of the earlier life is gone, and a further try finds the new one."""
+    async with scene(tmp_path) as here:
+        request = produce_request("k", runs=[(0, 1)])
+        await here.peer.request(request, TIMEOUT_S)
+        await here.send("more", 3)
+        await here.make_again()
+        for is_repeat in (False, True, True):
+            stored = await here.peer.request(produce_request("k", runs=[(0, 1)]), TIMEOUT_S)
+            assert stored.ext["duplicate"] is is_repeat
+        assert here.bodies() == [b"k 0 0"]
+
+
+async def test_a_stock_retry_is_stored_in_the_new_life(tmp_path: Path) -> None:
+    """Its first try was stored by an earlier leader, in the earlier life."""
+    async with scene(tmp_path) as here:
+        retried = send_request(b"x", i="UNIQ_KEY\x01K\x02", e="0")
+        await here.peer.request(retried, TIMEOUT_S)
+        here.broker.ledger.follow("n1")
+        here.broker.ledger.lead()
+        await here.make_again()
+        again = await here.peer.request(send_request(b"x", i="UNIQ_KEY\x01K\x02", e="0"), TIMEOUT_S)
+        assert again.code == Code.SUCCESS
+        assert here.bodies() == [b"x"]
+
+
+async def pop(peer: Peer, count: int = 9) -> Command:
+    header = PopMessageHeader(
+        consumer_group=GROUP,
+        topic=TOPIC,
+        queue_id=-1,
+        max_msg_nums=count,
+        invisible_time=30_000,
+        poll_time=0,
+        born_time=0,
+        init_mode=0,
+    )
+    return await peer.request(Command(RequestCode.POP_MESSAGE, encode_header(header)), TIMEOUT_S)
+
+
+async def test_a_handle_of_an_earlier_life_acknowledges_nothing(tmp_path: Path) -> None:
+    """Though all happens within one millisecond of the broker's clock."""
+    async with served(tmp_path, clock_ms=lambda: 1_000_000, clock_s=lambda: 1.0) as (broker, peer):
+        here = Scene(broker, peer)
+        await make_topic(peer)
+        await here.send("old", 4)
+        fences = [int(str((await pop(peer, 1)).ext["popTime"])) for _ in range(3)]
+        await here.make_again()
+        await here.send("new", 4)
+        new = await pop(peer)
+        assert int(str(new.ext["popTime"])) > max(fences)
+        for fence in fences:
+            receipt = write_receipt(fence, 30_000, "broker-a", 0, 0)
+            header = AckMessageHeader(
+                consumer_group=GROUP, topic=TOPIC, queue_id=0, extra_info=receipt, offset=0
+            )
+            await peer.request(Command(RequestCode.ACK_MESSAGE, encode_header(header)), TIMEOUT_S)
+        assert broker.machine.popped.count == 4
+
+
+async def test_nothing_is_popped_behind_the_end_of_a_topic(tmp_path: Path) -> None:
+    """A deletion is on its way: what comes behind it in the log would be of the next life."""
+    async with scene(tmp_path) as here:
+        await here.send("old", 4)
+        here.broker.ledger._auto = False
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(here.make_again)
+            await until(lambda: here.broker.broker.core.definitions.lasting(TOPIC) is None)
+            assert (await pop(here.peer)).code == Code.TOPIC_NOT_EXIST
+            assert await commit(here.peer, 4) == Code.TOPIC_NOT_EXIST
+            here.broker.ledger._auto = True
+            here.broker.ledger.commit()
+
+
+async def test_outputs_are_not_stored_with_offsets_of_an_earlier_life(tmp_path: Path) -> None:
+    """A transaction that read the old topic would pass over messages of the new one."""
+    async with scene(tmp_path) as here:
+        await here.send("old", 4)
+        life = here.life
+        registered = await ask(
+            here.peer, RequestCode.REGISTER_PRODUCER, producerName="n", instance="i"
+        )
+        await here.make_again()
+        await here.send("new", 9)
+        for lives, code in (([life], Code.OFFSET_MOVED_ON), ([here.life], Code.SUCCESS)):
+            header = WriteOnceHeader(
+                producer_name="n",
+                epoch=int(str(registered.ext["epoch"])),
+                stream=0,
+                sequence=1,
+                parts=[],
+                group=GROUP,
+                moves=[(TOPIC, 0, 0, 4, None)],
+                lives=lives,
+            )
+            request = Command(RequestCode.WRITE_ONCE, encode_header(header))
+            assert (await here.peer.request(request, TIMEOUT_S)).code == code
+
+
+async def test_a_life_is_kept_by_snapshots_and_unknown_to_older_ones(tmp_path: Path) -> None:
+    """A replica that starts from an older snapshot believes what a client says of the life."""
+    async with scene(tmp_path) as here:
+        await here.make_again()
+        save(here.broker.machine)
+        life, begun = here.life, here.broker.machine.groups.beginning(GROUP)
+    machine = Machine(tmp_path)
+    machine.restore()
+    assert machine.topics.life(TOPIC).entry == life
+    assert machine.groups.beginning(GROUP) == begun
+    state = State()
+    machine.dump_memory(state)
+    state.births, state.begun = {}, None
+    machine.take_memory(state)
+    assert machine.topics.life(TOPIC).entry == 0
+    assert machine.groups.beginning(GROUP) is not None
+    machine.close()
