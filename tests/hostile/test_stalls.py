@@ -38,7 +38,8 @@ from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import Found, read_queue
 from mqbroker.sql import parse_condition
 from mqbroker.state.derived import consume_queue
-from mqbroker.state.derived.consume_queue import ConsumeQueue, ConsumeQueues, FilePool
+from mqbroker.state.derived.consume_queue import ConsumeQueue, ConsumeQueues
+from mqbroker.state.derived.file_pool import FilePool
 from mqbroker.state.derived.units import UNIT, UNIT_BYTES
 from mqbroker.testing.memory import served
 from mqbroker.testing.requests import TOPIC, ask, make_topic, records, send_request

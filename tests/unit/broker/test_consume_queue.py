@@ -13,10 +13,10 @@ from mqbroker.state.derived.consume_queue import (
     UNIT,
     ConsumeQueue,
     ConsumeQueues,
-    FilePool,
     remove_paths,
     sync_files,
 )
+from mqbroker.state.derived.file_pool import FilePool
 
 
 @pytest.fixture(autouse=True)

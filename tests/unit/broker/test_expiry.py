@@ -15,7 +15,8 @@ from dledger.remoting.command import Command
 from dledger.remoting.message import BatchItem, batch_encode
 from dledger.remoting.record import Record, encode_record, place_record
 from mqbroker.requests.reading.queue_reading import read_queue
-from mqbroker.state.derived.consume_queue import ConsumeQueue, FilePool
+from mqbroker.state.derived.consume_queue import ConsumeQueue
+from mqbroker.state.derived.file_pool import FilePool
 from mqbroker.state.derived.indexing import index_records
 from mqbroker.state.derived.units import UNIT, expired, lives
 from mqbroker.state.machine import Machine

@@ -25,13 +25,13 @@ from dledger.remoting.names import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_T
 from dledger.remoting.receipts import write_receipt
 from dledger.remoting.record import Record
 from mqbroker.state.aside import Unusable
+from mqbroker.state.groups.bits import bits_from_bytes, offsets_in
 from mqbroker.state.groups.given_up import (
     GIVEN_UP_MARK,
     GivenUp,
     decode_given_up,
     encode_given_up,
 )
-from mqbroker.state.groups.popped import bits_from_bytes, offsets_in
 from mqbroker.state.groups.popping import PopAck
 from mqbroker.state.machine import Machine
 from mqbroker.state.moves import decode_move

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from mqbroker.state import control
-from mqbroker.state.groups.popped import bits_from_bytes, bits_to_bytes, offsets_in
+from mqbroker.state.groups.bits import bits_from_bytes, bits_to_bytes, offsets_in
 from mqbroker.state.groups.popping import (
     PopAck,
     PopChange,

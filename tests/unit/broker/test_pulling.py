@@ -16,8 +16,9 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.reading.filters import filter_of, parse_subscription, selection
 from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import read_queue
-from mqbroker.state.derived.consume_queue import ConsumeQueue, FilePool
+from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.derived.entry_index import EntryIndex, Run
+from mqbroker.state.derived.file_pool import FilePool
 from mqbroker.state.derived.units import UNIT, Units
 
 ALL = 1 << 30

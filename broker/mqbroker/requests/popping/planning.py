@@ -20,7 +20,8 @@ import numpy as np
 from dledger.remoting.headers.pop import FROM_END, FROM_LAST
 from mqbroker import limits
 from mqbroker.requests.reading.queue_reading import fitting, passing
-from mqbroker.state.groups.popped import Delivery, PoppedTopic, bits_to_bytes, offsets_in
+from mqbroker.state.groups.bits import bits_to_bytes, offsets_in
+from mqbroker.state.groups.popped import Delivery, PoppedTopic
 from mqbroker.state.groups.popping import PopMessages, PopQueue
 
 if TYPE_CHECKING:

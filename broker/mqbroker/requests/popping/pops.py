@@ -20,8 +20,9 @@ from mqbroker import limits
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.planning import Ahead, Plan, View, Want, plan
 from mqbroker.state.control import encode_control
+from mqbroker.state.groups.bits import offsets_in
 from mqbroker.state.groups.places import place
-from mqbroker.state.groups.popped import Delivery, Granted, PoppedTopic, offsets_in
+from mqbroker.state.groups.popped import Delivery, Granted, PoppedTopic
 from mqbroker.state.groups.popping import PopMessages
 
 

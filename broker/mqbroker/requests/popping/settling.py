@@ -18,7 +18,7 @@ from mqbroker import limits
 from mqbroker.refusal import busy
 from mqbroker.requests.core import Core
 from mqbroker.state.control import encode_control
-from mqbroker.state.groups.popped import bits_to_bytes, lowest_bit
+from mqbroker.state.groups.bits import bits_to_bytes, lowest_bit
 from mqbroker.state.groups.popping import PopAck, PopChange, Settled, SettlePopped
 
 

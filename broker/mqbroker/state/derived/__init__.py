@@ -5,6 +5,7 @@
 ``properties``     what the properties of records say (pure)
 ``entry_index``    the result (pure)
 ``consume_queue``  the positions of each queue's messages in the log
+``file_pool``      their open files
 ``key_index``      finds the messages that have a key
 ``keys``           the units of the key index (pure)
 ``schedule``       what waits, the earliest first (pure)

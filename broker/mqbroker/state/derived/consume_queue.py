@@ -27,7 +27,6 @@ import ctypes
 import os
 import re
 import shutil
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -38,50 +37,11 @@ import numpy as np
 from dledger.checksum import crc32
 from dledger.errors import StorageError
 from mqbroker import limits
+from mqbroker.state.derived.file_pool import FilePool
 from mqbroker.state.derived.units import UNIT, UNIT_BYTES, Damage, Units, filed, unfiled
 
 #: Added to the directory's name for files that will be removed.
 _OUTDATED: Final = ".outdated"
-
-
-class FilePool:
-    """Open file descriptors by path, the least recently used closed beyond `open_max`."""
-
-    def __init__(
-        self, open_max: int = limits.QUEUE_FILES_OPEN_MAX, damage: Damage | None = None
-    ) -> None:
-        #: Damage that readers of these files have found.
-        self.damage = damage or Damage()
-        self._open_max = open_max
-        self._open: OrderedDict[Path, int] = OrderedDict()
-
-    def get(self, path: Path) -> int:
-        """A descriptor to read and write `path`, which is created if missing."""
-        descriptor = self._open.get(path)
-        if descriptor is not None:
-            self._open.move_to_end(path)
-            return descriptor
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self._open[path] = descriptor
-        if len(self._open) > self._open_max:
-            os.close(self._open.popitem(last=False)[1])
-        return descriptor
-
-    def drop(self, path: Path) -> None:
-        """Close the descriptor of a file that will be removed."""
-        descriptor = self._open.pop(path, None)
-        if descriptor is not None:
-            os.close(descriptor)
-
-    def forget(self, directory: Path) -> None:
-        """Close those below `directory`."""
-        for path in [path for path in self._open if directory in path.parents]:
-            os.close(self._open.pop(path))
-
-    def close(self) -> None:
-        """Close them all."""
-        while self._open:
-            os.close(self._open.popitem()[1])
 
 
 class ConsumeQueue:

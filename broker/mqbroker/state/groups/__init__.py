@@ -4,6 +4,7 @@
 ``offsets``        how far each has consumed each queue (pure)
 ``places``         where each is in each queue, and what it may commit (pure)
 ``locks``          queues that one client holds (pure)
+``bits``           messages of a queue as bits (pure)
 ``popped``         what POP has handed out, and not got back (pure)
 ``popping``        the entries of POP, and what they do (pure)
 ``given_up``       popped messages that become dead letters, and are acknowledged by it (pure)

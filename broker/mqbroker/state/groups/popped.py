@@ -36,6 +36,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from mqbroker.state.groups.bits import bits_from_bytes, bits_to_bytes, lowest_bit
+
 #: (base, bits, fence, visible at ms, deliveries, attempt id), as a snapshot keeps it.
 DeliveryRow: TypeAlias = tuple[int, bytes, int, int, int, str]
 #: (group, topic, queue id, cursor, last fence, deliveries), as a snapshot keeps it.
@@ -122,19 +124,6 @@ class Delivery:
 
     def __len__(self) -> int:
         return self.bits.bit_count()
-
-
-def lowest_bit(bits: int) -> int:
-    """The number of the lowest bit that is set."""
-    return (bits & -bits).bit_length() - 1
-
-
-def offsets_in(base: int, bits: int) -> Iterator[int]:
-    """The offsets whose bits are set."""
-    while bits:
-        number = lowest_bit(bits)
-        yield base + number
-        bits &= bits - 1
 
 
 class Heap:
@@ -494,13 +483,3 @@ class Popped:
                 )
                 of_topic.add(delivery)
                 self.count += len(delivery)
-
-
-def bits_to_bytes(bits: int) -> bytes:
-    """As entries and snapshots hold them: the first byte has the first eight messages."""
-    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-
-
-def bits_from_bytes(data: bytes) -> int:
-    """What `bits_to_bytes` made."""
-    return int.from_bytes(data, "little")

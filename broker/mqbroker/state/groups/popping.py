@@ -16,8 +16,9 @@ import msgspec
 from dledger.remoting.numbers import INT64_MAX
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
+from mqbroker.state.groups.bits import bits_from_bytes
 from mqbroker.state.groups.offsets import ConsumerOffsets
-from mqbroker.state.groups.popped import Again, Granted, Popped, Take, bits_from_bytes
+from mqbroker.state.groups.popped import Again, Granted, Popped, Take
 
 OFFSET_MAX: Final = INT64_MAX // 2
 
