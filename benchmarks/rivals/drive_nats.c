@@ -11,6 +11,7 @@
 #define PENDING_MAX 4096
 #define WARM_UP_S 0.5
 #define SINGLES_MAX 1000000
+#define FETCHED 1000
 
 static double now_s(void) {
     struct timespec t;
@@ -100,6 +101,34 @@ static void read_all(jsCtx *js, const char *subject, double seconds, long count)
     natsSubscription_Unsubscribe(sub);
 }
 
+/* Batches of a pull consumer; each message is acknowledged, or none is. */
+static void fetch(jsCtx *js, const char *subject, double seconds, long count, bool acknowledge) {
+    jsConsumerConfig config;
+    jsConsumerConfig_Init(&config);
+    config.Durable = acknowledge ? "fetch-ack" : "fetch";
+    config.AckPolicy = acknowledge ? js_AckExplicit : js_AckNone;
+    config.MaxAckPending = acknowledge ? 10 * FETCHED : 0;
+    check(js_AddConsumer(NULL, js, subject, &config, NULL, NULL), "consumer");
+    jsSubOptions options;
+    jsSubOptions_Init(&options);
+    options.Stream = subject;
+    options.Consumer = config.Durable;
+    natsSubscription *sub = NULL;
+    check(js_PullSubscribe(&sub, js, subject, NULL, NULL, &options, NULL), "subscribe");
+    double end = now_s() + seconds + 5, cpu = cpu_s();
+    while (got < count && now_s() < end) {
+        natsMsgList list;
+        natsStatus s = natsSubscription_Fetch(&list, sub, FETCHED, 1000, NULL);
+        if (s == NATS_TIMEOUT) continue;
+        check(s, "fetch");
+        if (got == 0) first_s = now_s();
+        got += list.Count;
+        for (int i = 0; acknowledge && i < list.Count; i++) check(natsMsg_Ack(list.Msgs[i], NULL), "acknowledge");
+        natsMsgList_Destroy(&list);
+    }
+    printf("{\"count\": %ld, \"seconds\": %.6f, \"cpu_s\": %.4f}\n", got, now_s() - first_s, cpu_s() - cpu);
+}
+
 static void gaps(jsCtx *js, const char *subject, const char *body, int size) {
     struct pollfd in = {0, POLLIN, 0};
     double last = now_s(), told = last, longest = 0;
@@ -150,6 +179,8 @@ int main(int argc, char **argv) {
     if (!strcmp(work, "pipelined")) pipelined(js, subject, body, size, seconds);
     else if (!strcmp(work, "single")) single(js, subject, body, size, seconds);
     else if (!strcmp(work, "read")) read_all(js, subject, seconds, atol(argv[6]));
+    else if (!strcmp(work, "fetch")) fetch(js, subject, seconds, atol(argv[6]), false);
+    else if (!strcmp(work, "fetch-ack")) fetch(js, subject, seconds, atol(argv[6]), true);
     else if (!strcmp(work, "gaps")) gaps(js, subject, body, size);
     else return 2;
     fflush(stdout);

@@ -1,8 +1,8 @@
 """Programs that load a system by one of its clients: how they are built, and run.
 
 What they need is kept in `.cache/peers` of the clone: the C client's headers are Debian's
-(libnats-dev), nats-py and nats-server come from their registries, RocketMQ's jars from Maven
-Central. What can't be had raises `Missing`, whose text says what to install.
+(libnats-dev), the others come from their languages' registries. Versions are pinned; a test fails
+when one is older than a year. What can't be had raises `Missing`, whose text says what to install.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,8 +25,34 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CACHE = ROOT / ".cache" / "peers"
-NATS_PY = "nats-py==2.9.0"
-NATS_SERVER = "github.com/nats-io/nats-server/v2@v2.12.2"
+NODES = ("n0", "n1", "n2")
+NATS_SERVER = "2.15.3"
+NATS_PY = "2.16.0"
+NATS_GO = "1.55.0"
+KAFKA = "4.4.0"
+KAFKA_PY = "2.16.1"
+ROCKETMQ_5 = "5.5.0"
+PINNED = {
+    "nats-server": (NATS_SERVER, "2026-11"),
+    "nats-py": (NATS_PY, "2026-11"),
+    "nats.go": (NATS_GO, "2026-11"),
+    "Kafka": (KAFKA, "2026-11"),
+    "confluent-kafka": (KAFKA_PY, "2026-11"),
+    "RocketMQ 5": (ROCKETMQ_5, "2026-11"),
+}
+"""The versions that are fetched, and the month in which each was the newest release."""
+
+NATS_C_HEADER = Path("/usr/include/nats/version.h")
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion><groupId>dledger.benchmarks</groupId>
+<artifactId>jars</artifactId><version>1</version><dependencies>{}</dependencies><build><plugins>
+<plugin><groupId>org.apache.maven.plugins</groupId><artifactId>maven-dependency-plugin</artifactId>
+<version>3.8.1</version></plugin></plugins></build></project>
+"""
+DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+)
 BUILD_TIMEOUT_S = 900
 RUN_TIMEOUT_S = 120
 
@@ -68,25 +95,46 @@ def newer(made: Path, source: Path) -> bool:
     return made.exists() and made.stat().st_mtime >= source.stat().st_mtime
 
 
+def go(*words: str, folder: Path | None = None) -> None:
+    """A step of Go's, with its modules and programs in the cache."""
+    tool("go", "golang-go")
+    places = {"GOPATH": str(CACHE / "go"), "GOBIN": str(CACHE / "bin")}
+    inside = [] if folder is None else ["-C", str(folder)]
+    build(["go", *inside, *words], GOFLAGS="-modcacherw", **places)
+
+
 def nats_server() -> str:
-    """The newest server by Go, as the registry of Go modules has it; else Debian's."""
-    built = CACHE / "bin" / "nats-server"
-    if not built.exists() and shutil.which("go"):
-        folders = {"GOPATH": str(CACHE / "go"), "GOBIN": str(CACHE / "bin")}
+    """The pinned server by Go, as the registry of Go modules has it; else Debian's."""
+    built = CACHE / "bin" / f"nats-server-{NATS_SERVER}"
+    if not built.exists():
         with contextlib.suppress(Missing):
-            build(["go", "install", NATS_SERVER], GOFLAGS="-modcacherw", **folders)
+            go("install", f"github.com/nats-io/nats-server/v2@v{NATS_SERVER}")
+            (CACHE / "bin" / "nats-server").rename(built)
     return str(built) if built.exists() else tool("nats-server", "nats-server")
 
 
-def nats_py() -> list[str]:
-    """nats-py, in an environment of its own."""
-    home = CACHE / "venv"
+def in_python(requirement: str, driver: str) -> list[str]:
+    """A driver in an environment of its own, with one package."""
+    home = CACHE / f"venv-{requirement}"
     python = home / "bin" / "python"
     if not (home / "done").exists():
         venv.create(home, with_pip=True)
-        build([str(python), "-m", "pip", "install", "-q", NATS_PY])
+        build([str(python), "-m", "pip", "install", "-q", requirement])
         (home / "done").touch()
-    return [str(python), str(HERE / "drive_nats.py")]
+    return [str(python), str(HERE / driver)]
+
+
+def nats_py() -> list[str]:
+    """nats-py."""
+    return in_python(f"nats-py=={NATS_PY}", "drive_nats.py")
+
+
+def nats_go() -> list[str]:
+    """NATS's Go client."""
+    program, folder = CACHE / "bin" / "drive_nats_go", HERE / "nats_go"
+    if not newer(program, folder / "drive.go") or not newer(program, folder / "go.mod"):
+        go("build", "-o", str(program), ".", folder=folder)
+    return [str(program)]
 
 
 def nats_c() -> list[str]:
@@ -99,22 +147,66 @@ def nats_c() -> list[str]:
     return [str(program)]
 
 
+def jars(name: str, version: str, *artifacts: str) -> Path:
+    """Artifacts of a version, "group:artifact", with what they need, from Maven Central."""
+    home = CACHE / f"{name}-{version}"
+    if not (home / "done").exists():
+        home.mkdir(parents=True, exist_ok=True)
+        wanted = "".join(DEPENDENCY.format(*each.split(":"), version) for each in artifacts)
+        (home / "pom.xml").write_text(POM.format(wanted))
+        places = (f"-Dmaven.repo.local={CACHE / 'maven'}", f"-DoutputDirectory={home / 'lib'}")
+        goal = ("-DincludeScope=runtime", "dependency:copy-dependencies")
+        build([tool("mvn", "maven"), "-q", "-B", "-f", str(home / "pom.xml"), *places, *goal])
+        (home / "done").touch()
+    return home / "lib"
+
+
+def kafka_jars() -> Path:
+    """Kafka's server and Java client."""
+    return jars("kafka", KAFKA, "org.apache.kafka:kafka_2.13")
+
+
+def rocketmq_5_jars() -> Path:
+    """RocketMQ 5's broker, name server with controller, and Java client."""
+    names = ("broker", "namesrv", "controller", "client")
+    return jars("rocketmq", ROCKETMQ_5, *(f"org.apache.rocketmq:rocketmq-{name}" for name in names))
+
+
+def in_java(source: Path, lib: Path, classes: Path) -> list[str]:
+    """A driver in Java, compiled against these jars."""
+    javac = tool("javac", "openjdk-17-jdk-headless")
+    if not newer(classes / f"{source.stem}.class", source):
+        build([javac, "-nowarn", "-d", str(classes), "-cp", f"{lib}/*", str(source)])
+    home = f"-Duser.home={CACHE}"
+    words = ["java", "-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", home, "-cp"]
+    return [*words, f"{classes}:{lib}/*", source.stem]
+
+
+def kafka_java() -> list[str]:
+    """Kafka's Java client."""
+    return in_java(HERE / "DriveKafka.java", kafka_jars(), CACHE / "classes-kafka")
+
+
+def kafka_py() -> list[str]:
+    """Kafka by librdkafka, from Python."""
+    return in_python(f"confluent-kafka=={KAFKA_PY}", "drive_kafka.py")
+
+
+def java_5() -> list[str]:
+    """RocketMQ 5's stock Java client."""
+    return in_java(HERE / "DriveRocketMq.java", rocketmq_5_jars(), CACHE / "classes-5")
+
+
 def java() -> list[str]:
     """RocketMQ's stock Java client."""
     tool("mvn", "maven")
-    javac = tool("javac", "openjdk-17-jdk-headless")
     import rocketmq  # noqa: PLC0415 - of the examples, whose folder is on the path by now
 
     try:
-        jars = rocketmq.fetch()
+        lib = rocketmq.fetch()
     except (subprocess.SubprocessError, OSError) as error:
         raise Missing(f"RocketMQ's jars: {error}") from error
-    source, classes = HERE / "DriveRocketMq.java", CACHE / "classes"
-    if not newer(classes / "DriveRocketMq.class", source):
-        build([javac, "-nowarn", "-d", str(classes), "-cp", f"{jars}/*", str(source)])
-    home = f"-Duser.home={CACHE}"
-    words = ["java", "-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", home, "-cp"]
-    return [*words, f"{classes}:{jars}/*", "DriveRocketMq"]
+    return in_java(HERE / "DriveRocketMq.java", lib, CACHE / "classes")
 
 
 def ours() -> list[str]:
@@ -130,11 +222,23 @@ def bare(loop: str) -> list[str]:
 CLIENTS = {
     "ours": ours,
     "nats-c": nats_c,
+    "nats-go": nats_go,
     "nats-py": nats_py,
     "java": java,
+    "java-5": java_5,
+    "kafka-java": kafka_java,
+    "kafka-py": kafka_py,
     "bare-epoll": partial(bare, "epoll"),
     "bare-trio": partial(bare, "trio"),
 }
+
+
+def client_versions() -> dict[str, str]:
+    """The clients' versions, by name."""
+    pinned = {name: PINNED[name][0] for name in ("nats.go", "nats-py", "Kafka", "confluent-kafka")}
+    header = NATS_C_HEADER.read_text() if NATS_C_HEADER.exists() else ""
+    found = re.search(r'NATS_VERSION_STRING "(.+?)"', header)
+    return ({"nats.c": found[1]} if found else {}) | pinned
 
 
 def arguments(

@@ -1,4 +1,4 @@
-"""The measured part of docs/performance.md, from a kept result. What is around it is typed.
+"""The measured parts of docs/performance.md and README.md, from a kept result.
 
 A figure is the median of the rounds, with the worst and the best; the winner of a row is bold.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
+from . import summary
 from .plot import chart
 from .rows import CONTENDERS, FLOORS, ROWS, Row
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "performance.md"
+README = ROOT / "README.md"
 PLOTS = ROOT / "docs" / "performance"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
@@ -32,34 +34,56 @@ class Result(TypedDict):
     minutes: float
     loopback_control_mb_per_s: list[float]
     versions: dict[str, str]
+    clients: NotRequired[dict[str, str]]
     left_out: dict[str, str]
     rows: dict[str, dict[str, list[float]]]
     failed: dict[str, dict[str, list[float]]]
 
 
 def renew(result: Result, source: Path) -> None:
-    """Write the plots and the page's measured part."""
+    """Write the plots, and the measured parts of the page and the README."""
     PLOTS.mkdir(exist_ok=True)
     for row in ROWS:
         if result["rows"].get(row.name):
             (PLOTS / f"{row.name}.svg").write_text(plot(row, result["rows"][row.name]))
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
+    write(PAGE, section(result, source))
+    write(README, short(result))
+
+
+def write(page: Path, lines: Iterator[str]) -> None:
+    """Replace the measured part of a page."""
+    before, _, rest = page.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
-    measured = "\n".join(section(result, source))
-    PAGE.write_text(f"{before}{BEGIN}{measured}\n{END}{after}")
+    measured = "\n".join(lines)
+    page.write_text(f"{before}{BEGIN}{measured}\n{END}{after}")
+
+
+def short(result: Result) -> Iterator[str]:
+    """The README's table."""
+    versions = {
+        "NATS JetStream": result["versions"].get("nats", "").removeprefix("v"),
+        "Kafka": result["versions"].get("kafka", ""),
+        "RocketMQ 4.9": "",
+        "RocketMQ 5": "",
+    }
+    named = {name: version for name, version in versions.items() if version}
+    yield from summary.table(result["rows"], named, number)
+    python = result["python"].partition(" (")[0]
+    yield f"\nMeasured {result['at'][:10]}, Python {python}, {result['rounds']} rounds."
 
 
 def section(result: Result, source: Path) -> Iterator[str]:
     """The lines."""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    clients = ", ".join(f"{name} {version}" for name, version in result.get("clients", {}).items())
     bare = result["loopback_control_mb_per_s"]
     yield (
-        f"Measured {result['at'][:10]} on {result['cores']} cores, Python {result['python']}: "
+        f"Measured {result['at'][:10]} on {result['cores']} cores, Python {result['python']}:\n"
         f"{result['rounds']} rounds of {result['seconds']:g} s a figure, {result['minutes']:g} "
-        f"minutes in all. {versions}. A bare loopback connection carried {min(bare):,} to "
-        f"{max(bare):,} MB/s between the rounds; the machine's load at the end "
-        f"was {result['load_before']:.1f}. All figures: `benchmarks/results/{source.name}`.\n"
+        f"minutes in all.\n\nServers: {versions}.\nClients: {clients}.\n\n"
+        f"A bare loopback connection carried {min(bare):,} to {max(bare):,} MB/s between the "
+        f"rounds;\nthe machine's load at the end was {result['load_before']:.1f}.\n"
+        f"All figures: `benchmarks/results/{source.name}`.\n"
     )
     for row in ROWS:
         figures = result["rows"].get(row.name, {})

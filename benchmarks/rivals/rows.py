@@ -64,8 +64,15 @@ CONTENDERS = {
     "ours-java": "ours, stock Java client",
     "nats-c": "NATS JetStream, C client",
     "nats-c-4": "NATS JetStream, C client, 4 processes",
+    "nats-c-fetch": "NATS JetStream, C client, batches of 1,000",
+    "nats-c-fetch-ack": "NATS JetStream, C client, batches of 1,000, each acknowledged",
+    "nats-go": "NATS JetStream, Go client",
+    "nats-go-fast": "NATS JetStream, Go client, fast-ingest batch",
     "nats-py": "NATS JetStream, nats-py",
-    "rocketmq-java": "RocketMQ DLedger, stock Java client",
+    "kafka-java": "Kafka, Java client",
+    "kafka-py": "Kafka, confluent-kafka (Python over C)",
+    "rocketmq-java": "RocketMQ 4.9 DLedger, Java client",
+    "rocketmq-java-5": "RocketMQ 5, Java client",
     "bare-epoll": "the floor: the same system calls in Python, no logic",
     "bare-trio": "the floor: the same by trio",
 }
@@ -87,7 +94,7 @@ def _ours(suffix: str) -> tuple[Step, ...]:
     )
 
 
-def _nats(suffix: str, client: str) -> tuple[Step, ...]:
+def _both(suffix: str, client: str) -> tuple[Step, ...]:
     return (
         Step(f"single{suffix}", client, "single"),
         Step(f"pipelined{suffix}", client, "pipelined"),
@@ -111,6 +118,51 @@ def _bare(loop: str) -> tuple[Life, Life]:
     )
 
 
+_NATS = (
+    *_both("", "nats-c"),
+    Step("read", "nats-c", "read"),
+    Step("read", "nats-c", "fetch", label="nats-c-fetch"),
+    Step("read", "nats-c", "fetch-ack", label="nats-c-fetch-ack"),
+    *_both("", "nats-go"),
+    Step("pipelined", "nats-go", "fast", label="nats-go-fast"),
+    Step("read", "nats-go", "read"),
+    *_both("", "nats-py"),
+    Step("read", "nats-py", "read"),
+    Step("pipelined-100", "nats-c", "pipelined", 100),
+    Step("pipelined-100", "nats-c", "pipelined", 100, 4, "nats-c-4"),
+    Step("pipelined-100", "nats-go", "fast", 100, label="nats-go-fast"),
+    Step("pipelined-100", "nats-py", "pipelined", 100),
+)
+_NATS_FSYNC = (
+    *_both("-fsync", "nats-c"),
+    *_both("-fsync", "nats-go"),
+    Step("pipelined-fsync", "nats-go", "fast", label="nats-go-fast"),
+    *_both("-fsync", "nats-py"),
+)
+_KAFKA = (
+    *_both("", "kafka-java")[::-1],  # what is pipelined warms its servers up
+    Step("read", "kafka-java", "read"),
+    *_both("", "kafka-py"),
+    Step("read", "kafka-py", "read"),
+    Step("pipelined-100", "kafka-java", "pipelined", 100),
+    Step("pipelined-100", "kafka-py", "pipelined", 100),
+)
+_KAFKA_FSYNC = (*_both("-fsync", "kafka-java")[::-1], *_both("-fsync", "kafka-py"))
+
+
+def _rocketmq(client: str) -> tuple[Step, ...]:
+    return (
+        Step("pipelined", client, "pipelined"),
+        Step("batches", client, "batches"),
+        Step("single", client, "single"),
+        Step("read", client, "read"),
+        Step("pipelined-100", client, "pipelined", 100),
+    )
+
+
+_ROCKETMQ_FSYNC = _both("-fsync", "java-5")[::-1]
+
+
 def lives(kills: int) -> tuple[Life, ...]:
     """All of a round. Fewer leaders of the others are killed: each takes them many seconds."""
     few = max(1, kills // 5) if kills else 0
@@ -129,35 +181,15 @@ def lives(kills: int) -> tuple[Life, ...]:
             kills,
             "ours",
         ),
-        Life(
-            "nats",
-            False,
-            (
-                *_nats("", "nats-c"),
-                Step("read", "nats-c", "read"),
-                *_nats("", "nats-py"),
-                Step("read", "nats-py", "read"),
-                Step("pipelined-100", "nats-c", "pipelined", 100),
-                Step("pipelined-100", "nats-c", "pipelined", 100, 4, "nats-c-4"),
-                Step("pipelined-100", "nats-py", "pipelined", 100),
-            ),
-            few,
-            "nats-c",
-        ),
+        Life("nats", False, _NATS, few, "nats-c"),
+        Life("kafka", False, _KAFKA, few, "kafka-java"),
         Life("ours", True, _ours("-fsync")),
-        Life("nats", True, (*_nats("-fsync", "nats-c"), *_nats("-fsync", "nats-py"))),
+        Life("nats", True, _NATS_FSYNC),
+        Life("kafka", True, _KAFKA_FSYNC),
         Life("ours", False, (*_JAVA, Step("pipelined-100", "java", "pipelined", 100))),
-        Life(
-            "rocketmq",
-            False,
-            (
-                *_JAVA,
-                Step("read", "java", "read"),
-                Step("pipelined-100", "java", "pipelined", 100),
-            ),
-            few,
-            "java",
-        ),
+        Life("rocketmq", False, _rocketmq("java"), few, "java"),
+        Life("rocketmq-5", False, _rocketmq("java-5"), few, "java-5"),
+        Life("rocketmq-5", True, _ROCKETMQ_FSYNC),
         *_bare("bare-epoll"),
         *_bare("bare-trio"),
     )
@@ -167,4 +199,6 @@ def contender(life: Life, step: Step) -> str:
     """Whose figure it is."""
     if step.label:
         return step.label
-    return f"{life.system}-java" if step.client == "java" else step.client
+    if step.client == "java":
+        return f"{life.system}-java"
+    return f"rocketmq-{step.client}" if step.client == "java-5" else step.client

@@ -1,16 +1,14 @@
 """Three replicas on loopback of each system: started on new files, killed, restarted, ended.
 
 All take a message for stored when a majority has it. `fsync` is whether that means on its disk: our
-`flushDiskType`, NATS's `sync_interval: always` (from 2.10 on; before, and by default, it syncs
-every two minutes). RocketMQ's DLedger mode has no such choice: it syncs some 10 ms later.
+`flushDiskType`, NATS's `sync_interval: always` (before 2.10, and by default, it syncs every two
+minutes). The systems that run on Java are in `on_java`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,7 +20,6 @@ from typing import Protocol
 
 import anyio
 
-from mqchaos.attach.attached import leader_address
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import Flush, plan, ports_needed
 from mqchaos.cluster.probe import Probe, serving
@@ -30,9 +27,9 @@ from mqchaos.cluster.processes import free_ports
 from mqclient.connection.peers import PeerPool
 
 from . import drivers
-from .drivers import Missing, arguments
+from .drivers import NODES, Missing, arguments
+from .on_java import kafka, rocketmq, rocketmq_5
 
-NODES = ("n0", "n1", "n2")
 PATIENCE_S = 60.0
 
 
@@ -185,104 +182,6 @@ def nats(*, fsync: bool) -> Iterator[Nats]:
                 system.kill(node)
 
 
-class RocketMq:
-    """A name server, and three brokers in DLedger mode, as examples/attach starts them."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        import rocketmq  # noqa: PLC0415 - of the examples, once their folder is on the path
-
-        self._example = rocketmq
-        self._folder = folder
-        self.address = f"127.0.0.1:{port}"
-        self.version = rocketmq.VERSION
-        self.ports = {rocketmq.broker_port(port, node): node for node in NODES}
-
-    def pids(self) -> dict[str, int]:
-        """The brokers' processes, by node."""
-        files = {node: self._folder / node / "pid" for node in NODES}
-        return {node: int(path.read_text()) for node, path in files.items() if path.exists()}
-
-    def prepare(self, topic: str) -> None:
-        """The first send makes it."""
-
-    def leader(self, topic: str) -> str:
-        """The node that the name server calls the leader."""
-
-        async def ask() -> str | None:
-            async with PeerPool() as pool:
-                return await leader_address(pool, self.address, self._example.GROUP)
-
-        end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end:
-            found = anyio.run(ask, backend="trio")
-            if found is not None:
-                return self.ports[int(found.rpartition(":")[2])]
-            time.sleep(0.3)
-        raise RuntimeError("RocketMQ's name server knows no leader")
-
-    def kill(self, node: str) -> None:
-        """SIGKILL; the process was orphaned or is a child, and both are waited for."""
-        pid = self.pids()[node]
-        self._example.kill(self._folder, node)
-        _gone(pid)
-
-    def restart(self, node: str, topic: str) -> None:
-        """Start a node again, and give it time to catch up."""
-        self._example.start(self._folder, node)
-        port = next(port for port, each in self.ports.items() if each == node)
-        self._example.wait_for(port)
-        time.sleep(5)
-
-
-@contextmanager
-def rocketmq(*, fsync: bool) -> Iterator[RocketMq]:
-    """Start RocketMQ."""
-    if fsync:
-        raise Missing("RocketMQ's DLedger mode has no fsync before the acknowledgement")
-    drivers.java()
-    import rocketmq as example  # noqa: PLC0415 - of the examples, once their folder is on the path
-
-    with tempfile.TemporaryDirectory(prefix="rocketmq-benchmark-") as folder:
-        directory = Path(folder) / "cluster"
-        port = _port_with_room(example)
-        try:
-            example.up(directory, port, None)
-            system = RocketMq(directory, port)
-            system.leader("")
-            yield system
-        finally:
-            for name in (*NODES, "namesrv"):
-                example.kill(directory, name)
-
-
-def _port_with_room(example: object) -> int:
-    """A port from which on RocketMQ's are free."""
-    for port in range(21_876, 29_876, 100):
-        ports = [port, *(port + 1_000 + 10 * n + more for n in range(3) for more in (0, 1, -2))]
-        ports += [port + 6_000 + 10 * n for n in range(3)]
-        if all(_free(each) for each in ports):
-            return port
-    raise Missing("no free ports for RocketMQ")
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-def _gone(pid: int) -> None:
-    """Wait until a process has ended."""
-    for _ in range(200):
-        try:
-            if os.waitpid(pid, os.WNOHANG)[0] == pid:
-                return
-        except ChildProcessError:
-            if not Path(f"/proc/{pid}").exists():
-                return
-        time.sleep(0.02)
-    raise RuntimeError(f"process {pid} does not end after {signal.SIGKILL!r}")
-
-
 def _at_least(version: str, wanted: tuple[int, int]) -> bool:
     numbers = [int(part) for part in re.findall(r"\d+", version)[:2]]
     return tuple(numbers) >= wanted
@@ -351,6 +250,8 @@ SYSTEMS = {
     "ours": ours,
     "nats": nats,
     "rocketmq": rocketmq,
+    "rocketmq-5": rocketmq_5,
+    "kafka": kafka,
     "bare-epoll": partial(_bare, "epoll"),
     "bare-trio": partial(_bare, "trio"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,21 @@ def test_the_scenarios_of_the_docs_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"--scenario (\S+)", page.read_text()):
             assert name in {*SCENARIOS, RANDOM}, page
+
+
+def test_the_peers_of_the_benchmarks_are_of_this_year() -> None:
+    """A version that was the newest more than 366 days ago needs a look for a newer one."""
+    text = (ROOT / "benchmarks" / "rivals" / "drivers.py").read_text()
+    pinned = re.findall(r'^    "([\w .-]+)": \(\w+, "(\d{4})-(\d\d)"\),$', text, re.MULTILINE)
+    today = datetime.now(UTC).date()
+    old = [
+        name
+        for name, year, month in pinned
+        if today - date(int(year), int(month), 1) > timedelta(days=366)
+    ]
+
+    assert len(pinned) >= 6
+    assert old == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])

@@ -1,0 +1,71 @@
+"""The README's table, from a kept result: one figure a cell, the best of each row in bold. Pure.
+
+A system's figure is that of its fastest client in the row: no peer is shown by a client that its
+users would not take for the work.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+Figures = Mapping[str, Mapping[str, Sequence[float]]]
+
+SYSTEMS = {
+    "dledger": ("ours", "ours-many", "ours-read-many"),
+    "NATS JetStream": (
+        "nats-c",
+        "nats-c-fetch",
+        "nats-go",
+        "nats-go-fast",
+        "nats-py",
+    ),
+    "Kafka": ("kafka-java", "kafka-py"),
+    "RocketMQ 4.9": ("rocketmq-java",),
+    "RocketMQ 5": ("rocketmq-java-5",),
+}
+"""Columns, and the contenders of each. A contender of several processes is none of them."""
+
+LINES = (
+    ("sent, in the memory of two servers", ("pipelined", "batches"), "messages/s", True),
+    ("sent, on the disks of two servers", ("pipelined-fsync",), "messages/s", True),
+    ("the same with 100 bytes, in memory", ("pipelined-100",), "messages/s", True),
+    ("read from the first message on", ("read",), "messages/s", True),
+    ("one send at a time, in memory", ("single",), "ms", False),
+    ("one send at a time, on disks", ("single-fsync",), "ms", False),
+    ("the leader is killed: no send for", ("gap",), "ms", False),
+)
+"""What a line says, the rows that it is about, its unit, and whether more is better."""
+
+
+def table(
+    rows: Figures, versions: Mapping[str, str], number: Callable[[float], str]
+) -> Iterator[str]:
+    """The lines of the table."""
+    shown = [name for name in SYSTEMS if any(_figures(rows, list(rows), name))]
+    heads = [f"{name} {versions[name]}" if name in versions else name for name in shown]
+    yield f"| | {' | '.join(heads)} |"
+    yield f"|---|{'---|' * len(shown)}"
+    for title, names, unit, more_is_better in LINES:
+        best_of = max if more_is_better else min
+        cells = {name: best_of(_figures(rows, names, name), default=None) for name in shown}
+        known = [cell for cell in cells.values() if cell is not None]
+        if not known:
+            continue
+        best = best_of(known)
+        texts = ("-" if cell is None else number(cell) for cell in cells.values())
+        marked = [
+            f"**{text}**" if cell == best else text
+            for cell, text in zip(cells.values(), texts, strict=True)
+        ]
+        yield f"| {title}, {unit} | {' | '.join(marked)} |"
+
+
+def _figures(rows: Figures, names: Sequence[str], system: str) -> list[float]:
+    """The medians of a system's clients in some rows."""
+    return [
+        statistics.median(figures)
+        for name in names
+        for client, figures in rows.get(name, {}).items()
+        if client in SYSTEMS[system]
+    ]
