@@ -13,6 +13,7 @@ Layout
 ``testing``   a log in memory, simulated networks and clocks, contracts, planted bugs
 ``errors``    every error that is raised here (pure)
 ``limits``    every bound (pure)
+``addresses``  hosts, ports, and "host:port": what may be dialled (pure)
 ``version``   of all packages
 ``checksum``  CRC-32 (pure)
 ``buffers``   what counts as bytes
@@ -20,7 +21,7 @@ Layout
 ``observe``   structlog, for people or for programs
 ``vanished``  connections whose other host is gone without a word
 ``worker``    a thread that does one piece of work after another
-``world``     the machine's clocks, threads and sockets; a test may have others
+``world``     the machine's clocks, threads, sockets and names; a test may have others
 
 Nothing in here imports the broker, the name server, the client or anything above them.
 """

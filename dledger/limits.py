@@ -18,6 +18,7 @@ PRIORITY_DIGITS_MAX = 10
 TOPIC_BYTES_MAX = 127
 
 PORT_MAX = 65_535
+HOST_CHARACTERS_MAX = 255
 QUEUE_ID_MAX = (1 << 31) - 1
 TEXT_WIDTH_BYTES_MAX = 512
 """Properties of all records of a batch up to this length are checked for ASCII at once."""
@@ -95,6 +96,8 @@ WATCHDOG_BUSY_TURNS = 50
 
 # A connection that this process made.
 CONNECT_TIMEOUT_S = 3.0
+LOOKUPS_MAX = 64
+"""Names that are looked up at the same time, each in a thread of its own."""
 SERVER_UNACKNOWLEDGED_S = 3.0
 """It ends when the server's host acknowledges nothing, or takes nothing, for so long."""
 REQUESTS_IN_FLIGHT_PER_PEER_MAX = 65_536

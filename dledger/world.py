@@ -1,4 +1,4 @@
-"""What a program asks of its machine: the time, threads, sockets. One seam for all three.
+"""What a program asks of its machine: the time, threads, sockets, names. One seam for all.
 
 A test may put another world in the machine's place: one whose time can be jumped over, and whose
 bytes stay in memory (`dledger.testing.virtual`). A world belongs to a context, as context variables
@@ -13,15 +13,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar, TypeVarTuple
+from typing import TypeAlias, TypeVar, TypeVarTuple
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 
 from dledger.failpoints import SEAM
+from dledger.limits import LOOKUPS_MAX
 from dledger.worker import ThreadWorker, Worker
 
 ResultT = TypeVar("ResultT")
 ArgumentsT = TypeVarTuple("ArgumentsT")
+Found: TypeAlias = tuple[int, tuple[str | int | bytes, ...]]
+"""An address family, and an address to connect to."""
 
 
 class World:
@@ -56,6 +60,42 @@ class World:
     def socket(self, family: int) -> socket.socket:
         """A new stream socket, for `bind`, or for `connect_ex`, with a host and a port."""
         return socket.socket(family, socket.SOCK_STREAM)
+
+    async def lookup(self, host: str, port: int) -> list[Found]:
+        """The addresses of a host that was checked (`dledger.addresses`). Raises OSError.
+
+        A resolver may take its time, so a name is looked up in a thread. A caller that gives up
+        leaves the thread behind; so a name has one thread at most, and names are bounded.
+        """
+        try:
+            return _found(host, port, socket.AI_NUMERICHOST)
+        except socket.gaierror:
+            return await to_thread.run_sync(
+                _found, host, port, 0, abandon_on_cancel=True, limiter=_limiter_of(host)
+            )
+
+
+def _found(host: str, port: int, flags: int) -> list[Found]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    except UnicodeError as error:
+        raise OSError(f"{host!r} is not a name that can be looked up: {error}") from error
+    return [(family, address) for family, _, _, _, address in found]
+
+
+_limiters: RunVar[dict[str, CapacityLimiter]] = RunVar("lookups")
+
+
+def _limiter_of(host: str) -> CapacityLimiter:
+    """The one thread of a name. Raises OSError if too many names are being looked up."""
+    limiters = _limiters.get({})
+    _limiters.set(limiters)
+    if host not in limiters and len(limiters) >= LOOKUPS_MAX:
+        for name in [name for name, limiter in limiters.items() if not limiter.borrowed_tokens]:
+            del limiters[name]
+        if len(limiters) >= LOOKUPS_MAX:
+            raise OSError(f"{LOOKUPS_MAX} names are being looked up already, the limit")
+    return limiters.setdefault(host, CapacityLimiter(1))
 
 
 _world: ContextVar[World] = ContextVar("world", default=World())  # noqa: B039 - it has no state

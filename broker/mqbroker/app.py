@@ -38,6 +38,7 @@ from mqbroker.state.derived.consume_queue import make_files
 from mqbroker.state.derived.units import DamagedFiles
 from mqbroker.state.machine import Machine
 from mqbroker.upkeep.disk_space import DiskSpace
+from mqbroker.upkeep.keeping import keep_running
 from mqbroker.upkeep.mending import Mending
 from mqbroker.upkeep.retention import Retention
 
@@ -125,9 +126,8 @@ async def _serve(
         core.appender.refusal = lambda: space.refusal
         retention = Retention(config, machine, ledger, core.role, _unix_s, space)
         mending = Mending(machine, ledger)
-        watches = broker.run, registration.run, snapshots.run, retention.run, mending.run, space.run
-        for task in watches:
-            nursery.start_soon(task)
+        for part in (broker, registration, snapshots, retention, mending, space):
+            nursery.start_soon(keep_running, type(part).__name__, part.run, core.faults)
         nursery.start_soon(_watch_fence, ledger)
         await stop()
         _log.info("broker stopping", node=config.node_id)

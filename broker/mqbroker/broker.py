@@ -149,15 +149,11 @@ class Broker:
 
     async def _take_turns(self, turn: Callable[[], Awaitable[None]]) -> None:
         """Run one loop. It works on clients' bytes, so a fault ends one turn of it, not the
-        process.
-
-        Only a failure of this process's own disk ends it.
+        process. If it is this process's own disk, the ledger knows, and is fenced.
         """
         while True:
             try:
                 await turn()
-            except (StorageError, OSError):
-                raise
             except Exception as error:
                 self.core.faults.note("loop failed", error, loop=turn.__name__)
                 await trio.sleep(limits.AFTER_FAULT_S)

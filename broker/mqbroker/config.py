@@ -7,6 +7,7 @@ as RocketMQ's DLedger does. A group of one may leave both out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
@@ -14,9 +15,11 @@ from typing import Final, Literal
 import msgspec
 
 from dledger import limits as foundation
-from dledger.errors import ConfigError
+from dledger.addresses import check_host, parse_address
+from dledger.errors import BadInput, ConfigError
 from dledger.ledger.config import LedgerConfig
 from dledger.program.settings import changed, check_keys
+from dledger.raft.membership.configuration import check_node_id
 from dledger.remoting.names import PERM_READ_WRITE
 from dledger.trust.secret import read_secret
 from mqbroker.leader.waiting.delays import DEFAULT_LEVELS, DelayLevels
@@ -36,6 +39,7 @@ RUNTIME_KEYS: Final = frozenset(
     }
 )
 """What UPDATE_BROKER_CONFIG can change, on all replicas of the group alike."""
+_MEMBER_ID: Final = re.compile(r"[^\s;:-]+")
 SECRET_KEYS: Final = frozenset({"dLegerSecret"})
 """What GET_BROKER_CONFIG does not show."""
 
@@ -172,8 +176,8 @@ class BrokerConfig(
     def check(self) -> None:
         """Raise ConfigError for values that don't go together, naming the key and the remedy."""
         self._check_directories()
-        if "\0" in self.bind_address:
-            raise ConfigError("bindAddress has a NUL in it")
+        _check_host("brokerIP1", self.broker_ip1)
+        _check_host("bindAddress", self.client_host)
         peers, addresses = self.peers(), self.client_addresses()
         for key, members in (("dLegerPeers", peers), ("groupClientAddrs", addresses)):
             _check_member(key, self.node_id, members)
@@ -250,13 +254,30 @@ def _members(key: str, text: str) -> dict[str, tuple[str, int]]:
         node_id, separator, address = part.partition("-")
         if not separator or not node_id or node_id in members:
             raise ConfigError(f"{key} has {part!r}; expected one `n0-host:port` for each member")
+        try:
+            check_member_id(node_id)
+        except BadInput as error:
+            raise ConfigError(f"{key}: {error}") from error
         members[node_id] = _address(key, address)
     return members
 
 
+def check_member_id(node_id: str) -> None:
+    """Raise BadInput for an id that no config file could name: `n0-host:port;n1-host:port`."""
+    check_node_id(node_id)
+    if not _MEMBER_ID.fullmatch(node_id):
+        raise BadInput(f"node id {node_id[:80]!r} has a space, -, ; or : in it; expected e.g. n3")
+
+
 def _address(key: str, text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or not 0 < int(port) <= foundation.PORT_MAX:
-        raise ConfigError(f"{key} has {text!r}; expected host:port")
-    return host, int(port)
+    try:
+        return parse_address(text)
+    except BadInput as error:
+        raise ConfigError(f"{key}: {error}") from error
+
+
+def _check_host(key: str, host: str) -> None:
+    try:
+        check_host(host, key)
+    except BadInput as error:
+        raise ConfigError(str(error)) from error

@@ -35,9 +35,6 @@ MEMBERS_MAX = foundation.ROUTE_MEMBERS_MAX
 QUEUES_PER_TOPIC_MAX = foundation.ROUTE_QUEUES_MAX
 CONSUMERS_PER_GROUP_MAX = 65_536
 OFFSET_MAX = 2**63 - 1
-ADDRESS_CHARACTERS_MAX = 300
-"""Of "host:port": a host's name has 253 at most."""
-PORT_DIGITS_MAX = 5
 
 # Heartbeats go to every replica of every broker group in use, so that membership outlives a leader.
 HEARTBEAT_S = 1.0

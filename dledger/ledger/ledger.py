@@ -11,6 +11,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -33,7 +34,7 @@ from dledger.ledger.exporting import ExportPlan
 from dledger.ledger.leaving import Leaving
 from dledger.ledger.opening import open_replica
 from dledger.ledger.outcome import Outcome
-from dledger.ledger.stepping import Stepper
+from dledger.ledger.stepping import Stepper, unforeseen
 from dledger.ledger.upkeep import Upkeep
 from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
@@ -249,6 +250,11 @@ class Ledger:
     def status(self) -> LedgerStatus:
         """The status of this node, now."""
         standing, core = self._engine.standing, self._engine.core
+        members, unreached = self._engine.changes.status, self._stepper.unreached
+        if unreached:
+            members = tuple(
+                replace(member, problem=unreached.get(member.node_id)) for member in members
+            )
         candidate = core.role is Role.CANDIDATE or (
             core.role is Role.LEADER and not standing.serving
         )
@@ -264,7 +270,7 @@ class Ledger:
             end_position=self._log.end_position,
             fenced=None if self._repairing else self._engine.fenced or self._log.fenced,
             first_index=self._log.first_index,
-            members=self._engine.changes.status,
+            members=members,
             repairing=self._repairing,
             counted=self._engine.acknowledging.is_counted,
         )
@@ -378,22 +384,31 @@ class Ledger:
     async def _take_part(self, listener: socket.socket) -> None:
         stepper, upkeep = self._stepper, self._upkeep
         syncing = stepper.syncing
-        loops = stepper.step_loop, syncing.begin_loop, syncing.end_loop, upkeep.housekeeping_loop
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stepper.network_loop, listener)
-            for loop in (*loops, upkeep.scrub_loop, upkeep.rot_loop):
+            for loop in (
+                *(stepper.step_loop, syncing.begin_loop, syncing.end_loop),
+                *(upkeep.housekeeping_loop, upkeep.scrub_loop, upkeep.rot_loop),
+                partial(stepper.network_loop, listener),
+            ):
                 nursery.start_soon(self._fence_after, loop, nursery.cancel_scope)
 
     async def _fence_after(
         self, loop: Callable[[], Awaitable[None]], scope: trio.CancelScope
     ) -> None:
-        """Run a loop; if it fails, this node takes no further part in the group."""
+        """Run a loop; if it fails, this node takes no further part in the group.
+
+        That holds for an exception that nobody foresaw, too: what these loops do makes entries
+        durable and counts them, so a node that does not know how far it got must not go on.
+        """
         try:
             await loop()
         except (DledgerError, OSError) as error:
             if isinstance(error, Rot):
                 self._log.checkpoints.doubt(error)
             self._give_up(error)
+            scope.cancel()
+        except Exception as error:
+            self._give_up(unforeseen(error, getattr(loop, "__name__", "the network loop")))
             scope.cancel()
 
     def _give_up(self, error: DledgerError | OSError) -> None:

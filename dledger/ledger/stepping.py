@@ -9,20 +9,31 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVarTuple
 
 import trio
 
 from dledger import limits
-from dledger.errors import DledgerError
+from dledger.errors import DledgerError, Fenced
 from dledger.ledger.config import LedgerConfig
 from dledger.ledger.syncing import Syncing
 from dledger.log.store import SegmentedLog
+from dledger.observe import get_logger
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library.messages import PeerMessage
 from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
 from dledger.raft.membership.members import Members
 from dledger.world import steady_s
+
+log = get_logger("dledger.ledger.stepping")
+ToldT = TypeVarTuple("ToldT")
+
+
+def unforeseen(error: Exception, where: str) -> Fenced:
+    """What fences a node after a bug of ours: logged with its traceback, told with its text."""
+    log.error("unforeseen fault", where=where, exc_info=error)
+    return Fenced(f"an unforeseen fault in {where}: {error!r}; the log has its traceback")
 
 
 def peer_network(config: LedgerConfig, owner: LinkOwner) -> PeerNetwork:
@@ -57,6 +68,11 @@ class Stepper:
         self._has_news = False
         self._wake = trio.Event()
         self._applied = trio.Event()
+
+    @property
+    def unreached(self) -> Mapping[str, str]:
+        """Why peers could not be dialled last, by id; not of those that are connected."""
+        return self._network.unreached
 
     def wake(self) -> None:
         """Something happened: step in the loop's next turn."""
@@ -109,6 +125,8 @@ class Stepper:
         except (DledgerError, OSError) as error:
             # The caller may be an append, which can't handle this error; the step loop can.
             self.fail(error)
+        except Exception as error:
+            self.fail(unforeseen(error, "a step"))
         finally:
             self._stepping = False
         self._due_at, self._patience_ends_at = engine.next_step_at(), engine.core.patience_ends_at
@@ -131,17 +149,24 @@ class Stepper:
 
     def link_up(self, node_id: str, link: SocketLink) -> None:
         """A connection to a peer stands."""
-        self._engine.link_up(node_id, link)
-        self.wake()
+        self._tell(self._engine.link_up, node_id, link)
 
     def link_down(self, node_id: str, link: SocketLink) -> None:
         """A connection to a peer broke."""
-        self._engine.link_down(node_id, link)
-        self.wake()
+        self._tell(self._engine.link_down, node_id, link)
 
     def link_drained(self, node_id: str) -> None:
         """The queue to a peer has run low."""
-        self._engine.link_drained(node_id)
+        self._tell(self._engine.link_drained, node_id)
+
+    def _tell(self, what: Callable[[*ToldT], None], *told: *ToldT) -> None:
+        """Tell the engine of a link. A fault in there is this node's, and not the link's."""
+        try:
+            what(*told)
+        except (DledgerError, OSError) as error:
+            self.fail(error)
+        except Exception as error:
+            self.fail(unforeseen(error, what.__name__))
         self.wake()
 
     def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
@@ -171,7 +196,8 @@ class Stepper:
                 for _ in range(3):
                     await trio.lowlevel.checkpoint()
             self._has_news = False
-            self._step()
+            if self._failure is None:
+                self._step()
             if self._failure is not None:
                 raise self._failure
 

@@ -18,7 +18,9 @@ from typing import TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
+from dledger.addresses import check_host, check_port
 from dledger.errors import (
+    BadInput,
     Busy,
     ConnectFailed,
     ConnectionLost,
@@ -30,7 +32,7 @@ from dledger.errors import (
 from dledger.limits import (
     BUSY_RETRY_S,
     CONNECT_TIMEOUT_S,
-    PORT_MAX,
+    HOST_CHARACTERS_MAX,
     REQUESTS_IN_FLIGHT_PER_PEER_MAX,
     SERVER_UNACKNOWLEDGED_S,
 )
@@ -266,16 +268,18 @@ async def connect_peer(
 
 async def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
     """Connect to the first address of `host` that answers."""
-    if not 0 < port <= PORT_MAX:
-        # The resolver would take the number modulo 65536, and so another port.
-        raise ConnectFailed(f"{host}:{port}: no such port, they go from 1 to {PORT_MAX}")
+    try:
+        check_host(host)
+        check_port(port)
+    except BadInput as error:
+        raise ConnectFailed(f"{host[:HOST_CHARACTERS_MAX]!r}:{port}: {error}") from error
     problem = f"no answer within {timeout_s} s"
     with anyio.move_on_after(timeout_s):
         try:
-            addresses = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
+            addresses = await world().lookup(host, port)
+        except OSError as error:
             raise ConnectFailed(f"{host}:{port}: the name can't be resolved: {error}") from error
-        for family, _kind, _protocol, _name, address in addresses:
+        for family, address in addresses:
             connecting = world().socket(family)
             end_unacknowledged(connecting, SERVER_UNACKNOWLEDGED_S)
             try:
@@ -291,7 +295,9 @@ async def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
     raise ConnectFailed(f"{host}:{port}: {problem}")
 
 
-async def _connect_socket(connecting: socket.socket, address: tuple[str | int, ...]) -> None:
+async def _connect_socket(
+    connecting: socket.socket, address: tuple[str | int | bytes, ...]
+) -> None:
     connecting.setblocking(False)
     code = connecting.connect_ex(address)
     if code == errno.EINPROGRESS:

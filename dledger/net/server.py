@@ -108,7 +108,11 @@ class _Server:
                         await trio.sleep(bounds.ACCEPT_PAUSE_S)
                     # Otherwise the connection was gone before it was accepted.
                     break
-                self._start(accepted, address[:2], nursery)
+                try:
+                    self._start(accepted, address[:2], nursery)
+                except Exception as error:
+                    self._faults.note("connection not served", error, peer=address[:2])
+                    accepted.close()
 
     def _start(self, accepted: socket.socket, peer: tuple[str, int], nursery: trio.Nursery) -> None:
         limits = self._limits
@@ -143,9 +147,12 @@ class _Server:
             await look(bounds.CONNECTIONS_LOOK_S)
             now = trio.current_time()
             for connection, progress in self._progress.items():
-                if reason := self._overdue(connection, progress, now):
-                    connection.close(reason)
-                connection.tell_kept()
+                try:
+                    if reason := self._overdue(connection, progress, now):
+                        connection.close(reason)
+                    connection.tell_kept()
+                except Exception as error:  # one connection's: the others are still looked after
+                    self._faults.note("connection not looked after", error, peer=connection.peer)
             if refused := self._room.refused - self._refusals_told:
                 self._refusals_told += refused
                 log.warning("connections refused", count=refused, reason=self._room.refusal)

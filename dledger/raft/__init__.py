@@ -5,6 +5,7 @@ Layout
 ``engine``       one node, without I/O: messages, appends and `now` in; messages and effects out
 ``appends``      a leader's appends that wait for their answer (pure)
 ``links``        the sockets between the nodes, under trio
+``dialling``     how one peer is reached: names, addresses, one attempt
 ``greeting``     the handshake on a connection: ids and proofs
 ``sealing``      the tags of frames after the handshake
 ``roles``        a node's role, and election timeouts (pure)

@@ -116,6 +116,9 @@ HELLO_BYTES_MAX = 1024
 HANDSHAKE_TIMEOUT_S = 2.0
 """From an accepted connection until its other end has proven that it knows the secret."""
 CONNECT_TIMEOUT_S = 1.0
+LOOKUP_S = 15.0
+"""A peer's name is looked up for this long: a resolver may ask several servers in turn, each for
+5 s. Nothing else waits for it."""
 REDIAL_WAIT_S = 0.1
 """Between two attempts to connect to a peer that this node should dial."""
 ACCEPT_AGAIN_S = 0.1

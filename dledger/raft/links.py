@@ -7,12 +7,16 @@ for a second dials itself, and a node that is not known as a member is let in.
 First both sides prove that they know the group's secret (`greeting`). From then on every frame
 carries a tag that nobody else can make (`sealing`). Without a proof a stranger can hold only a few
 connections, for two seconds each.
+
+An address is the group's word, not this node's choice: it may be a name that nobody knows, or that
+a resolver takes its time for. So names are looked up off the loop, and a peer that can't be dialled
+costs nothing but its own task, and is told (`unreached`). An unforeseen exception ends one
+connection, or one attempt to make one; the owner sees to its own in `receive`.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import socket
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -23,23 +27,21 @@ import trio
 
 from dledger import limits, world
 from dledger.buffers import Buffer
-from dledger.errors import FrameError
+from dledger.errors import BadInput, FrameError
 from dledger.observe import get_logger
+from dledger.raft.dialling import Dialling, tune
 from dledger.raft.greeting import Greeter
 from dledger.raft.library.messages import PREFIX, PeerMessage, decode_message, frame_length
 from dledger.raft.limits import (
     ACCEPT_AGAIN_S,
     BUFFERS_PER_WRITE,
-    CONNECT_TIMEOUT_S,
     READ_BUFFER_BYTES,
     REDIAL_WAIT_S,
-    UNACKNOWLEDGED_S,
     UNDIALLED_WAIT_S,
 )
 from dledger.raft.membership.configuration import Configuration, Member
 from dledger.raft.sealing import RunHash, Sealing
 from dledger.trust.proof import TAG_BYTES, Session
-from dledger.vanished import end_unacknowledged
 
 CLOSED_BY_PEER = "the peer closed it"
 _RETRY = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
@@ -138,6 +140,9 @@ class SocketLink:
                 nursery.cancel_scope.cancel()
         except* (OSError, FrameError, trio.ClosedResourceError) as errors:
             self.close(str(errors.exceptions[0]))
+        except* Exception as errors:
+            log.error("link failed", peer=self.node_id, exc_info=errors)
+            self.close(f"unforeseen: {errors.exceptions[0]!r}")
         finally:
             self.close(CLOSED_BY_PEER)
             owner.link_down(self.node_id, self)
@@ -202,6 +207,8 @@ class PeerNetwork:
         self._greeter = Greeter(group, node_id, segment_bytes, secret)
         self._node_id = node_id
         self._owner = owner
+        #: Why a peer could not be dialled last, by id; not of those that are connected.
+        self.unreached: dict[str, str] = {}
         self._said: dict[str, str] = {}
         self._taken: Configuration | None = None
         self._members: dict[str, Member] = {}
@@ -232,6 +239,7 @@ class PeerNetwork:
         for peer_id in [*self._dialling]:
             if self._members.get(peer_id) != before.get(peer_id):
                 self._dialling.pop(peer_id).cancel()
+                self.unreached.pop(peer_id, None)
         for peer_id in sorted({*self._members} - {*self._dialling}):
             scope = self._dialling[peer_id] = trio.CancelScope()
             self._nursery.start_soon(self._dial, peer_id, self._members[peer_id].address, scope)
@@ -266,10 +274,14 @@ class PeerNetwork:
 
     async def _serve(self, sock: socket.socket) -> None:
         try:
-            _tune(sock)
+            tune(sock)
             peer_id, session = await self._greeter.accept(sock, self._admit)
         except (OSError, FrameError, trio.ClosedResourceError) as error:
             self._complain("a connection to the peer port was refused", str(error))
+            sock.close()
+            return
+        except Exception as error:
+            log.error("handshake failed", exc_info=error)
             sock.close()
             return
         except BaseException:
@@ -296,43 +308,35 @@ class PeerNetwork:
 
     async def _dial(self, peer_id: str, address: tuple[str, int], scope: trio.CancelScope) -> None:
         wait_s = REDIAL_WAIT_S if self._node_id > peer_id else UNDIALLED_WAIT_S
+        dialling = Dialling(self._greeter, peer_id, *address)
         with scope:
             if self._node_id < peer_id:
                 await trio.sleep(wait_s)
             while True:
-                connected = None if self._linked[peer_id] else await self._connect(peer_id, address)
+                connected = None if self._linked[peer_id] else await self._connect(dialling)
                 if connected is not None:
                     sock, session = connected
                     await self._run_link(sock, peer_id, session)
                 while self._linked[peer_id]:
+                    self.unreached.pop(peer_id, None)
                     await self._link_ended.wait()
                 await trio.sleep(wait_s)
 
-    async def _connect(
-        self, peer_id: str, address: tuple[str, int]
-    ) -> tuple[socket.socket, Session | None] | None:
-        host, port = address
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = world.world().socket(family)
+    async def _connect(self, dialling: Dialling) -> tuple[socket.socket, Session | None] | None:
+        """A connection to a peer, proven; None if there is none now, and `unreached` says why."""
+        peer_id = dialling.peer_id
         try:
-            _tune(sock)
-            with trio.fail_after(CONNECT_TIMEOUT_S):
-                code = sock.connect_ex((host, port))
-                if code not in (0, errno.EINPROGRESS):
-                    raise OSError(code, os.strerror(code))
-                await trio.lowlevel.wait_writable(sock)
-                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                if code:
-                    raise OSError(code, os.strerror(code))
-            return sock, await self._greeter.dial(sock, peer_id)
-        except (OSError, FrameError, trio.TooSlowError) as error:
-            sock.close()
-            if isinstance(error, FrameError):
-                self._complain(f"peer {peer_id} was refused", str(error))
-            return None
-        except BaseException:
-            sock.close()
-            raise
+            return await dialling.connect()
+        except FrameError as error:
+            self._complain(f"peer {peer_id} was refused", str(error))
+            problem = str(error)
+        except (OSError, BadInput) as error:
+            problem = str(error)
+        except Exception as error:
+            self._complain(f"peer {peer_id} can't be dialled", repr(error))
+            problem = f"unforeseen: {error!r}"
+        self.unreached[peer_id] = problem
+        return None
 
     def _complain(self, event: str, reason: str) -> None:
         if self._said.get(event) != reason and len(self._said) < limits.CONNECTIONS_MAX:
@@ -358,9 +362,3 @@ def listen(host: str, port: int) -> socket.socket:
         return world.listen(host, port, limits.HANDSHAKES_MAX)
     except OSError as error:
         raise OSError(error.errno, f"the peer port can't be opened: {error.strerror}") from error
-
-
-def _tune(sock: socket.socket) -> None:
-    sock.setblocking(False)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    end_unacknowledged(sock, UNACKNOWLEDGED_S)

@@ -36,6 +36,7 @@ from dledger.log.entry import (
 )
 from dledger.raft.appends import Appended
 from dledger.raft.engine import StateMachine
+from dledger.raft.membership.configuration import Member, check_member
 
 _Waiting = tuple[Entry, Callable[[Appended | AppendError], None]]
 
@@ -152,7 +153,8 @@ class LocalLedger:
         raise TransferFailed(f"{target} can't take over; this group has no other members")
 
     async def add_member(self, node_id: str, host: str, port: int, service: str = "") -> None:
-        """Refuse: it is one node for ever."""
+        """Refuse: it is one node for ever. Raises BadInput, as a real one does."""
+        check_member(node_id, Member(host, port, service=service))
         raise WouldLoseMajority(f"{node_id} can't be added to a log in memory")
 
     async def remove_member(self, node_id: str) -> None:

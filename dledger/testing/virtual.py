@@ -25,7 +25,7 @@ import trio
 from trio.testing import MockClock
 
 from dledger.worker import InstantWorker, Worker
-from dledger.world import World
+from dledger.world import Found, World
 
 ResultT = TypeVar("ResultT")
 ArgumentsT = TypeVarTuple("ArgumentsT")
@@ -116,6 +116,10 @@ class VirtualWorld(World):
     def socket(self, family: int) -> socket.socket:
         """A socket in memory, for any family of addresses."""
         return MemorySocket()
+
+    async def lookup(self, host: str, port: int) -> list[Found]:
+        """Every name is an address here."""
+        return [(socket.AF_INET, (host, port))]
 
 
 _of_run: trio.lowlevel.RunVar[VirtualWorld | None] = trio.lowlevel.RunVar("virtual world", None)

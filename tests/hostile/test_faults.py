@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import structlog.testing
@@ -150,24 +150,26 @@ async def test_what_the_port_turned_away_is_shown(tmp_path: Path, mock_clock: Mo
         assert len(closed) == 1
 
 
-async def test_a_disk_that_fails_still_ends_the_process(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", [StorageError, OSError, TypeError])
+async def test_no_exception_of_a_loop_ends_the_process(
+    kind: type[Exception], tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is not known to be on the disk is nothing to go on with."""
-
-    def full(*_: object) -> object:
-        raise StorageError("planted")
-
-    flush: Callable[..., object] = full
-    with pytest.RaisesGroup(StorageError, flatten_subgroups=True):
-        async with group(tmp_path) as found:
-            stranger = found.connect()
-            await stranger.ask(topic_request())
-            monkeypatch.setattr("mqbroker.leader.offset_commits.OffsetCommits.flush", flush)
-            ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
-            code = RequestCode.UPDATE_CONSUMER_OFFSET
+    """A failed disk fences the ledger, which ends it; a loop that meets one has nothing to add."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request())
+        ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
+        code = RequestCode.UPDATE_CONSUMER_OFFSET
+        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+            flush = Mock(side_effect=kind("planted"))
+            patched.setattr("mqbroker.leader.offset_commits.OffsetCommits.flush", flush)
             await stranger.ask(Command(code, ext | {"commitOffset": 3}, flag=FLAG_ONEWAY))
             await found.pass_time(0.2)
+        await noted(found, logs, "loop failed")
+        await found.pass_time(1.1)
+        await stranger.ask(Command(code, ext | {"commitOffset": 4}, flag=FLAG_ONEWAY))
+        await found.pass_time(0.1)
+        assert found.machine.offsets.get("C", TOPIC, 0) == 4
 
 
 def test_the_planted_fault_is_what_it_says() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from functools import partial
 
 import msgspec
 import trio
@@ -42,6 +43,7 @@ from mqbroker import limits
 from mqbroker.registering.announcements import Announcements
 from mqbroker.registering.proving import prove
 from mqbroker.requests.core import Core
+from mqbroker.upkeep.keeping import keep_running
 
 _log = get_logger(__name__)
 
@@ -82,7 +84,8 @@ class Registration:
             _log.warning("no name server", remedy="set namesrvAddr: clients find brokers by it")
         async with trio.open_nursery() as nursery:
             for host, port in name_servers:
-                nursery.start_soon(self._serve, host, port)
+                name, serve = f"registration at {host}:{port}", partial(self._serve, host, port)
+                nursery.start_soon(keep_running, name, serve, self._core.faults)
         self._stopped.set()
 
     def stop(self) -> None:
@@ -111,7 +114,7 @@ class Registration:
                     signing = await prove(peer, self._core.config, limits.REGISTER_TIMEOUT_S)
                     pause_s, reason = limits.RECONNECT_S_MIN, ""
                     await self._keep_registered(_NameServer(peer, signing))
-            except DledgerError as error:
+            except (DledgerError, OSError) as error:
                 if str(error) != reason:  # once, not at every try
                     reason = str(error)
                     _log.warning(

@@ -13,7 +13,8 @@ from typing import Final
 
 import trio
 
-from dledger.errors import RemotingError
+from dledger.addresses import parse_address
+from dledger.errors import BadInput, RemotingError
 from dledger.net import connect_peer
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
@@ -48,14 +49,13 @@ class Forwarding:
         return request.reply(answer.code, answer.ext, answer.payload, answer.remark)
 
     async def _ask(self, address: str, request: Command) -> Command:
-        host, _, port = address.rpartition(":")
         ext = dict(request.ext) | {_MARK: self._core.role.node_id}
         # As text, so that the leader reads each field as this node did.
         passed_on = Command(request.code, ext, request.payload, encoding=HeaderEncoding.JSON)
         try:
-            async with connect_peer(host.strip("[]"), int(port)) as leader:
+            async with connect_peer(*parse_address(address)) as leader:
                 return await leader.request(passed_on, limits.FORWARD_S)
-        except RemotingError as error:
+        except (RemotingError, BadInput) as error:
             raise Refused(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"passed on to the leader at {address}, which may or may not have done it: {error}",

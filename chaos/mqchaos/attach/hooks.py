@@ -23,10 +23,10 @@ from pathlib import Path
 
 import msgspec
 
+from dledger.addresses import parse_address
 from dledger.errors import BadInput, ConfigError
 from mqchaos.faults.kinds import KINDS
 from mqchaos.limits import HOOK_TIMEOUT_S, HOOKS_BYTES_MAX, NODES_MAX
-from mqclient.connection.addresses import parse_address
 
 
 class Hook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

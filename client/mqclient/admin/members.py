@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import anyio
 
+from dledger.addresses import parse_address
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import AddMemberHeader, GroupInfoResponseHeader, RemoveMemberHeader
@@ -15,7 +16,6 @@ from mqclient.admin.raft import ask_members, leader_among
 from mqclient.admin.results import MemberChange
 from mqclient.admin.session import Part
 from mqclient.arguments import check_seconds
-from mqclient.connection.addresses import parse_address
 from mqclient.errors import ClientError
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dledger.addresses import join_address
 from dledger.errors import RecordError, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.bodies import BrokerData
@@ -33,7 +34,6 @@ from mqclient.admin.requests import expect_success
 from mqclient.admin.results import ScheduledMessage
 from mqclient.admin.session import AdminSession, Part, UnknownTarget, run_for_each
 from mqclient.arguments import check_count
-from mqclient.connection.addresses import join_address
 from mqclient.errors import NoLeader, Refused
 from mqclient.lookup import look, unique_key_query
 from mqclient.models import ReceivedMessage, messages_in

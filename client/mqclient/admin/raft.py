@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import anyio
 
-from dledger.errors import RemotingError
+from dledger.errors import BadInput, RemotingError
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import (
@@ -71,7 +71,7 @@ async def ask_members(requests: AdminRequests, group: BrokerData) -> Answers:
     async def ask(address: str) -> tuple[str, GroupInfoResponseHeader | None]:
         try:
             answer = await requests.ask(address, RequestCode.GROUP_INFO, GroupInfoHeader())
-        except RemotingError:
+        except (RemotingError, BadInput):  # an address that is none can't be asked either
             return address, None
         return address, None if answer.code else decode_header(GroupInfoResponseHeader, answer)
 
@@ -89,11 +89,15 @@ def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMem
     leader = leader_among(infos)
     node_ids = {address: node_id for info in infos for node_id, address in info.members}
     preferred = {info.preferred_leader_id for info in infos}
+    problems = dict(leader.unreached) if leader is not None else {}
     rows = []
     for address, info in answers.items():
         node_id = info.node_id if info is not None else node_ids.get(address, "")
         if info is None:
-            rows.append(RaftMember(cluster, broker_name, node_id, address, "unreachable"))
+            problem = problems.get(node_id)
+            rows.append(
+                RaftMember(cluster, broker_name, node_id, address, "unreachable", problem=problem)
+            )
             continue
         rows.append(
             RaftMember(
@@ -114,8 +118,17 @@ def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMem
                 set_aside=info.set_aside,
                 set_aside_last=info.set_aside_last,
                 faults=info.faults,
+                problem=problems.get(node_id),
             )
         )
+    shown = {row.node_id for row in rows}
+    rows += [  # members whose addresses are none, or another's
+        RaftMember(
+            cluster, broker_name, node_id, address, "unreachable", problem=problems.get(node_id)
+        )
+        for node_id, address in (leader.members if leader is not None else ())
+        if node_id not in shown
+    ]
     return sorted(rows, key=lambda row: row.node_id)
 
 

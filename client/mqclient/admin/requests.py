@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
+from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConnectFailed, RemotingError
 from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import Header, encode_header
-from mqclient.connection.addresses import parse_addresses
 from mqclient.connection.answers import cluster_in
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.lifetime import Living

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dledger.addresses import join_address
 from dledger.remoting.message import (
     DLQ_ORIGIN_TOPIC,
     ORIGIN_MESSAGE_ID,
@@ -23,7 +24,6 @@ from dledger.remoting.message import (
     RETRY_TOPIC,
     host_decode,
 )
-from mqclient.connection.addresses import join_address
 from mqclient.models import ReceivedMessage
 
 END = -1
@@ -100,6 +100,8 @@ class RaftMember(msgspec.Struct, frozen=True):
     set_aside_last: tuple[tuple[int, str], ...] = ()
     #: Requests since its start that met a bug of the member; its log has them.
     faults: int | None = None
+    #: Why the leader could not dial it last.
+    problem: str | None = None
 
 
 class LeaderTransfer(msgspec.Struct, frozen=True):

@@ -45,6 +45,12 @@ def raft_status(
         for m in members
         for index, reason in m.set_aside_last
     ]
+    notes += [
+        f"the leader can't connect to {one_line(m.node_id)} of {m.broker_name}: "
+        f"{one_line(m.problem)}"
+        for m in members
+        if m.problem
+    ]
     common.show("raftStatus", members, Table(headers, rows, notes))
 
 

@@ -7,7 +7,6 @@
 ``leaders``     finds the leader of a broker group
 ``retry``       what to do after a request that failed (pure)
 ``answers``     checks the bounds of servers' answers (pure)
-``addresses``   as RocketMQ writes them
 ``identity``    unique client ids and message keys
 ``lifetime``    objects that live in an `async with` block
 ``forks``       what is open stays behind when its process forks

@@ -12,8 +12,8 @@ import secrets
 import socket
 from datetime import UTC, datetime, timedelta
 
+from dledger.addresses import parse_address
 from dledger.remoting.message import host_bytes
-from mqclient.connection.addresses import parse_address
 
 NUMBER_DIGITS = 12
 """Of a key's number, hexadecimal."""

@@ -15,11 +15,11 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup
 
+from dledger.addresses import parse_address
 from dledger.errors import Busy, ConnectFailed, RequestTimeout
 from dledger.net import Peer
 from dledger.remoting.command import Command
 from mqclient import limits
-from mqclient.connection.addresses import parse_address
 from mqclient.connection.lifetime import Living
 from mqclient.errors import ClientClosed
 

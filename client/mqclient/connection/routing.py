@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from dledger.addresses import are_addresses
 from dledger.errors import BadInput
 from dledger.remoting.allocation import queues_of
 from dledger.remoting.bodies import QueueData, TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import PERM_READ, PERM_WRITE
 from mqclient import limits
-from mqclient.connection.addresses import are_addresses
 
 LEADER_ID = 0
 _COUNT_DIGITS = 9

@@ -12,6 +12,7 @@ from contextlib import suppress
 import anyio
 from anyio.abc import TaskGroup
 
+from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, RemotingError
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -19,7 +20,6 @@ from dledger.remoting.headers import UnregisterClientHeader, encode_header
 from dledger.remoting.message import DEFAULT_TOPIC
 from dledger.world import steady_s, world
 from mqclient import limits
-from mqclient.connection.addresses import parse_addresses
 from mqclient.connection.heartbeats import Heartbeats
 from mqclient.connection.identity import local_host_towards, make_client_id
 from mqclient.connection.leaders import LeaderFinder

@@ -33,7 +33,8 @@ from dledger.raft.roles import Role
 class MemberStatus:
     """A member as this node knows it. A learner will be a voter, but is not counted yet.
 
-    `linked`: connected to this node. Only a leader knows how many entries it may lack.
+    `linked`: connected to this node. Only a leader knows how many entries it may lack. `problem`:
+    why this node could not dial it last.
     """
 
     node_id: str
@@ -43,6 +44,7 @@ class MemberStatus:
     role: Literal["voter", "learner"]
     linked: bool
     lag_entries: int | None
+    problem: str | None = None
 
 
 class Changes:

@@ -16,6 +16,10 @@ dissertation, 4.1):
 - a node whose log is cut goes back to the last configuration that its log still holds.
 
 Before any change a group has the members that its config files name: the configuration of index 0.
+
+What is added is checked strictly (`check_member`). What a log holds is not: an entry that an
+earlier version, with weaker rules, has committed means the same on every node, so it is read, and
+the member that it names can be removed. A node that can't dial it says so, and loses nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from typing import Final
 
 import msgspec
 
+from dledger.addresses import check_port, check_reachable, parse_address
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import BadInput, CorruptLog, FrameError
@@ -111,14 +116,36 @@ def initial(
 
 
 def check_member(node_id: str, member: Member) -> None:
-    """Raise BadInput for a member that can't be one, naming the field."""
-    if not 0 < len(node_id.encode()) <= NODE_ID_BYTES_MAX or not node_id.isprintable():
-        raise BadInput(f"node id {node_id[:140]!r} is not 1 to {NODE_ID_BYTES_MAX} bytes of text")
+    """Raise BadInput for a member that may not be added, naming the field."""
+    _check_readable(node_id, member)
+    check_reachable(member.host, f"host of {node_id}:")
+    if member.service:
+        host, _ = parse_address(member.service)
+        check_reachable(host, f"service address of {node_id}:")
+
+
+def _check_readable(node_id: str, member: Member) -> None:
+    """Raise BadInput for a member that no version has ever added, naming the field."""
+    check_node_id(node_id)
     for name, text in (("host", member.host), ("service address", member.service)):
-        if len(text.encode()) > HOST_BYTES_MAX or (name == "host" and not text):
+        size = _utf8_bytes(text)
+        if size > HOST_BYTES_MAX or size < (name == "host"):
             raise BadInput(f"{name} {text[:80]!r} of {node_id} is not 1 to {HOST_BYTES_MAX} bytes")
-    if not 0 < member.port < 1 << 16:
-        raise BadInput(f"peer port {member.port} of {node_id} is not within 1 to 65535")
+    check_port(member.port, f"peer port of {node_id}:")
+
+
+def check_node_id(node_id: str) -> None:
+    """Raise BadInput for an id that is empty, too long, or can't be shown in a line."""
+    if not 0 < _utf8_bytes(node_id) <= NODE_ID_BYTES_MAX or not node_id.isprintable():
+        raise BadInput(f"node id {node_id[:140]!r} is not 1 to {NODE_ID_BYTES_MAX} bytes of text")
+
+
+def _utf8_bytes(text: str) -> int:
+    """The length of a text in UTF-8; -1 for what has none, such as half a surrogate pair."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return -1
 
 
 def encode_members(members: Mapping[str, Member]) -> bytes:
@@ -134,7 +161,7 @@ def decode_members(body: Buffer) -> dict[str, Member]:
     try:
         members = msgspec.msgpack.decode(body, type=dict[str, Member])
         for node_id, member in members.items():
-            check_member(node_id, member)
+            _check_readable(node_id, member)
     except (msgspec.MsgspecError, UnicodeError, BadInput) as error:
         raise FrameError(f"a configuration can't be read: {error}") from error
     if not any(member.votes for member in members.values()) or len(members) > MEMBERS_MAX:

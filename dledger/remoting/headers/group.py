@@ -82,7 +82,8 @@ class GroupInfoResponseHeader(Header, frozen=True):
     is the byte position after the last one. `fenced` says why this member no longer takes part. A
     member that is not `counted`, as it says itself, copies the log and does not count for a
     majority yet. `set_aside` counts entries that no member can apply; the last ones are (index,
-    reason). `faults` counts requests that met a bug of the member's.
+    reason). `faults` counts requests that met a bug of the member's. `unreached` are members that
+    it could not dial last, each with the reason.
     """
 
     broker_name: str
@@ -104,6 +105,7 @@ class GroupInfoResponseHeader(Header, frozen=True):
     set_aside: Int64 | None = None
     set_aside_last: tuple[tuple[Int64, str], ...] = ()
     faults: Int64 | None = None
+    unreached: tuple[tuple[str, str], ...] = ()
 
 
 class TransferLeaderHeader(Header, frozen=True):

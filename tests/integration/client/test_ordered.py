@@ -11,6 +11,7 @@ import anyio
 import pytest
 import trio
 
+from dledger.addresses import parse_address
 from dledger.net import connect_peer
 from dledger.remoting.bodies import LockBatchBody, encode_body
 from dledger.remoting.codes import RequestCode
@@ -24,7 +25,6 @@ from mqclient import (
     ReceivedMessage,
     blocking,
 )
-from mqclient.connection.addresses import parse_address
 
 pytestmark = pytest.mark.slow
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dledger.addresses import parse_addresses
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import check_group_name, check_topic_name
-from mqclient.connection.addresses import parse_addresses
 from mqclient.consuming.subscriptions import Sql, parse_subscription
 from mqclient.errors import BadMessage
 from mqclient.models import Message

@@ -57,7 +57,9 @@ class BrokerAdminHandler:
             node_id=role.node_id,
             role="leader" if role.serving else idle,
             term=status.term,
-            members=sorted(role.addresses.items()),
+            members=sorted(
+                ({m.node_id: m.service for m in status.members} | role.addresses).items()
+            ),
             last_index=status.last_index,
             commit_index=status.commit_index,
             applied_index=core.machine.applied_index,
@@ -71,6 +73,7 @@ class BrokerAdminHandler:
             set_aside=core.machine.aside.count,
             set_aside_last=tuple(core.machine.aside.last),
             faults=core.faults.count,
+            unreached=tuple((m.node_id, m.problem) for m in status.members if m.problem),
         )
         return request.reply(ext=encode_header(answer))
 

@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from dledger.addresses import parse_address
 from dledger.errors import (
     AppendError,
+    BadInput,
     ChangePending,
     MembershipError,
     NotLeader,
@@ -26,6 +28,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from mqbroker import limits
+from mqbroker.config import check_member_id
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
@@ -53,8 +56,20 @@ class LeadershipHandler:
 
     @serves(RequestCode.ADD_MEMBER, needs=Needs.LEADER)
     async def add_member(self, request: Command, _: Connection) -> Command:
-        """Add a node as a member. A repeated request changes nothing."""
+        """Add a node as a member. A repeated request changes nothing.
+
+        What could not be dialled, or not be written in a config file, is refused before it is in
+        the log: from there nothing takes it away but a removal.
+        """
         header, log = decode_header(AddMemberHeader, request), self._core.log
+        check_member_id(header.node_id)
+        parse_address(header.client_addr)
+        for member in log.status.members:
+            taken = (member.host, member.port) == (header.host, header.port)
+            if member.node_id != header.node_id and (taken or member.service == header.client_addr):
+                raise BadInput(
+                    f"{member.node_id} is a member at {member.host}:{member.port} already"
+                )
         place = header.node_id, header.host, header.port, header.client_addr
         return await self._change(request, lambda: log.add_member(*place))
 

@@ -13,11 +13,11 @@ import anyio
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConfigError
 from mqclient import limits
 from mqclient.admin import Admin
 from mqclient.commands.terminal.output import Table, print_json, print_table
-from mqclient.connection.addresses import parse_addresses
 
 _T = TypeVar("_T")
 

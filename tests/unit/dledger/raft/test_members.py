@@ -119,7 +119,7 @@ def test_a_group_has_a_bound() -> None:
     full = Configuration(group(*(f"n{at}" for at in range(limits.MEMBERS_MAX))))
     with pytest.raises(BadInput, match="limit"):
         full.with_learner("x", NEW)
-    with pytest.raises(BadInput, match="peer port 70000 of x"):
+    with pytest.raises(BadInput, match="peer port of x: 70000"):
         Configuration(group("a")).with_learner("x", Member("h", 70000))
 
 
