@@ -23,8 +23,18 @@ from typing import TYPE_CHECKING
 from dledger.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from dledger.errors import (
+        BadInput,
+        Busy,
+        ConnectFailed,
+        ConnectionLost,
+        DledgerError,
+        RecordError,
+        RemotingError,
+        RequestTimeout,
+    )
     from dledger.remoting.json_dialect import MessageQueue
-    from mqclient.admin import Admin
+    from mqclient.admin import Admin, UnknownTarget
     from mqclient.consuming.consumer import Consumer
     from mqclient.consuming.popping.consumer import PopConsumer
     from mqclient.consuming.popping.message import PoppedMessage
@@ -69,13 +79,18 @@ if TYPE_CHECKING:
 __all__ = [
     "AcrossGroups",
     "Admin",
+    "BadInput",
     "BadMessage",
     "BufferFull",
+    "Busy",
     "ClientClosed",
     "ClientError",
+    "ConnectFailed",
+    "ConnectionLost",
     "ConsistentHash",
     "Consumer",
     "Decision",
+    "DledgerError",
     "HandlerTimeout",
     "MachineRooms",
     "ManyFailed",
@@ -98,8 +113,11 @@ __all__ = [
     "Rebalance",
     "RecallTooLate",
     "ReceivedMessage",
+    "RecordError",
     "Refused",
+    "RemotingError",
     "Reply",
+    "RequestTimeout",
     "SendError",
     "SendFailed",
     "SendResult",
@@ -114,10 +132,11 @@ __all__ = [
     "TransactionEnded",
     "TransactionUnanswered",
     "TransactionUnknown",
+    "UnknownTarget",
 ]
 
 _HOMES = {
-    "mqclient.admin": "Admin",
+    "mqclient.admin": "Admin UnknownTarget",
     "mqclient.consuming.consumer": "Consumer",
     "mqclient.errors": "AcrossGroups BadMessage BufferFull ClientClosed ClientError "
     "HandlerTimeout ManyFailed NoLeader NoReply NoRoute NotAssigned "
@@ -137,6 +156,8 @@ _HOMES = {
     "mqclient.consuming.subscriptions": "Sql",
     "mqclient.consuming.transacting.transaction": "OnceTransaction",
     "mqclient.producing.waiting.transactions": "Decision Transaction",
+    "dledger.errors": "BadInput Busy ConnectFailed ConnectionLost DledgerError RecordError "
+    "RemotingError RequestTimeout",
     "dledger.remoting.json_dialect": "MessageQueue",
 }
 
@@ -147,4 +168,9 @@ def __getattr__(name: str) -> object:
     for module, names in _HOMES.items():
         if name in names.split():
             return getattr(import_module(module), name)
-    raise AttributeError(f"module 'client' has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, those that are not loaded yet among them."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -8,7 +8,6 @@ from dledger.remoting.names import TOOLS_GROUP
 # Defaults.
 NAMESRV_ADDR = "127.0.0.1:9876"
 PRODUCER_GROUP = "DEFAULT_PRODUCER"
-CONSUMER_GROUP = "DEFAULT_CONSUMER"
 READERS_GROUP = TOOLS_GROUP
 """Whose name pulls bear that belong to no group: RocketMQ's tools read so, and leave nothing."""
 NEW_TOPIC_QUEUES = 8

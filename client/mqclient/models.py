@@ -32,7 +32,7 @@ Selector: TypeAlias = "Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 @dataclass(slots=True)
 class Message:
-    """A message to send. `keys` (blank-separated) are indexed, `tags` is one tag to filter by.
+    """A message to send. Its `keys`, text or several, are indexed; `tags` is one tag to filter by.
 
     `unique_key` names the message for ever; the producer makes one unless it is set here. Never
     give it to two different messages: brokers recognise a repeated batch by its first key.
@@ -56,7 +56,7 @@ class Message:
 
     topic: str
     body: bytes
-    keys: str = ""
+    keys: str | Sequence[str] = ""
     tags: str = ""
     properties: Mapping[str, str] | None = None
     unique_key: str = ""

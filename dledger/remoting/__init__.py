@@ -17,7 +17,7 @@ Layout, from the bytes upwards
 ``attributes``       named settings of topics and groups
 ``allocation``       how queues are shared out
 ``cron``             moments by the calendar
-``receipts``         the handles of popped messages
+``receipts``         the handles of popped messages, and of those that wait for their time
 ``unavailable``      what an answer of code 14 or 2 says besides its remark
 
 Sockets, clocks and tasks are `dledger.net`'s business.

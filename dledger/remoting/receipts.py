@@ -1,14 +1,16 @@
-"""The handle of a popped message, by which its receiver acknowledges it. Pure.
+"""The handle of a popped message, by which its receiver acknowledges it; and the handle of a
+message that waits for its time, by which its sender takes it back. Pure.
 
-RocketMQ's POP_CK: eight words, ``<first offset> <pop time> <invisible time> <revive queue> <flag>
-<broker> <queue> <offset>``. Here the pop time names the delivery: a broker gives each delivery of a
-queue's messages another one. The others only say which message it is; the revive queue is 999 for
-ordered pops. A batch of acks names messages by bits from the first offset on.
+The first is RocketMQ's POP_CK: eight words, ``<first offset> <pop time> <invisible time> <revive
+queue> <flag> <broker> <queue> <offset>``. Here the pop time names the delivery: a broker gives each
+delivery of a queue's messages another one. The others only say which message it is; the revive
+queue is 999 for ordered pops. A batch of acks names messages by bits from the first offset on.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+import binascii
+from base64 import b64decode, b64encode, urlsafe_b64decode, urlsafe_b64encode
 from typing import Final, NamedTuple
 
 from dledger.errors import BadInput
@@ -18,6 +20,33 @@ ORDERED_QUEUE: Final = 999
 """The revive queue in the handles of ordered pops."""
 _WORDS: Final = 8
 _LONGEST: Final = len(str(INT64_MAX))
+_RECALL_VERSION: Final = "v1"
+_RECALL_WORDS: Final = 5
+
+
+class RecallHandle(NamedTuple):
+    """Names a message that waits for its time, in RocketMQ's format; `due_ms` is text, as on the
+    wire."""
+
+    topic: str
+    broker_name: str
+    due_ms: str
+    unique_key: str
+
+    def encode(self) -> str:
+        """The text that clients get."""
+        return urlsafe_b64encode(" ".join((_RECALL_VERSION, *self)).encode()).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> RecallHandle:
+        """Read what `encode` made. BadInput if it is something else."""
+        try:
+            words = urlsafe_b64decode(text.encode()).decode().split(" ")
+        except (binascii.Error, UnicodeError):
+            words = []
+        if len(words) != _RECALL_WORDS or words[0] != _RECALL_VERSION:
+            raise BadInput(f"{text[:200]!r} is not a valid recall handle")
+        return cls(*words[1:])
 
 
 class Receipt(NamedTuple):

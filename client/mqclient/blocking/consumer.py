@@ -59,7 +59,7 @@ class Consumer(Face[consumers.Consumer]):
     def __init__(
         self,
         namesrv_addr: str = limits.NAMESRV_ADDR,
-        group: str | None = limits.CONSUMER_GROUP,
+        group: str | None = None,
         subscriptions: Mapping[str | re.Pattern[str], str | Sql]
         | Mapping[str, str | Sql]
         | None = None,

@@ -20,7 +20,7 @@ class PopConsumer(Face[consumers.PopConsumer]):
     def __init__(
         self,
         namesrv_addr: str = limits.NAMESRV_ADDR,
-        group: str = limits.CONSUMER_GROUP,
+        group: str = "",
         subscriptions: Mapping[str, str | Sql] | None = None,
         *,
         invisible_s: float = limits.POP_INVISIBLE_S,

@@ -30,7 +30,8 @@ def check_order(order: Order) -> Order:
 def lane_of(message: ReceivedMessage, order: Order) -> Hashable:
     """A message's lane within its queue. With order by key, those without a key share one.
 
-    The key is what its producer gave as `__SHARDINGKEY`, else its keys as they are written.
+    The key is that of its send (`send(message, key=...)`, the property `__SHARDINGKEY`), else its
+    keys as they are written.
     """
     if order == "none":
         return message.queue_offset

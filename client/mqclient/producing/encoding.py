@@ -6,7 +6,7 @@ per message, the broker per batch. This runs once for each message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
@@ -17,6 +17,7 @@ from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from dledger.remoting.message import (
     KEYS,
     PGROUP,
+    SHARDING_KEY,
     TAGS,
     TRAN_MSG,
     UNIQ_KEY,
@@ -56,10 +57,25 @@ def topic_bytes(topic: str) -> bytes:
     return topic.encode()
 
 
-def _properties(message: Message, half_of: str, now_ms: int) -> dict[str, str]:
+def with_key(properties: Mapping[str, str], order_key: str | None) -> dict[str, str]:
+    """Properties with the key whose order is kept, if there is one. Raises BadInput for two."""
+    if order_key is None:
+        return dict(properties)
+    own = properties.get(SHARDING_KEY, order_key)
+    if own != order_key:
+        raise BadInput(
+            f"key={order_key!r} and the property {SHARDING_KEY}={own!r}: each is the key whose "
+            "order is kept. Give one of them"
+        )
+    return {**properties, SHARDING_KEY: order_key}
+
+
+def _properties(
+    message: Message, half_of: str, now_ms: int, order_key: str | None
+) -> dict[str, str]:
     """All properties but the unique key. `half_of` is the producer group of a transactional
-    message."""
-    properties = dict(message.properties or {})
+    message; the `order_key`, by which its queue was chosen, is stored for those who handle it."""
+    properties = with_key(message.properties or {}, order_key)
     check_user_properties(properties)
     if message.delayed:
         if half_of:
@@ -74,10 +90,25 @@ def _properties(message: Message, half_of: str, now_ms: int) -> dict[str, str]:
     if half_of:
         properties |= {TRAN_MSG: "true", PGROUP: half_of}
     if message.keys:
-        properties[KEYS] = message.keys
+        properties[KEYS] = _keys_text(message.keys)
     if message.tags:
         properties[TAGS] = message.tags
     return properties
+
+
+def _keys_text(keys: str | Sequence[str]) -> str:
+    """The keys as they are stored: RocketMQ puts a blank between them. Raises BadInput."""
+    if isinstance(keys, str):
+        return keys
+    if not isinstance(keys, Sequence):
+        raise BadInput(f"keys={keys!r:.100}: expected text, or a list of texts")
+    for key in keys:
+        if not isinstance(key, str) or not key or " " in key:
+            raise BadInput(
+                f"keys={keys!r:.100}: {key!r:.100} can't be one of several keys, which are texts "
+                "without a blank"
+            )
+    return " ".join(keys)
 
 
 def _has_properties(message: Message) -> bool:
@@ -130,10 +161,13 @@ class Encoder:
         self._born_host = host_bytes(host, 0)
         self._refreshed_ms = 0
 
-    def encode(self, message: Message, queue_id: int, half_of: str = "") -> tuple[str, bytes]:
+    def encode(
+        self, message: Message, queue_id: int, half_of: str = "", order_key: str | None = None
+    ) -> tuple[str, bytes]:
         """(unique key, record) of a message. Raises BadMessage naming the field and the bound.
 
-        With a producer group `half_of`, it is the half message of a transaction of that group.
+        With a producer group `half_of`, it is the half message of a transaction of that group. The
+        `order_key` is the key by which its queue was chosen, if one was given.
         """
         now_ms = self._now_ms()
         unique_key = message.unique_key or self._keys.next()
@@ -151,8 +185,9 @@ class Encoder:
                 properties = properties_encode({UNIQ_KEY: unique_key})
             else:
                 properties = _KEY_BEFORE + unique_key.encode() + _KEY_AFTER
-            if _has_properties(message) or half_of:
-                properties += properties_encode(_properties(message, half_of, now_ms))
+            if order_key is not None or _has_properties(message) or half_of:
+                told = _properties(message, half_of, now_ms, order_key)
+                properties += properties_encode(told)
             record = encode_record(
                 topic=topic_bytes(message.topic),
                 queue_id=queue_id,
@@ -172,20 +207,25 @@ class Encoder:
             raise BadMessage(f"message {unique_key} to topic {message.topic!r}: {error}") from error
         return unique_key, record
 
-    def encode_many(self, like: Message, queue_id: int, bodies: Sequence[bytes]) -> Many:
+    def encode_many(
+        self, like: Message, queue_id: int, bodies: Sequence[bytes], order_key: str | None = None
+    ) -> Many:
         """The records of `bodies`, each in a message that is otherwise `like` this one.
 
         Raises BadMessage naming the field and the bound.
         """
-        pattern = self.pattern(like, queue_id, len(bodies))
+        pattern = self.pattern(like, queue_id, len(bodies), order_key)
         return Many(pattern.key_front, pattern.numbers, *self.fill(pattern, bodies))
 
-    def pattern(self, like: Message, queue_id: int, count: int) -> Pattern:
+    def pattern(
+        self, like: Message, queue_id: int, count: int, order_key: str | None = None
+    ) -> Pattern:
         """What so many messages like this one have in common; their keys are taken."""
         self._now_ms()
         front, numbers = self._keys.take(count)
         key = numbered_key(front, numbers.start)
-        _, record = self.encode(replace(like, body=b"", unique_key=key), queue_id)
+        like = replace(like, body=b"", unique_key=key)
+        _, record = self.encode(like, queue_id, order_key=order_key)
         return Pattern(front, numbers, record, record.rindex(key.encode()) + len(front))
 
     def fill(self, pattern: Pattern, bodies: Sequence[bytes]) -> tuple[bytes, Sequence[int]]:
@@ -205,9 +245,9 @@ class Encoder:
         records, ends = encode_many(record, bodies, sys_flags, digits_at, numbers, NUMBER_DIGITS)
         return records, ends.tolist()
 
-    def overhead_bytes(self, like: Message) -> int:
+    def overhead_bytes(self, like: Message, order_key: str | None = None) -> int:
         """What a record of a message like this one takes besides its body. Raises BadMessage."""
-        return self.pattern(like, 0, 1).size_bytes
+        return self.pattern(like, 0, 1, order_key).size_bytes
 
     def _now_ms(self) -> int:
         """The time, to which keys are brought up."""

@@ -41,10 +41,12 @@ log = get_logger(__name__)
 
 
 class Choice(NamedTuple):
-    """The queue of a message, and how often it may move to another."""
+    """The queue of a message, how often it may move to another, and the key that it was chosen
+    by."""
 
     queue: MessageQueue
     moves_max: int
+    key: str | None = None
 
 
 class Outbox:
@@ -118,7 +120,7 @@ class Outbox:
         """The queue for `message`. Raises NoRoute or BadMessage."""
         queue = self._publisher(message.topic).choose(message, queue_id, key, selector)
         by_turn = (queue_id, key, selector, message.priority) == (None, None, None, None)
-        return Choice(queue, limits.MOVES_MAX if by_turn else 0)
+        return Choice(queue, limits.MOVES_MAX if by_turn else 0, key)
 
     def _publisher(self, topic: str) -> Publisher:
         publisher = self._publishers.get(topic)
@@ -137,7 +139,7 @@ class Outbox:
         """Encode a message into a batch of the queue's broker group."""
         queue = choice.queue
         queue_id = queue.queue_id
-        unique_key, record = self._encoder.encode(message, queue_id)
+        unique_key, record = self._encoder.encode(message, queue_id, "", choice.key)
         pending = PendingSlot(unique_key, now_s + timeout_s, choice.moves_max)
         if message.delayed:
             self.refuse_named(message.topic, "a delay")
@@ -167,7 +169,7 @@ class Outbox:
         """
         topic, moves_max = message.topic, limits.MOVES_MAX
         if queue is None or not self._serves(queue.broker_name):
-            queue, moves_max = self.choose(message, None, None)
+            queue, moves_max, _ = self.choose(message, None, None)
         sender = self._sender(queue.broker_name)
         pattern = self._encoder.pattern(message, queue.queue_id, limits.BATCH_RECORDS_MAX)
         closes_s = now_s + limits.GATHER_FOR_S
@@ -191,7 +193,9 @@ class Outbox:
         self.refuse_named(message.topic, "a transaction that a checker ends")
         now_s = steady_s()
         queue = choice.queue
-        unique_key, record = self._encoder.encode(message, queue.queue_id, self._producer_group)
+        unique_key, record = self._encoder.encode(
+            message, queue.queue_id, self._producer_group, choice.key
+        )
         pending = PendingSlot(unique_key, now_s + timeout_s, choice.moves_max)
         self._put_to_wait(pending, queue, record, now_s).pump()
         return pending
@@ -214,7 +218,9 @@ class Outbox:
         """A queue for each of a topic's messages, all of one group. Raises NoRoute or
         BadMessage."""
         queues = self._publisher(messages[0].topic).choose_each(len(messages), queue_ids, keys)
-        return [Choice(queue, 0) for queue in queues]
+        if keys is None:
+            return [Choice(queue, 0) for queue in queues]
+        return [Choice(queue, 0, key) for queue, key in zip(queues, keys, strict=True)]
 
     def put_together(
         self, messages: Sequence[Message], choices: Sequence[Choice], timeout_s: float
@@ -228,8 +234,8 @@ class Outbox:
         queue = choices[0].queue
         queue_ids = [choice.queue.queue_id for choice in choices]
         encoded = [
-            self._encoder.encode(message, queue_id)
-            for message, queue_id in zip(messages, queue_ids, strict=True)
+            self._encoder.encode(message, choice.queue.queue_id, "", choice.key)
+            for message, choice in zip(messages, choices, strict=True)
         ]
         records = [record for _, record in encoded]
         size_bytes = sum(map(len, records))
@@ -247,11 +253,13 @@ class Outbox:
         sender.pump()
         return slots
 
-    def stretches(self, like: Message, bodies: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    def stretches(
+        self, like: Message, bodies: Sequence[bytes], key: str | None
+    ) -> Iterator[Sequence[bytes]]:
         """Cut many bodies into what a batch takes. Raises BadMessage for what none takes."""
         _refuse_delays([like], "many can't be delayed: send them one by one")
         check_bodies(like.topic, bodies)
-        overhead_bytes = self._encoder.overhead_bytes(like)
+        overhead_bytes = self._encoder.overhead_bytes(like, key)
         return stretches(bodies, overhead_bytes, self._stretch_bytes, limits.BATCH_RECORDS_MAX)
 
     def _stretch_bytes(self) -> int:
@@ -265,7 +273,7 @@ class Outbox:
         """Encode bodies that fit into one batch, and send them."""
         now_s = steady_s()
         queue = choice.queue
-        many = self._encoder.encode_many(like, queue.queue_id, bodies)
+        many = self._encoder.encode_many(like, queue.queue_id, bodies, choice.key)
         stretch = Stretch(
             many.key_front, many.numbers, many.ends, now_s + timeout_s, choice.moves_max
         )
@@ -276,12 +284,12 @@ class Outbox:
         sender.pump()
         return stretch
 
-    def put_oneway(self, message: Message, queue: MessageQueue, timeout_s: float) -> None:
+    def put_oneway(self, message: Message, choice: Choice, timeout_s: float) -> None:
         """Encode a one-way message. Raises BadMessage."""
         self.refuse_named(message.topic, "no acknowledgement")
         _refuse_delays([message], "a delay needs an acknowledgement: use send")
-        now_s = steady_s()
-        unique_key, record = self._encoder.encode(message, queue.queue_id)
+        now_s, queue = steady_s(), choice.queue
+        unique_key, record = self._encoder.encode(message, queue.queue_id, "", choice.key)
         slot = PendingSlot(unique_key, now_s + timeout_s)
         sender = self._sender(queue.broker_name)
         sender.accumulator.add_oneway(slot, queue.topic, queue.queue_id, record, now_s)

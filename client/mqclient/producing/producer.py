@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TypeAlias
 
 from anyio import move_on_after
@@ -42,6 +43,7 @@ from mqclient.errors import BadMessage, BufferFull
 from mqclient.large.sending import always, store_parts
 from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
 from mqclient.producing.batching import Budget
+from mqclient.producing.encoding import with_key
 from mqclient.producing.naming import Named
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.pending import PendingSend, PendingSlot
@@ -49,7 +51,7 @@ from mqclient.producing.replies import Questions
 from mqclient.producing.sender import GroupSender
 from mqclient.producing.stretches.gathering import plain
 from mqclient.producing.stretches.many import SentMany, Stretch
-from mqclient.producing.waiting.recall import recall
+from mqclient.producing.waiting.recall import handle_of, recall
 from mqclient.producing.waiting.transactions import Checker, Transaction, Transactions
 
 Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"
@@ -62,7 +64,8 @@ class Producer(Living):
     One with a `name` is the only one of that name: when another instance begins to write, this one
     is fenced, and its calls raise ProducerFenced. `Consumer.transaction` needs that.
 
-    `timeout_s` is a send's deadline unless the call has its own. With `linger_s` a batch waits for
+    A `group` is needed with a `checker`; otherwise it is just what operators see. `timeout_s` is a
+    send's deadline unless the call has its own. With `linger_s` a batch waits for
     more messages although it could be sent. At most `pending_max` messages or `pending_bytes_max`
     bytes of records are held at a time. `checker` answers how a transaction ended if its producer
     did not say. With `at_least_once`, if a whole broker group is gone before it answered, its
@@ -90,6 +93,11 @@ class Producer(Living):
         compress_from_bytes: int = limits.COMPRESS_FROM_BYTES,
     ) -> None:
         check_group_name(group)
+        if checker is not None and group == limits.PRODUCER_GROUP:
+            raise BadInput(
+                "a checker without a group of its own: brokers ask any producer of a group how a "
+                "transaction ended, so two programs would answer for each other. Name a group"
+            )
         self.group = group
         if name is not None and at_least_once:
             raise BadInput(
@@ -180,10 +188,11 @@ class Producer(Living):
     ) -> SendResult:
         """Send one message and wait until it is stored on a majority. Returns where it went.
 
-        `key` picks the queue by its hash, `selector` by a function, `queue_id` directly; otherwise
-        queues take turns. A message sent `alone`, with its own `unique_key` and the same queue, may
-        be sent again after SendUnknown without a second copy. Raises NoRoute, BadMessage,
-        BufferFull, SendFailed or SendUnknown.
+        `key` picks the queue by its hash, and is stored with the message (`__SHARDINGKEY`), so that
+        `Consumer.run(order="key")` keeps the order of each key. `selector` picks the queue by a
+        function, `queue_id` directly; otherwise queues take turns. A message sent `alone`, with its
+        own `unique_key` and the same queue, may be sent again after SendUnknown without a second
+        copy. Raises NoRoute, BadMessage, BufferFull, SendFailed or SendUnknown.
         """
         where = (queue_id, key, selector)
         pending, sender = await self._hand_over(message, where, timeout_s, alone)
@@ -291,7 +300,7 @@ class Producer(Living):
         self.check_open()
         timeout_s = self._timeout(timeout_s)
         like = Message(topic, b"", tags=tags, properties=properties)
-        cut = self._outbox.stretches(like, bodies)
+        cut = self._outbox.stretches(like, bodies, key)
         stretches: list[Stretch] = []
         left = len(bodies)
         for some in cut:
@@ -330,8 +339,9 @@ class Producer(Living):
             broker_name = None
             if message.priority is None:  # else it has its queue from that
                 queue = self._outbox.choose(message, queue_id, key, selector).queue
-                broker_name, queue_id, key = queue.broker_name, None, None
-                selector = always(queue)
+                broker_name, queue_id, selector = queue.broker_name, None, always(queue)
+                told = with_key(message.properties or {}, key)
+                message, key = replace(message, properties=told), None
             message = await store_parts(self, message, broker_name, deadline_s)
         return await self.send(
             message,
@@ -350,7 +360,7 @@ class Producer(Living):
         """
         self._check_room(message)
         chosen = self._outbox.choose(message, queue_id, key)
-        self._outbox.put_oneway(message, chosen.queue, self._timeout_s)
+        self._outbox.put_oneway(message, chosen, self._timeout_s)
 
     @asynccontextmanager
     async def transaction(
@@ -386,14 +396,19 @@ class Producer(Living):
             if transaction.ended is None:
                 await transaction.commit()
 
-    async def recall(self, sent: SendResult, *, timeout_s: float | None = None) -> None:
+    async def recall(
+        self, sent: SendResult | str, handle: str | None = None, *, timeout_s: float | None = None
+    ) -> None:
         """Take back a message with `delay_s` or `deliver_at` whose time has not come yet.
 
-        Raises BadMessage if it can't be, RecallTooLate if it was delivered or taken back already,
-        NoLeader, or the RemotingError of the last try.
+        It is named by its SendResult; or by its topic and the `recall_handle` of that result, which
+        a program may keep as text: `recall("Orders", handle)`. Raises BadInput if it can't be taken
+        back, RecallTooLate if it was delivered or taken back already, NoRoute, NoLeader, or the
+        RemotingError of the last try.
         """
         self.check_open()
-        await recall(self._session, self.group, sent, self._timeout(timeout_s))
+        named = handle_of(sent, handle)
+        await recall(self._session, self.group, named, self._timeout(timeout_s))
 
     async def request(
         self,

@@ -54,7 +54,7 @@ class Publisher:
                 )
             return self._level(message.priority)
         if key is not None:
-            return self.queues[abs(tags_code(key)) % len(self.queues)]
+            return self._keyed(key)
         if queue_id is not None:
             return self._numbered(queue_id)
         if selector is not None:
@@ -78,7 +78,7 @@ class Publisher:
                 "keys: one is needed for each message"
             )
         if keys is not None:
-            queues = [self.queues[abs(tags_code(key)) % len(self.queues)] for key in keys]
+            queues = [*map(self._keyed, keys)]
         else:
             group = self._numbered(queue_ids[0]).broker_name if queue_ids else ""
             queues = [self._numbered(queue_id, group) for queue_id in queue_ids or ()]
@@ -106,6 +106,13 @@ class Publisher:
         queues = [queue for queue in self.queues if queue.broker_name == name]
         at_most = [queue for queue in queues if queue.queue_id <= priority]
         return max(at_most or queues[:1], key=lambda queue: queue.queue_id)
+
+    def _keyed(self, key: str) -> MessageQueue:
+        if not isinstance(key, str) or not key:
+            raise BadMessage(
+                f"a message to topic {self.topic!r} with key={key!r}: a key is text, and not empty"
+            )
+        return self.queues[abs(tags_code(key)) % len(self.queues)]
 
     def _numbered(self, queue_id: int, broker_name: str = "") -> MessageQueue:
         for queue in self.queues:

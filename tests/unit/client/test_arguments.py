@@ -34,7 +34,7 @@ MADE_WITH = [
 @pytest.mark.parametrize(("client", "name", "value"), MADE_WITH)
 def test_a_client_is_not_made_with(client: Callable[..., object], name: str, value: object) -> None:
     """Nothing is connected yet."""
-    wanted = {} if client in (Producer, Admin) else {"subscriptions": {"T": "*"}}
+    wanted = {} if client in (Producer, Admin) else {"group": "C", "subscriptions": {"T": "*"}}
     with pytest.raises(BadInput, match=name):
         client(**{name: value}, **wanted)
 

@@ -111,8 +111,8 @@ async def expect_closed(face: object) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Producer(NOBODY, checker=lambda _: None),  # type: ignore[arg-type, return-value]
-        lambda: Consumer(NOBODY, subscriptions={"T": "*"}),
+        lambda: Producer(NOBODY, "P", checker=lambda _: None),  # type: ignore[arg-type, return-value]
+        lambda: Consumer(NOBODY, "C", subscriptions={"T": "*"}),
         lambda: Admin(NOBODY),
     ],
 )
@@ -135,8 +135,8 @@ async def test_each_call_of_what_is_not_open_says_so_at_once(
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: blocking.Producer(NOBODY, checker=lambda _: None),  # type: ignore[arg-type, return-value]
-        lambda: blocking.Consumer(NOBODY, subscriptions={"T": "*"}),
+        lambda: blocking.Producer(NOBODY, "P", checker=lambda _: None),  # type: ignore[arg-type, return-value]
+        lambda: blocking.Consumer(NOBODY, "C", subscriptions={"T": "*"}),
         lambda: blocking.Admin(NOBODY),
     ],
 )
@@ -196,7 +196,7 @@ async def test_a_handlers_exception_reaches_the_caller_as_it_is(concurrency: int
         raise ValueError("the handler's")
 
     with trio.fail_after(5):
-        async with Consumer(NOBODY, subscriptions={"T": "*"}) as consumer:
+        async with Consumer(NOBODY, "C", subscriptions={"T": "*"}) as consumer:
             give_one_message(consumer)
             with pytest.raises(ValueError, match="the handler's"):
                 await consumer.run(handler, concurrency, on_error="raise")
@@ -209,7 +209,7 @@ def test_a_blocking_handlers_exception_reaches_the_caller_as_it_is() -> None:
         raise ValueError("the handler's")
 
     for concurrency in (1, 2):
-        with blocking.Consumer(NOBODY, subscriptions={"T": "*"}) as consumer:
+        with blocking.Consumer(NOBODY, "C", subscriptions={"T": "*"}) as consumer:
             consumer.portal.call(give_one_message, consumer._client)
             for _ in range(2):  # it is not lost: the next run begins with it
                 with pytest.raises(ValueError, match="the handler's"):

@@ -95,18 +95,18 @@ async def commit(_: object) -> Any:
 
 
 MAKE: dict[str, Callable[[], Living]] = {
-    "producer": lambda: Producer(NOBODY, checker=commit),
+    "producer": lambda: Producer(NOBODY, "P", checker=commit),
     "named producer": lambda: Producer(NOBODY, name="n"),
-    "consumer": lambda: Consumer(NOBODY, subscriptions={"T": "*"}),
-    "ordered consumer": lambda: Consumer(NOBODY, subscriptions={"T": "*"}, ordered=True),
-    "pop consumer": lambda: PopConsumer(NOBODY, subscriptions={"T": "*"}),
+    "consumer": lambda: Consumer(NOBODY, "C", subscriptions={"T": "*"}),
+    "ordered consumer": lambda: Consumer(NOBODY, "C", subscriptions={"T": "*"}, ordered=True),
+    "pop consumer": lambda: PopConsumer(NOBODY, "C", subscriptions={"T": "*"}),
     "admin": lambda: Admin(NOBODY),
 }
 MAKE_BLOCKING: dict[str, Callable[[], Face[Any]]] = {
-    "producer": lambda: blocking.Producer(NOBODY, checker=commit),  # type: ignore[arg-type]
+    "producer": lambda: blocking.Producer(NOBODY, "P", checker=commit),  # type: ignore[arg-type]
     "named producer": lambda: blocking.Producer(NOBODY, name="n"),
-    "consumer": lambda: blocking.Consumer(NOBODY, subscriptions={"T": "*"}),
-    "pop consumer": lambda: blocking.PopConsumer(NOBODY, subscriptions={"T": "*"}),
+    "consumer": lambda: blocking.Consumer(NOBODY, "C", subscriptions={"T": "*"}),
+    "pop consumer": lambda: blocking.PopConsumer(NOBODY, "C", subscriptions={"T": "*"}),
     "admin": lambda: blocking.Admin(NOBODY),
 }
 
@@ -141,7 +141,7 @@ def test_a_child_that_unwinds_its_parents_blocks_ends() -> None:
     program = (
         "import os, sys\n"
         "from mqclient.blocking import Consumer, Producer\n"
-        f"with Producer({NOBODY!r}), Consumer({NOBODY!r}, subscriptions={{'T': '*'}}):\n"
+        f"with Producer({NOBODY!r}), Consumer({NOBODY!r}, 'C', subscriptions={{'T': '*'}}):\n"
         "    child = os.fork()\n"
         "    if not child:\n"
         "        sys.exit(7)\n"
@@ -227,7 +227,7 @@ def test_a_future_of_the_parents_is_done_in_a_child() -> None:
 
 def test_a_block_of_a_transaction_is_not_ended_in_a_child() -> None:
     """The child raises its own error, or hears that it has committed nothing."""
-    with blocking.Producer(NOBODY, checker=commit) as producer:  # type: ignore[arg-type]
+    with blocking.Producer(NOBODY, "P", checker=commit) as producer:  # type: ignore[arg-type]
 
         class Block:
             async def __aenter__(self) -> str:

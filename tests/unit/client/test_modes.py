@@ -30,7 +30,7 @@ OTHER = MessageQueue("Orders", "b", 3)
 @pytest.mark.parametrize(
     ("parameters", "reason"),
     [
-        ({"group": None}, "group=None: queues are shared"),
+        ({"group": None}, "group is missing: queues are shared"),
         ({"group": None, "assign": [QUEUE]}, "Give offsets="),
         ({"assign": "all"}, "Give offsets="),
         ({"assign": "sticky", "offsets": "o.json"}, "Files are for assign='all'"),
@@ -53,7 +53,7 @@ def test_what_does_not_go_together_is_refused_with_what_to_choose(
     parameters: dict[str, object], reason: str
 ) -> None:
     """By the constructor, before anybody is asked."""
-    given_: dict[str, object] = {"subscriptions": {"Orders": "*"}, **parameters}
+    given_: dict[str, object] = {"group": "C", "subscriptions": {"Orders": "*"}, **parameters}
     with pytest.raises(BadInput, match=reason):
         Consumer(**given_)  # type: ignore[arg-type]
 
@@ -76,7 +76,7 @@ def test_what_does_not_go_together_is_refused_with_what_to_choose(
 )
 def test_what_goes_together_is_taken(parameters: dict[str, object]) -> None:
     """All modes, without a server."""
-    given_: dict[str, object] = {"subscriptions": {"Orders": "*"}, **parameters}
+    given_: dict[str, object] = {"group": "C", "subscriptions": {"Orders": "*"}, **parameters}
     Consumer(**given_)  # type: ignore[arg-type]
 
 

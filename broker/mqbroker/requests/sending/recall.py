@@ -8,10 +8,7 @@ holds on all replicas and over a failover. Once its delivery is on its way it is
 
 from __future__ import annotations
 
-import base64
-import binascii
-from typing import NamedTuple
-
+from dledger.errors import BadInput
 from dledger.net import Connection
 from dledger.net.serving import serves
 from dledger.remoting import message as names
@@ -24,38 +21,12 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.names import TIMER_TOPIC
+from dledger.remoting.receipts import RecallHandle
 from mqbroker.leader.outcome import Outcome
 from mqbroker.leader.waiting.deliveries import Deliveries
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
-
-_VERSION = "v1"
-_WORDS = 5
-
-
-class Handle(NamedTuple):
-    """Names a timed message; `due_ms` is text, as on the wire."""
-
-    topic: str
-    broker_name: str
-    due_ms: str
-    unique_key: str
-
-    def encode(self) -> str:
-        """The text that clients get."""
-        return base64.urlsafe_b64encode(" ".join((_VERSION, *self)).encode()).decode()
-
-    @classmethod
-    def decode(cls, text: str) -> Handle:
-        """Read what `encode` made. Refused if it is something else."""
-        try:
-            words = base64.urlsafe_b64decode(text.encode()).decode().split(" ")
-        except (binascii.Error, UnicodeError):
-            words = []
-        if len(words) != _WORDS or words[0] != _VERSION:
-            raise Refused(ResponseCode.ILLEGAL_OPERATION, f"{text[:200]!r} is no recall handle")
-        return cls(*words[1:])
 
 
 class RecallHandler:
@@ -69,7 +40,10 @@ class RecallHandler:
     async def recall(self, request: Command, _: Connection) -> Command:
         """Take a message back; answered once no replica will deliver it."""
         header = decode_header(RecallMessageHeader, request)
-        handle = Handle.decode(header.recall_handle)
+        try:
+            handle = RecallHandle.decode(header.recall_handle)
+        except BadInput as error:
+            raise Refused(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
         if (handle.topic, handle.broker_name) != (header.topic, self._core.config.broker_name):
             raise Refused(
                 ResponseCode.ILLEGAL_OPERATION,
@@ -86,7 +60,7 @@ class RecallHandler:
         await outcome.wait()
         return request.reply(ext=encode_header(RecallMessageResponseHeader(handle.unique_key)))
 
-    def _waiting(self, handle: Handle) -> int | None:
+    def _waiting(self, handle: RecallHandle) -> int | None:
         """Where the message waits, in the queue of timed ones; None if it does not."""
         for position in self._core.machine.keys.find(TIMER_TOPIC, handle.unique_key):
             record = self._core.find_record(position)

@@ -32,6 +32,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, UNSENDABLE
+from dledger.remoting.receipts import RecallHandle
 from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
@@ -45,7 +46,6 @@ from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.batch_properties import NOT_KEPT, batch_properties
-from mqbroker.requests.sending.recall import Handle
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.attributes import check_type, message_type
 from mqbroker.state.dedup import dedup_key
@@ -181,7 +181,8 @@ class SendHandler:
             queue_id = int(waiting[names.REAL_QID])
             if topic == TIMER_TOPIC:
                 due_ms, key = waiting[names.TIMER_OUT_MS], waiting.get(names.UNIQ_KEY, "")
-                handle = Handle(waiting[names.REAL_TOPIC], core.config.broker_name, due_ms, key)
+                broker_name = core.config.broker_name
+                handle = RecallHandle(waiting[names.REAL_TOPIC], broker_name, due_ms, key)
                 recall_handle = handle.encode()
         answer = SendMessageResponseHeader(
             msg_id=",".join(names.offset_message_ids(core.store_host, stored.positions)),

@@ -61,7 +61,7 @@ class PopConsumer(Living):
     def __init__(
         self,
         namesrv_addr: str = limits.NAMESRV_ADDR,
-        group: str = limits.CONSUMER_GROUP,
+        group: str = "",
         subscriptions: Mapping[str, str | Sql] | None = None,
         *,
         invisible_s: float = limits.POP_INVISIBLE_S,
@@ -70,6 +70,8 @@ class PopConsumer(Living):
         retry_delays_s: Sequence[float] = limits.POP_RETRY_DELAYS_S,
         same_subscriptions: bool = True,
     ) -> None:
+        if not group:
+            raise BadInput("group is missing: two programs of one group share its messages")
         check_group_name(group)
         if not subscriptions:
             raise BadInput(f"pop consumer of group {group!r}: no subscription was given")

@@ -47,8 +47,9 @@ def check_mode(
         raise BadInput(f"offsets={offsets!r}: it is 'broker', a path, or None to keep none")
     if group is None and plan.is_shared:
         raise BadInput(
-            f"group=None: queues are shared ({plan.name}) by the members of a group. Name one, or "
-            "read everything (assign='all') or chosen queues (assign=[...])"
+            f"group is missing: queues are shared ({plan.name}) by the members of a group, and two "
+            "programs of one group take each other's messages. Name one, or read everything "
+            "(assign='all') or chosen queues (assign=[...])"
         )
     if plan.is_shared and offsets != "broker":
         raise BadInput(

@@ -284,7 +284,7 @@ class OnceTransaction:
             )
         publisher = self._publishers.get(message.topic) or await self._publisher(message.topic)
         queue = publisher.choose(message, queue_id, key, selector)
-        unique_key, record = self._encoder.encode(message, queue.queue_id)
+        unique_key, record = self._encoder.encode(message, queue.queue_id, "", key)
         self._outputs.add(message.topic, queue.queue_id, unique_key, record)
         return unique_key
 

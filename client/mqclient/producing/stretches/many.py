@@ -79,6 +79,11 @@ class SentMany(Sequence[SendResult]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
+    def __repr__(self) -> str:
+        failed = sum(len(numbers) for numbers, _ in self.failures())
+        waiting = sum(each.count for each in self._stretches if not each.settled)
+        return f"<SentMany {len(self)} messages, {failed} failed, {waiting} not settled>"
+
     @overload
     def __getitem__(self, number: int) -> SendResult: ...
     @overload

@@ -1,0 +1,128 @@
+"""What `mqclient` offers under its own name, and what a program that forgets its group is told."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+from trio.testing import MockClock
+
+import mqclient
+from dledger import errors as foundation
+from dledger.errors import BadInput, DledgerError
+from mqclient import Message, Producer, RecallTooLate, blocking, errors
+from mqclient.connection.identity import UniqueKeys
+from mqclient.producing.encoding import Encoder
+from mqlocal import local_cluster
+
+
+def errors_told() -> set[str]:
+    """The errors that the docstrings of public calls name."""
+    kinds = [getattr(mqclient, name) for name in mqclient.__all__]
+    kinds += [type(part) for part in vars(mqclient.Admin()).values()]
+    calls = [
+        call
+        for kind in kinds
+        for name, call in [(kind.__name__, kind), *inspect.getmembers(kind, callable)]
+        if inspect.isclass(kind) and not name.startswith("_")
+    ]
+    words = {word for call in calls for word in re.findall(r"\w+", inspect.getdoc(call) or "")}
+    known = {**vars(foundation), **vars(errors)}
+    return {word for word in words if inspect.isclass(known.get(word)) and is_error(known[word])}
+
+
+def is_error(kind: type) -> bool:
+    """Whether it is one of this project's."""
+    return issubclass(kind, DledgerError)
+
+
+def test_every_error_of_a_call_has_a_name_here() -> None:
+    """Nobody has to look for the module of what `except` names."""
+    own = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and is_error(kind)}
+    told = errors_told()
+    assert {"BadInput", "RemotingError", "SendUnknown", "NoRoute"} <= told
+    assert own | told <= set(mqclient.__all__)
+    assert [getattr(mqclient, name).__name__ for name in mqclient.__all__] == mqclient.__all__
+
+
+def test_the_package_lists_its_names() -> None:
+    """Before any of them is loaded: an interpreter completes them."""
+    assert set(mqclient.__all__) <= set(dir(mqclient))
+    with pytest.raises(AttributeError, match="'mqclient' has no attribute 'Nobody'"):
+        _ = mqclient.Nobody
+
+
+@pytest.mark.parametrize("face", [mqclient, blocking])
+def test_a_program_that_forgets_its_group_shares_none(face: object) -> None:
+    """Two of them would take each other's messages, or answer for each other's transactions."""
+    with pytest.raises(BadInput, match="group is missing"):
+        face.Consumer(subscriptions={"T": "*"})  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match="group is missing"):
+        face.PopConsumer(subscriptions={"T": "*"})  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match="a checker without a group"):
+        face.Producer(checker=print)  # type: ignore[attr-defined]
+    face.Producer()  # type: ignore[attr-defined]
+    face.Consumer(subscriptions={"T": "*"}, assign="all", offsets=None)  # type: ignore[attr-defined]
+
+
+async def test_a_message_is_taken_back_by_its_topic_and_handle(autojump_clock: MockClock) -> None:
+    """By a program that has kept them as text, and has sent nothing itself."""
+    async with local_cluster(replicas=1) as cluster:
+        async with Producer(cluster.namesrv_addr) as producer:
+            sent = await producer.send(Message("T", b"", delay_s=60))
+        async with Producer(cluster.namesrv_addr) as producer:
+            for topic, handle, what in (
+                ("T", None, "give the SendResult"),
+                (sent, sent.recall_handle, "give the SendResult"),
+                ("U", sent.recall_handle, "a message to 'T', not to 'U'"),
+                ("T", "nothing", "not a valid recall handle"),
+            ):
+                with pytest.raises(BadInput, match=what):
+                    await producer.recall(topic, handle)
+            await producer.recall("T", sent.recall_handle)
+            with pytest.raises(RecallTooLate):
+                await producer.recall(sent)
+
+
+async def test_many_sends_say_how_they_are(autojump_clock: MockClock) -> None:
+    """Not by a thousand results."""
+    async with local_cluster(replicas=1) as cluster, Producer(cluster.namesrv_addr) as producer:
+        sent = await producer.send_many("T", [b"x"] * 3)
+        assert repr(sent) == "<SentMany 3 messages, 0 failed, 0 not settled>"
+
+
+@pytest.mark.parametrize(
+    ("keys", "kept"),
+    [
+        ("a", "a"),
+        ("a b", "a b"),
+        (["a", "b"], "a b"),
+        (("a",), "a"),
+        ([], ""),
+        (["ä", "x-1"], "ä x-1"),
+    ],
+)
+async def test_keys_are_text_or_several(
+    keys: str | list[str], kept: str, autojump_clock: MockClock
+) -> None:
+    """Each of them finds the message."""
+    async with (
+        local_cluster(replicas=1) as cluster,
+        cluster.producer("P") as producer,
+        cluster.consumer("C", {"T": "*"}) as consumer,
+        cluster.admin() as admin,
+    ):
+        await producer.send(Message("T", b"", keys=keys))
+        (message,) = await consumer.poll(timeout_s=20)
+        assert message.keys == kept
+        for key in kept.split():
+            assert len(await admin.messages.by_key("T", key)) == 1
+
+
+@pytest.mark.parametrize("keys", [5, b"a", ["a", 5], ["a b"], [""], {"a"}, [None]])
+def test_keys_of_other_kinds_are_refused(keys: object) -> None:
+    """Never stored as their repr."""
+    encoder = Encoder(UniqueKeys("10.1.2.3"), "10.1.2.3")
+    with pytest.raises(BadInput, match="keys="):
+        encoder.encode(Message("T", b"", keys=keys), 0)  # type: ignore[arg-type]
