@@ -1,6 +1,7 @@
 """Sending: from a message to its place in the log.
 
 ``producer``      the public class
+``sends``         its calls for single messages
 ``publishing``    which queue a message goes to (pure)
 ``encoding``      makes the record that will lie in the log
 ``stretches``     messages that are encoded, kept account of and settled together

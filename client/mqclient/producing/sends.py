@@ -1,0 +1,155 @@
+"""Sending one message: awaited, handed over with or without waiting for room, not acknowledged."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from anyio.lowlevel import checkpoint
+
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.world import steady_s
+from mqclient.arguments import check_seconds
+from mqclient.connection.lifetime import Living
+from mqclient.errors import BufferFull
+from mqclient.models import Message, Selector, SendResult
+from mqclient.producing.outbox import Outbox
+from mqclient.producing.pending import PendingSend, PendingSlot
+from mqclient.producing.sender import GroupSender
+from mqclient.producing.stretches.gathering import plain
+
+Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"
+"""Which queue: `queue_id`, `key` or `selector`, as in `Producer.send`."""
+
+
+class Sends(Living):
+    """A producer, as far as single messages go."""
+
+    _outbox: Outbox
+    _timeout_s: float
+    _linger_s: float
+
+    async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute."""
+        self.check_open()
+        return await self._outbox.prepare(topic)
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+        alone: bool = False,
+    ) -> SendResult:
+        """Send one message and wait until it is stored on a majority. Returns where it went.
+
+        `key` picks the queue by its hash, and is stored with the message (`__SHARDINGKEY`), so that
+        `Consumer.run(order="key")` keeps the order of each key. `selector` picks the queue by a
+        function, `queue_id` directly; otherwise queues take turns. A message sent `alone`, with its
+        own `unique_key` and the same queue, may be sent again after SendUnknown without a second
+        copy. Raises NoRoute, BadMessage, BufferFull, SendFailed or SendUnknown.
+        """
+        where = (queue_id, key, selector)
+        pending, sender = await self._hand_over(message, where, timeout_s, alone)
+        if self._linger_s == 0.0 or alone or message.delayed:
+            sender.pump()
+        else:
+            sender.wake()
+        return await pending.wait()
+
+    async def send_soon(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> PendingSend:
+        """Hand over one message, waiting for room if need be; its outcome is the result's."""
+        chosen = queue_id is not None or key is not None or selector is not None
+        if self._outbox.gathers and not chosen and plain(message):
+            return await self._gather(message, self._timeout(timeout_s))
+        where = (queue_id, key, selector)
+        pending, sender = await self._hand_over(message, where, timeout_s)
+        sender.wake()
+        if len(pending.batch.slots) == 1:
+            # A batch has begun: give the event loop a turn, to send those that are full.
+            await checkpoint()
+        return pending
+
+    def send_nowait(
+        self,
+        message: Message,
+        *,
+        queue_id: int | None = None,
+        key: str | None = None,
+        selector: Selector | None = None,
+        timeout_s: float | None = None,
+    ) -> PendingSend:
+        """Hand over one message without waiting. Raises BufferFull if there is no room.
+
+        The topic's route must be known: call `prepare(topic)` once before.
+        """
+        self._check_room(message)
+        chosen = self._outbox.choose(message, queue_id, key, selector)
+        pending, sender = self._outbox.put(message, chosen, steady_s(), self._timeout(timeout_s))
+        sender.wake()
+        return pending
+
+    def send_oneway(
+        self, message: Message, *, queue_id: int | None = None, key: str | None = None
+    ) -> None:
+        """Hand over a message that is not acknowledged: fast, but lost if anything goes wrong.
+
+        The topic's route must be known: call `prepare(topic)` once before. Raises BufferFull.
+        """
+        self._check_room(message)
+        chosen = self._outbox.choose(message, queue_id, key)
+        self._outbox.put_oneway(message, chosen, self._timeout_s)
+
+    async def _gather(self, message: Message, timeout_s: float) -> PendingSend:
+        """Hand over a message that has nothing but a body."""
+        self.check_open()
+        if not self._outbox.ready(message.topic):
+            await self._ready(message.topic, timeout_s)
+        pending, sender = self._outbox.gather(message, timeout_s)
+        if sender is not None:
+            sender.wake()
+            # A batch has begun: give the event loop a turn, to send those that are full.
+            await checkpoint()
+        return pending
+
+    async def _hand_over(
+        self, message: Message, where: Where, timeout_s: float | None, alone: bool = False
+    ) -> tuple[PendingSlot, GroupSender]:
+        """Put a message into the outbox, once there is room and its topic's route is known."""
+        timeout_s = self._timeout(timeout_s)
+        now_s = steady_s()
+        await self._ready(message.topic, timeout_s)
+        chosen = self._outbox.choose(message, *where)
+        return self._outbox.put(message, chosen, now_s, timeout_s, alone)
+
+    async def _ready(self, topic: str, timeout_s: float) -> None:
+        """Wait until a message can be put into the outbox, and the outbox will send it."""
+        self.check_open()
+        if not self._outbox.ready(topic):
+            await self._outbox.wait_ready(topic, timeout_s)
+            self.check_open()
+
+    def _timeout(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
+
+    def _check_room(self, message: Message) -> None:
+        self.check_open()
+        budget = self._outbox.budget
+        if budget.full:
+            raise BufferFull(
+                f"{budget.messages} messages of {budget.size_bytes} bytes wait for "
+                "acknowledgement: use send_soon, or wait for earlier messages",
+                message.topic,
+                "",
+                message.unique_key or "without a key yet",
+            )
