@@ -23,6 +23,7 @@ from rich.console import Console
 from dledger.errors import StorageError
 from dledger.program.console import let_reader_leave
 from dledger.program.extras import require_spark
+from dledger.verdict.form import headline
 from mqchaos.command_line import refuse_outside, run_command
 from mqchaos.limits import (
     DEMO_DISK_BYTES_MIN,
@@ -107,7 +108,7 @@ async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> 
 def in_short(result: Report) -> str:
     """The last line. A busy machine may make pauses longer; a lost message is never excused."""
     if result.holds:
-        return "every property holds"
+        return headline(result.properties)
     if all(each.holds for each in result.properties) and not result.exceptions:
         return (
             "no message was lost, changed or reordered, but not all was in time: see above. Other "

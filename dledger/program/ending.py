@@ -10,7 +10,10 @@ import os
 from typing import Final
 
 from dledger.errors import DledgerError
+from dledger.program.console import one_line
 
+#: The status of a command that Ctrl-C has ended: 128 and the number of SIGINT, as shells have it.
+EXIT_INTERRUPTED: Final = 130
 #: What input can raise. A nesting that is too deep for a parser is a RecursionError.
 BY_INPUT: Final = (DledgerError, OSError, RecursionError, UnicodeError, OverflowError)
 
@@ -23,4 +26,4 @@ def sentence(error: BaseException) -> str:
         text = "something in it is nested too deeply to be read"
     else:
         text = str(error) or type(error).__name__
-    return " ".join(text.split())
+    return one_line(" ".join(text.split()))

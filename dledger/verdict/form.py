@@ -6,6 +6,7 @@ has at the places that it is about. So who doubts a verdict can look by himself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -75,6 +76,34 @@ class Property(msgspec.Struct, frozen=True):
     count: int = 0
     unjudged: str | None = None
     kinds: dict[str, int] = {}
+
+    @property
+    def word(self) -> str:
+        """Whether it holds, is violated, or was not judged."""
+        return word(holds=self.holds, unjudged=self.unjudged, checked=self.checked)
+
+
+def word(*, holds: bool, unjudged: str | None, checked: int) -> str:
+    """The judgement on a property in a word or two: only what was looked at can hold."""
+    if not holds:
+        return "violated"
+    if unjudged is not None:
+        return "not judged"
+    return "holds" if checked else "nothing to judge"
+
+
+def headline(properties: Sequence[Property]) -> str:
+    """The verdict in a few words."""
+    violated = sum(not each.holds for each in properties)
+    if violated:
+        are = "is" if violated == 1 else "are"
+        return f"{violated} of {len(properties)} properties {are} violated"
+    judged = sum(each.word == "holds" for each in properties)
+    if not judged:
+        return "Nothing was judged"
+    if judged < len(properties):
+        return f"Every property that could be judged holds, {judged} of {len(properties)}"
+    return "Every property holds"
 
 
 class Verdict(msgspec.Struct, frozen=True):

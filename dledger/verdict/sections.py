@@ -45,23 +45,8 @@ def _mark(each: Property) -> Markup:
     if not each.holds:
         found = text(f"{max(each.count, len(each.violations)):,} found")
         return tag("a", found, class_="mark bad", href=f"#p{each.number}")
-    if each.unjudged:
-        return tag("span", text("not judged"), class_="mark none")
-    if not each.checked:
-        return tag("span", text("nothing to judge"), class_="mark none")
-    return tag("span", text("holds"), class_="mark good")
-
-
-def headline(properties: Sequence[Property]) -> str:
-    """The verdict in a few words."""
-    violated = sum(not each.holds for each in properties)
-    if violated:
-        are = "is" if violated == 1 else "are"
-        return f"{violated} of {len(properties)} properties {are} violated"
-    unjudged = sum(each.unjudged is not None for each in properties)
-    if unjudged:
-        return f"Every property that can be judged holds, {len(properties) - unjudged} of them"
-    return "Every property holds"
+    style = "mark good" if each.word == "holds" else "mark none"
+    return tag("span", text(each.word), class_=style)
 
 
 def worst(properties: Sequence[Property]) -> Markup:

@@ -15,6 +15,8 @@
 ``verdict``    puts the evidence before every judge
 ``exhibits``   what shows each violation: history lines and bytes
 ``report``     prints the results
+``interrupting``  ends an audit by Ctrl-C
+``paths``      looks at the given places before Spark starts
 ``limits``     the bounds
 ``testing``    replicas and histories without a broker, and faults in them
 """

@@ -12,6 +12,7 @@ from dledger.verdict.form import write_verdict
 from dledger.verdict.junit import cases, junit
 from mqspark.exhibits.collecting import exhibits
 from mqspark.history import Meta, read_meta, size_bytes
+from mqspark.interrupting import end_on_interrupt, was_interrupted
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.members import Members
 from mqspark.limits import BRIEF_HISTORY_BYTES_MAX, EXHIBITS_MAX
@@ -38,14 +39,17 @@ def run_audit(
     """
     replicas = find_replicas([str(store) for store in stores])
     say("starting Spark")
+    end_on_interrupt()
     brief = history is None or is_brief(history)
     session = open_session(
         "mqaudit", cores=cores, brief=brief, keep_classes=keep_classes, source=False
     )
+    end_on_interrupt()
     try:
         return judge_run(session, history, replicas, say)
     finally:
-        session.stop()
+        if not was_interrupted():
+            session.stop()
 
 
 def judge_run(
@@ -61,7 +65,8 @@ def judge_run(
     try:
         verdict = judge_alone(evidence, say) if history is None else judge(evidence, say)
     finally:
-        evidence.close()
+        if not was_interrupted():
+            evidence.close()
     if not verdict.holds:
         say("gathering what shows the violations")
     return shown(verdict, session, history, replicas)

@@ -20,25 +20,26 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
-from dledger.errors import ConfigError
 from dledger.program.console import let_reader_leave
-from dledger.program.ending import BY_INPUT, sentence
+from dledger.program.ending import BY_INPUT, EXIT_INTERRUPTED, sentence
 from dledger.program.extras import require_spark
+from mqspark.interrupting import own_temporary_files, was_interrupted
+from mqspark.paths import check_inputs, check_report
 
 EXIT_VIOLATED = 1
 EXIT_UNUSABLE = 2
-EXIT_INTERRUPTED = 130
 
 app = App(
     name="mqaudit",
     help="Prove from a history and the replicas' own files that nothing acknowledged was lost. "
     "Exit status: 0 if every property holds, 1 if one is violated, 2 if nothing can be judged.",
     version_flags=[],
+    suppress_keyboard_interrupt=False,
 )
 
 
@@ -71,9 +72,11 @@ def audit(
     """
     try:
         require_spark("the audit")
-    except ConfigError as error:
-        sys.stderr.write(f"mqaudit: {error}\n")
-        return EXIT_UNUSABLE
+        check_inputs([*store, *([] if history is None else [history])])
+        if report is not None:
+            check_report(report)
+    except BY_INPUT as error:
+        return _unusable(error)
     # Imported here, since --help and usage errors need no Spark.
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
@@ -90,8 +93,11 @@ def audit(
         )
 
     try:
-        verdict = run_audit(history, store, say, cores=cores, keep_classes=keep_classes)
+        with own_temporary_files():
+            verdict = run_audit(history, store, say, cores=cores, keep_classes=keep_classes)
     except (PySparkException, *BY_INPUT) as error:
+        if was_interrupted():
+            raise KeyboardInterrupt from error
         # Spark's messages go on with its query plan: the first line says what is wrong.
         spark_says = isinstance(error, PySparkException)
         reason = str(error).strip().splitlines()[0] if spark_says else sentence(error)
@@ -104,7 +110,12 @@ def audit(
     if report is not None:
         words = ["mqaudit", *(() if history is None else ("--history", history))]
         words += [word for path in store for word in ("--store", path)]
-        write_report(verdict, report, shlex.join(map(str, words)), time.monotonic() - started)
+        try:
+            write_report(verdict, report, shlex.join(map(str, words)), time.monotonic() - started)
+        except OSError as error:
+            # The disk is full by now, for example. The status still tells a violation.
+            unusable = _unusable(error)
+            return unusable if verdict.holds else EXIT_VIOLATED
         console.print(f"report: {report / 'report.html'}", highlight=False)
     return 0 if verdict.holds else EXIT_VIOLATED
 
@@ -122,12 +133,12 @@ def pack_history(*, history: Path, to: Path) -> int:
     """
     try:
         require_spark("a packed history")
+        check_inputs([history])
         from mqspark.packing import pack  # noqa: PLC0415 - --help and usage errors need no pyarrow
 
         rows, size_bytes = pack(history, to)
     except BY_INPUT as error:
-        sys.stderr.write(f"mqaudit: {sentence(error)}\n")
-        return EXIT_UNUSABLE
+        return _unusable(error)
     print(f"{rows:,} events are in {to}, in {size_bytes:,} bytes")
     return 0
 
@@ -141,10 +152,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr.write(f"mqaudit: {sentence(error)} (--help shows the options)\n")
         sys.exit(EXIT_UNUSABLE)
     except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+        _say_interrupted()
     except Exception:
+        if was_interrupted():
+            _say_interrupted()
         traceback.print_exc()
         sys.exit(EXIT_UNUSABLE)
+
+
+def _unusable(error: BaseException) -> int:
+    sys.stderr.write(f"mqaudit: {sentence(error)}\n")
+    return EXIT_UNUSABLE
+
+
+def _say_interrupted() -> NoReturn:
+    sys.stderr.write("mqaudit: interrupted; nothing was judged\n")
+    sys.exit(EXIT_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dledger.program.console import one_line
 from dledger.verdict import form
 from dledger.verdict.page import (
     NOTHING,
@@ -18,7 +19,7 @@ from dledger.verdict.page import (
     text,
     tiles,
 )
-from dledger.verdict.sections import headline, judged, violations, worst
+from dledger.verdict.sections import judged, violations, worst
 from mqspark.limits import TERMINAL_VIOLATIONS_MAX
 from mqspark.verdict import Counts, Judgement, Verdict, Violation
 
@@ -27,7 +28,7 @@ def print_table(verdict: Verdict, console: Console) -> None:
     """The counts, the properties, and the first violations of each."""
     counts = Table(title="Messages", show_header=False)
     for name, value in figures(verdict.counts):
-        counts.add_row(name, value)
+        counts.add_row(Text(one_line(name)), value)
     console.print(counts)
     properties = Table(title="Properties")
     for column in ("#", "property", "checked", "violations", ""):
@@ -44,13 +45,14 @@ def print_table(verdict: Verdict, console: Console) -> None:
     for judgement in verdict.judgements:
         _print_violations(judgement, console)
     for note in verdict.notes:
-        console.print(f"note: {note}", style="dim", highlight=False)
+        told = f"note: {one_line(note)}"
+        console.print(told, style="dim", highlight=False, markup=False)
 
 
 def _word(judgement: Judgement) -> str:
-    if not judgement.holds:
-        return "[bold red]VIOLATED[/]"
-    return "[green]holds[/]" if judgement.unjudged is None else "not judged"
+    told = form.word(holds=judgement.holds, unjudged=judgement.unjudged, checked=judgement.checked)
+    styles = {"violated": "bold red", "holds": "green"}
+    return f"[{styles[told]}]{told}[/]" if told in styles else told
 
 
 def figures(counted: Counts) -> list[tuple[str, str]]:
@@ -69,7 +71,7 @@ def figures(counted: Counts) -> list[tuple[str, str]]:
 
 def html_report(verdict: form.Verdict, replay: str) -> str:
     """The report as one HTML document. `replay`: the command that judges so again."""
-    heading = headline(verdict.properties)
+    heading = form.headline(verdict.properties)
     counts = verdict.counts
     if "replicas" not in counts:
         acked, lost = counts.get("acknowledged", 0), counts.get("lost", 0)
@@ -102,8 +104,9 @@ def _print_violations(judgement: Judgement, console: Console) -> None:
     console.print(f"\n[bold]Property {judgement.number} is violated[/]: {judgement.title}")
     for row in judgement.violations[:TERMINAL_VIOLATIONS_MAX]:
         where = "  ".join(_places(row))
-        console.print(f"  {row['what']}  {where}", highlight=False, markup=False, soft_wrap=True)
-        detail = Padding(Text(str(row["detail"] or "")), (0, 0, 0, 4))
+        told = one_line(f"  {row['what']}  {where}")
+        console.print(told, highlight=False, markup=False, soft_wrap=True)
+        detail = Padding(Text(one_line(str(row["detail"] or ""))), (0, 0, 0, 4))
         console.print(detail)
     hidden = judgement.count - TERMINAL_VIOLATIONS_MAX
     if hidden > 0:

@@ -98,9 +98,9 @@ def print_report(report: Report, console: Console) -> None:
         table.add_row(name, value, style="" if good else "bold red")
     console.print(table)
     for each in report.properties:
-        verdict = "[green]holds[/]" if each.holds else "[bold red]violated[/]"
-        verdict = verdict if each.unjudged is None else "not judged"
-        console.print(f"property {each.number:>2}  {verdict}  {each.title}", soft_wrap=True)
+        style = {"holds": "green", "violated": "bold red"}.get(each.word, "")
+        told = Text.assemble(f"property {each.number:>2}  ", (each.word, style), f"  {each.title}")
+        console.print(told, soft_wrap=True)
     for finding in report.findings:
         console.print(Text(finding, style="bold red"), soft_wrap=True)
     for note in report.notes:

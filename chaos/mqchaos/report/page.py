@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dledger.verdict.form import headline
 from dledger.verdict.page import (
     NOTHING,
     Markup,
@@ -16,7 +17,7 @@ from dledger.verdict.page import (
     text,
     tiles,
 )
-from dledger.verdict.sections import headline, judged, violations, worst
+from dledger.verdict.sections import judged, violations, worst
 from mqchaos.report.chart import NARROW, draw
 from mqchaos.report.drawing import duration
 from mqchaos.report.measure import Timeline

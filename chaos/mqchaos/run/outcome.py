@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from dledger.errors import DledgerError, leaves
+from dledger.verdict.form import headline
 from mqchaos.report.verdict import Report
 from mqchaos.run.perform import Order, assess, execute, measured
 
@@ -44,7 +45,7 @@ def judged(report: Report) -> Outcome:
         signs.add(EXCEPTION)
     if not report.holds and not signs:
         signs.add(FINDING)
-    return Outcome(frozenset(signs), "; ".join(told) or "every property holds", report)
+    return Outcome(frozenset(signs), "; ".join(told) or headline(report.properties), report)
 
 
 async def outcome_of(order: Order, sought: frozenset[str] = frozenset()) -> Outcome:

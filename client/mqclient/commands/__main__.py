@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, MissingArgumentError
 
 from dledger.errors import ConfigError
-from dledger.program.console import let_reader_leave
+from dledger.program.console import let_reader_leave, one_line
 from dledger.program.ending import BY_INPUT, sentence
 
 EXIT_FAILED = 1
@@ -107,8 +107,7 @@ def _explain(error: CycloptsError) -> str:
 
 
 def _fail(message: str, status: int) -> None:
-    one_line = " ".join(message.split())
-    sys.stderr.write(f"mqadmin: {one_line}\n")
+    sys.stderr.write(f"mqadmin: {one_line(' '.join(message.split()))}\n")
     sys.exit(status)
 
 

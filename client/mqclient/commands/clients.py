@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from mqclient.admin.results import ClientInfo
 from mqclient.commands.terminal.options import DEFAULTS, Common, Group, Switch, Topic
-from mqclient.commands.terminal.output import Cell, Table, one_line, plural
+from mqclient.commands.terminal.output import Cell, Table, plural
 from mqclient.commands.terminal.times import parse_time
 
 _HEADERS = ("CLIENT", "ADDRESS", "LANGUAGE", "VERSION")
@@ -60,7 +60,7 @@ def consumer_status(
     """
     found = common.ask(lambda admin: admin.clients.status(group, client, with_stacks=stacks))
     rows = [
-        (status.client.client_id, family, name, one_line(_in_one(value)))
+        (status.client.client_id, family, name, _in_one(value))
         for status in found
         for family, values in sorted(status.running_info.items())
         for name, value in _pairs(values)

@@ -23,7 +23,7 @@ from mqclient.commands.terminal.options import (
     Topic,
     switched,
 )
-from mqclient.commands.terminal.output import Table, joined, moment, one_line, plural
+from mqclient.commands.terminal.output import Table, joined, moment, plural
 
 LetterCount = Annotated[int, Parameter(name="--count", validator=Number(gte=1))]
 
@@ -227,7 +227,7 @@ def _letters(letters: tuple[DeadLetter, ...], note: str) -> Table:
             moment(each.store_timestamp_ms),
             each.reconsume_times,
             each.keys,
-            one_line(each.text),
+            each.text,
             each.offset_message_id,
             each.redriven_as,
         )

@@ -14,7 +14,7 @@ from mqclient import limits
 from mqclient.admin import Admin, UnknownTarget
 from mqclient.admin.results import MessageView, QueueStatus
 from mqclient.commands.terminal.options import DEFAULTS, Common, Topic
-from mqclient.commands.terminal.output import Table, moment, one_line, plural
+from mqclient.commands.terminal.output import Table, moment, plural
 from mqclient.commands.terminal.times import Begin, End, parse_bound
 from mqclient.errors import NoRoute
 from mqclient.models import Message, ReceivedMessage, SendResult
@@ -208,13 +208,13 @@ def list_scheduled(
     rows = [
         (
             moment(each.due_ms),
-            one_line(each.repeats),
+            each.repeats,
             each.to_topic,
             each.broker_name,
             moment(each.store_timestamp_ms),
-            one_line(each.keys),
+            each.keys,
             each.message_id,
-            one_line(each.text),
+            each.text,
         )
         for each in found
     ]
@@ -232,10 +232,10 @@ def _show(command: str, messages: list[ReceivedMessage], common: Common) -> None
             view.queue_id,
             view.queue_offset,
             moment(view.store_timestamp_ms),
-            one_line(view.tags),
-            one_line(view.keys),
+            view.tags,
+            view.keys,
             view.message_id,
-            one_line(view.text),
+            view.text,
         )
         for view in views
     ]

@@ -13,7 +13,7 @@ from dledger.remoting.message import offset_message_id_decode
 from mqclient.admin import Admin, UnknownTarget
 from mqclient.admin.results import MessageView
 from mqclient.commands.terminal.options import DEFAULTS, BrokerName, Common, Topic
-from mqclient.commands.terminal.output import Table, moment, one_line, plural
+from mqclient.commands.terminal.output import Table, moment, plural
 from mqclient.commands.terminal.times import Begin, End, parse_bound
 from mqclient.models import ReceivedMessage
 
@@ -129,7 +129,7 @@ def query_msg_by_offset(
 def _show(command: str, messages: Sequence[ReceivedMessage], common: Common) -> None:
     """All that is known of each message: fields in rows."""
     views = [MessageView.of(message) for message in messages]
-    rows = [(name, one_line(value)) for view in views for name, value in _fields(view)]
+    rows = [(name, value) for view in views for name, value in _fields(view)]
     common.show(command, views, Table(("FIELD", "VALUE"), rows, [plural(len(views), "message")]))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from mqclient.commands.terminal.options import DEFAULTS, Cluster, Common
-from mqclient.commands.terminal.output import Table, leaderless, one_line
+from mqclient.commands.terminal.output import Table, leaderless
 
 Broker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
 
@@ -41,7 +41,7 @@ def raft_status(
     if any(m.preferred for m in members):
         notes.append("* the preferred leader")
     notes += [
-        f"set aside on {m.node_id} of {m.broker_name}: entry {index}, {one_line(reason)}"
+        f"set aside on {m.node_id} of {m.broker_name}: entry {index}, {reason}"
         for m in members
         for index, reason in m.set_aside_last
     ]

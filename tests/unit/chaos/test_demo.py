@@ -22,7 +22,7 @@ def test_the_pace_leaves_time_for_the_kills(messages: int, rate_per_s: float) ->
 @pytest.mark.parametrize(
     ("nothing_lost", "in_time", "said"),
     [
-        (True, True, "every property holds"),
+        (True, True, "Every property holds"),
         (True, False, "no message was lost, changed or reordered, but not all was in time"),
         (False, True, "NOT everything holds"),
         (False, False, "NOT everything holds"),

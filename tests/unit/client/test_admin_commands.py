@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stdout
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dledger.errors import ConfigError
+from dledger.program.console import one_line
 from mqclient.admin.results import QueueStatus, TopicInfo
 from mqclient.commands.messages import first_offset, parse_offset
 from mqclient.commands.terminal.output import (
     Table,
     leaderless,
     moment,
-    one_line,
     print_json,
     print_table,
 )
@@ -86,6 +90,18 @@ def test_json_is_an_envelope_with_a_schema(capsys: pytest.CaptureFixture[str]) -
 def test_text_is_shown_in_one_line() -> None:
     """Control characters are escaped, letters of any script are not."""
     assert one_line("a\tb\nc\x1b[31m ünï 漢") == "a\\tb\\nc\\x1b[31m ünï 漢"
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_no_command_sends_control_characters_to_a_terminal(text: str) -> None:
+    """As a table, below it, and as JSON, which means the same as before."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        print_table(Table(("NAME",), [(text,), ("x",)], [text]))
+        print_json("topicList", {"name": text})
+    shown = out.getvalue()
+    assert [c for c in shown if not c.isprintable() and c != "\n"] == []
+    assert json.loads(shown[shown.index("{\n") :])["result"] == {"name": text}
 
 
 def test_never_is_a_dash() -> None:

@@ -51,6 +51,22 @@ def test_the_json_has_what_a_program_needs(tmp_path: Path) -> None:
     assert read_verdict(tmp_path) == VIOLATED.written()
 
 
+def test_a_terminal_is_shown_what_messages_hold_and_does_not_obey_it() -> None:
+    """Whatever strangers have put into ids, names and notes: no control character, no markup."""
+    hostile = "a\x1b[2J\x9b31m\u202e\n[bold]b[/]"
+    row = {name: hostile if isinstance(value, str) else value for name, value in VIOLATION.items()}
+    verdict = Verdict(
+        judgements=[Judgement(1, "Nothing is lost", checked=1, count=1, violations=[row])],
+        counts={"stored": {hostile: 9}},
+        notes=[hostile],
+    )
+    shown = io.StringIO()
+    print_table(verdict, Console(file=shown, width=400))
+    text = shown.getvalue()
+    assert [c for c in text if not c.isprintable() and c != "\n"] == []
+    assert text.count("[bold]b[/]") >= 4
+
+
 def test_the_page_needs_no_network_and_escapes_what_it_shows() -> None:
     """One self-contained file: no address is in it, and no id becomes markup."""
     page = html_report(VIOLATED.written(), "mqaudit --history 'a&b'")
@@ -69,7 +85,7 @@ def test_the_terminal_names_message_replica_and_positions() -> None:
     print_table(VIOLATED, Console(file=out, width=80))
     text = out.getvalue()
     for piece in (
-        "VIOLATED",
+        "violated",
         str(VIOLATION["message_id"]),
         "broker-a/n1",
         "Orders/3 @17",

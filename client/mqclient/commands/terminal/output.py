@@ -6,6 +6,7 @@ classes in `mqclient.admin.results`. The number goes up only if a field is renam
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +14,12 @@ from datetime import datetime
 
 import msgspec
 
+from dledger.program.console import one_line
 from mqclient import limits
 
 JSON_SCHEMA = 1
+#: What JSON leaves as it is, and a terminal may obey: they can stand only within strings.
+_UNPRINTED = re.compile(r"[^\x20-\x7e\n\w]")
 
 Cell = str | int | float | None
 
@@ -50,13 +54,14 @@ def print_table(table: Table) -> None:
             console.print(grid)
         # The last column is padded like the others; the blanks would be useless in a pipe.
         sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
-    sys.stdout.writelines(note + "\n" for note in table.notes)
+    sys.stdout.writelines(one_line(note) + "\n" for note in table.notes)
 
 
 def print_json(command: str, result: object) -> None:
     """Print for programs."""
     envelope = {"schema": JSON_SCHEMA, "command": command, "result": result}
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(envelope), indent=2).decode() + "\n")
+    text = msgspec.json.format(msgspec.json.encode(envelope), indent=2).decode()
+    sys.stdout.write(_UNPRINTED.sub(_escaped, text) + "\n")
 
 
 def moment(timestamp_ms: int) -> str:
@@ -65,11 +70,6 @@ def moment(timestamp_ms: int) -> str:
         return "-"
     local = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
     return local.isoformat(sep=" ", timespec="milliseconds")
-
-
-def one_line(text: str) -> str:
-    """Text that may hold anything, in one line and without control characters."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def plural(count: int, noun: str) -> str:
@@ -94,9 +94,18 @@ def leaderless(members: Iterable[tuple[str, str]]) -> list[str]:
     ]
 
 
+def _escaped(found: re.Match[str]) -> str:
+    """A character as JSON escapes it, unless it is one that can be printed."""
+    character = found[0]
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
 def _shown(cell: Cell) -> str:
     if cell is None or cell == "":
         return "-"
     if isinstance(cell, bool):
         return str(cell).lower()
-    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
+    return f"{cell:.2f}" if isinstance(cell, float) else one_line(str(cell))

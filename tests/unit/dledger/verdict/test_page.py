@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.verdict.bytes_told import dump
-from dledger.verdict.form import Exhibit, Held, Property, Violation
+from dledger.verdict.form import Exhibit, Held, Property, Violation, headline
 from dledger.verdict.junit import Case, cases, junit
 from dledger.verdict.page import document, joined, text
-from dledger.verdict.sections import headline, judged, violations, worst
+from dledger.verdict.sections import judged, violations, worst
 
 HOSTILE = "<script>alert('1')</script>\"&\x00\x1b[31m\u202egnp.exe\ud800"
 
@@ -125,8 +125,13 @@ def test_what_was_not_judged_is_skipped_not_passed() -> None:
         ([Property(1, "a", False, 3), Property(2, "b", True, 1)], "1 of 2 properties is violated"),
         (
             [Property(1, "a", True, 3), Property(2, "b", True, 0, unjudged="why")],
-            "Every property that can be judged holds, 1 of them",
+            "Every property that could be judged holds, 1 of 2",
         ),
+        (
+            [Property(1, "a", True, 3), Property(2, "b", True, 0)],
+            "Every property that could be judged holds, 1 of 2",
+        ),
+        ([Property(2, "b", True, 0)], "Nothing was judged"),
     ],
 )
 def test_the_headline_is_the_verdict(properties: list[Property], words: str) -> None:

@@ -1,0 +1,51 @@
+"""The places that an audit is given, looked at before it starts: Spark takes half a minute.
+
+An audit reads files more than once. A pipe gives its bytes once, and opening it waits for a writer.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from dledger.errors import ConfigError
+
+#: The files of a report.
+REPORT: Final = ("verdict.json", "report.html", "junit.xml")
+
+
+def check_inputs(paths: Iterable[Path]) -> None:
+    """Refuse what can't be read as a file. Raises ConfigError, or OSError for a loop of links."""
+    for path in paths:
+        for each in _below(path):
+            mode = each.stat().st_mode
+            if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+                raise ConfigError(
+                    f"{each} is not a file or a directory: an audit reads files, and each of them "
+                    "more than once"
+                )
+
+
+def check_report(directory: Path) -> None:
+    """Make the directory of a report. Raises ConfigError or OSError if none can be written."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in REPORT:
+        target = directory / name
+        if os.path.lexists(target) and not target.is_file():
+            raise ConfigError(f"{target} is not a file, so the report can't be written there")
+        if target.exists() and not os.access(target, os.W_OK):
+            raise ConfigError(f"{target} may not be written to, so no report can be written there")
+    with tempfile.TemporaryFile(dir=directory):
+        pass
+
+
+def _below(path: Path) -> Iterator[Path]:
+    """A place, and all that is in it. Links to directories are not followed any further."""
+    yield path
+    for folder, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            yield Path(folder) / name
