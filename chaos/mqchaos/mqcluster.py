@@ -24,8 +24,8 @@ from dledger.errors import ConfigError
 from dledger.program.console import let_reader_leave
 from mqchaos.cluster import layout, resizing
 from mqchaos.cluster.cluster import STATE_FILE, Cluster
-from mqchaos.cluster.probe import Probe
-from mqchaos.cluster.processes import free_ports, port_is_free
+from mqchaos.cluster.probe import Probe, leader_of
+from mqchaos.cluster.processes import ClusterError, free_ports, port_is_free
 from mqchaos.command_line import run_app, run_command
 from mqclient.connection.peers import PeerPool
 
@@ -239,13 +239,30 @@ def _table(servers: list[ServerStatus]) -> Table:
 async def _kill(directory: Path, name: str) -> int:
     cluster = Cluster.load(directory)
     if name == "leader":
-        async with PeerPool() as pool:
-            probe = Probe(cluster, pool)
-            name = (await probe.wait_for_leader(cluster.layout.brokers[0])).node.name
+        name = await _leader(cluster)
     pid = _pid_of(cluster, name)
     cluster.kill(name)
     print(f"{name} (process {pid}) is killed" if pid else f"{name} was not running")
     return 0
+
+
+async def _leader(cluster: Cluster) -> str:
+    """The first group's leader. Raises ClusterError if there is none, and can't be."""
+    broker = cluster.layout.brokers[0]
+    async with PeerPool() as pool:
+        probe = Probe(cluster, pool)
+        states = await probe.group(broker)
+        if any(map(cluster.pid, cluster.names)):
+            # Servers that are down by now have been killed by an earlier command, most likely.
+            probe.away = {name for name in cluster.names if cluster.pid(name) is None}
+        down = [state.node.name for state in states if state.pid is None]
+        if probe.away and leader_of(states) is None and 2 * len(down) >= len(states):
+            raise ClusterError(
+                f"{broker} has no leader, and can't elect one: {' and '.join(down)} of its "
+                f"{len(states)} nodes don't run. Start them (mqcluster up --dir "
+                f"{cluster.directory}), or name the server to kill"
+            )
+        return (await probe.wait_for_leader(broker)).node.name
 
 
 async def _restart(directory: Path, name: str) -> int:

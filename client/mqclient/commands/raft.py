@@ -46,8 +46,7 @@ def raft_status(
         for index, reason in m.set_aside_last
     ]
     notes += [
-        f"the leader can't connect to {one_line(m.node_id)} of {m.broker_name}: "
-        f"{one_line(m.problem)}"
+        f"the leader can't connect to {m.node_id} of {m.broker_name}: {m.problem}"
         for m in members
         if m.problem
     ]

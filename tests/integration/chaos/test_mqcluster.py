@@ -57,6 +57,13 @@ def test_a_cluster_lives_through_everything_that_mqcluster_does(tmp_path: Path) 
         assert status(directory)[leader]["role"] == "down"
         assert mqcluster("status", *where).returncode == 1
 
+        assert mqcluster("kill", "leader", *where).returncode == 0
+        none = mqcluster("kill", "leader", *where)
+        assert none.returncode == 2
+        assert "broker-a has no leader, and can't elect one: broker-a-n" in none.stderr
+        assert "of its 3 nodes don't run" in none.stderr
+        assert "by itself" not in none.stderr
+
         assert mqcluster("restart", leader, *where).returncode == 0
         assert mqcluster("up", *where).returncode == 0
         roles = [server["role"] for server in status(directory).values()]
