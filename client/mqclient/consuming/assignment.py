@@ -34,7 +34,7 @@ from mqclient.connection.retry import backoff_s
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast, Wakeup
 from mqclient.consuming.fetching import QueueFetcher
-from mqclient.consuming.progress import Ahead, QueueProgress
+from mqclient.consuming.progress import Ahead, Place, QueueProgress
 from mqclient.consuming.sharing.locks import Locks
 from mqclient.consuming.sharing.offsets import Offsets
 from mqclient.consuming.sharing.plan import Plan
@@ -211,17 +211,17 @@ class Assignment:
         Queues whose commit failed are left out and logged: the next commit covers them.
         """
         ahead = {
-            queue: fetcher.progress.position
+            queue: Place(fetcher.progress.position, fetcher.progress.life)
             for queue, fetcher in self.fetchers.items()
             if (queues is None or queue in queues) and fetcher.progress.is_ahead
         }
         if not ahead:
             return {}
         stored = await self.offsets.store(ahead, timeout_s)
-        for queue, offset in stored.items():
+        for queue, place in stored.items():
             if queue in self.fetchers:
-                self.fetchers[queue].progress.committed = offset
-        return dict(stored)
+                self.fetchers[queue].progress.committed = place.offset
+        return {queue: place.offset for queue, place in stored.items()}
 
     async def find_route(self, topic: str) -> tuple[MessageQueue, ...]:
         """The topic's readable queues in order; none if there is no route yet."""
@@ -267,7 +267,27 @@ class Assignment:
             finder=self.session.finder,
             on_arrival=self.arrived.announce,
             holds=None if self.locks is None else self.locks.holds,
+            on_other_life=self._begin_again,
         )
+
+    def _begin_again(self, queue: MessageQueue, place: Place) -> None:
+        """The queue's topic was deleted and made again: what was fetched and handed out is of the
+        life that is over, and so is the queue's lock."""
+        before = self.fetchers.get(queue)
+        if before is None:
+            return
+        cause = "its topic was made again"
+        log.warning(cause, group=self.group, queue=str(queue), resumed_at=place.offset)
+        if self.locks is not None:
+            self.locks.lose(queue)
+            return
+        before.scope.cancel()
+        before.progress.revoke()
+        fetcher = self.fetchers[queue] = self._fetcher(queue)
+        fetcher.progress.start(*place)
+        fetcher.progress.paused = before.progress.paused
+        self.tasks.start_soon(self._start, queue)
+        self.on_rebalance(Rebalance(cause, (queue,), (queue,), tuple(sorted(self.fetchers))))
 
     async def _start(self, queue: MessageQueue) -> None:
         """Find where to begin reading a gained queue, then read until it is given up."""
@@ -280,21 +300,21 @@ class Assignment:
                 await self.locks.acquire(queue)
             while not fetcher.progress.started:
                 try:
-                    fetcher.progress.start(await self._first_offset(queue))
+                    fetcher.progress.start(*await self._first_place(queue))
                 except (RemotingError, ClientError, BadInput) as error:
                     attempt += 1
                     log.warning("no start offset yet", topic=queue.topic, reason=str(error))
                     await anyio.sleep(backoff_s(attempt))
             await fetcher.run()
 
-    async def _first_offset(self, queue: MessageQueue) -> int:
+    async def _first_place(self, queue: MessageQueue) -> Place:
         """The offset that is kept for it, or where a queue without one begins."""
-        offset = await self.offsets.load(queue)
-        if offset is not None:
-            return offset
+        kept = await self.offsets.load(queue)
+        if kept is not None:
+            return kept
         start = "first" if queue.topic.startswith(RETRY_PREFIX) else self.consume_from
-        offset = await offset_of(self.session.finder, queue, start)
+        place = Place(await offset_of(self.session.finder, queue, start))
         if start != "first":
             # Else the next owner of the queue would begin later still, and skip what came between.
-            await self.offsets.store({queue: offset}, limits.REQUEST_TIMEOUT_S)
-        return offset
+            await self.offsets.store({queue: place}, limits.REQUEST_TIMEOUT_S)
+        return place

@@ -32,7 +32,7 @@ from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.connection.signals import Broadcast
-from mqclient.consuming.progress import Chunk, QueueProgress
+from mqclient.consuming.progress import Chunk, Place, QueueProgress
 from mqclient.consuming.stretches.stretch import Listed, stretch_in
 from mqclient.errors import ClientError, Refused
 
@@ -54,7 +54,8 @@ _ANSWERS = frozenset(
 @dataclass(slots=True, eq=False)
 class QueueFetcher:
     """Fills `progress` from its queue. `on_arrival` is called when there is something new, `holds`
-    says whether the queue is ours to hand out.
+    says whether the queue is ours to hand out; `on_other_life` is called when its topic was made
+    again, with the place at which to go on.
 
     Whoever runs it does so inside `scope`, by which it is stopped.
     """
@@ -65,6 +66,7 @@ class QueueFetcher:
     finder: LeaderFinder
     on_arrival: Callable[[], None]
     holds: Callable[[MessageQueue], bool] | None = None
+    on_other_life: Callable[[MessageQueue, Place], None] | None = None
     room: Broadcast = field(default_factory=Broadcast)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _pulling: anyio.CancelScope | None = None
@@ -123,6 +125,7 @@ class QueueFetcher:
             subscription=self.subscription.sub_string,
             expression_type=self.subscription.expression_type,
             max_msg_bytes=progress.ahead.asked_bytes,
+            life=progress.life,
         )
         command = Command(RequestCode.LITE_PULL_MESSAGE, encode_header(header))
         with anyio.CancelScope() as self._pulling:
@@ -158,6 +161,11 @@ class QueueFetcher:
             )
         header = decode_header(PullMessageResponseHeader, answer)
         next_offset = header.next_begin_offset
+        if header.life:
+            known, self.progress.life = self.progress.life, header.life
+            if known and self.on_other_life is not None:
+                self.on_other_life(queue, Place(next_offset, header.life))
+                return
         if answer.code == ResponseCode.PULL_OFFSET_MOVED and epoch == self.progress.epoch:
             log.warning(
                 "offset moved",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
@@ -20,6 +21,14 @@ from mqclient.connection.answers import checked_offset
 from mqclient.consuming.stretches.stretch import Listed, Stretch
 from mqclient.consuming.unfinished import Unfinished
 from mqclient.models import ReceivedMessage
+
+
+class Place(NamedTuple):
+    """An offset in a queue, and the life of the topic to which it belongs: 0 if that is not
+    known."""
+
+    offset: int
+    life: int = 0
 
 
 @dataclass(slots=True)
@@ -94,7 +103,7 @@ class QueueProgress:
     or `closing` since another member is to read it, nothing is handed out. What is `returned` was
     handed out before, and is to be again. `handling` counts what was taken for handlers, `begun_to`
     is behind the last message that one has begun with; `polled` is true while the application has
-    some that it asked for itself.
+    some that it asked for itself. All of it is of one `life` of the topic, 0 until that is known.
     """
 
     queue: MessageQueue
@@ -102,6 +111,7 @@ class QueueProgress:
     started: bool = False
     fetch_offset: int = 0
     committed: int = -1
+    life: int = 0
     epoch: int = 0
     buffered: int = 0
     buffered_bytes: int = 0
@@ -115,11 +125,12 @@ class QueueProgress:
     _chunks: deque[Chunk] = field(default_factory=deque)
     returned: list[ReceivedMessage] = field(default_factory=list)
 
-    def start(self, offset: int) -> None:
+    def start(self, offset: int, life: int = 0) -> None:
         """Begin reading at `offset`. BadInput if a broker told what is none."""
         checked_offset(offset, f"where to begin with {self.queue}")
         self.started = True
         self.fetch_offset = self.committed = offset
+        self.life = life
 
     @property
     def wants_more(self) -> bool:

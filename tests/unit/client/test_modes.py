@@ -17,6 +17,7 @@ from dledger.log.disk import Disk
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import TRACE_TOPIC, UNSENDABLE
 from mqclient import ConsistentHash, Consumer, MachineRooms, NearbyRooms, Sql
+from mqclient.consuming.progress import Place
 from mqclient.consuming.sharing.mode import Wanted
 from mqclient.consuming.sharing.offsets import FileOffsets
 from mqclient.consuming.sharing.patterns import matching
@@ -131,7 +132,7 @@ def test_a_place_is_a_word_or_a_time_with_a_zone() -> None:
 
 OFFSETS = st.dictionaries(
     st.builds(MessageQueue, st.text(max_size=5), st.text(max_size=5), st.integers(0, 2**31 - 1)),
-    st.integers(0, 2**63 - 1),
+    st.builds(Place, st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)),
     max_size=5,
 )
 
@@ -139,11 +140,11 @@ OFFSETS = st.dictionaries(
 @settings(max_examples=10)
 @given(st.lists(OFFSETS, max_size=4))
 def test_a_file_holds_what_was_stored_last(
-    tmp_path_factory: pytest.TempPathFactory, steps: Sequence[dict[MessageQueue, int]]
+    tmp_path_factory: pytest.TempPathFactory, steps: Sequence[dict[MessageQueue, Place]]
 ) -> None:
     """Over openings, whatever queues there are."""
     path = tmp_path_factory.mktemp("offsets") / "o.json"
-    known: dict[MessageQueue, int] = {}
+    known: dict[MessageQueue, Place] = {}
     for offsets in steps:
         file = FileOffsets(path)
         file.open()
@@ -158,13 +159,13 @@ async def test_a_file_is_one_consumers_at_a_time(tmp_path: Path) -> None:
     first, second = FileOffsets(tmp_path / "o.json"), FileOffsets(tmp_path / "o.json")
     first.open()
     assert await first.load(QUEUE) is None
-    assert await first.store({QUEUE: 7}, 1) == {QUEUE: 7}
-    assert await first.store({OTHER: 9}, 1) == {OTHER: 9}
+    assert await first.store({QUEUE: Place(7)}, 1) == {QUEUE: Place(7)}
+    assert await first.store({OTHER: Place(9)}, 1) == {OTHER: Place(9)}
     with pytest.raises(BadInput, match="another consumer that runs now"):
         second.open()
     first.close()
     second.open()
-    assert [await second.load(queue) for queue in (QUEUE, OTHER)] == [7, 9]
+    assert [await second.load(queue) for queue in (QUEUE, OTHER)] == [Place(7), Place(9)]
     second.close()
 
 
@@ -195,13 +196,13 @@ async def test_a_file_that_can_not_be_written_is_told_of_and_the_old_one_stays(
     """What could not be kept is not said to be."""
     file = FileOffsets(tmp_path / "o.json")
     file.open()
-    await file.store({QUEUE: 7}, 1)
+    await file.store({QUEUE: Place(7)}, 1)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Disk, "sync_data", full)
-    assert await file.store({QUEUE: 8}, 1) == {}
+    assert await file.store({QUEUE: Place(8)}, 1) == {}
     assert json.loads((tmp_path / "o.json").read_bytes())["offsets"][0]["offset"] == 7
     with pytest.raises(BadInput, match="can't be used"):
         FileOffsets(tmp_path / "no folder" / "o.json").open()

@@ -15,6 +15,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient.connection.leaders import LeaderFinder
+from mqclient.consuming.progress import Place
 from mqclient.consuming.sharing.offsets import BrokerOffsets
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -44,7 +45,7 @@ class Group:
 
 async def commit(offsets: BrokerOffsets, *commits: int) -> None:
     for each in commits:
-        await offsets.store({QUEUE: each}, 1.0)
+        await offsets.store({QUEUE: Place(each)}, 1.0)
 
 
 def member_of(group: Group) -> BrokerOffsets:
@@ -55,7 +56,7 @@ async def test_a_member_that_reads_on_has_not_sought_back() -> None:
     """However far the group is meanwhile: it knows only what it had itself."""
     group = Group(10)
     offsets = member_of(group)
-    assert await offsets.load(QUEUE) == 10
+    assert await offsets.load(QUEUE) == Place(10)
     await commit(offsets, 10, 15, 15, 20)
     assert [back for _, back in group.heard] == [False] * 4
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dledger.net import Connection
 from dledger.remoting.codes import ResponseCode
+from dledger.remoting.names import TOOLS_GROUP
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
@@ -51,7 +52,8 @@ class Counting:
         moved = self._readers.pulled(key, connection_id, offset)
         if life is not None:
             return self.resumes(key) if is_other_life(self._machine, key.topic, life) else moved
-        self._earlier.pulled(key, connection_id)
+        if key.group != TOOLS_GROUP:
+            self._earlier.pulled(key, connection_id)
         if self._earlier.is_behind(key, connection_id):
             target = self.resumes(key)
             if self._earlier.corrects(key, connection_id, offset, target):

@@ -33,6 +33,7 @@ from mqclient import limits
 from mqclient.connection.answers import checked_offset
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.lifetime import together
+from mqclient.consuming.progress import Place
 from mqclient.consuming.sharing.locks import Locks
 from mqclient.errors import ClientError, Refused
 
@@ -54,12 +55,12 @@ class Offsets(Protocol):
     def stay_behind(self) -> None:
         """In a fork: let go of what the other process keeps, and leave it to that one."""
 
-    async def load(self, queue: MessageQueue) -> int | None:
+    async def load(self, queue: MessageQueue) -> Place | None:
         """The offset, if there is one. Raises ClientError or RemotingError if nobody tells."""
 
     async def store(
-        self, offsets: Mapping[MessageQueue, int], timeout_s: float
-    ) -> Mapping[MessageQueue, int]:
+        self, offsets: Mapping[MessageQueue, Place], timeout_s: float
+    ) -> Mapping[MessageQueue, Place]:
         """Those that are kept now; what could not be is logged."""
 
 
@@ -75,13 +76,13 @@ class NoOffsets:
     def stay_behind(self) -> None:
         """Nothing to do."""
 
-    async def load(self, queue: MessageQueue) -> int | None:
+    async def load(self, queue: MessageQueue) -> Place | None:
         """None."""
         return None
 
     async def store(
-        self, offsets: Mapping[MessageQueue, int], timeout_s: float
-    ) -> Mapping[MessageQueue, int]:
+        self, offsets: Mapping[MessageQueue, Place], timeout_s: float
+    ) -> Mapping[MessageQueue, Place]:
         """None."""
         return {}
 
@@ -108,7 +109,7 @@ class BrokerOffsets:
     def stay_behind(self) -> None:
         """Nothing to do."""
 
-    async def load(self, queue: MessageQueue) -> int | None:
+    async def load(self, queue: MessageQueue) -> Place | None:
         """What the group committed."""
         query = QueryConsumerOffsetHeader(
             consumer_group=self._group,
@@ -128,26 +129,27 @@ class BrokerOffsets:
         self._known.pop(queue, None)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
-        offset = decode_header(QueryConsumerOffsetResponseHeader, answer).offset
-        self._known[queue] = offset
-        return offset
+        told = decode_header(QueryConsumerOffsetResponseHeader, answer)
+        self._known[queue] = told.offset
+        return Place(told.offset, told.life or 0)
 
     async def store(
-        self, offsets: Mapping[MessageQueue, int], timeout_s: float
-    ) -> Mapping[MessageQueue, int]:
+        self, offsets: Mapping[MessageQueue, Place], timeout_s: float
+    ) -> Mapping[MessageQueue, Place]:
         """Commit all of them at once; a queue whose leader is gone does not keep the others."""
-        stored: dict[MessageQueue, int] = {}
+        stored: dict[MessageQueue, Place] = {}
 
-        async def commit(queue: MessageQueue, offset: int) -> None:
-            if await self._commit(queue, offset, timeout_s):
-                stored[queue] = offset
+        async def commit(queue: MessageQueue, place: Place) -> None:
+            if await self._commit(queue, place, timeout_s):
+                stored[queue] = place
 
         async with together() as tasks:
-            for queue, offset in offsets.items():
-                tasks.start_soon(commit, queue, offset)
+            for queue, place in offsets.items():
+                tasks.start_soon(commit, queue, place)
         return stored
 
-    async def _commit(self, queue: MessageQueue, offset: int, timeout_s: float) -> bool:
+    async def _commit(self, queue: MessageQueue, place: Place, timeout_s: float) -> bool:
+        offset = place.offset
         header = UpdateConsumerOffsetHeader(
             consumer_group=self._group,
             topic=queue.topic,
@@ -155,6 +157,7 @@ class BrokerOffsets:
             commit_offset=offset,
             lock_token=None if self._locks is None else self._locks.leases.token(queue),
             sought_back=offset < self._known.get(queue, 0),
+            life=place.life or None,
         )
         # Though it may fail for us, it may be kept.
         self._known[queue] = max(offset, self._known.get(queue, 0))
@@ -187,6 +190,7 @@ class _Row(msgspec.Struct, frozen=True):
     broker_name: str
     queue_id: int
     offset: int
+    life: int = 0
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -201,7 +205,7 @@ class FileOffsets:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
-        self._known: dict[MessageQueue, int] = {}
+        self._known: dict[MessageQueue, Place] = {}
         self._lock = -1
         self._writing = Lock()
 
@@ -237,13 +241,13 @@ class FileOffsets:
             os.close(self._lock)
             self._lock = -1
 
-    async def load(self, queue: MessageQueue) -> int | None:
+    async def load(self, queue: MessageQueue) -> Place | None:
         """What was kept."""
         return self._known.get(queue)
 
     async def store(
-        self, offsets: Mapping[MessageQueue, int], timeout_s: float
-    ) -> Mapping[MessageQueue, int]:
+        self, offsets: Mapping[MessageQueue, Place], timeout_s: float
+    ) -> Mapping[MessageQueue, Place]:
         """Replace the file; on the disk when this returns, however long that takes."""
         if not offsets:
             return {}
@@ -258,7 +262,7 @@ class FileOffsets:
                 self._known = known
         return offsets
 
-    def _read(self) -> dict[MessageQueue, int]:
+    def _read(self) -> dict[MessageQueue, Place]:
         if not self._path.exists():
             return {}
         if self._path.stat().st_size > limits.OFFSETS_FILE_BYTES_MAX:
@@ -268,8 +272,8 @@ class FileOffsets:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._unreadable(str(error)) from error
         return {
-            MessageQueue(row.topic, row.broker_name, row.queue_id): checked_offset(
-                row.offset, f"an offset in {self._path}"
+            MessageQueue(row.topic, row.broker_name, row.queue_id): Place(
+                checked_offset(row.offset, f"an offset in {self._path}"), row.life
             )
             for row in content.offsets
         }
@@ -280,9 +284,9 @@ class FileOffsets:
             "remove it, to begin where consume_from says"
         )
 
-    def _write(self, known: Mapping[MessageQueue, int]) -> None:
+    def _write(self, known: Mapping[MessageQueue, Place]) -> None:
         rows = [
-            _Row(queue.topic, queue.broker_name, queue.queue_id, offset)
-            for queue, offset in sorted(known.items())
+            _Row(queue.topic, queue.broker_name, queue.queue_id, *place)
+            for queue, place in sorted(known.items())
         ]
         Disk().replace(self._path, msgspec.json.format(msgspec.json.encode(_File(1, rows))))

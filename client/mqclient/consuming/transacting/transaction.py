@@ -193,9 +193,10 @@ class Transacting:
         for fetcher in fetchers if ask else ():
             progress, epoch = fetcher.progress, fetcher.progress.epoch
             with suppress(RemotingError, ClientError, BadInput):
-                stored = await self._offsets.load(progress.queue)
-                if stored not in (None, progress.committed) and progress.epoch == epoch:
-                    _begin_at(fetcher, stored)
+                kept = await self._offsets.load(progress.queue)
+                moved = kept is not None and kept.offset != progress.committed
+                if kept is not None and moved and progress.epoch == epoch:
+                    _begin_at(fetcher, kept.offset)
 
     def token(self, queue: MessageQueue) -> int | None:
         """That of the queue's lock, if it has one."""
@@ -360,6 +361,7 @@ class OnceTransaction:
                 (each.queue.topic, each.queue.queue_id, each.begin, each.end, self._token(each))
                 for each in covered
             ],
+            lives=[each.fetcher.progress.life for each in covered],
         )
         command = Command(RequestCode.WRITE_ONCE, encode_header(header), self._outputs.body())
         answer = await self._ask(claim, broker_name, topic, command)
