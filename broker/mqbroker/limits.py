@@ -196,6 +196,8 @@ POP_IN_FLIGHT_PER_TOPIC_MAX = 100_000
 POP_IN_FLIGHT_MAX = 262_144
 """Of all groups: what is in flight is kept in memory, and in every snapshot; 400 bytes for a
 message that nobody else was handed out with."""
+POP_SPAN_MESSAGES_MAX = 4096
+"""From the first to the last message that one POP takes of a queue, if its filter passes few."""
 POP_INVISIBLE_S_MAX = 3 * 86_400
 POP_ATTEMPT_CHARACTERS_MAX = 128
 POPS_HELD_MAX = 100_000

@@ -20,12 +20,21 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, ExtValue
+from dledger.remoting.headers import PopMessageHeader, encode_header
 from dledger.remoting.json_dialect import MessageQueue
 from mqbroker import limits
+from mqbroker.state.groups.bits import bits_from_bytes
 from mqbroker.state.groups.locks import QueueKey, QueueLocks
 from mqbroker.state.groups.offsets import ConsumerOffsets
 from mqbroker.state.shares import Shares
-from mqbroker.testing.requests import heartbeat, topic_request
+from mqbroker.testing.requests import (
+    TOPIC,
+    heartbeat,
+    produce_request,
+    records,
+    send_request,
+    topic_request,
+)
 
 # -- shares, as values -------------------------------------------------------------------------
 
@@ -68,8 +77,9 @@ def test_rows_that_are_on_their_way_count() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of a size that a test can fill."""
-    for name, value in (("GROUPS_MAX", 10), ("LOCKS_MAX", 80), ("CONSUMER_OFFSETS_MAX", 80)):
-        monkeypatch.setattr(limits, name, value)
+    monkeypatch.setattr(limits, "GROUPS_MAX", 10)
+    for name in ("LOCKS_MAX", "CONSUMER_OFFSETS_MAX", "POP_IN_FLIGHT_MAX"):
+        monkeypatch.setattr(limits, name, 80)
 
 
 def is_refused_at(answer: Command | None, bound: str) -> bool:
@@ -280,3 +290,99 @@ def test_offsets_are_counted_whatever_becomes_of_topics_and_groups(
     again = ConsumerOffsets()
     again.restore(offsets.dump())
     assert again.shares.room("G") == offsets.shares.room("G")
+
+
+# -- popped messages ------------------------------------------------------------------------------
+
+
+def pop_request(name: str, count: int, topic: str = TOPIC, expression: str = "*") -> Command:
+    """A pop of any queue that waits for nothing, and hides what it gets for three days."""
+    header = PopMessageHeader(
+        consumer_group=name,
+        topic=topic,
+        queue_id=-1,
+        max_msg_nums=count,
+        invisible_time=limits.POP_INVISIBLE_S_MAX * 1000,
+        poll_time=0,
+        born_time=0,
+        init_mode=0,
+        exp_type="TAG",
+        exp=expression,
+        order=False,
+    )
+    return Command(Code.POP_MESSAGE, encode_header(header))
+
+
+async def pop(stranger: Stranger, name: str, count: int) -> tuple[int, Command]:
+    """How many messages a group gets; and the answer."""
+    answer = await stranger.ask(pop_request(name, count))
+    assert answer is not None
+    return len(records(answer)) if answer.code == ResponseCode.SUCCESS else 0, answer
+
+
+async def test_messages_that_one_group_has_in_hand_leave_room_for_the_others(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+) -> None:
+    """However many groups pop and give nothing back for days, the next one gets some."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request())
+        await stranger.ask(produce_request("a", runs=((0, 50), (1, 50))))
+        greedy = 0
+        for _ in range(20):
+            greedy += (await pop(stranger, "Greedy", 32))[0]
+        got, answer = await pop(stranger, "Greedy", 32)
+        assert got == 0
+        assert f"{greedy} of them for group 'Greedy'" in (answer.remark or "")
+        assert 20 < greedy < 40
+        for number in range(6):
+            await pop(stranger, f"Greedy-{number}", 1000)
+        assert (await pop(stranger, "Honest", 32))[0] >= 2
+        assert found.machine.popped.count <= 80
+        await stranger.ask(Command(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Greedy"}))
+        assert (await pop(stranger, "Honest", 32))[0] >= 2
+        rows = found.machine.popped.dump()
+        bits = sum(bits_from_bytes(each[1]).bit_count() for row in rows for each in row[5])
+        assert found.machine.popped.count == bits
+        await after(found)
+
+
+async def test_pops_that_are_on_their_way_count(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+) -> None:
+    """Else a hundred at once would take all that each may."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request())
+        await stranger.ask(produce_request("a", runs=((0, 50), (1, 50))))
+        await beat(stranger, "Greedy")
+        found.ledger._auto = False
+        for _ in range(10):
+            await stranger.ask(pop_request("Greedy", 32))
+        found.ledger.commit()
+        found.ledger._auto = True
+        await trio.testing.wait_all_tasks_blocked()
+        assert 0 < found.machine.popped.count < 40
+        await after(found)
+
+
+async def test_a_filter_that_passes_few_does_not_make_long_rows(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two messages far apart would be a row with a bit for each message between them."""
+    monkeypatch.setattr(limits, "POP_SPAN_MESSAGES_MAX", 16)
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request())
+        for number in range(40):
+            tags = "TAGS\x01rare\x02" if number in (0, 5, 30) else ""
+            await stranger.ask(send_request(b"m", e="0", i=f"{tags}UNIQ_KEY\x01{number}\x02"))
+        got = []
+        for _ in range(3):
+            answer = await stranger.ask(pop_request("G", 32, expression="rare"))
+            assert answer is not None
+            got.append([record.queue_offset for record in records(answer)])
+        assert got == [[0, 5], [30], []]
+        spans = [len(each[1]) for row in found.machine.popped.dump() for each in row[5]]
+        assert max(spans) <= 2
+        await after(found)

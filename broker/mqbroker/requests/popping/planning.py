@@ -59,6 +59,8 @@ class Ahead:
     leaving: set[Delivery] = field(default_factory=set)
     busy: set[int] = field(default_factory=set)
     on_their_way: int = 0
+    new: int = 0
+    """Messages that were not in flight before."""
 
 
 @dataclass(slots=True)
@@ -70,6 +72,8 @@ class Plan:
     places: dict[tuple[int, int], tuple[int, int]]
     leaving: list[Delivery]
     cursors: dict[int, int]
+    #: How many of the messages were not in flight before.
+    new: int
 
 
 class View(NamedTuple):
@@ -80,8 +84,10 @@ class View(NamedTuple):
     popped: PoppedTopic
     committed: dict[int, int | None]
     ahead: Ahead
-    is_full: bool = False
-    """Whether so much is in flight that nothing new is handed out."""
+    room: int = limits.POP_MESSAGES_OURS_MAX
+    """New messages that may be handed out."""
+    new_queues: int = limits.QUEUES_PER_TOPIC_MAX
+    """Queues without an offset that the group may begin."""
 
     def known(self, queue_id: int) -> int:
         """The cursor as the state has it when this plan is applied; -1 if there is none as yet."""
@@ -151,6 +157,7 @@ class _Work:
         self._places: dict[tuple[int, int], tuple[int, int]] = {}
         self._leaving: list[Delivery] = []
         self._cursors: dict[int, int] = {}
+        self._room, self._new_queues = view.room, view.new_queues
 
     def again(self, deliveries: Sequence[Delivery], messages_max: int) -> None:
         """Take messages that are in flight, until there are `messages_max` in all."""
@@ -190,7 +197,7 @@ class _Work:
                 return False
             popped = self._view.popped.queues.get(queue_id)
             room = limits.POP_IN_FLIGHT_PER_QUEUE_MAX - (0 if popped is None else popped.count)
-            if room > 0 and not self._view.is_full:
+            if room > 0 and self._room > 0:
                 has_more = self._take_new(queue_id, room)
                 if has_more and self._want.by_priority:
                     return False
@@ -205,7 +212,7 @@ class _Work:
             if queue_id in self._view.ahead.busy or is_held:
                 continue
             self.again(flying, self._want.messages_max)
-            if len(self._places) == sum(map(len, flying)) and not self._view.is_full:
+            if len(self._places) == sum(map(len, flying)) and self._room > 0:
                 self._take_new(queue_id, self._want.messages_max)
             if self._rows:
                 return
@@ -215,14 +222,17 @@ class _Work:
         queue = self._view.queues.get(queue_id)
         known = self._view.known(queue_id)
         start = self._view.start(queue_id, self._want.init_mode)
-        if queue is None:
+        is_new = known < 0 and self._view.committed.get(queue_id) is None
+        if queue is None or (is_new and not self._new_queues):
             return False
-        count = min(room, self._want.messages_max - len(self._places))
+        count = min(room, self._room, self._want.messages_max - len(self._places))
         found = _found(queue, start, count, self._bytes_left, self._want.selection, self._now_ms)
         if found.next_offset == known:
             return False
         sizes = found.units["size"].tolist()
         self._bytes_left -= sum(sizes)
+        self._room -= len(sizes)
+        self._new_queues -= is_new
         bits = 0
         for number, *place in zip(
             found.numbers, found.units["position"].tolist(), sizes, strict=True
@@ -256,7 +266,8 @@ class _Work:
             attempt_id=self._want.attempt_id,
             repeats=repeats,
         )
-        return Plan(entry, self._places, self._leaving, self._cursors)
+        new = self._view.room - self._room
+        return Plan(entry, self._places, self._leaving, self._cursors, new)
 
 
 class _Found(NamedTuple):
@@ -279,6 +290,9 @@ def _found(
     units, numbers, scanned = passing(queue, start, count, selection, now_ms)
     chosen = units[numbers[:count]]
     if len(chosen):
+        # A delivery has a bit for each message between its first and its last.
+        near = np.searchsorted(numbers, numbers[0] + limits.POP_SPAN_MESSAGES_MAX)
+        chosen = chosen[:near]
         chosen = chosen[: fitting(np.cumsum(chosen["size"].astype(np.int64)), bytes_max)]
     if len(chosen) < len(numbers):
         scanned = int(numbers[len(chosen)])

@@ -201,7 +201,8 @@ class _Asked:
     def _nothing(self, code: ResponseCode, remark: str) -> None:
         queue = (self._want.group, self._want.topic, self._want.queue_ids[0])
         self._core.rates.got(queue, 0, 0, 0)
-        answer = self._request.reply(code, remark=remark)
+        bound = self._popping.pops.bound(self._want.group)
+        answer = self._request.reply(code, remark=remark if bound is None else bound)
         self._core.replies.send(self._request, self._connection, answer)
         self._finished = True
 

@@ -8,6 +8,7 @@ group reset), what is not there is left out of the answer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -57,33 +58,45 @@ class Pops:
         self._core = core
         self._changed = changed
         self._ahead: dict[tuple[str, str], Ahead] = {}
+        #: New messages that are on their way to each group.
+        self._coming: Counter[str] = Counter()
 
     def reset(self) -> None:
         """A leadership begins, or ends: nothing is on its way."""
         self._ahead.clear()
+        self._coming.clear()
 
     def topic_ended(self, topic: str) -> None:
         """A topic is deleted: what was on its way is of its life that is over."""
         for key in [key for key in self._ahead if key[1] == topic]:
-            del self._ahead[key]
+            self._coming -= Counter({key[0]: self._ahead.pop(key).new})
 
     def view(self, want: Want) -> View:
         """What a plan is made from."""
         machine = self._core.machine
         group, topic = want.group, want.topic
         popped = machine.popped.topic(group, topic) or PoppedTopic()
-        is_full = (
-            machine.popped.count >= limits.POP_IN_FLIGHT_MAX
-            or popped.count >= limits.POP_IN_FLIGHT_PER_TOPIC_MAX
-            or len(machine.offsets) + len(want.queue_ids) > limits.CONSUMER_OFFSETS_MAX
-        )
         return View(
             queues={each: machine.queues.get(topic, each) for each in want.queue_ids},
             popped=popped,
             committed={each: place(machine, group, topic, each) for each in want.queue_ids},
             ahead=self._ahead.get((group, topic), Ahead()),
-            is_full=is_full,
+            room=min(self._room(group), limits.POP_IN_FLIGHT_PER_TOPIC_MAX - popped.count),
+            new_queues=machine.offsets.shares.room(group),
         )
+
+    def _room(self, group: str) -> int:
+        """How many messages more a group may have in hand."""
+        shares = self._core.machine.popped.shares
+        return shares.room(group, self._coming[group], self._coming.total())
+
+    def bound(self, group: str) -> str | None:
+        """The bound that keeps a group from getting new messages, if one does."""
+        machine = self._core.machine
+        if not self._room(group):
+            return machine.popped.shares.full(group)
+        shares = machine.offsets.shares
+        return None if shares.room(group) else shares.full(group)
 
     def pop(self, want: Want, on_done: Done) -> bool:
         """Append what the POP gets; False if there is nothing for it.
@@ -147,6 +160,8 @@ class Pops:
     def _depart(self, key: tuple[str, str], made: Plan, *, ordered: bool) -> Ahead:
         ahead = self._ahead.setdefault(key, Ahead())
         ahead.on_their_way += 1
+        ahead.new += made.new
+        self._coming[key[0]] += made.new
         ahead.cursors |= made.cursors
         ahead.leaving.update(made.leaving)
         if ordered:
@@ -159,6 +174,8 @@ class Pops:
         if self._ahead.get(key) is not ahead:
             return  # leadership changed meanwhile
         ahead.on_their_way -= 1
+        ahead.new -= made.new
+        self._coming -= Counter({key[0]: made.new})
         ahead.leaving.difference_update(made.leaving)
         ahead.busy.difference_update(queue.queue_id for queue in made.entry.queues)
         passed = granted.passed if isinstance(granted, Granted) else frozenset()

@@ -36,7 +36,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from mqbroker import limits
 from mqbroker.state.groups.bits import bits_from_bytes, bits_to_bytes, lowest_bit
+from mqbroker.state.shares import Shares
 
 #: (base, bits, fence, visible at ms, deliveries, attempt id), as a snapshot keeps it.
 DeliveryRow: TypeAlias = tuple[int, bytes, int, int, int, str]
@@ -281,10 +283,17 @@ class Popped:
 
     def __init__(self) -> None:
         self._topics: dict[tuple[str, str], PoppedTopic] = {}
-        #: Messages in flight, of all groups.
-        self.count = 0
+        #: Messages in flight, by group.
+        self.shares = Shares(
+            "popped messages", "group", limits.POP_IN_FLIGHT_MAX, limits.GROUPS_MAX
+        )
         #: The highest fence of a topic or group that was deleted: old handles have no higher one.
         self.floor = 0
+
+    @property
+    def count(self) -> int:
+        """Messages in flight, of all groups."""
+        return self.shares.count
 
     def __iter__(self) -> Iterator[tuple[str, str, PoppedTopic]]:
         return ((group, topic, each) for (group, topic), each in self._topics.items())
@@ -320,9 +329,9 @@ class Popped:
         passed = set()
         for take in takes:
             queue = of_topic.queues.get(take.queue_id)
-            made = [] if queue is None else self._again(queue, take, repeats=repeats)
+            made = [] if queue is None else self._again(group, queue, take, repeats=repeats)
             if take.expected == (-1 if queue is None else queue.cursor):
-                queue = self._passed(of_topic, take)
+                queue = self._passed(group, of_topic, take)
                 passed.add(take.queue_id)
                 if take.bits:
                     made.append(Taken(take.queue_id, take.base, take.bits, 1))
@@ -338,28 +347,28 @@ class Popped:
                     attempt_id,
                 )
                 of_topic.add(delivery)
-                self.count += len(delivery)
+                self.shares.change(group, len(delivery))
             taken += made
         if not of_topic.queues:
             del self._topics[group, topic]
         return Granted(fence, taken, frozenset(passed))
 
-    def _again(self, queue: PoppedQueue, take: Take, *, repeats: bool) -> list[Taken]:
+    def _again(self, group: str, queue: PoppedQueue, take: Take, *, repeats: bool) -> list[Taken]:
         made = []
         for again in take.again:
             for delivery, bits in queue.take_out(again):
-                self.count -= bits.bit_count()
+                self.shares.change(group, -bits.bit_count())
                 deliveries = delivery.deliveries + (not repeats)
                 made.append(Taken(take.queue_id, again.base, bits, deliveries, again=True))
         return made
 
-    def _passed(self, of_topic: PoppedTopic, take: Take) -> PoppedQueue:
+    def _passed(self, group: str, of_topic: PoppedTopic, take: Take) -> PoppedQueue:
         """Move a queue's cursor. If it goes back, what is behind it was never there."""
         queue = of_topic.queues.setdefault(take.queue_id, PoppedQueue(take.cursor))
         if take.cursor < queue.cursor:
             before = queue.count
             queue.take_out_range(take.cursor, queue.cursor)
-            self.count -= before - queue.count
+            self.shares.change(group, queue.count - before)
         queue.cursor = take.cursor
         return queue
 
@@ -372,7 +381,7 @@ class Popped:
         found = 0
         for _, bits in queue.take_out(acked):
             found |= bits
-        self.count -= found.bit_count()
+        self.shares.change(group, -found.bit_count())
         return found
 
     def change(
@@ -411,7 +420,7 @@ class Popped:
         queue = self.queue(group, topic, queue_id)
         if queue is None:
             return
-        self.count -= queue.count
+        self.shares.change(group, -queue.count)
         queue.take_out_range(0, queue.cursor)
         queue.cursor = offset
 
@@ -423,7 +432,7 @@ class Popped:
             if queue is not None and queue.committed < begin:
                 before = queue.count
                 queue.take_out_range(0, begin)
-                self.count -= before - queue.count
+                self.shares.change(group, queue.count - before)
                 queue.cursor = max(queue.cursor, begin)
                 had.append(group)
         return had
@@ -439,7 +448,7 @@ class Popped:
     def _delete(self, keys: Iterable[tuple[str, str]]) -> None:
         for key in keys:
             of_topic = self._topics.pop(key)
-            self.count -= of_topic.count
+            self.shares.change(key[0], -of_topic.count)
             self.floor = max(
                 self.floor, *(queue.last_fence for queue in of_topic.queues.values()), 0
             )
@@ -472,7 +481,7 @@ class Popped:
     def restore(self, rows: Iterable[PoppedRow], floor: int = 0) -> None:
         """Take over what a snapshot kept."""
         self._topics.clear()
-        self.count = 0
+        self.shares.begin_again()
         self.floor = floor
         for group, topic, queue_id, cursor, last_fence, deliveries in rows:
             of_topic = self._topics.setdefault((group, topic), PoppedTopic())
@@ -482,4 +491,4 @@ class Popped:
                     queue_id, base, bits_from_bytes(bits), fence, visible_ms, times, attempt_id
                 )
                 of_topic.add(delivery)
-                self.count += len(delivery)
+                self.shares.change(group, len(delivery))
