@@ -133,8 +133,9 @@ MOVES_PER_WRITE_MAX = 1024
 DELAY_LEVELS_MAX = 64
 TIMER_DELAY_S_MAX = 40 * 86_400
 """RocketMQ's timerMaxDelaySec is 3 days."""
-TIMERS_MAX = 1 << 20
-"""Timed messages that wait: each takes 40 bytes of memory, and 16 of every snapshot."""
+TIMERS_MAX = 3 << 19
+"""Timed messages that wait: each takes 44 bytes of memory, and 20 of every snapshot. A topic may
+have two thirds of them, 1,048,576."""
 REPEAT_EVERY_MS_MIN = 1000
 REPEAT_EVERY_MS_MAX = TIMER_DELAY_S_MAX * 1000
 REPEATS_MAX = 1_000_000
@@ -150,8 +151,9 @@ RECENT_TIMES_MAX = 8192
 """Kept one by one before they are packed; and gaps that are left in what is packed."""
 TIMES_LOOKED_AT = 1024
 """At a time, to find the first that still waits."""
-TRANSACTIONS_MAX = 65_536
-"""Transactions that have not ended."""
+TRANSACTIONS_MAX = 73_728
+"""Transactions that have not ended. A topic may have eight ninths of them, 65,536, and so may a
+producer group."""
 TRANSACTION_CHECKS_PER_TURN_MAX = 256
 SCHEDULED_MAX = 1024
 """Waiting messages that a tool is shown at a time."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "GROUPS_MAX", 10)
     for name in ("LOCKS_MAX", "CONSUMER_OFFSETS_MAX", "POP_IN_FLIGHT_MAX"):
         monkeypatch.setattr(limits, name, 80)
+    for name in ("TIMERS_MAX", "TRANSACTIONS_MAX"):
+        monkeypatch.setattr(limits, name, 180)
+    monkeypatch.setattr(limits, "TOPICS_MAX", 40)
 
 
 def is_refused_at(answer: Command | None, bound: str) -> bool:
@@ -213,7 +218,7 @@ def test_locks_in_the_order_of_an_older_version_are_forgotten_all_the_same() -> 
 
 async def commit(stranger: Stranger, name: str, queue_id: int, topic: str = "Wide") -> Command:
     key: dict[str, ExtValue] = {"consumerGroup": name, "topic": topic, "queueId": queue_id}
-    answer = await stranger.ask(Command(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": 1}))
+    answer = await stranger.ask(Command(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": 0}))
     assert answer is not None
     return answer
 
@@ -385,4 +390,77 @@ async def test_a_filter_that_passes_few_does_not_make_long_rows(
         assert got == [[0, 5], [30], []]
         spans = [len(each[1]) for row in found.machine.popped.dump() for each in row[5]]
         assert max(spans) <= 2
+        await after(found)
+
+
+# -- messages that wait ---------------------------------------------------------------------------
+
+
+def half(topic: str, producers: str) -> Command:
+    """A transactional message of a producer group."""
+    return send_request(b"half", b=topic, e="0", i=f"TRAN_MSG\x01true\x02PGROUP\x01{producers}\x02")
+
+
+def timed(topic: str, _: str) -> Command:
+    """A message for tomorrow."""
+    return send_request(b"later", b=topic, e="0", i="TIMER_DELAY_SEC\x0186400\x02")
+
+
+async def fill(stranger: Stranger, request: Callable[[], Command]) -> tuple[int, Command]:
+    """Send until it is refused; how many were taken, and the refusal."""
+    taken = 0
+    while True:
+        answer = await stranger.ask(request())
+        assert answer is not None
+        if answer.code != ResponseCode.SUCCESS:
+            return taken, answer
+        taken += 1
+
+
+@pytest.mark.parametrize(("what", "kind"), [("open transactions", half), ("a timer", timed)])
+async def test_messages_of_one_topic_that_wait_leave_room_for_others(
+    tmp_path: Path,
+    mock_clock: trio.testing.MockClock,
+    small: None,
+    what: str,
+    kind: Callable[[str, str], Command],
+) -> None:
+    """A topic may have eight ninths of what is not sure, for however many producers."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        for topic in ("Greedy", "Second", "Honest"):
+            await stranger.ask(topic_request(topic))
+        numbers = itertools.count()
+        taken, answer = await fill(stranger, lambda: kind("Greedy", f"P{next(numbers)}"))
+        assert is_refused_at(answer, what)
+        assert "for topic 'Greedy'" in (answer.remark or "")
+        assert 100 < taken < 180
+        assert (await fill(stranger, lambda: kind("Second", "P")))[0] > 5
+        honest = await stranger.ask(kind("Honest", "P of honest ones"))
+        assert honest is not None
+        assert honest.code == ResponseCode.SUCCESS, honest.remark
+        await after(found)
+
+
+async def test_transactions_of_one_producer_group_leave_room_for_others(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+) -> None:
+    """Of the same topic, too; and what they have is given back when they end."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request())
+        taken, answer = await fill(stranger, lambda: half(TOPIC, "Greedy"))
+        assert is_refused_at(answer, "for topic 'Orders'")
+        other = await stranger.ask(half("Other", "Greedy"))
+        assert is_refused_at(other, "for producer group 'Greedy'")
+        await stranger.ask(topic_request("Other"))
+        honest = await stranger.ask(half("Other", "Honest"))
+        assert honest is not None
+        assert honest.code == ResponseCode.SUCCESS
+        assert len(found.machine.halves) == taken + 1
+        await found.pass_time(1)
+        for _ in range(20):  # nobody knows how they ended: they are moved aside
+            await found.pass_time(60)
+        assert len(found.machine.halves) == 0
+        assert (await fill(stranger, lambda: half(TOPIC, "Greedy")))[0] == taken
         await after(found)

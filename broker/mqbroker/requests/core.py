@@ -17,7 +17,6 @@ from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
 from dledger.remoting.names import PERM_WRITE, TIMER_TOPIC
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
 from dledger.remoting.record.layout import SIZE_AND_MAGIC
-from mqbroker import limits
 from mqbroker.config import BrokerConfig
 from mqbroker.flow.control import Arriving, Flow
 from mqbroker.leader.appending.append import Appender
@@ -154,8 +153,9 @@ class Core:
         """Where a message that may have to wait is stored first. Refused if too many wait."""
         now_ms = self.assignments.now_ms()
         place = self.levels.detour(topic, queue_id, properties, now_ms)
-        if place[0] == TIMER_TOPIC and len(self.machine.timers) >= limits.TIMERS_MAX:
-            raise busy(f"{limits.TIMERS_MAX} messages with a timer wait already")
+        full = self.machine.timers.owners.full((topic,)) if place[0] == TIMER_TOPIC else None
+        if full is not None:
+            raise busy(full)
         return place
 
     def when_known(

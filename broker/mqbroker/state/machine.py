@@ -32,19 +32,21 @@ import msgspec
 
 from dledger.errors import CorruptLog, StorageError, WrittenByNewer
 from dledger.log.entry import OF_MESSAGES, Entry, Kind
+from dledger.remoting.message import PGROUP, REAL_TOPIC
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.remoting.record import Record
 from mqbroker.state import control
 from mqbroker.state.aside import SetAside, Unusable
 from mqbroker.state.derived.consume_queue import ConsumeQueues, remove_paths, sync_files
 from mqbroker.state.derived.entry_index import EntryIndex
-from mqbroker.state.derived.indexing import Op, due_ms, index_entry, index_sends
+from mqbroker.state.derived.indexing import Op, due_ms, index_entry, index_sends, owner_of
 from mqbroker.state.derived.key_index import KeyIndex
 from mqbroker.state.derived.units import Damage, DamagedFiles
 from mqbroker.state.groups.given_up import GivenUp
 from mqbroker.state.memory import Memory
 from mqbroker.state.moves import Move
 from mqbroker.state.once import Once
+from mqbroker.state.shares import Owner
 from mqbroker.state.snapshot import (
     UNITS_FORMAT,
     PendingSnapshot,
@@ -88,7 +90,7 @@ class _Examined(NamedTuple):
 
     op: Op | None
     parts: Sequence[EntryIndex]
-    dues: Sequence[tuple[int, int]]
+    dues: Sequence[tuple[int, int, Owner]]
 
 
 class Machine(Memory):
@@ -360,7 +362,7 @@ class Machine(Memory):
         elif isinstance(op, Move):
             self._check_move(op)
         ends: dict[tuple[str, int], int] = {}
-        dues: list[tuple[int, int]] = []
+        dues: list[tuple[int, int, Owner]] = []
         for index in parts:
             for run in index.runs:
                 key = (index.topic, run.queue_id)
@@ -372,7 +374,10 @@ class Machine(Memory):
                     )
                 ends[key] = end + run.messages
             if index.topic == TIMER_TOPIC:
-                dues += [(offset, due_ms(record)) for offset, record in _records(entry, index)]
+                dues += [
+                    (offset, due_ms(record), owner_of(record, REAL_TOPIC))
+                    for offset, record in _records(entry, index)
+                ]
         return _Examined(op, parts, dues)
 
     def _check_move(self, move: Move) -> None:
@@ -395,8 +400,8 @@ class Machine(Memory):
         elif op is not None:
             waiting = {TIMER_TOPIC: self.timers, HALF_TOPIC: self.halves}
             waiting.get(op.topic, self.delays).take(op)
-        for offset, at_ms in dues:
-            self.timers.add(offset, at_ms)
+        for due in dues:
+            self.timers.add(*due)
         for index in parts:
             self._apply_part(entry, index)
 
@@ -406,7 +411,8 @@ class Machine(Memory):
         self.keys.append(index.keys)
         if index.topic == HALF_TOPIC:
             for offset, record in _records(entry, index):
-                self.halves.add(offset, record.store_timestamp_ms)
+                owner = owner_of(record, REAL_TOPIC, PGROUP)
+                self.halves.add(offset, record.store_timestamp_ms, owner)
         if index.copies:
             self.dedup.add_all(index.copies)
         self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)

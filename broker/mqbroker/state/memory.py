@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from mqbroker import limits
 from mqbroker.state import control
 from mqbroker.state.aside import AsideBook
 from mqbroker.state.dedup import DedupWindow
@@ -22,6 +23,7 @@ from mqbroker.state.groups.subscriptions import Beginning, SubscriptionGroups
 from mqbroker.state.moves import Delays
 from mqbroker.state.once import Once, move_offsets
 from mqbroker.state.producers import Producers
+from mqbroker.state.shares import Owners, Shares
 from mqbroker.state.topics import Topics
 from mqbroker.state.waiting import Waiting
 
@@ -51,9 +53,20 @@ class Memory:
         self.dedup = DedupWindow()
         self.delays = Delays()
         #: Messages with a timer, and when they are due.
-        self.timers = Waiting()
+        self.timers = Waiting(
+            Owners(
+                Shares(
+                    "messages with a timer", "topic", limits.TIMERS_MAX, limits.TOPICS_MAX, greed=8
+                )
+            )
+        )
         #: Half messages of transactions that have not ended, and when they were stored.
-        self.halves = Waiting()
+        self.halves = Waiting(
+            Owners(
+                Shares("open transactions", "topic", limits.TRANSACTIONS_MAX, greed=8),
+                Shares("open transactions", "producer group", limits.TRANSACTIONS_MAX, greed=8),
+            )
+        )
 
     def change(self, change: control.Control, index: int, position: int = 0) -> object:
         """Make the change of the control entry `index`, which lies there in the log; returns what
@@ -147,8 +160,8 @@ class Memory:
         self.producers.restore(state.producers)
         self.dedup.restore(state.dedup)
         self.delays.restore(state.delays)
-        self.timers.restore(state.timers)
-        self.halves.restore(state.halves)
+        self.timers.restore(state.timers, state.timer_owners)
+        self.halves.restore(state.halves, state.half_owners)
         self.settings = dict(state.settings)
         self.aside.restore(*state.aside)
 
@@ -171,7 +184,7 @@ class Memory:
         state.producers = self.producers.dump()
         state.dedup = self.dedup.dump()
         state.delays = self.delays.dump()
-        state.timers = self.timers.dump()
-        state.halves = self.halves.dump()
+        state.timers, state.timer_owners = self.timers.dump(), self.timers.dump_owners()
+        state.halves, state.half_owners = self.halves.dump(), self.halves.dump_owners()
         state.settings = self.settings
         state.aside = self.aside.dump()

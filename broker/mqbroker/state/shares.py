@@ -2,9 +2,10 @@
 
 A table of the state has a bound, and whoever fills it must not stop the others. So a quarter of it
 is shared out evenly: each owner is *sure* of a few rows. The rest is *spare*: an owner may have as
-much of it as it leaves free, so one has half of the spare rows at most, two a third each, and who
-comes late finds some. (Switches share the memory of their ports in this way: Choudhury and Hahne's
-dynamic thresholds.)
+much of it as it leaves free, or `greed` times as much. So one has half of the spare rows at most,
+two a third each, and who comes late finds some. (Switches share the memory of their ports in this
+way: Choudhury and Hahne's dynamic thresholds.) If there may be any number of owners, none is sure
+of a row.
 
 Only a leader asks, before it appends. What an entry does never depends on this, and a log or a
 snapshot may hold more than is taken today.
@@ -12,17 +13,35 @@ snapshot may hold more than is taken today.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dledger.limits import TOPIC_BYTES_MAX
+
+#: One name for each of a table's shares: a topic, say, and a group.
+Owner: TypeAlias = tuple[str, ...]
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+def owner_name(value: bytes) -> str:
+    """A name as owners have it: however long a client makes it, its beginning."""
+    return value[:TOPIC_BYTES_MAX].decode(errors="replace")
 
 
 class Shares:
     """The rows of a table by owner. `what` names them, `owner` says what their owners are."""
 
-    def __init__(self, what: str, owner: str, rows_max: int, owners_max: int) -> None:
+    def __init__(
+        self, what: str, owner: str, rows_max: int, owners_max: int = 0, *, greed: int = 1
+    ) -> None:
         self._what, self._owner = what, owner
         self._rows_max = rows_max
-        self._sure = max(1, rows_max // 4 // owners_max)
-        self._spare = rows_max - rows_max // 4
+        self._greed = greed
+        self._sure = max(1, rows_max // 4 // owners_max) if owners_max else 0
+        self._spare = rows_max - (rows_max // 4 if owners_max else 0)
         self._of: dict[str, int] = {}
         self._beyond = 0
         #: All rows.
@@ -54,7 +73,7 @@ class Shares:
         """How many rows more an owner may have. Some may be on their way: to it, and in all."""
         mine = self.of(owner) + coming
         others = self._beyond - max(0, self.of(owner) - self._sure) + coming_in_all - coming
-        most = self._sure + max(0, self._spare - others) // 2
+        most = self._sure + max(0, self._spare - others) * self._greed // (1 + self._greed)
         return max(0, min(most - mine, self._rows_max - self.count - coming_in_all))
 
     def full(self, owner: str) -> str:
@@ -63,3 +82,72 @@ class Shares:
             f"{self.count} {self._what} are kept of at most {self._rows_max}, {self.of(owner)} of "
             f"them for {self._owner} {owner!r}, which may not have more now"
         )
+
+
+class Owners:
+    """The owners of a table whose rows have no room for names: numbers instead.
+
+    A row counts for each of its owners. A number is used again when its last row is gone.
+    """
+
+    def __init__(self, *shares: Shares) -> None:
+        self._shares = shares
+        self._numbers: dict[Owner, int] = {}
+        self._owners: dict[int, Owner] = {}
+        self._rows: dict[int, int] = {}
+        self._free: list[int] = []
+
+    def add(self, owner: Owner, rows: int = 1) -> int:
+        """Further rows of an owner. Returns the number that each of them is to keep."""
+        number = self._numbers.get(owner)
+        if number is None:
+            number = self._free.pop() if self._free else len(self._numbers)
+            self._numbers[owner], self._owners[number], self._rows[number] = number, owner, 0
+        self._count(number, rows)
+        return number
+
+    def remove(self, number: int) -> None:
+        """A row is gone."""
+        self._count(number, -1)
+        if not self._rows[number]:
+            del self._rows[number]
+            del self._numbers[self._owners.pop(number)]
+            self._free.append(number)
+
+    def _count(self, number: int, rows: int) -> None:
+        self._rows[number] += rows
+        for name, shares in zip(self._owners[number], self._shares, strict=True):
+            shares.change(name, rows)
+
+    def full(self, owner: Owner) -> str | None:
+        """The bound that keeps an owner from having a further row, if one does."""
+        for name, shares in zip(owner, self._shares, strict=True):
+            if not shares.room(name):
+                return shares.full(name)
+        return None
+
+    def dump(self, numbers: Numbers) -> tuple[list[list[str]], Numbers]:
+        """What a snapshot keeps of rows with these numbers: the owners, and each row's place among
+        them. It does not tell which numbers were free before, so all replicas keep the same."""
+        known, firsts, places = np.unique(numbers, return_index=True, return_inverse=True)
+        order = np.argsort(firsts)
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        return [[*self._owners[number]] for number in known[order].tolist()], ranks[places]
+
+    def restore(self, owners: Sequence[Sequence[str]], numbers: Numbers) -> Numbers:
+        """Take over what a snapshot kept. Returns the rows' numbers now.
+
+        Rows without an owner, as an older version kept all, belong to one without a name.
+        """
+        for shares in self._shares:
+            shares.begin_again()
+        self._numbers, self._owners, self._rows, self._free = {}, {}, {}, []
+        nobody = ("",) * len(self._shares)
+        named = {
+            number: (*owner,) for number, owner in enumerate(owners) if len(owner) == len(nobody)
+        }
+        kept, places, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+        pairs = zip(kept.tolist(), counts.tolist(), strict=True)
+        anew = [self.add(named.get(number, nobody), count) for number, count in pairs]
+        return np.array(anew, np.int64)[places]

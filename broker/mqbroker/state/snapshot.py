@@ -30,6 +30,7 @@ from mqbroker.state.groups.popped import PoppedRow
 from mqbroker.state.groups.subscriptions import Beginning
 from mqbroker.state.producers import ProducerRow
 from mqbroker.state.topics import Birth
+from mqbroker.state.waiting import OwnersKept
 
 FORMAT: Final = 3
 UNITS_FORMAT: Final = 2
@@ -72,6 +73,8 @@ class State(msgspec.Struct):
     births: dict[str, list[Birth]] = {}
     begun: dict[str, Beginning] | None = None
     popped_floor: int = 0
+    timer_owners: OwnersKept = ([], b"")
+    half_owners: OwnersKept = ([], b"")
 
 
 def decode_state(payload: bytes) -> State:

@@ -4,8 +4,9 @@ They are part of the replicated state: a message waits from the entry that store
 (see `mqbroker.state.moves`) that takes it. The schedule that finds the next ones is derived from
 this.
 
-There may be a million of them, so they are two arrays: offsets, which only grow, and times. One
-that is taken leaves a gap, and the arrays are packed when gaps are the half of them.
+There may be a million of them, so they are arrays: offsets, which only grow, times, and the numbers
+of their owners (`mqbroker.state.shares`). One that is taken leaves a gap, and the arrays are packed
+when gaps are the half of them.
 """
 
 from __future__ import annotations
@@ -13,25 +14,33 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
 from mqbroker.state.derived.schedule import Mask, Numbers, Schedule
 from mqbroker.state.moves import Move
+from mqbroker.state.shares import Owner, Owners
 
 _TAKEN: Final = -1
 _KEPT: Final = np.dtype(">i8")
+_OWNER_KEPT: Final = np.dtype(">u4")
+#: The owners, and the place of each message's among them, as a snapshot keeps them.
+OwnersKept: TypeAlias = tuple[list[list[str]], bytes]
 
 
 class Waiting:
     """Queue offset -> a time in ms: when the message is due, or since when it waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, owners: Owners | None = None) -> None:
+        #: Whose they are.
+        self.owners = owners or Owners()
         self._offsets = array("q")
         self._at_ms = array("q")
+        self._owned_by = array("I")
         self._first = self._count = 0
         self._schedule = Schedule(self._waits)
 
@@ -43,7 +52,7 @@ class Waiting:
 
     def items(self) -> Iterator[tuple[int, int]]:
         """(offset, time in ms) of all, in the order in which they came."""
-        offsets, at_ms = self._packed()
+        offsets, at_ms, _ = self._packed()
         return zip(offsets.tolist(), at_ms.tolist(), strict=True)
 
     def first_offset(self) -> int | None:
@@ -52,7 +61,7 @@ class Waiting:
 
     def earliest(self, begin_ms: int, count_max: int) -> list[tuple[int, int]]:
         """(time in ms, offset) of the first ones due then or later, the earliest first."""
-        offsets, times = self._packed()
+        offsets, times, _ = self._packed()
         wanted = times >= begin_ms
         offsets, times = offsets[wanted], times[wanted]
         if len(times) > count_max > 0:
@@ -62,14 +71,15 @@ class Waiting:
 
     def later_than(self, at_ms: int, count_max: int) -> list[int]:
         """The first messages, in the order in which they came, whose time is after that."""
-        offsets, times = self._packed()
+        offsets, times, _ = self._packed()
         found: list[int] = offsets[np.flatnonzero(times > at_ms)[:count_max]].tolist()
         return found
 
-    def add(self, offset: int, at_ms: int) -> None:
+    def add(self, offset: int, at_ms: int, owner: Owner = ()) -> None:
         """A message waits from now on. It came after all others."""
         self._offsets.append(offset)
         self._at_ms.append(at_ms)
+        self._owned_by.append(self.owners.add(owner))
         self._count += 1
         self._schedule.add(at_ms, offset)
 
@@ -93,13 +103,14 @@ class Waiting:
                 place = self._find(offset)
                 assert place is not None, f"{offset} was checked"
                 self._at_ms[place] = _TAKEN
+                self.owners.remove(self._owned_by[place])
                 self._count -= 1
         while self._first < len(self._at_ms) and self._at_ms[self._first] == _TAKEN:
             self._first += 1
         if len(self._offsets) > 2 * self._count + limits.RECENT_TIMES_MAX:
             self._replace(*self._packed())
         elif len(self._schedule) > 2 * self._count + limits.RECENT_TIMES_MAX:
-            offsets, at_ms = self._packed()
+            offsets, at_ms, _ = self._packed()
             self._schedule.begin_again(at_ms, offsets)
 
     def next_ms(self) -> int | None:
@@ -112,16 +123,26 @@ class Waiting:
 
     def dump(self) -> bytes:
         """What a snapshot keeps: all offsets, then all times, big-endian."""
-        return b"".join(part.astype(_KEPT).tobytes() for part in self._packed())
+        return b"".join(part.astype(_KEPT).tobytes() for part in self._packed()[:2])
 
-    def restore(self, kept: bytes | Iterable[Sequence[int]]) -> None:
-        """Take over what a snapshot kept; older versions kept pairs."""
+    def dump_owners(self) -> OwnersKept:
+        """What it keeps of owners: their names, and the place of each message's among them."""
+        owners, places = self.owners.dump(self._packed()[2])
+        return owners, places.astype(_OWNER_KEPT).tobytes()
+
+    def restore(
+        self, kept: bytes | Iterable[Sequence[int]], owners: OwnersKept = ([], b"")
+    ) -> None:
+        """Take over what a snapshot kept. Older versions kept pairs, and no owners."""
         if isinstance(kept, bytes):
-            whole = np.frombuffer(kept, _KEPT).astype(np.int64)
-            self._replace(*np.split(whole, 2))
+            offsets, at_ms = np.split(np.frombuffer(kept, _KEPT).astype(np.int64), 2)
         else:
             pairs = np.array(sorted(map(tuple, kept)), np.int64).reshape(-1, 2)
-            self._replace(pairs[:, 0], pairs[:, 1])
+            offsets, at_ms = pairs[:, 0], pairs[:, 1]
+        numbers = np.full(len(offsets), -1)
+        if len(owners[1]) == len(offsets) * _OWNER_KEPT.itemsize:
+            numbers = np.frombuffer(owners[1], _OWNER_KEPT).astype(np.int64)
+        self._replace(offsets, at_ms, self.owners.restore(owners[0], numbers))
 
     def _find(self, offset: int) -> int | None:
         place = bisect_left(self._offsets, offset, self._first)
@@ -131,7 +152,7 @@ class Waiting:
 
     def _waits(self, offsets: Numbers) -> Mask:
         """Which of some offsets wait, each of which has waited once."""
-        known, at_ms = self._views()
+        known, at_ms, _ = self._views()
         places = np.searchsorted(known, offsets)
         places[places == len(known)] = 0
         if not len(known):
@@ -139,17 +160,22 @@ class Waiting:
         here: Mask = (known[places] == offsets) & (at_ms[places] != _TAKEN)
         return here
 
-    def _packed(self) -> tuple[Numbers, Numbers]:
-        """Offsets and times of those that wait."""
-        offsets, at_ms = self._views()
+    def _packed(self) -> tuple[Numbers, Numbers, Numbers]:
+        """Offsets, times and owners of those that wait."""
+        offsets, at_ms, owned_by = self._views()
         here = at_ms != _TAKEN
-        return offsets[here], at_ms[here]
+        return offsets[here], at_ms[here], owned_by[here].astype(np.int64)
 
-    def _views(self) -> tuple[Numbers, Numbers]:
+    def _views(self) -> tuple[Numbers, Numbers, npt.NDArray[np.uintc]]:
         """The arrays as numpy's. They can't grow while one of these is kept."""
-        return np.frombuffer(self._offsets, np.int64), np.frombuffer(self._at_ms, np.int64)
+        return (
+            np.frombuffer(self._offsets, np.int64),
+            np.frombuffer(self._at_ms, np.int64),
+            np.frombuffer(self._owned_by, np.uintc),
+        )
 
-    def _replace(self, offsets: Numbers, at_ms: Numbers) -> None:
+    def _replace(self, offsets: Numbers, at_ms: Numbers, owned_by: Numbers) -> None:
         self._offsets, self._at_ms = array("q", offsets.tobytes()), array("q", at_ms.tobytes())
+        self._owned_by = array("I", owned_by.astype(np.uintc).tobytes())
         self._first, self._count = 0, len(offsets)
         self._schedule.begin_again(at_ms, offsets)

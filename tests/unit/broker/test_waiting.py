@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from mqbroker import limits
 from mqbroker.state.moves import Move, ranges_of
+from mqbroker.state.shares import Owner, Owners, Shares
 from mqbroker.state.waiting import Waiting
 
 TIMES_MS = st.integers(0, 60)
@@ -23,6 +25,16 @@ STEPS = st.lists(
     ),
     max_size=120,
 )
+
+
+def owned() -> Waiting:
+    """With two owners for each message."""
+    return Waiting(Owners(Shares("messages", "topic", 400, 9), Shares("messages", "group", 400)))
+
+
+def shares_of(waiting: Waiting) -> list[Counter[str]]:
+    """How many rows each owner has, by what the owners say."""
+    return [Counter(shares._of) for shares in waiting.owners._shares]
 
 
 def move(offsets: list[int]) -> Move:
@@ -43,11 +55,13 @@ def _tiny_runs() -> object:
 @settings(max_examples=300)
 def test_arrays_are_as_good_as_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
     """Whatever comes, is due, is taken back, and is restored from a snapshot."""
-    waiting, model, offset = Waiting(), dict[int, int](), 0
+    waiting, model, offset = owned(), dict[int, int](), 0
+    owners: dict[int, Owner] = {}
     for step, number, count in steps:
         if step == "add":
             offset += count
-            waiting.add(offset, number)
+            owners[offset] = (f"T{number % 5}", f"G{count}")
+            waiting.add(offset, number, owners[offset])
             model[offset] = number
         elif step == "take due":
             due = waiting.due(number, count)
@@ -62,9 +76,12 @@ def test_arrays_are_as_good_as_a_dictionary(steps: list[tuple[str, int, int]]) -
             waiting.take(move(taken))
             model = {each: model[each] for each in model if each not in taken}
         else:
-            kept, waiting = waiting.dump(), Waiting()
-            waiting.restore(kept)
+            kept, kept_owners, waiting = waiting.dump(), waiting.dump_owners(), owned()
+            waiting.restore(kept, kept_owners)
         assert [*waiting.items()] == [*model.items()]
+        assert shares_of(waiting) == [
+            Counter(owners[each][number] for each in model) for number in (0, 1)
+        ]
         assert len(waiting) == len(model)
         assert waiting.first_offset() == next(iter(model), None)
         assert waiting.next_ms() == min(model.values(), default=None)
@@ -81,8 +98,22 @@ def test_pairs_of_older_versions_are_read() -> None:
     assert waiting.due(20, 5) == [7]
 
 
+def test_messages_without_an_owner_are_nobody_s() -> None:
+    """As older versions kept all: they leave room for those that have one, and go like others."""
+    before = Waiting()
+    for offset in range(50):
+        before.add(offset, offset)
+    after = owned()
+    after.restore(before.dump(), before.dump_owners())
+    assert shares_of(after) == [Counter({"": 50})] * 2
+    after.add(50, 50, ("T", "G"))
+    after.take(move([*range(50)]))
+    assert shares_of(after) == [Counter({"T": 1}), Counter({"G": 1})]
+    assert after.owners.full(("T", "G")) is None
+
+
 def test_a_million_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """40 bytes each, at most, and 16 in a snapshot."""
+    """44 bytes each, at most, and 20 in a snapshot."""
     monkeypatch.undo()
     monkeypatch.setattr(limits, "RECENT_TIMES_MAX", 8192)
     monkeypatch.setattr(limits, "TIMES_LOOKED_AT", 1024)
@@ -97,8 +128,8 @@ def test_a_million_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         tracemalloc.stop()
 
     recent_bytes = 2 * 8192 * 130
-    assert size_bytes - recent_bytes < 40 * len(times)
-    assert len(waiting.dump()) == 16 * len(times)
+    assert size_bytes - recent_bytes < 44 * len(times)
+    assert len(waiting.dump()) + len(waiting.dump_owners()[1]) == 20 * len(times)
 
 
 def test_what_is_recalled_leaves_no_trace() -> None:

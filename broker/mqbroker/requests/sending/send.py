@@ -49,6 +49,7 @@ from mqbroker.requests.sending.batch_properties import NOT_KEPT, batch_propertie
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.attributes import check_type, message_type
 from mqbroker.state.dedup import dedup_key
+from mqbroker.state.shares import owner_name
 
 REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
 
@@ -241,8 +242,10 @@ class SendHandler:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL, "a transactional message names no producer group"
             )
-        if len(self._core.machine.halves) >= limits.TRANSACTIONS_MAX:
-            raise busy(f"{limits.TRANSACTIONS_MAX} transactions have not ended")
+        owner = (topic, owner_name(decoded[names.PGROUP].encode()))
+        full = self._core.machine.halves.owners.full(owner)
+        if full is not None:
+            raise busy(full)
         topic, queue_id, decoded = half_message(topic, queue_id, decoded)
         return topic, queue_id, _text(decoded)
 

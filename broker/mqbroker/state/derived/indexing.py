@@ -41,6 +41,7 @@ from mqbroker.state.derived.units import lives
 from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, decode_given_up
 from mqbroker.state.moves import Move, decode_move
 from mqbroker.state.once import MARK, NOTES, Once, decode_once
+from mqbroker.state.shares import Owner, owner_name
 
 FEW: Final = 14
 """So many records are sooner taken apart one by one: 18 us each, and 250 us for a table of some."""
@@ -163,6 +164,15 @@ def due_ms(record: Record) -> int:
     if value is None or not value.isdigit() or len(value) > limits.TIME_DIGITS_MAX:
         raise Unusable("a timed message does not say when it is due")
     return int(value)
+
+
+def owner_of(record: Record, *names: str) -> Owner:
+    """Whose a message that waits is: the values of these properties."""
+    properties = bytes(record.properties)
+    values = (
+        value_in(properties, name.encode() + b"\x01", 0, len(properties)) or b"" for name in names
+    )
+    return tuple(map(owner_name, values))
 
 
 def index_records(body: memoryview, position: int) -> EntryIndex:
