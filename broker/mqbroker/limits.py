@@ -35,6 +35,9 @@ PRODUCERS_MAX = 16_384
 PRODUCER_KEPT_S = 7 * 86_400
 """A name that is not used for so long is forgotten when room is wanted (Kafka:
 transactional.id.expiration.ms)."""
+PRODUCER_IDLE_S = 10.0
+PRODUCERS_FORGOTTEN_MAX = 64
+"""When all names are taken, so many that wrote nothing for so long are forgotten."""
 STREAMS_PER_PRODUCER_MAX = 16
 INSTANCES_PER_NAME_KEPT = 4
 PRODUCER_INSTANCE_CHARACTERS_MAX = 64

@@ -481,6 +481,7 @@ controls: st.SearchStrategy[Control] = st.one_of(
     st.builds(control.UnlockQueues, texts, texts, queue_rows),
     st.builds(control.DropHead, integers, integers),
     st.builds(control.RegisterProducer, texts | st.just("named"), texts | st.just("a"), times),
+    st.builds(control.ForgetProducers, st.lists(texts | st.just("named"), max_size=3), times),
     st.builds(
         popping.PopMessages,
         texts | st.just("C"),

@@ -22,7 +22,13 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, ExtValue
-from dledger.remoting.headers import PopMessageHeader, encode_header
+from dledger.remoting.headers import (
+    PopMessageHeader,
+    RegisterProducerResponseHeader,
+    WriteOnceHeader,
+    decode_header,
+    encode_header,
+)
 from dledger.remoting.json_dialect import MessageQueue
 from mqbroker import limits
 from mqbroker.state.groups.bits import bits_from_bytes
@@ -85,6 +91,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TIMERS_MAX", "TRANSACTIONS_MAX"):
         monkeypatch.setattr(limits, name, 180)
     monkeypatch.setattr(limits, "TOPICS_MAX", 40)
+    monkeypatch.setattr(limits, "PRODUCERS_MAX", 40)
 
 
 def is_refused_at(answer: Command | None, bound: str) -> bool:
@@ -463,4 +470,73 @@ async def test_transactions_of_one_producer_group_leave_room_for_others(
             await found.pass_time(60)
         assert len(found.machine.halves) == 0
         assert (await fill(stranger, lambda: half(TOPIC, "Greedy")))[0] == taken
+        await after(found)
+
+
+# -- producers with a name ------------------------------------------------------------------------
+
+
+def naming(name: str, instance: str = "a") -> Command:
+    """REGISTER_PRODUCER."""
+    return Command(Code.REGISTER_PRODUCER, {"producerName": name, "instance": instance})
+
+
+def writing(name: str, epoch: int) -> Command:
+    """WRITE_ONCE of one message."""
+    message = produce_request(name, runs=((0, 1),))
+    parts = [(TOPIC, len(message.payload), [(0, 1)])]
+    header = WriteOnceHeader(name, epoch, 0, 1, parts, "", [])
+    return Command(Code.WRITE_ONCE, encode_header(header), message.payload)
+
+
+async def test_names_over_one_connection_leave_as_many_to_others(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+) -> None:
+    """A thousand in a second kept everybody from a name for seven days."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        numbers = itertools.count()
+        taken, answer = await fill(stranger, lambda: naming(f"made-up-{next(numbers)}"))
+        assert taken == 20
+        assert is_refused_at(answer, "20 producers were named over this connection")
+        again = await stranger.ask(naming("made-up-0"))
+        assert again is not None
+        assert again.code == ResponseCode.SUCCESS
+        honest = await found.connect().ask(naming("honest"))
+        assert honest is not None
+        assert honest.code == ResponseCode.SUCCESS
+        await after(found)
+
+
+async def test_names_that_wrote_nothing_make_room_and_the_others_stay(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+) -> None:
+    """Those of fenced instances stay, too: else an instance that was replaced had its name back."""
+    async with group(tmp_path) as found:
+        await found.connect().ask(topic_request())
+        kept = ["writer", "replaced"]
+        epochs = [
+            decode_header(RegisterProducerResponseHeader, answer).epoch
+            for name, instance in (("writer", "a"), ("replaced", "a"), ("replaced", "b"))
+            if (answer := await found.connect().ask(naming(name, instance))) is not None
+        ]
+        written = await found.connect().ask(writing("writer", epochs[0]))
+        assert written is not None
+        assert written.code == ResponseCode.SUCCESS, written.remark
+        for number in range(60):
+            await found.connect().ask(naming(f"made-up-{number}"))
+        assert len(found.machine.producers) == 40
+        refused = await found.connect().ask(naming("honest"))
+        assert is_refused_at(refused, "producers have names")
+        await found.pass_time(limits.PRODUCER_IDLE_S + 1)
+        honest = await found.connect().ask(naming("honest"))
+        assert honest is not None
+        assert honest.code == ResponseCode.SUCCESS, honest.remark
+        assert {name: found.machine.producers.epoch(name) for name in kept} == {
+            "writer": epochs[0],
+            "replaced": epochs[2],
+        }
+        fenced = await found.connect().ask(naming("replaced", "a"))
+        assert fenced is not None
+        assert fenced.code == ResponseCode.PRODUCER_FENCED
         await after(found)

@@ -105,6 +105,13 @@ class RegisterProducer(msgspec.Struct, frozen=True):
     now_ms: int
 
 
+class ForgetProducers(msgspec.Struct, frozen=True):
+    """Make room for other names: of these, forget those that have written nothing."""
+
+    names: list[str]
+    now_ms: int
+
+
 class DropHead(msgspec.Struct, frozen=True):
     """Drop all messages before `position`, where the segment that begins with entry `index`
     starts."""
@@ -126,6 +133,7 @@ Control: TypeAlias = (
     | SettlePopped
     | PutRequestMode
     | RegisterProducer
+    | ForgetProducers
     | DropHead
 )
 
@@ -142,6 +150,7 @@ _OPERATIONS: Final[dict[str, type[Control]]] = {
     "settle_popped": SettlePopped,
     "put_request_mode": PutRequestMode,
     "register_producer": RegisterProducer,
+    "forget_producers": ForgetProducers,
     "drop_head": DropHead,
 }
 REQUEST_MODES: Final = frozenset({"PULL", "POP"})

@@ -87,6 +87,9 @@ class Memory:
             case control.RegisterProducer(name, instance, now_ms):
                 self.clock_ms = max(self.clock_ms, now_ms)
                 return self.producers.register(name, instance, index, self.clock_ms)
+            case control.ForgetProducers(names, now_ms):
+                self.clock_ms = max(self.clock_ms, now_ms)
+                self.producers.forget(names)
             case _:
                 return self._change_groups(change, index)
         return None

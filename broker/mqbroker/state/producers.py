@@ -16,6 +16,8 @@ is at epoch f, once a's  REGISTER by a                   is as it was: refused a
 is at e, stream s at n   WRITE e, s, m > n               has stream s at m
 is at e, stream s at n   WRITE e, s, n                   is as it was: the first answer again
 is at e, stream s at n   WRITE e, s, m < n               is as it was: refused as overtaken
+is at e, nothing written FORGET                           is not known
+is at e, stream s at n   FORGET                           is as it was
 is at epoch f            WRITE e < f                     is as it was: refused as fenced
 is not known             WRITE e                         is not known: refused as forgotten
 =======================  ==============================  ===========================================
@@ -26,15 +28,17 @@ stored before the next one of its stream, or overtaken by it and refused.
 An instance that was replaced does not get the name back: its registration may only have been slow,
 or repeated. The last `INSTANCES_PER_NAME_KEPT` of a name are remembered for that.
 
-A name that was not used for `PRODUCER_KEPT_S` is forgotten when another one is registered. The
-leader asks `judge` before it appends, and appends one write of a stream at a time. So an entry
-that `check` refuses was not written by a leader; but one may have been decided a moment before its
-name was forgotten, and makes the name known again.
+A name that was not used for `PRODUCER_KEPT_S` is forgotten when another one is registered. When
+all places are taken, the leader has names forgotten that never wrote anything, and that no other
+instance had: nobody loses anything that it could be asked about. The leader asks `judge` before it
+appends, and appends one write of a stream at a time. So an entry that `check` refuses was not
+written by a leader; but one may have been decided a moment before its name was forgotten, and makes
+the name known again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -85,12 +89,17 @@ class _Producer:
         self.used_ms = used_ms
         self.streams: dict[int, Written] = {}
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing would be missed: nothing is written, and nobody is fenced."""
+        return not self.streams and len(self.instances) == 1
+
 
 class Producers:
     """The names, the one that was used last at the end."""
 
-    def __init__(self, names_max: int = limits.PRODUCERS_MAX) -> None:
-        self._names_max = names_max
+    def __init__(self, names_max: int | None = None) -> None:
+        self._names_max = limits.PRODUCERS_MAX if names_max is None else names_max
         self._names: dict[str, _Producer] = {}
 
     def __len__(self) -> int:
@@ -129,6 +138,25 @@ class Producers:
         self._use(name, known, now_ms)
         return known.epoch
 
+    def are_outdated(self, now_ms: int) -> bool:
+        """Whether a registration would have a name forgotten that was not used for so long."""
+        oldest = next(iter(self._names.values()), None)
+        return oldest is not None and oldest.used_ms + _KEPT_MS < now_ms
+
+    def idle(self, before_ms: int) -> Iterator[str]:
+        """The names that never wrote anything, if they were registered before that; the one that
+        has waited longest first."""
+        for name, producer in self._names.items():
+            if producer.used_ms < before_ms and producer.is_idle:
+                yield name
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget those of these names that never wrote anything."""
+        for name in names:
+            known = self._names.get(name)
+            if known is not None and known.is_idle:
+                del self._names[name]
+
     def judge(self, stamp: Stamp) -> Judged:
         """What becomes of a write that is asked for now."""
         known = self._names.get(stamp.name)
@@ -165,7 +193,7 @@ class Producers:
         """Those at the front were not used for the longest time."""
         while self._names:
             name = next(iter(self._names))
-            if self._names[name].used_ms + _KEPT_MS >= now_ms:
+            if not self.are_outdated(now_ms):
                 return
             del self._names[name]
 

@@ -39,6 +39,7 @@ KEPT_MS = int(limits.PRODUCER_KEPT_S * 1000)
 steps = st.one_of(
     st.tuples(st.just("register"), st.sampled_from(NAMES), st.integers(0, 2)),
     st.tuples(st.just("write"), st.sampled_from(NAMES), st.integers(0, 9)),
+    st.tuples(st.just("forget"), st.sampled_from(NAMES), st.just(0)),
     st.tuples(st.just("rest"), st.sampled_from(NAMES), st.integers(0, 1)),
     st.tuples(st.just("restart"), st.just(""), st.just(0)),
 )
@@ -60,7 +61,11 @@ def test_a_name_remembers_what_its_instance_wrote_last(plan: list[tuple[str, str
     replaced: dict[str, set[str]] = {}
     highest = 0
     for index, (what, name, number) in enumerate(plan, 1):
-        if what == "register":
+        if what == "forget" and name in owner:
+            producers.forget([name])
+            wrote = any(row[0] == owner[name][1] for row in written[name])
+            owner = owner if wrote or replaced[name] > {""} else without(owner, name)
+        elif what == "register":
             if name not in owner:
                 forgotten = {each for each in owner if used[each] + KEPT_MS < now_ms}
                 owner = {each: owner[each] for each in owner if each not in forgotten}
@@ -94,13 +99,18 @@ def test_a_name_remembers_what_its_instance_wrote_last(plan: list[tuple[str, str
                 )
         elif what == "rest":
             now_ms += KEPT_MS // 2 + 1 if number else 1000
-        else:
+        elif what == "restart":
             rows, producers = producers.dump(), Producers(names_max=2)
             producers.restore(rows)
             assert producers.dump() == rows
         assert {each: producers.epoch(each) for each in NAMES} == {
             each: owner[each][1] if each in owner else None for each in NAMES
         }
+
+
+def without(owner: dict[str, tuple[str, int]], name: str) -> dict[str, tuple[str, int]]:
+    """The names that are left."""
+    return {each: owner[each] for each in owner if each != name}
 
 
 def expected(name: str, owner: dict[str, tuple[str, int]], stamp: Stamp, last: int) -> Judged:

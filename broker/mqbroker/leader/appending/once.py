@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, TypeAlias
 
 from dledger.errors import AppendError, NotLeader
@@ -27,7 +28,7 @@ from mqbroker.leader.log import Log
 from mqbroker.leader.offset_commits import OffsetCommits, check_room
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused, busy
-from mqbroker.state.control import RegisterProducer
+from mqbroker.state.control import ForgetProducers, RegisterProducer
 from mqbroker.state.derived.indexing import index_entry
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
@@ -36,6 +37,11 @@ from mqbroker.state.producers import Judged, Stamp, Written
 
 Registered: TypeAlias = Callable[[int | Refused], None]
 
+_FORGOTTEN_MAX: Final = limits.PRODUCERS_FORGOTTEN_MAX
+_FULL: Final = (
+    f"{limits.PRODUCERS_MAX} producers have names; one that is not used for "
+    f"{limits.PRODUCER_KEPT_S // 86_400} days gives up its own, one that wrote nothing at once"
+)
 _REMEDY: Final = "This instance must not go on: stop it, or give it a name of its own"
 
 
@@ -85,8 +91,25 @@ class OnceAppender:
                 del self._registering[name]
             on_done(self._registered(name, outcome))
 
+        self._make_room(name, now_ms)
         self._registering[name] = self._registering.get(name, 0) + 1
         self._definitions.change(RegisterProducer(name, instance, now_ms), done)
+
+    def _make_room(self, name: str, now_ms: int) -> None:
+        """If all names are taken, have some forgotten that never wrote anything. Raises Refused if
+        there are none."""
+        producers = self._machine.producers
+        coming = sum(producers.epoch(each) is None for each in self._registering)
+        is_known = producers.epoch(name) is not None or name in self._registering
+        if is_known or len(producers) + coming < limits.PRODUCERS_MAX:
+            return
+        writing = {of for of, _ in self._writing}
+        idle = producers.idle(now_ms - int(limits.PRODUCER_IDLE_S * 1000))
+        names = islice((each for each in idle if each not in writing), _FORGOTTEN_MAX)
+        if forgotten := [*names]:
+            self._definitions.change(ForgetProducers(forgotten, now_ms), lambda _: None)
+        elif not producers.are_outdated(now_ms):
+            raise busy(_FULL)
 
     def _registered(self, name: str, outcome: Appended | AppendError) -> int | Refused:
         if isinstance(outcome, AppendError):
@@ -100,10 +123,7 @@ class OnceAppender:
                 f"this instance of producer {name!r} was replaced: epoch {newer} has the name. "
                 f"{_REMEDY}",
             )
-        return busy(
-            f"{limits.PRODUCERS_MAX} producers have names; one that is not used for "
-            f"{limits.PRODUCER_KEPT_S // 86_400} days gives up its own"
-        )
+        return busy(_FULL)
 
     def knows(self, stamp: Stamp) -> bool:
         """Whether a write is stored, or on its way there."""
@@ -189,7 +209,10 @@ class OnceAppender:
             return Refused(code, f"{who} is fenced: epoch {newer} has the name. {_REMEDY}")
         if judged is Judged.FORGOTTEN:
             days = limits.PRODUCER_KEPT_S // 86_400
-            remedy = f"It was not used for {days} days, or never registered: begin anew"
+            remedy = (
+                f"It was not used for {days} days, or wrote nothing while all names were taken, or "
+                "never registered: begin anew"
+            )
             return Refused(code, f"{who} is not known. {remedy}")
         last = self._machine.producers.written(stamp.name, stamp.stream)
         return Refused(

@@ -8,6 +8,7 @@ nor does one that began elsewhere than at the group's offset: then nothing is st
 from __future__ import annotations
 
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from dledger.errors import BadInput, RecordError
 from dledger.net import Connection
@@ -30,7 +31,7 @@ from mqbroker.leader.appending.append import Done, Stored
 from mqbroker.leader.appending.drafts import MessagesDraft
 from mqbroker.leader.appending.once import OnceAppender, once_draft
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.needs import Needs
@@ -49,6 +50,8 @@ class OnceHandler:
             core.machine, core.log, core.role, core.definitions, core.appender, commits
         )
         self._fence = fence
+        # How many names came over each connection.
+        self._made: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
     @serves(RequestCode.REGISTER_PRODUCER, needs=Needs.LEADER)
     def register(self, request: Command, connection: Connection) -> None:
@@ -69,9 +72,23 @@ class OnceHandler:
             answer = RegisterProducerResponseHeader(epoch)
             replies.send(request, connection, request.reply(ext=encode_header(answer)))
 
+        self._count(header.producer_name, connection)
         now_ms = self._core.assignments.now_ms()
         answer = connection.answer_by(request, done)
         self._once.register(header.producer_name, header.instance, now_ms, answer)
+
+    def _count(self, name: str, connection: Connection) -> None:
+        """Count a new name; refuse it if its client has made more than it would leave free."""
+        producers = self._core.machine.producers
+        if producers.epoch(name) is not None:
+            return
+        made, free = self._made.get(connection, 0), limits.PRODUCERS_MAX - len(producers)
+        if made and made >= free:
+            raise busy(
+                f"{made} producers were named over this connection; {free} names are left for "
+                "others"
+            )
+        self._made[connection] = made + 1
 
     @serves(RequestCode.WRITE_ONCE, needs=Needs.LEADER)
     def write(self, request: Command, connection: Connection) -> None:
