@@ -312,9 +312,13 @@ class Assignment:
         kept = await self.offsets.load(queue)
         if kept is not None:
             return kept
-        start = "first" if queue.topic.startswith(RETRY_PREFIX) else self.consume_from
+        start = self.consume_from
+        if start != "first" and (
+            queue.topic.startswith(RETRY_PREFIX) or await self.offsets.is_younger(queue)
+        ):
+            start = "first"
         place = Place(await offset_of(self.session.finder, queue, start))
-        if start != "first":
-            # Else the next owner of the queue would begin later still, and skip what came between.
-            await self.offsets.store({queue: place}, limits.REQUEST_TIMEOUT_S)
+        # Else the next owner of the queue might begin later, and skip what came between; and nobody
+        # could tell how far behind the group is.
+        await self.offsets.store({queue: place}, limits.REQUEST_TIMEOUT_S)
         return place

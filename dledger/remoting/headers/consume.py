@@ -115,10 +115,14 @@ class QueryConsumerOffsetHeader(Header, frozen=True):
 
 
 class QueryConsumerOffsetResponseHeader(Header, frozen=True):
-    """The group's next offset to consume. `life` is ours: that of the topic."""
+    """The group's next offset to consume.
+
+    `life` is ours: that of the topic; and `begun_ms`: when the group began on this broker group.
+    """
 
     offset: Int64
     life: Int64 | None = None
+    begun_ms: Int64 | None = None
 
 
 class UpdateConsumerOffsetHeader(Header, frozen=True):

@@ -136,12 +136,11 @@ class LookupHandler:
                 or header.set_zero_if_not_found is False
             ):
                 born_ms = machine.topics.birth(header.topic, header.queue_id).at_ms
-                begun = machine.groups.beginning(header.consumer_group)
                 raise Refused(
                     ResponseCode.QUERY_NOT_FOUND,
                     f"the group {header.consumer_group!r} has no offset for queue "
                     f"{header.queue_id} of {header.topic!r}",
-                    ext={"life": life, "bornMs": born_ms, "begunMs": begun.at_ms if begun else -1},
+                    ext={"life": life, "bornMs": born_ms},
                 )
             offset = 0
         elif machine.offsets.get(*key) is None and self._membership.is_consumer(
@@ -150,7 +149,10 @@ class LookupHandler:
             # From now on it has this offset, and tools see how far behind it is.
             with suppress(Refused):  # at a bound it is told all the same
                 self._commits.gather(*key, offset)
-        return request.reply(ext=encode_header(QueryConsumerOffsetResponseHeader(offset, life)))
+        begun = machine.groups.beginning(key.group)
+        begun_ms = begun.at_ms if begun is not None else None
+        answer = QueryConsumerOffsetResponseHeader(offset, life, begun_ms)
+        return request.reply(ext=encode_header(answer))
 
     @serves(RequestCode.UPDATE_CONSUMER_OFFSET, needs=Needs.LEADER)
     def commit_offset(self, request: Command, connection: Connection) -> None:

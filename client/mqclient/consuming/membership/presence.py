@@ -31,6 +31,7 @@ from mqclient.connection.lifetime import together
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment
 from mqclient.consuming.membership.running_info import running_info
+from mqclient.consuming.sharing.beginnings import learn_brokers
 from mqclient.consuming.sharing.plan import Plan
 from mqclient.consuming.sharing.starts import Start
 from mqclient.errors import SubscriptionConflict
@@ -68,8 +69,10 @@ class Presence:
 
         Raises SubscriptionConflict, or BadInput for a chosen queue that is not there.
         """
+        is_known = True
         for topic in [*self.subscriptions]:
             there = await assignment.find_route(topic)
+            is_known = is_known and bool(there)
             gone = [queue for queue in self.plan.queues or () if queue.topic == topic]
             gone = [queue for queue in gone if there and queue not in there]
             if gone:
@@ -77,6 +80,8 @@ class Presence:
                     f"assign: {gone[0]} is not there; topic {topic!r} has {len(there)} queues to "
                     f"read, from {there[0]} to {there[-1]} (mqadmin topicRoute -t {topic})"
                 )
+        if self.consume_from != "first" and not is_known:
+            await learn_brokers(session.finder)  # where the group begins by this heartbeat
         for answer in await self.beat(session):
             if answer.code == ResponseCode.SUBSCRIPTION_DIFFERS:
                 raise SubscriptionConflict(self.group or "", answer.remark or "")

@@ -37,6 +37,7 @@ from mqclient.consuming.popping.running import Handler, Policy, Running, delay_s
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.popping.taking import Taking
 from mqclient.consuming.sending_back import Delay, SendingBack, check_schedule
+from mqclient.consuming.sharing.beginnings import learn_brokers
 from mqclient.consuming.subscriptions import Sql, check_readable, parse_subscription
 from mqclient.errors import NoRoute, SubscriptionConflict
 from mqclient.large.fetching import LargeBodies
@@ -136,6 +137,7 @@ class PopConsumer(Living):
                 await session.route(topic, "subscribe to")
             except NoRoute as error:
                 log.warning("no route yet", group=self.group, topic=topic, reason=str(error))
+                await learn_brokers(session.finder)  # where the group begins by this heartbeat
         await check_filters(session, self.group, self._topics.values())
         for answer in await session.heartbeats.tell(self._heartbeat()):
             if answer.code == ResponseCode.SUBSCRIPTION_DIFFERS:

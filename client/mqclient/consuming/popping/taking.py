@@ -28,7 +28,8 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.remoting.headers.pop import ANY_QUEUE
+from dledger.remoting.headers.pop import ANY_QUEUE, FROM_FIRST
+from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.receipts import read_bits
 from dledger.remoting.record import walk
 from dledger.world import unix_ms
@@ -38,6 +39,7 @@ from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast
 from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.popping.settling import Settling
+from mqclient.consuming.sharing.beginnings import ask_place, born_ms, is_younger
 from mqclient.errors import ClientClosed, ClientError, NoRoute, Refused
 
 log = get_logger(__name__)
@@ -122,12 +124,15 @@ class Taking:
     async def _pop_from(self, topic: str, broker_name: str) -> None:
         failures = 0
         attempt_id = uuid4().hex
+        init_mode: int | None = None
         while True:
             if self._lacking <= 0:
                 await self._more.wait()
                 continue
             try:
-                await self._pop(topic, broker_name, attempt_id)
+                if init_mode is None:
+                    init_mode = await self._begin(topic, broker_name)
+                await self._pop(topic, broker_name, attempt_id, init_mode)
                 failures, attempt_id = 0, uuid4().hex
             except (RemotingError, ClientError, BadInput) as error:
                 failures += 1
@@ -136,7 +141,17 @@ class Taking:
                 refused = isinstance(error, Refused)
                 await anyio.sleep(limits.REFUSED_RETRY_S if refused else backoff_s(failures))
 
-    async def _pop(self, topic: str, broker_name: str, attempt_id: str) -> None:
+    async def _begin(self, topic: str, broker_name: str) -> int:
+        """Where the group begins there, if it has no offsets: at the first message of a topic that
+        is younger than the group."""
+        if self._init_mode == FROM_FIRST:
+            return self._init_mode
+        queue, finder = MessageQueue(topic, broker_name, 0), self._session.finder
+        answer = await ask_place(finder, self._group, queue)
+        younger = await is_younger(finder, self._group, queue, born_ms(answer))
+        return FROM_FIRST if younger else self._init_mode
+
+    async def _pop(self, topic: str, broker_name: str, attempt_id: str, init_mode: int) -> None:
         subscription = self._subscriptions[topic]
         count = -(-self._lacking // max(1, len(self._sources)))
         header = PopMessageHeader(
@@ -147,7 +162,7 @@ class Taking:
             invisible_time=int(self.invisible_s * 1000),
             poll_time=int(limits.POP_SUSPEND_S * 1000),
             born_time=int(time.time() * 1000),
-            init_mode=self._init_mode,
+            init_mode=init_mode,
             exp_type=subscription.expression_type,
             exp=subscription.sub_string,
             order=self._ordered,

@@ -1,10 +1,11 @@
 """Which queues a consumer reads, and where what it has read is kept.
 
-``mode``      what a consumer's parameters come to
-``plan``      who reads what: shared by a strategy, everything, or queues that were chosen (pure)
-``patterns``  topics by a pattern of their names
-``leases``    how long a lock may be trusted (pure)
-``locks``     the locks of an ordered consumer's queues
-``offsets``   where offsets are kept: by the brokers, in a file, nowhere
-``starts``    where in a queue a place or a time is
+``mode``        what a consumer's parameters come to
+``plan``        who reads what: shared by a strategy, everything, or queues that were chosen (pure)
+``patterns``    topics by a pattern of their names
+``leases``      how long a lock may be trusted (pure)
+``locks``       the locks of an ordered consumer's queues
+``offsets``     where offsets are kept: by the brokers, in a file, nowhere
+``starts``      where in a queue a place or a time is
+``beginnings``  what is older, a queue or the reading of it
 """

@@ -72,10 +72,10 @@ def offsets_kept(
 ) -> Offsets:
     """Where they are kept."""
     if keep is None:
-        return NoOffsets()
+        return NoOffsets(finder)
     if keep == "broker":
         return BrokerOffsets(group or "", finder, locks)
-    return FileOffsets(keep)
+    return FileOffsets(keep, finder)
 
 
 @dataclass(slots=True)

@@ -21,19 +21,19 @@ from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
-    QueryConsumerOffsetHeader,
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetHeader,
     decode_header,
     encode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.world import world
+from dledger.world import unix_ms, world
 from mqclient import limits
 from mqclient.connection.answers import checked_offset
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.lifetime import together
 from mqclient.consuming.progress import Place
+from mqclient.consuming.sharing.beginnings import ask_place, born_ms, is_younger
 from mqclient.consuming.sharing.locks import Locks
 from mqclient.errors import ClientError, Refused
 
@@ -58,17 +58,33 @@ class Offsets(Protocol):
     async def load(self, queue: MessageQueue) -> Place | None:
         """The offset, if there is one. Raises ClientError or RemotingError if nobody tells."""
 
+    async def is_younger(self, queue: MessageQueue) -> bool:
+        """Whether a queue without an offset came into being after reading began. Raises the
+        same."""
+
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float
     ) -> Mapping[MessageQueue, Place]:
         """Those that are kept now; what could not be is logged."""
 
 
+async def _is_born_after(finder: LeaderFinder | None, queue: MessageQueue, began_ms: int) -> bool:
+    """For one who reads alone since that time."""
+    if finder is None:
+        return False
+    return born_ms(await ask_place(finder, limits.READERS_GROUP, queue)) > began_ms
+
+
 class NoOffsets:
     """Keeps none."""
 
+    def __init__(self, finder: LeaderFinder | None = None) -> None:
+        self._finder = finder
+        self._began_ms = 0
+
     def open(self) -> None:
-        """Nothing to do."""
+        """Reading begins."""
+        self._began_ms = unix_ms()
 
     def close(self) -> None:
         """Nothing to do."""
@@ -79,6 +95,10 @@ class NoOffsets:
     async def load(self, queue: MessageQueue) -> Place | None:
         """None."""
         return None
+
+    async def is_younger(self, queue: MessageQueue) -> bool:
+        """Whether it came into being since this was opened."""
+        return await _is_born_after(self._finder, queue, self._began_ms)
 
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float
@@ -99,6 +119,7 @@ class BrokerOffsets:
         self._finder = finder
         self._locks = locks
         self._known: dict[MessageQueue, int] = {}
+        self._born_ms: dict[MessageQueue, int] = {}
 
     def open(self) -> None:
         """Nothing to do."""
@@ -111,27 +132,18 @@ class BrokerOffsets:
 
     async def load(self, queue: MessageQueue) -> Place | None:
         """What the group committed."""
-        query = QueryConsumerOffsetHeader(
-            consumer_group=self._group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            set_zero_if_not_found=False,
-        )
-        command = Command(RequestCode.QUERY_CONSUMER_OFFSET, encode_header(query))
-        answer = await self._finder.granted(
-            f"the offset of {queue} for group {self._group!r}",
-            queue.broker_name,
-            queue.topic,
-            command,
-            limits.REQUEST_TIMEOUT_S,
-            ResponseCode.QUERY_NOT_FOUND,
-        )
+        answer = await ask_place(self._finder, self._group, queue)
+        self._born_ms[queue] = born_ms(answer)
         self._known.pop(queue, None)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         told = decode_header(QueryConsumerOffsetResponseHeader, answer)
         self._known[queue] = told.offset
         return Place(told.offset, told.life or 0)
+
+    async def is_younger(self, queue: MessageQueue) -> bool:
+        """By its own broker group it is not, or it would have an offset; but by another one."""
+        return await is_younger(self._finder, self._group, queue, self._born_ms.get(queue, 0))
 
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float
@@ -198,13 +210,16 @@ class _File(msgspec.Struct, frozen=True):
 
     schema: Literal[1]
     offsets: list[_Row]
+    began_ms: int = 0
 
 
 class FileOffsets:
     """In a JSON file of this consumer alone."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], finder: LeaderFinder | None = None) -> None:
         self._path = Path(path)
+        self._finder = finder
+        self._began_ms = 0
         self._known: dict[MessageQueue, Place] = {}
         self._lock = -1
         self._writing = Lock()
@@ -215,7 +230,11 @@ class FileOffsets:
         try:
             self._lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_new = not self._path.exists()
+            self._began_ms = unix_ms()
             self._known = self._read()
+            if is_new:
+                self._write(self._known)
         except BlockingIOError as error:
             self.close()
             raise BadInput(
@@ -245,6 +264,10 @@ class FileOffsets:
         """What was kept."""
         return self._known.get(queue)
 
+    async def is_younger(self, queue: MessageQueue) -> bool:
+        """Whether it came into being after the file."""
+        return await _is_born_after(self._finder, queue, self._began_ms)
+
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float
     ) -> Mapping[MessageQueue, Place]:
@@ -271,6 +294,7 @@ class FileOffsets:
             content = msgspec.json.decode(self._path.read_bytes(), type=_File)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._unreadable(str(error)) from error
+        self._began_ms = content.began_ms
         return {
             MessageQueue(row.topic, row.broker_name, row.queue_id): Place(
                 checked_offset(row.offset, f"an offset in {self._path}"), row.life
@@ -289,4 +313,6 @@ class FileOffsets:
             _Row(queue.topic, queue.broker_name, queue.queue_id, *place)
             for queue, place in sorted(known.items())
         ]
-        Disk().replace(self._path, msgspec.json.format(msgspec.json.encode(_File(1, rows))))
+        Disk().replace(
+            self._path, msgspec.json.format(msgspec.json.encode(_File(1, rows, self._began_ms)))
+        )

@@ -1,0 +1,191 @@
+"""Who begins at the "last" message reads queues that are younger from their first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from mqclient import Message, PopConsumer
+from mqlocal import LocalCluster, local_cluster
+
+WAYS: dict[str, dict[str, Any]] = {
+    "shared": {"group": "C"},
+    "ordered": {"group": "C", "ordered": True},
+    "pattern": {"group": "C", "subscriptions": {re.compile("T.*"): "*"}},
+    "popped": {"group": "C"},
+    "all": {"group": None, "assign": "all", "offsets": None},
+    "file": {"group": None, "assign": "all"},
+}
+
+
+class Reader:
+    """A consumer of either kind."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    async def read(self, count: int) -> list[bytes]:
+        """The next messages, and what else comes within a moment."""
+        got: list[bytes] = []
+        with trio.move_on_after(60):
+            while len(got) < count:
+                got += await self._poll()
+        return sorted(got + await self._poll())
+
+    async def _poll(self) -> list[bytes]:
+        messages = await self._consumer.poll(timeout_s=5)
+        if isinstance(self._consumer, PopConsumer):
+            await self._consumer.ack(*messages)
+        return [message.body for message in messages]
+
+
+@asynccontextmanager
+async def reader(cluster: LocalCluster, way: str, directory: Path) -> AsyncIterator[Reader]:
+    """A member that was there for a while."""
+    options = {"subscriptions": {"T": "*"}, "consume_from": "last", **WAYS[way]}
+    if way == "file":
+        options["offsets"] = directory / "offsets.json"
+    kind = PopConsumer if way == "popped" else cluster.consumer
+    if way == "popped":
+        options["namesrv_addr"] = cluster.namesrv_addr
+    async with kind(**options) as consumer:
+        member = Reader(consumer)
+        await member.read(0)
+        yield member
+
+
+async def send(cluster: LocalCluster, name: str, *queue_ids: int) -> None:
+    async with cluster.producer("P") as producer:
+        for number in queue_ids:
+            await producer.send(Message("T", f"{name} {number}".encode()), queue_id=number)
+
+
+async def make(cluster: LocalCluster, queues: int, broker: str | None = None) -> None:
+    async with cluster.admin() as admin:
+        await admin.topics.update("T", broker=broker, read_queues=queues, write_queues=queues)
+
+
+@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+async def test_queues_that_a_topic_gets_are_read_from_their_first_message(
+    autojump_clock: MockClock, way: str, away: bool, tmp_path: Path
+) -> None:
+    """Whatever is sent to them before the group's first look; of the others, what is new."""
+    if away and way == "all":
+        return  # it keeps nothing, so it begins each time
+    async with local_cluster(replicas=1) as cluster:
+        await make(cluster, 2)
+        await send(cluster, "before", 0, 1)
+        async with reader(cluster, way, tmp_path) as member:
+            if away and way == "popped":
+                await send(cluster, "known", 0, 1)
+                await member.read(2)
+            if not away:
+                await make(cluster, 6)
+                await send(cluster, "new", *range(6))
+                got = await member.read(6)
+        if away:
+            await make(cluster, 6)
+            await send(cluster, "new", *range(6))
+            async with reader_now(cluster, way, tmp_path) as member:
+                got = await member.read(6)
+        assert [each for each in got if not each.startswith(b"new")] == []
+        assert got == [b"new %d" % number for number in range(6)]
+
+
+@asynccontextmanager
+async def reader_now(cluster: LocalCluster, way: str, directory: Path) -> AsyncIterator[Reader]:
+    options = {"subscriptions": {"T": "*"}, "consume_from": "last", **WAYS[way]}
+    if way == "file":
+        options["offsets"] = directory / "offsets.json"
+    if way == "popped":
+        async with PopConsumer(cluster.namesrv_addr, **options) as popping:
+            yield Reader(popping)
+        return
+    async with cluster.consumer(**options) as consumer:
+        yield Reader(consumer)
+
+
+@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_topic_that_appears_is_read_from_its_first_message(
+    autojump_clock: MockClock, way: str, away: bool, tmp_path: Path
+) -> None:
+    """Though no broker had a topic of the group's when it began."""
+    if away and way == "all":
+        return  # it keeps nothing, so it begins each time
+    async with local_cluster(replicas=1) as cluster:
+        async with reader(cluster, way, tmp_path) as member:
+            if not away:
+                await make(cluster, 2)
+                await send(cluster, "new", 0, 1)
+                got = await member.read(2)
+        if away:
+            await make(cluster, 2)
+            await send(cluster, "new", 0, 1)
+            async with reader_now(cluster, way, tmp_path) as member:
+                got = await member.read(2)
+        assert got == [b"new 0", b"new 1"]
+
+
+@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("way", ["shared", "popped"])
+async def test_queues_on_a_further_broker_group_are_read_from_their_first_message(
+    autojump_clock: MockClock, way: str, away: bool, tmp_path: Path
+) -> None:
+    """It had no topic of the group's, and knows it since that has looked there."""
+    async with local_cluster(replicas=1, groups=2) as cluster:
+        first, second = cluster.groups
+        await make(cluster, 1, first)
+        await send(cluster, "before", 0)
+        async with reader(cluster, way, tmp_path) as member:
+            await send(cluster, "known", 0)
+            assert await member.read(1) == [b"known 0"]
+            if not away:
+                await make(cluster, 1, second)
+                async with cluster.producer("P") as producer:
+                    for number in range(4):
+                        await producer.send(Message("T", b"new %d" % number))
+                got = await member.read(4)
+        if away:
+            await make(cluster, 1, second)
+            async with cluster.producer("P") as producer:
+                for number in range(4):
+                    await producer.send(Message("T", b"new %d" % number))
+            async with reader_now(cluster, way, tmp_path) as member:
+                got = await member.read(4)
+        assert got == [b"new %d" % number for number in range(4)]
+
+
+async def test_a_new_group_begins_where_it_says(autojump_clock: MockClock) -> None:
+    """Whoever made it: an operator's entry is no beginning."""
+    async with local_cluster(replicas=1) as cluster:
+        async with cluster.admin() as admin:
+            await admin.groups.update("C")
+        await make(cluster, 1)
+        await send(cluster, "before", 0)
+        async with reader(cluster, "shared", Path()) as member:
+            await send(cluster, "after", 0)
+            assert await member.read(1) == [b"after 0"]
+
+
+async def test_a_group_without_members_keeps_its_lag(autojump_clock: MockClock) -> None:
+    """Though it had nothing to commit while it had some."""
+    async with local_cluster(replicas=1) as cluster:
+        await make(cluster, 2)
+        for group, start in (("C", "last"), ("D", "first")):
+            async with cluster.consumer(group, {"T": "*"}, consume_from=start) as consumer:
+                assert await consumer.poll(timeout_s=5) == []
+        await send(cluster, "new", 0, 1)
+        async with cluster.admin() as admin:
+            for group in "CD":
+                progress = await admin.groups.progress(group)
+                lags = {each.queue_id: each.lag for each in progress.queues if each.topic == "T"}
+                assert lags == {0: 1, 1: 1}, group
