@@ -19,6 +19,8 @@ TOPIC_BYTES_MAX = 127
 
 PORT_MAX = 65_535
 HOST_CHARACTERS_MAX = 255
+PROVEN_NAME_CHARACTERS_MAX = 255
+"""Of a cluster's and a broker's name in a hello, which is kept as long as its connection."""
 QUEUE_ID_MAX = (1 << 31) - 1
 TEXT_WIDTH_BYTES_MAX = 512
 """Properties of all records of a batch up to this length are checked for ASCII at once."""

@@ -102,8 +102,7 @@ class Broker:
         self._transactions = TransactionHandler(core, self._clients)
         self._exports = ExportHandler(core)
         handlers = [
-            self._clients,
-            self._transactions,
+            *(core.door, self._clients, self._transactions),
             AssignmentHandler(core, membership),
             BrokerAdminHandler(core),
             self._exports,
@@ -284,6 +283,7 @@ class Broker:
         self._popping.disconnected(connection.id)
         self._earlier.disconnected(connection.id)
         self._clients.disconnected(connection)
+        self.core.door.forget(connection.id)
 
     # -- the loops --------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from dledger.ledger.config import LedgerConfig
 from dledger.program.settings import changed, check_keys
 from dledger.raft.membership.configuration import check_node_id
 from dledger.remoting.names import PERM_READ_WRITE
+from dledger.trust.admin import LOOPBACK, AdminAddresses
 from dledger.trust.secret import read_secret
 from mqbroker.leader.waiting.delays import DEFAULT_LEVELS, DelayLevels
 
@@ -86,6 +87,7 @@ class BrokerConfig(
     d_leger_self_id: str = "n0"
     d_leger_secret: str = ""
     secret_file: str = ""
+    admin_addresses: str = LOOPBACK
     preferred_leader_id: str = ""
     repair_damaged_log: bool = True
     group_client_addrs: str = ""
@@ -176,8 +178,7 @@ class BrokerConfig(
     def check(self) -> None:
         """Raise ConfigError for values that don't go together, naming the key and the remedy."""
         self._check_directories()
-        _check_host("brokerIP1", self.broker_ip1)
-        _check_host("bindAddress", self.client_host)
+        self._check_addresses()
         peers, addresses = self.peers(), self.client_addresses()
         for key, members in (("dLegerPeers", peers), ("groupClientAddrs", addresses)):
             _check_member(key, self.node_id, members)
@@ -224,6 +225,12 @@ class BrokerConfig(
                 f"not {self.listen_port}"
             )
         DelayLevels.parse(self.message_delay_level)
+
+    def _check_addresses(self) -> None:
+        """Where it listens, who may administrate it, whom it registers with."""
+        _check_host("brokerIP1", self.broker_ip1)
+        _check_host("bindAddress", self.client_host)
+        AdminAddresses(self.admin_addresses)
         self.name_servers()
 
     def _check_directories(self) -> None:

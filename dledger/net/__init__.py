@@ -3,8 +3,9 @@
 ``link``        what both ends have: a non-blocking socket, a frame decoder, a bounded send buffer
 ``server``      accepts connections, and bounds what each may cost
 ``connection``  one accepted connection: its requests, its answers, its end
-``serving``     which method answers a code, and what it needs
+``serving``     which method answers a code, what it needs, and who may ask
 ``peer``        the asking end: matches responses to requests
+``proving``     proves to a server that both know the cluster's secret
 ``room``        how many connections, from where, and how much memory is kept for them (pure)
 ``turns``       shares the event loop, so that costly requests do not delay others
 ``watchdog``    logs a turn that takes too long, with what ran

@@ -1,15 +1,17 @@
-"""Which method answers a code. The handlers declare it at the method, with what it needs.
+"""Which method answers a code. The handlers declare it at the method, with what it needs, and who
+may ask.
 
 ::
 
     class Lookups:
-        @serves(RequestCode.GET_MAX_OFFSET, needs=Needs.CONFIRMED)
+        @serves(RequestCode.GET_MAX_OFFSET, needs=Needs.CONFIRMED, right=Right.ANYONE)
         def max_offset(self, request: Command, connection: Connection) -> Command: ...
 
     table = table_of([Lookups()])
 
-Each server has its own enum of needs. The decorator does not change the method. The dispatcher
-looks codes up in the table; docs and tests of a server use the same table.
+Each server has its own enum of needs; one that answers whatever state it is in needs nothing but a
+`Right`. A code without a right can't be declared. The decorator does not change the method. The
+dispatcher looks codes up in the table; docs and tests of a server use the same table.
 """
 
 from __future__ import annotations
@@ -31,46 +33,64 @@ NeedsT = TypeVar("NeedsT", bound=Enum)
 _DECLARED = "declared_codes"
 
 
+class Right(Enum):
+    """Who may ask. The values are shown in docs/compatibility.md."""
+
+    ANYONE = "anyone"
+    """What a client asks for its own work, and whatever only reads and tells no secret."""
+    BROKER = "brokers"
+    """What brokers tell a name server; its door decides whom it believes."""
+    ADMIN = "`adminAddresses`"
+    """What changes others' work: members, leaders, settings, topics, groups, others' offsets."""
+
+
+_Declared: TypeAlias = tuple[tuple[RequestCode, ...], Enum, Right]
+
+
 class Served(NamedTuple, Generic[NeedsT]):
-    """What answers a code, and what it needs."""
+    """What answers a code, what it needs, and who may ask."""
 
     method: Callable[[Command, Connection], Answer]
     needs: NeedsT
+    right: Right
 
 
 def serves(
-    *codes: RequestCode, needs: Enum
+    *codes: RequestCode, needs: Enum, right: Right | None = None
 ) -> Callable[
     [Callable[[HandlerT, Command, Connection], AnswerT]],
     Callable[[HandlerT, Command, Connection], AnswerT],
 ]:
-    """Declare that a handler's method answers these codes."""
+    """Declare that a handler's method answers these codes. `right` may be what it needs."""
+    allowed = right or needs
+    if not isinstance(allowed, Right):
+        raise TypeError(f"{codes} are declared without a right: say who may ask")
 
     def declare(
         method: Callable[[HandlerT, Command, Connection], AnswerT],
     ) -> Callable[[HandlerT, Command, Connection], AnswerT]:
-        vars(method)[_DECLARED] = (codes, needs)
+        vars(method)[_DECLARED] = (codes, needs, allowed)
         return method
 
     return declare
 
 
-def declared_by(handler: type) -> Iterator[tuple[str, RequestCode, Enum]]:
-    """What a handler's class declares: (the method's name, a code, what it needs)."""
+def declared_by(handler: type) -> Iterator[tuple[str, RequestCode, Enum, Right]]:
+    """What a handler's class declares: (the method's name, a code, what it needs, who may ask)."""
     for name, method in vars(handler).items():
-        declared: tuple[tuple[RequestCode, ...], Enum] | None = getattr(method, _DECLARED, None)
+        declared: _Declared | None = getattr(method, _DECLARED, None)
         if declared is not None:
-            codes, needs = declared
+            codes, needs, right = declared
             for code in codes:
-                yield name, code, needs
+                yield name, code, needs, right
 
 
 def table_of(handlers: Iterable[object], needs: type[NeedsT]) -> dict[int, Served[NeedsT]]:
     """What handlers serve, by code. Raises ValueError for a code that two of them serve."""
     table: dict[int, Served[NeedsT]] = {}
     for handler in handlers:
-        for name, code, wanted in declared_by(type(handler)):
+        for name, code, wanted, right in declared_by(type(handler)):
             if code in table:
                 raise ValueError(f"{code.name} is served by {name} and by {table[code].method}")
-            table[code] = Served(getattr(handler, name), needs(wanted))
+            table[code] = Served(getattr(handler, name), needs(wanted), right)
     return table

@@ -1,7 +1,8 @@
-"""Requests that carry a tag: what a broker says to a name server, after both have proven. Pure.
+"""Requests that carry a tag, after both ends have proven: a broker's to a name server, a tool's or
+another member's to a broker. Pure.
 
 The proofs travel as two requests of a code of ours, PROVE, on the connection itself. From then on
-the broker's requests carry a tag in an ext field: over the request's number among those with a tag
+requests carry a tag in an ext field: over the request's number among those with a tag
 on this connection, its code, all other ext fields, by name, and its body. Values count as the text
 that headers of all encodings write them as.
 """
@@ -22,13 +23,22 @@ NAME_SERVER_ID: Final = "name server"
 """All name servers are one to a broker: it tells each of them the same."""
 
 
+BROKER_ID: Final = "broker"
+"""All members of a group are one to whoever proves to them: a follower passes requests on."""
+
+
+def broker_door(cluster: str, broker_name: str) -> Door:
+    """What a member's or a tool's proof to a broker is for."""
+    return Door("broker", (VERSION, cluster, broker_name))
+
+
 def name_server_door(cluster: str, broker_name: str) -> Door:
     """What a broker's proof to a name server is for."""
     return Door("name server", (VERSION, cluster, broker_name))
 
 
 class Signing:
-    """The broker's end of a connection."""
+    """The end that asks."""
 
     def __init__(self, session: Session) -> None:
         self._tags = Tags(session.sending_key)
@@ -41,13 +51,13 @@ class Signing:
 
 
 class Verifying:
-    """The name server's end."""
+    """The end that answers."""
 
     def __init__(self, session: Session) -> None:
         self._tags = Tags(session.receiving_key)
 
     def check(self, command: Command) -> None:
-        """Raise FrameError unless this is the next command that the broker has signed."""
+        """Raise FrameError unless this is the next command that was signed."""
         self._tags.check(raw_bytes(command.ext.get(TAG_FIELD)), _signed(command))
 
 

@@ -14,8 +14,9 @@ import msgspec
 
 from dledger.limits import PORT_MAX
 from dledger.observe import LogFormat, LogLevel
+from dledger.trust.admin import LOOPBACK, AdminAddresses
 from dledger.trust.secret import read_secret, require_secret
-from mqnamesrv.door import LOOPBACK, AdminAddresses, Door
+from mqnamesrv.door import Door
 
 RUNTIME_KEYS: Final = frozenset({"returnOrderTopicConfigToBroker"})
 """What UPDATE_NAMESRV_CONFIG can change."""

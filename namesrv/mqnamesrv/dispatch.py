@@ -8,11 +8,10 @@ is answered with an error code and text, and logged; the connection stays open.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from enum import Enum
 
 from dledger.errors import BadInput, ConfigError, DledgerError, FrameError
 from dledger.net import Connection
-from dledger.net.serving import Answer, serves, table_of
+from dledger.net.serving import Answer, Right, serves, table_of
 from dledger.observe import get_logger
 from dledger.program.settings import (
     FixedKey,
@@ -58,8 +57,9 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.trust.accepting import NotLetIn
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
-from mqnamesrv.door import Door, NotLetIn, Trust
+from mqnamesrv.door import Door, Trust
 from mqnamesrv.kv import ORDER_TOPIC_CONFIG, WIPED_BROKERS
 from mqnamesrv.kv_file import KvStore
 from mqnamesrv.registration import decode_registration
@@ -79,19 +79,6 @@ NOT_SERVED: Mapping[int, str] = {
 _log = get_logger("namesrv")
 
 
-class Needs(Enum):
-    """From which addresses a request is taken. A broker's requests are checked where they are
-    handled.
-
-    The values are shown in docs/compatibility.md.
-    """
-
-    NOTHING = "answered"
-    """From any address: it only reads, and tells no secret."""
-    ADMIN_ADDRESS = "answered, `adminAddresses`"
-    """Only from `adminAddresses`, since it changes something."""
-
-
 class Dispatcher:
     """Answers the requests of brokers, clients and admin tools."""
 
@@ -105,7 +92,7 @@ class Dispatcher:
         self._clock = clock
         self._connections: dict[int, Connection] = {}
         self._take_wiped()
-        self.table = table_of([self], Needs)
+        self.table = table_of([self], Right)
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """The answer, or an awaitable of it if something must become durable first."""
@@ -116,7 +103,7 @@ class Dispatcher:
             remark = f"request code {request.code} is not supported here{reason and ': '}{reason}"
             return request.reply(code, remark=remark)
         try:
-            if served.needs is Needs.ADMIN_ADDRESS:
+            if served.right is Right.ADMIN:
                 self._door.check_admin(request, connection.peer[0])
             return served.method(request, connection)
         except NotLetIn as error:
@@ -153,7 +140,7 @@ class Dispatcher:
 
     # Brokers.
 
-    @serves(RequestCode.PROVE, needs=Needs.NOTHING)
+    @serves(RequestCode.PROVE, needs=Right.BROKER)
     def _prove(self, request: Command, connection: Connection) -> Command:
         try:
             return self._door.prove(request, connection.id)
@@ -168,7 +155,7 @@ class Dispatcher:
             connection.close(str(error))
             raise NotLetIn(str(error)) from error
 
-    @serves(RequestCode.REGISTER_BROKER, needs=Needs.NOTHING)
+    @serves(RequestCode.REGISTER_BROKER, needs=Right.BROKER)
     def _register(self, request: Command, connection: Connection) -> Command:
         trust = self._trust(request, connection)
         header = decode_header(RegisterBrokerHeader, request)
@@ -197,7 +184,7 @@ class Dispatcher:
             body = encode_body(KVTable(table=dict(self._kv.table.entries(ORDER_TOPIC_CONFIG))))
         return request.reply(ext=encode_header(answer), body=body)
 
-    @serves(RequestCode.UNREGISTER_BROKER, needs=Needs.NOTHING)
+    @serves(RequestCode.UNREGISTER_BROKER, needs=Right.BROKER)
     def _unregister(self, request: Command, connection: Connection) -> Command:
         proven = self._trust(request, connection) is Trust.PROVEN
         header = decode_header(UnregisterBrokerHeader, request)
@@ -211,7 +198,7 @@ class Dispatcher:
         _log_departures(gone, "unregistered")
         return request.reply()
 
-    @serves(RequestCode.BROKER_HEARTBEAT, needs=Needs.NOTHING)
+    @serves(RequestCode.BROKER_HEARTBEAT, needs=Right.BROKER)
     def _heartbeat(self, request: Command, connection: Connection) -> Command:
         trust = self._trust(request, connection)
         header = decode_header(BrokerHeartbeatHeader, request)
@@ -229,7 +216,7 @@ class Dispatcher:
         answer = BrokerHeartbeatResponseHeader(self._is_wiped(header.broker_name))
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.QUERY_DATA_VERSION, needs=Needs.NOTHING)
+    @serves(RequestCode.QUERY_DATA_VERSION, needs=Right.BROKER)
     def _query_data_version(self, request: Command, connection: Connection) -> Command:
         proven = self._trust(request, connection) is Trust.PROVEN
         header = decode_header(QueryDataVersionHeader, request)
@@ -253,7 +240,7 @@ class Dispatcher:
 
     # Routes.
 
-    @serves(RequestCode.GET_ROUTEINFO_BY_TOPIC, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_ROUTEINFO_BY_TOPIC, needs=Right.ANYONE)
     def _route(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetRouteinfoByTopicHeader, request)
         route = self.routes.route_of(header.topic)
@@ -269,21 +256,21 @@ class Dispatcher:
         dialect = Dialect.STANDARD if is_standard else Dialect.LOOSE
         return request.reply(body=encode_body(route, dialect))
 
-    @serves(RequestCode.GET_BROKER_CLUSTER_INFO, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_BROKER_CLUSTER_INFO, needs=Right.ANYONE)
     def _cluster_info(self, request: Command, _: Connection) -> Command:
         # Always loose in the reference, whatever the client's version; see Dialect.
         return request.reply(body=encode_body(self.routes.cluster_info(), Dialect.LOOSE))
 
-    @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Right.ANYONE)
     def _all_topics(self, request: Command, _: Connection) -> Command:
         return _topic_list(request, self.routes.topics.names())
 
-    @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Right.ANYONE)
     def _topics_by_cluster(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetTopicsByClusterHeader, request)
         return _topic_list(request, self.routes.topics_of_cluster(header.cluster))
 
-    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, needs=Right.ANYONE)
     def _system_topics(self, request: Command, _: Connection) -> Command:
         """Cluster and broker names, and a broker that knows its own system topics."""
         info = self.routes.cluster_info()
@@ -299,12 +286,12 @@ class Dispatcher:
         RequestCode.GET_UNIT_TOPIC_LIST,
         RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
         RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
-        needs=Needs.NOTHING,
+        needs=Right.ANYONE,
     )
     def _unit_topics(self, request: Command, _: Connection) -> Command:
         return _topic_list(request, self.routes.topics.of_units(UNIT_LISTS[request.code]))
 
-    @serves(RequestCode.GET_BROKER_MEMBER_GROUP, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_BROKER_MEMBER_GROUP, needs=Right.ANYONE)
     def _members(self, request: Command, _: Connection) -> Command:
         """The members of a group. An unknown group has none, as in the reference."""
         header = decode_header(GetBrokerMemberGroupHeader, request)
@@ -316,7 +303,7 @@ class Dispatcher:
         members = BrokerMemberGroup(header.cluster_name, name, addresses)
         return request.reply(body=encode_body(BrokerMemberGroupBody(members)))
 
-    @serves(RequestCode.DELETE_TOPIC_IN_NAMESRV, needs=Needs.ADMIN_ADDRESS)
+    @serves(RequestCode.DELETE_TOPIC_IN_NAMESRV, needs=Right.ADMIN)
     def _delete_topic(self, request: Command, _: Connection) -> Command:
         header = decode_header(DeleteTopicInNamesrvHeader, request)
         cluster = header.cluster_name
@@ -325,7 +312,7 @@ class Dispatcher:
         )
         return request.reply()
 
-    @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Needs.ADMIN_ADDRESS)
+    @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Right.ADMIN)
     def _wipe_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
         name = decode_header(WipeWritePermOfBrokerHeader, request).broker_name
         count = self.routes.topics.count(name)
@@ -333,7 +320,7 @@ class Dispatcher:
         change = self._kv.put(WIPED_BROKERS, name, "true")
         return self._when_told(name, self._when_durable(request, change, answer))
 
-    @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Needs.ADMIN_ADDRESS)
+    @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Right.ADMIN)
     def _add_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
         name = decode_header(AddWritePermOfBrokerHeader, request).broker_name
         answer = AddWritePermOfBrokerResponseHeader(self.routes.topics.count(name))
@@ -360,13 +347,13 @@ class Dispatcher:
 
     # Key-value config.
 
-    @serves(RequestCode.PUT_KV_CONFIG, needs=Needs.ADMIN_ADDRESS)
+    @serves(RequestCode.PUT_KV_CONFIG, needs=Right.ADMIN)
     def _put_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
         header = decode_header(PutKvConfigHeader, request)
         change = self._kv.put(header.namespace, header.key, header.value)
         return self._when_durable(request, change)
 
-    @serves(RequestCode.DELETE_KV_CONFIG, needs=Needs.ADMIN_ADDRESS)
+    @serves(RequestCode.DELETE_KV_CONFIG, needs=Right.ADMIN)
     def _delete_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
         header = decode_header(DeleteKvConfigHeader, request)
         return self._when_durable(request, self._kv.delete(header.namespace, header.key))
@@ -382,7 +369,7 @@ class Dispatcher:
         self._take_wiped()
         return request.reply(ext=None if answer is None else encode_header(answer))
 
-    @serves(RequestCode.GET_KV_CONFIG, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_KV_CONFIG, needs=Right.ANYONE)
     def _get_kv(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetKvConfigHeader, request)
         value = self._kv.table.get(header.namespace, header.key)
@@ -391,7 +378,7 @@ class Dispatcher:
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
         return request.reply(ext=encode_header(GetKvConfigResponseHeader(value=value)))
 
-    @serves(RequestCode.GET_KVLIST_BY_NAMESPACE, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_KVLIST_BY_NAMESPACE, needs=Right.ANYONE)
     def _list_kv(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetKvlistByNamespaceHeader, request)
         entries = self._kv.table.entries(header.namespace)
@@ -402,7 +389,7 @@ class Dispatcher:
 
     # The name server's own config.
 
-    @serves(RequestCode.UPDATE_NAMESRV_CONFIG, needs=Needs.ADMIN_ADDRESS)
+    @serves(RequestCode.UPDATE_NAMESRV_CONFIG, needs=Right.ADMIN)
     def _update_config(self, request: Command, _: Connection) -> Command:
         changes = parse_properties(request.payload)
         try:
@@ -415,7 +402,7 @@ class Dispatcher:
         _log.info("config updated", changes=changes)
         return request.reply()
 
-    @serves(RequestCode.GET_NAMESRV_CONFIG, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_NAMESRV_CONFIG, needs=Right.ANYONE)
     def _get_config(self, request: Command, _: Connection) -> Command:
         return request.reply(body=write_properties(self._config).encode())
 

@@ -13,9 +13,6 @@ TERM_MEMORY_S = 120.0
 """The term of a group that has no members left is remembered for this long, against older
 leaders."""
 
-NAME_CHARACTERS_MAX = 255
-"""Of a cluster's and a broker's name in a hello, which is kept as long as its connection."""
-
 BROKER_GROUPS_MAX = 10_000
 ABSENT_GROUPS_MAX = 256
 """Of so many groups without members the topics are remembered."""

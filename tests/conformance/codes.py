@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from dledger.errors import DledgerError
+from dledger.net.serving import Right
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
 from dledger.trust.proof import NONCE_BYTES
@@ -20,6 +21,7 @@ from mqnamesrv.dispatch import NOT_SERVED, Dispatcher
 from mqnamesrv.kv_file import KvStore
 
 TIMEOUT_S = 3.0
+ADMIN = f", {Right.ADMIN.value}"
 STOCK = [code for code in RequestCode if code.value not in range(9000, 10_000)]
 """Without those of our own, which no RocketMQ client sends."""
 
@@ -37,18 +39,22 @@ async def declared() -> dict[RequestCode, tuple[str, str]]:
         broker, namesrv = at_broker.get(code), at_namesrv.get(code)
         refusal = f"no: {NOT_SERVED[code]}" if code in NOT_SERVED else ""
         return (
-            broker.needs.value if broker else f"no: {REASONS[code]}",
-            namesrv.needs.value if namesrv else refusal,
+            _shown(broker.needs.value, broker.right) if broker else f"no: {REASONS[code]}",
+            _shown("answered", namesrv.right) if namesrv else refusal,
         )
 
     return {code: said(code) for code in STOCK}
+
+
+def _shown(answered: str, right: Right) -> str:
+    return f"{answered}{ADMIN if right is Right.ADMIN else ''}"
 
 
 def answers(said: str) -> tuple[str, str]:
     """What a server that says so of a code answers as a leader, and as a follower."""
     if said.startswith("no: ") or not said:
         return said, said
-    only_leaders = said in (Needs.LEADER.value, Needs.CONFIRMED.value)
+    only_leaders = said.removesuffix(ADMIN) in (Needs.LEADER.value, Needs.CONFIRMED.value)
     return "answered", "not the leader" if only_leaders else "answered"
 
 

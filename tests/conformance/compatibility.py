@@ -80,7 +80,8 @@ As the handlers declare it, and as the suite finds it when it sends each code to
 follower and to a name server. *answered*: by every replica. *leader*: by the leader alone;
 followers answer 14. *confirmed*: once a majority has confirmed that it still leads. *passed on*:
 followers pass the request on to the leader, whose answer is theirs. *`adminAddresses`*: from the
-addresses that this setting of the name server lists. *no*: refused with code 3
+addresses that this setting of the server lists, or (brokers) with the cluster's secret; topics that
+are there are changed (17, 18) by those alone, too. *no*: refused with code 3
 (`REQUEST_CODE_NOT_SUPPORTED`) and this reason. An empty field: refused with that code only.
 
 | code | name | broker | name server |

@@ -14,6 +14,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import trio
@@ -91,13 +92,20 @@ class Stranger:
 class Group:
     """The replicas. Use `group`."""
 
-    def __init__(self, directory: Path, nursery: trio.Nursery, clock: trio.testing.MockClock):
+    def __init__(
+        self,
+        directory: Path,
+        nursery: trio.Nursery,
+        clock: trio.testing.MockClock,
+        **settings: Any,
+    ):
         for name in "abcd":
             (directory / name).mkdir(parents=True)
         self.machine = Machine(directory / "a")
         self.machine.restore()
         self.ledger = LocalLedger(self.machine)
-        config = BrokerConfig(store_path_root_dir=str(directory / "a" / "store"))
+        store = str(directory / "a" / "store")
+        config = BrokerConfig(store_path_root_dir=store, **settings)
         self.core = Core.build(
             config,
             self.machine,
@@ -117,12 +125,12 @@ class Group:
         self._acknowledged = 0
         nursery.start_soon(self.broker.run)
 
-    def connect(self) -> Stranger:
-        """A connection to the leader."""
+    def connect(self, host: str = "127.0.0.1") -> Stranger:
+        """A connection to the leader, from an address."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         number = next(self._ids)
-        peer, faults = ("127.0.0.1", 1024 + number), self.core.faults
+        peer, faults = (host, 1024 + number), self.core.faults
         connection = Connection(number, peer, Link(theirs), self._room, 64, faults)
         self._nursery.start_soon(self._serve, connection)
         self._strangers.append(Stranger(ours, connection))
@@ -244,13 +252,13 @@ class Group:
 
 
 @asynccontextmanager
-async def group(directory: Path) -> AsyncIterator[Group]:
+async def group(directory: Path, **settings: Any) -> AsyncIterator[Group]:
     """A group that serves until the block is left; call it on a `MockClock`."""
     clock = trio.lowlevel.current_clock()
     assert isinstance(clock, trio.testing.MockClock)
     with ExitStack() as files:
         async with trio.open_nursery() as nursery:
-            made = Group(directory, nursery, clock)
+            made = Group(directory, nursery, clock, **settings)
             files.callback(made.close)
             yield made
             nursery.cancel_scope.cancel()

@@ -17,6 +17,7 @@ import trio
 from dledger.errors import ConfigError, ConnectFailed, ConnectionLost, DledgerError, RemotingError
 from dledger.limits import NUMBER_MAX, TERM_JUMP_MAX
 from dledger.net import Peer, connect_peer
+from dledger.net.proving import Prover
 from dledger.remoting.bodies import (
     DataVersion,
     RegisterBrokerBody,
@@ -29,13 +30,12 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.testing.planted.catalogue import plant
+from dledger.trust.admin import AdminAddresses
 from dledger.trust.proof import NONCE_BYTES
-from dledger.trust.signing import TAG_FIELD, Signing
+from dledger.trust.signing import NAME_SERVER_ID, TAG_FIELD, Signing, name_server_door
 from mqbroker.config import BrokerConfig
-from mqbroker.registering.proving import prove
 from mqnamesrv.app import serve
 from mqnamesrv.config import NamesrvConfig
-from mqnamesrv.door import AdminAddresses
 
 WORD = "-".join(("the", "word", "of", "this", "cluster"))
 OTHER = "-".join(("the", "word", "of", "another", "one"))
@@ -102,7 +102,9 @@ async def member(port: int, word: str = WORD, **settings: object) -> AsyncIterat
     """A broker that has proven that it knows a word."""
     config = BrokerConfig(d_leger_secret=word, **settings)  # type: ignore[arg-type]
     async with connect_peer("127.0.0.1", port) as peer:
-        signing = await prove(peer, config, 5.0)
+        own = config.broker_cluster_name, config.broker_name
+        prover = Prover(config.d_leger_secret.encode(), *own, config.node_id)
+        signing = await prover.prove(peer, name_server_door(*own), NAME_SERVER_ID, 5.0)
         yield Broker(peer, signing)
 
 
@@ -177,7 +179,7 @@ async def test_nothing_that_brokers_say_is_done_for_a_stranger(
 async def test_a_broker_with_another_secret_is_told_so(tmp_path: Path) -> None:
     """It does not register without a signature instead."""
     async with name_server(tmp_path) as port:
-        with pytest.raises(ConnectFailed, match="refused this broker's proof"):
+        with pytest.raises(ConnectFailed, match="the name server refused the proof"):
             async with member(port, OTHER):
                 pass
 

@@ -1,6 +1,5 @@
 """Registers this replica with its name servers, with a proof, and tracks what they know.
 
 ``registration``   registers, and sends heartbeats
-``proving``        proves who this replica is, on the connection that it then registers on
 ``announcements``  what they have been told, and the answers that wait for that (pure)
 """

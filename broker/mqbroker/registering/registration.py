@@ -21,6 +21,7 @@ import trio
 from dledger.errors import DledgerError
 from dledger.failpoints import failpoint
 from dledger.net import Peer, connect_peer
+from dledger.net.proving import Prover
 from dledger.observe import get_logger
 from dledger.program.pulse import next_look
 from dledger.remoting.bodies import RegisterBrokerBody, TopicConfigWrapper, encode_body
@@ -37,11 +38,10 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.names import PERM_INHERIT, PERM_READ_WRITE
-from dledger.trust.signing import Signing
+from dledger.trust.signing import NAME_SERVER_ID, Signing, name_server_door
 from dledger.world import world
 from mqbroker import limits
 from mqbroker.registering.announcements import Announcements
-from mqbroker.registering.proving import prove
 from mqbroker.requests.core import Core
 from mqbroker.upkeep.keeping import keep_running
 
@@ -111,7 +111,7 @@ class Registration:
             try:
                 timeout_s = limits.REGISTER_TIMEOUT_S
                 async with connect_peer(host, port, timeout_s, self._told) as peer:
-                    signing = await prove(peer, self._core.config, limits.REGISTER_TIMEOUT_S)
+                    signing = await self._prove(peer)
                     pause_s, reason = limits.RECONNECT_S_MIN, ""
                     await self._keep_registered(_NameServer(peer, signing))
             except (DledgerError, OSError) as error:
@@ -126,6 +126,16 @@ class Registration:
                 with trio.move_on_after(pause_s):
                     await self._changed.wait()
                 pause_s = min(2 * pause_s, limits.RECONNECT_S_MAX)
+
+    async def _prove(self, peer: Peer) -> Signing | None:
+        """What signs requests to a name server; None without a secret, here or there."""
+        config = self._core.config
+        if not config.d_leger_secret:
+            return None
+        own = config.broker_cluster_name, config.broker_name
+        prover = Prover(config.d_leger_secret.encode(), *own, config.node_id)
+        door, timeout_s = name_server_door(*own), limits.REGISTER_TIMEOUT_S
+        return await prover.prove(peer, door, NAME_SERVER_ID, timeout_s)
 
     async def _keep_registered(self, peer: _NameServer) -> None:
         announcements = self._core.announcements

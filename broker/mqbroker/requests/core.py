@@ -29,6 +29,7 @@ from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.delays import DelayLevels
 from mqbroker.refusal import Refused, busy
 from mqbroker.registering.announcements import Announcements
+from mqbroker.requests.admin.door import AdminDoor
 from mqbroker.requests.admin.rates import Rates
 from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.replies import Replies
@@ -64,6 +65,7 @@ class Core:
     announcements: Announcements
     rates: Rates
     flow: Flow
+    door: AdminDoor
     store_host: bytes
     clock_ms: Callable[[], int]
     clock_s: Callable[[], float]
@@ -104,6 +106,7 @@ class Core:
             announcements=Announcements(clock_s),
             rates=rates,
             flow=Flow(machine.groups.get, rates, clock_s),
+            door=AdminDoor(config),
             store_host=host_bytes(config.broker_ip1, config.listen_port),
             clock_ms=clock_ms,
             clock_s=clock_s,

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 from dledger.errors import AppendError, NotConfirmed, StorageError
 from dledger.net import Connection
-from dledger.net.serving import Answer, Served
+from dledger.net.serving import Answer, Right, Served
 from dledger.remoting.command import Command
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests.core import Core
@@ -36,16 +36,18 @@ class Dispatcher:
     def __init__(self, core: Core, table: Table, departures: Departures) -> None:
         self._core = core
         self.table = table
+        #: Most requests by far: nothing is asked about who sends them.
+        self._open = {code: each for code, each in table.items() if each.right is not Right.ADMIN}
         self._departures = departures
         self._forwarding = Forwarding(core)
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """Answer a request, at once or later."""
         try:
-            served = self.table.get(request.code)
+            served = self._open.get(request.code)
             if served is None:
-                raise not_supported(request.code)
-            method, needs = served
+                served = self._guarded(request, connection)
+            method, needs, _ = served
             if needs is _NOTHING or (needs is _LEADER and self._core.role.serving):
                 answer = method(request, connection)
             else:
@@ -59,12 +61,30 @@ class Dispatcher:
             return answer
         return self._later(request, connection, answer)
 
+    def _guarded(self, request: Command, connection: Connection) -> Served[Needs]:
+        """What serves a code that only administrators may ask for. Refused for others, and for a
+        code that nobody serves."""
+        served = self.table.get(request.code)
+        if served is None:
+            raise not_supported(request.code)
+        # What is passed on is asked about there, since a tag counts once.
+        if not self._is_passed_on(served, request):
+            self._core.door.check(request, connection)
+        return served
+
+    def _is_passed_on(self, served: Served[Needs], request: Command) -> bool:
+        is_for_leader = served.needs is Needs.FORWARDED and not was_forwarded(request)
+        return is_for_leader and not self._core.role.serving
+
     def _led(self, served: Served[Needs], request: Command, connection: Connection) -> Answer:
         """The answer to a request that needs a leader."""
-        method, needs = served
+        method, needs, right = served
         role = self._core.role
-        if not role.serving and needs is Needs.FORWARDED and not was_forwarded(request):
-            return self._forwarding.forward(request)
+        if self._is_passed_on(served, request):
+            is_admin = self._core.door.is_admin(request, connection)
+            if right is Right.ADMIN and not is_admin:
+                raise self._core.door.refusal(request, connection)
+            return self._forwarding.forward(request, is_admin=is_admin)
         role.check_serving()
         if needs is Needs.CONFIRMED:
             return self._when_confirmed(served, request, connection)

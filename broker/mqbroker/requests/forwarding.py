@@ -15,19 +15,22 @@ import trio
 
 from dledger.addresses import parse_address
 from dledger.errors import BadInput, RemotingError
-from dledger.net import connect_peer
+from dledger.net import Peer, connect_peer
+from dledger.net.proving import Prover
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
+from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from mqbroker import limits
 from mqbroker.refusal import Refused, busy
+from mqbroker.requests.admin.door import FORWARDED_ADMIN, FORWARDED_BY
 from mqbroker.requests.core import Core
 
-_MARK: Final = "forwardedBy"
+_OURS: Final = frozenset({FORWARDED_BY, FORWARDED_ADMIN, TAG_FIELD})
 
 
 def was_forwarded(request: Command) -> bool:
     """Whether another member has passed this request on already."""
-    return _MARK in request.ext
+    return FORWARDED_BY in request.ext
 
 
 class Forwarding:
@@ -37,26 +40,44 @@ class Forwarding:
         self._core = core
         self._room = trio.CapacityLimiter(limits.FORWARDED_MAX)
 
-    async def forward(self, request: Command) -> Command:
-        """The leader's answer. Refused if there is no leader, or none that answers."""
+    async def forward(self, request: Command, *, is_admin: bool) -> Command:
+        """The leader's answer, to what an administrator asked or anybody. Refused if there is no
+        leader, or none that answers."""
         role = self._core.role
         if role.leader_address is None or role.leader_id == role.node_id:
             raise role.not_leader()
         if self._room.available_tokens == 0:
             raise busy(f"{limits.FORWARDED_MAX} requests wait for the leader already")
         async with self._room:
-            answer = await self._ask(role.leader_address, request)
+            answer = await self._ask(role.leader_address, request, is_admin)
         return request.reply(answer.code, answer.ext, answer.payload, answer.remark)
 
-    async def _ask(self, address: str, request: Command) -> Command:
-        ext = dict(request.ext) | {_MARK: self._core.role.node_id}
+    async def _ask(self, address: str, request: Command, is_admin: bool) -> Command:
+        ext = {name: value for name, value in request.ext.items() if name not in _OURS}
+        ext[FORWARDED_BY] = self._core.role.node_id
+        if is_admin:
+            ext[FORWARDED_ADMIN] = True
         # As text, so that the leader reads each field as this node did.
         passed_on = Command(request.code, ext, request.payload, encoding=HeaderEncoding.JSON)
         try:
             async with connect_peer(*parse_address(address)) as leader:
+                if is_admin:
+                    passed_on = await self._signed(leader, passed_on)
                 return await leader.request(passed_on, limits.FORWARD_S)
         except (RemotingError, BadInput) as error:
             raise Refused(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"passed on to the leader at {address}, which may or may not have done it: {error}",
             ) from error
+
+    async def _signed(self, leader: Peer, request: Command) -> Command:
+        """The request with a proof that a member passes it on; as it is in a group without a
+        secret."""
+        config = self._core.file_config
+        secret = config.d_leger_secret.encode()
+        if not secret:
+            return request
+        own = config.broker_cluster_name, config.broker_name
+        prover = Prover(secret, *own, self._core.role.node_id)
+        signing = await prover.prove(leader, broker_door(*own), BROKER_ID, limits.FORWARD_S)
+        return request if signing is None else signing.sign(request)

@@ -67,7 +67,6 @@ REASONS: Final[Mapping[int, str]] = {
     RequestCode.ADD_WRITE_PERM_OF_BROKER: _TO_NAME_SERVERS,
     RequestCode.GET_BROKER_MEMBER_GROUP: _TO_NAME_SERVERS,
     RequestCode.BROKER_HEARTBEAT: _TO_NAME_SERVERS,
-    RequestCode.PROVE: _TO_NAME_SERVERS,
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: "who leads follows from the log, and not from who has "
     "the lowest broker id",
     RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics, whose queues move between broker "

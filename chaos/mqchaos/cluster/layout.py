@@ -193,6 +193,7 @@ def namesrv_toml(server: NameServerLayout, directory: Path, secret_file: Path | 
         listenPort=server.port,
         bindAddress=server.host,
         kvConfigPath=str(directory / "kv.json"),
+        **_admins(server.host),
         logFormat="json",
         **_secret(secret_file),
     )
@@ -215,6 +216,7 @@ def broker_toml(
         namesrvAddr=layout.namesrv_addr_for(node.name),
         storePathRootDir=str(directory / "store"),
         exportDir=str(directory / "exports"),
+        **_admins(node.host),
         flushDiskType=layout.flush,
         mappedFileSizeCommitLog=layout.segment_bytes,
         **_retention(layout.retain_bytes),
@@ -230,6 +232,13 @@ def broker_toml(
 def _retention(retain_bytes: int) -> dict[str, int]:
     """The keys for a log that is kept short; none for one that keeps all."""
     return {"commitLogSizeMax": retain_bytes, "cleanResourceInterval": 500} if retain_bytes else {}
+
+
+def _admins(host: str) -> dict[str, str]:
+    """The key that lets the harness administrate a server in a namespace; tools are on loopback
+    otherwise, which is the default."""
+    inside = host.startswith(host_in_namespace(0)[:-1])
+    return {"adminAddresses": f"loopback, {host_in_namespace()}"} if inside else {}
 
 
 def _secret(path: Path | None) -> dict[str, str]:

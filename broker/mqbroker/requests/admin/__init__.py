@@ -1,5 +1,6 @@
 """Requests of operators' tools.
 
+``door``        who may change others' work: by address, or with a proof
 ``topics``      create, change, delete, list
 ``groups``      consumer groups and their settings
 ``changes``     what a change of a topic or group changes, and makes unreachable (pure)

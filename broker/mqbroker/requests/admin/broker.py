@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from dledger.errors import ConfigError
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.program.settings import FixedKey, parse_properties, write_properties
 from dledger.remoting.bodies import BrokerStatsData, BrokerStatsItem, KVTable, encode_body
@@ -43,7 +43,7 @@ class BrokerAdminHandler:
         self._started_ms = core.clock_ms()
         self._earliest = EarliestMessage(core.log)
 
-    @serves(RequestCode.GROUP_INFO, needs=Needs.NOTHING)
+    @serves(RequestCode.GROUP_INFO, needs=Needs.NOTHING, right=Right.ANYONE)
     def group_info(self, request: Command, _: Connection) -> Command:
         """The state of the group, as this replica sees it."""
         core = self._core
@@ -77,7 +77,7 @@ class BrokerAdminHandler:
         )
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.GET_BROKER_CONFIG, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_BROKER_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE)
     def config(self, request: Command, _: Connection) -> Command:
         """The present config, as properties text; secrets are not shown."""
         text = write_properties(self._core.config, SECRET_KEYS)
@@ -85,7 +85,7 @@ class BrokerAdminHandler:
         header = GetBrokerConfigResponseHeader(version=version)
         return request.reply(ext=encode_header(header), body=text.encode())
 
-    @serves(RequestCode.UPDATE_BROKER_CONFIG, needs=Needs.LEADER)
+    @serves(RequestCode.UPDATE_BROKER_CONFIG, needs=Needs.LEADER, right=Right.ADMIN)
     async def update_config(self, request: Command, _: Connection) -> Command:
         """Change settings of all replicas. Keys that can't change are refused.
 
@@ -117,6 +117,7 @@ class BrokerAdminHandler:
         RequestCode.CLEAN_UNUSED_TOPIC,
         RequestCode.DELETE_EXPIRED_COMMITLOG,
         needs=Needs.NOTHING,
+        right=Right.ADMIN,
     )
     def nothing_to_clean(self, request: Command, _: Connection) -> Command:
         """There is never anything to clean up.
@@ -127,7 +128,7 @@ class BrokerAdminHandler:
         """
         return request.reply()
 
-    @serves(RequestCode.VIEW_BROKER_STATS_DATA, needs=Needs.NOTHING)
+    @serves(RequestCode.VIEW_BROKER_STATS_DATA, needs=Needs.NOTHING, right=Right.ANYONE)
     def statistics(self, request: Command, _: Connection) -> Command:
         """A figure of a topic, a group, or the broker."""
         header = decode_header(ViewBrokerStatsDataHeader, request)
@@ -141,7 +142,7 @@ class BrokerAdminHandler:
         minute, hour, day = (BrokerStatsItem(*window) for window in windows)
         return request.reply(body=encode_body(BrokerStatsData(minute, hour, day)))
 
-    @serves(RequestCode.GET_BROKER_RUNTIME_INFO, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_BROKER_RUNTIME_INFO, needs=Needs.NOTHING, right=Right.ANYONE)
     def runtime(self, request: Command, _: Connection) -> Command:
         """The keys that mqadmin shows."""
         core = self._core

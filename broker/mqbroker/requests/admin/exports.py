@@ -19,7 +19,7 @@ from dledger.errors import DledgerError, StorageError
 from dledger.ledger.exporting import Export
 from dledger.log.replica import MANIFEST_FILE, Manifest
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -60,7 +60,7 @@ class ExportHandler:
         self._asked: _Asked | None = None
         self._due = trio.Event()
 
-    @serves(RequestCode.EXPORT_REPLICA, needs=Needs.NOTHING)
+    @serves(RequestCode.EXPORT_REPLICA, needs=Needs.NOTHING, right=Right.ADMIN)
     def export(self, request: Command, _: Connection) -> Command:
         """Begin a copy, or say how far it is."""
         header = decode_header(ExportReplicaHeader, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import (
     ClientConnection,
     ConsumerConnection,
@@ -51,14 +51,20 @@ class GroupAdminHandler:
         self._core = core
         self._membership = membership
 
-    @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, needs=Needs.FORWARDED)
+    @serves(
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, needs=Needs.FORWARDED, right=Right.ADMIN
+    )
     async def put_group(self, request: Command, _: Connection) -> Command:
         """Make or change a group; answered once applied."""
         config = decode_body(SubscriptionGroupConfig, request.payload)
         changes = decode_header(UpdateSubscriptionGroupHeader, request).changes
         return await self._put(request, [config], changes)
 
-    @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, needs=Needs.FORWARDED)
+    @serves(
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        needs=Needs.FORWARDED,
+        right=Right.ADMIN,
+    )
     async def put_groups(self, request: Command, _: Connection) -> Command:
         """Make or change all of these groups, or none."""
         return await self._put(
@@ -88,7 +94,7 @@ class GroupAdminHandler:
         config.attributes = alter(current, config.attributes, GROUP_ATTRIBUTES)
         return config
 
-    @serves(RequestCode.DELETE_SUBSCRIPTIONGROUP, needs=Needs.FORWARDED)
+    @serves(RequestCode.DELETE_SUBSCRIPTIONGROUP, needs=Needs.FORWARDED, right=Right.ADMIN)
     async def delete_group(self, request: Command, _: Connection) -> Command:
         """Delete a group; `removeOffset` (5.x: `cleanOffset`) takes its offsets too."""
         header = decode_header(DeleteSubscriptiongroupHeader, request)
@@ -98,14 +104,14 @@ class GroupAdminHandler:
         await outcome.wait()
         return request.reply()
 
-    @serves(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, needs=Needs.LEADER)
+    @serves(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, needs=Needs.LEADER, right=Right.ANYONE)
     def all_groups(self, request: Command, _: Connection) -> Command:
         """Every group's settings."""
         groups = self._core.machine.groups
         table = {config.group_name: config for config in groups}
         return request.reply(body=encode_body(SubscriptionGroupWrapper(table, groups.version)))
 
-    @serves(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, needs=Needs.LEADER)
+    @serves(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, needs=Needs.LEADER, right=Right.ANYONE)
     def group_config(self, request: Command, _: Connection) -> Command:
         """One group's settings."""
         name = decode_header(GetSubscriptiongroupConfigHeader, request).group
@@ -116,7 +122,7 @@ class GroupAdminHandler:
             )
         return request.reply(body=encode_body(config))
 
-    @serves(RequestCode.GET_CONSUMER_CONNECTION_LIST, needs=Needs.LEADER)
+    @serves(RequestCode.GET_CONSUMER_CONNECTION_LIST, needs=Needs.LEADER, right=Right.ANYONE)
     def consumers(self, request: Command, _: Connection) -> Command:
         """The consumers of a group that are connected."""
         name = decode_header(GetConsumerConnectionListHeader, request).consumer_group
@@ -134,7 +140,7 @@ class GroupAdminHandler:
         )
         return request.reply(body=encode_body(answer))
 
-    @serves(RequestCode.GET_PRODUCER_CONNECTION_LIST, needs=Needs.LEADER)
+    @serves(RequestCode.GET_PRODUCER_CONNECTION_LIST, needs=Needs.LEADER, right=Right.ANYONE)
     def producers(self, request: Command, _: Connection) -> Command:
         """The producers of a group that are connected."""
         name = decode_header(GetProducerConnectionListHeader, request).producer_group
@@ -144,7 +150,7 @@ class GroupAdminHandler:
         answer = ProducerConnection(_connections(members.values()))
         return request.reply(body=encode_body(answer))
 
-    @serves(RequestCode.GET_ALL_PRODUCER_INFO, needs=Needs.LEADER)
+    @serves(RequestCode.GET_ALL_PRODUCER_INFO, needs=Needs.LEADER, right=Right.ANYONE)
     def all_producers(self, request: Command, _: Connection) -> Command:
         """All producers that are connected, by group."""
         core, membership = self._core, self._membership
@@ -162,14 +168,14 @@ class GroupAdminHandler:
         }
         return request.reply(body=encode_body(ProducerTableInfo(table)))
 
-    @serves(RequestCode.QUERY_TOPICS_BY_CONSUMER, needs=Needs.LEADER)
+    @serves(RequestCode.QUERY_TOPICS_BY_CONSUMER, needs=Needs.LEADER, right=Right.ANYONE)
     def topics_of_group(self, request: Command, _: Connection) -> Command:
         """The topics that a group has offsets for."""
         group = decode_header(QueryTopicsByConsumerHeader, request).group
         topics = sorted(self._core.machine.offsets.topics_of(group))
         return request.reply(body=encode_body(TopicList(topics)))
 
-    @serves(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, needs=Needs.LEADER)
+    @serves(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, needs=Needs.LEADER, right=Right.ANYONE)
     def subscription(self, request: Command, _: Connection) -> Command:
         """What a group subscribes to in a topic."""
         header = decode_header(QuerySubscriptionByConsumerHeader, request)
@@ -178,7 +184,7 @@ class GroupAdminHandler:
         answer = QuerySubscriptionResponseBody(header.group, header.topic, subscription)
         return request.reply(body=encode_body(answer))
 
-    @serves(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, needs=Needs.LEADER)
+    @serves(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, needs=Needs.LEADER, right=Right.ANYONE)
     def groups_of_topic(self, request: Command, _: Connection) -> Command:
         """The groups that subscribe to a topic now, or have offsets in it."""
         topic = decode_header(QueryTopicConsumeByWhoHeader, request).topic

@@ -16,7 +16,7 @@ from dledger.errors import (
     TransferFailed,
 )
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -40,7 +40,7 @@ class LeadershipHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.TRANSFER_LEADER, needs=Needs.LEADER)
+    @serves(RequestCode.TRANSFER_LEADER, needs=Needs.LEADER, right=Right.ADMIN)
     async def transfer(self, request: Command, _: Connection) -> Command:
         """Hand leadership over. If the request is repeated afterwards, the new leader says that it
         leads."""
@@ -54,7 +54,7 @@ class LeadershipHandler:
                 raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return request.reply(ext=encode_header(TransferLeaderResponseHeader(leader_id=target)))
 
-    @serves(RequestCode.ADD_MEMBER, needs=Needs.LEADER)
+    @serves(RequestCode.ADD_MEMBER, needs=Needs.LEADER, right=Right.ADMIN)
     async def add_member(self, request: Command, _: Connection) -> Command:
         """Add a node as a member. A repeated request changes nothing.
 
@@ -73,7 +73,7 @@ class LeadershipHandler:
         place = header.node_id, header.host, header.port, header.client_addr
         return await self._change(request, lambda: log.add_member(*place))
 
-    @serves(RequestCode.REMOVE_MEMBER, needs=Needs.LEADER)
+    @serves(RequestCode.REMOVE_MEMBER, needs=Needs.LEADER, right=Right.ADMIN)
     async def remove_member(self, request: Command, _: Connection) -> Command:
         """Remove a member."""
         header, log = decode_header(RemoveMemberHeader, request), self._core.log

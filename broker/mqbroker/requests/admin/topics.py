@@ -7,7 +7,7 @@ from functools import partial
 import trio
 
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.attributes import parse_alteration
 from dledger.remoting.bodies import (
     ConsumeQueueData,
@@ -55,9 +55,9 @@ class TopicAdminHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC, needs=Needs.FORWARDED)
-    async def put_topic(self, request: Command, _: Connection) -> Command:
-        """Make or change a topic."""
+    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC, needs=Needs.FORWARDED, right=Right.ANYONE)
+    async def put_topic(self, request: Command, connection: Connection) -> Command:
+        """Make or change a topic. Whoever may send may make one; to change one takes more."""
         header = decode_header(UpdateAndCreateTopicHeader, request)
         config = TopicConfig(
             topic_name=header.topic,
@@ -69,18 +69,19 @@ class TopicAdminHandler:
             topic_filter_type=header.topic_filter_type,
             attributes=parse_alteration(header.attributes),
         )
-        return await self._put(request, [config], header.changes, bool(header.force))
+        changes, force = header.changes, bool(header.force)
+        return await self._put(request, connection, [config], changes, force)
 
-    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, needs=Needs.FORWARDED)
-    async def put_topics(self, request: Command, _: Connection) -> Command:
+    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, needs=Needs.FORWARDED, right=Right.ANYONE)
+    async def put_topics(self, request: Command, connection: Connection) -> Command:
         """Make or change all of these topics, or none."""
-        return await self._put(
-            request, decode_body(CreateTopicListBody, request.payload).topic_config_list
-        )
+        given = decode_body(CreateTopicListBody, request.payload).topic_config_list
+        return await self._put(request, connection, given)
 
     async def _put(
         self,
         request: Command,
+        connection: Connection,
         given: list[TopicConfig],
         changes: str | None = None,
         force: bool = False,
@@ -94,6 +95,8 @@ class TopicAdminHandler:
                 "all the same with our mqadmin's --force",
             )
         configs = [config for config, _ in found]
+        if not self._core.door.is_admin(request, connection) and any(map(self._alters, configs)):
+            raise self._core.door.refusal(request, connection)
         outcome = Outcome()
         self._core.definitions.put_topics(configs, outcome.set)
         await outcome.wait()
@@ -110,13 +113,19 @@ class TopicAdminHandler:
         config.attributes = alter(None if known is None else known.attributes, config.attributes)
         return config, out_of_reach(known, config, partial(self._ends, topic))
 
+    def _alters(self, config: TopicConfig) -> bool:
+        """Whether this changes a topic that is there, or makes one that a send would not make."""
+        known = self._core.definitions.lasting(config.topic_name)
+        makes = known is None and self._core.config.auto_create_topic_enable
+        return not makes and known != config
+
     def _ends(self, topic: str, queue_id: int) -> tuple[int, int]:
         """A queue's first offset, and the one that its next message will have."""
         queue = self._core.machine.queues.get(topic, queue_id)
         begin = 0 if queue is None else queue.begin
         return begin, self._core.assignments.next_offset(topic, queue_id)
 
-    @serves(RequestCode.DELETE_TOPIC_IN_BROKER, needs=Needs.FORWARDED)
+    @serves(RequestCode.DELETE_TOPIC_IN_BROKER, needs=Needs.FORWARDED, right=Right.ADMIN)
     async def delete_topic(self, request: Command, _: Connection) -> Command:
         """Delete a topic, with its queues, its locks, and every group's offsets in it."""
         topic = decode_header(DeleteTopicInBrokerHeader, request).topic
@@ -134,18 +143,18 @@ class TopicAdminHandler:
         self._core.announcements.when_told(topic, told.set)
         await told.wait()
 
-    @serves(RequestCode.GET_ALL_TOPIC_CONFIG, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_ALL_TOPIC_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE)
     def all_topics(self, request: Command, _: Connection) -> Command:
         """Every topic's settings."""
         return request.reply(body=encode_body(self._core.topic_table()))
 
-    @serves(RequestCode.GET_TOPIC_CONFIG, needs=Needs.LEADER)
+    @serves(RequestCode.GET_TOPIC_CONFIG, needs=Needs.LEADER, right=Right.ANYONE)
     def topic_config(self, request: Command, _: Connection) -> Command:
         """One topic's settings."""
         topic = decode_header(GetTopicConfigHeader, request).topic
         return request.reply(body=encode_body(self._core.definitions.topic(topic)))
 
-    @serves(RequestCode.GET_TOPIC_STATS_INFO, needs=Needs.LEADER)
+    @serves(RequestCode.GET_TOPIC_STATS_INFO, needs=Needs.LEADER, right=Right.ANYONE)
     def topic_stats(self, request: Command, _: Connection) -> Command:
         """The first and last offset of each queue, and its newest store time."""
         config = self._core.definitions.topic(decode_header(GetTopicStatsInfoHeader, request).topic)
@@ -155,7 +164,7 @@ class TopicAdminHandler:
             table[key] = self._queue_stats(config.topic_name, queue_id)
         return request.reply(body=encode_body(TopicStats(table), dialect_for(request)))
 
-    @serves(RequestCode.QUERY_CONSUME_QUEUE, needs=Needs.LEADER)
+    @serves(RequestCode.QUERY_CONSUME_QUEUE, needs=Needs.LEADER, right=Right.ANYONE)
     def consume_queue(self, request: Command, _: Connection) -> Command:
         """Units of one queue, for people who search for a message's place."""
         header = decode_header(QueryConsumeQueueHeader, request)
@@ -177,7 +186,7 @@ class TopicAdminHandler:
         )
         return request.reply(body=encode_body(answer))
 
-    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, needs=Needs.NOTHING, right=Right.ANYONE)
     def system_topics(self, request: Command, _: Connection) -> Command:
         """The topics that belong to the broker."""
         config = self._core.config

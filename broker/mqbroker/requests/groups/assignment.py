@@ -19,7 +19,7 @@ import trio
 
 from dledger.errors import BadInput, RemotingError
 from dledger.net import Connection, connect_peer
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.allocation import (
     allocate_averagely,
     allocate_by_circle,
@@ -61,7 +61,7 @@ class AssignmentHandler:
         self._routes: dict[str, tuple[float, _Queues]] = {}
         self._asking = trio.CapacityLimiter(limits.ROUTES_ASKED_MAX)
 
-    @serves(RequestCode.QUERY_ASSIGNMENT, needs=Needs.NOTHING)
+    @serves(RequestCode.QUERY_ASSIGNMENT, needs=Needs.NOTHING, right=Right.ANYONE)
     async def query(self, request: Command, _: Connection) -> Command:
         """The member's queues of a topic."""
         body = decode_body(QueryAssignmentBody, request.payload)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.remoting.bodies import (
     CheckClientConfigBody,
@@ -53,7 +53,7 @@ class ClientHandler:
         self._membership = membership
         self._connections: dict[int, Connection] = {}
 
-    @serves(RequestCode.HEART_BEAT, needs=Needs.NOTHING)
+    @serves(RequestCode.HEART_BEAT, needs=Needs.NOTHING, right=Right.ANYONE)
     def heartbeat(self, request: Command, connection: Connection) -> Command:
         """Note a client's groups. Missing consumer groups are made; the answer does not wait for
         that."""
@@ -75,7 +75,7 @@ class ClientHandler:
             )
         return request.reply()
 
-    @serves(RequestCode.UNREGISTER_CLIENT, needs=Needs.NOTHING)
+    @serves(RequestCode.UNREGISTER_CLIENT, needs=Needs.NOTHING, right=Right.ANYONE)
     def unregister(self, request: Command, connection: Connection) -> Command:
         """A client leaves its groups."""
         header = decode_header(UnregisterClientHeader, request)
@@ -84,7 +84,7 @@ class ClientHandler:
         )
         return request.reply()
 
-    @serves(RequestCode.GET_CONSUMER_LIST_BY_GROUP, needs=Needs.NOTHING)
+    @serves(RequestCode.GET_CONSUMER_LIST_BY_GROUP, needs=Needs.NOTHING, right=Right.ANYONE)
     def consumer_list(self, request: Command, _: Connection) -> Command:
         """The ids of a group's consumers."""
         header = decode_header(GetConsumerListByGroupHeader, request)
@@ -96,14 +96,14 @@ class ClientHandler:
         ids = sorted({client.client_id for client in group.members.values()})
         return request.reply(body=encode_body(ConsumerIdList(ids)))
 
-    @serves(RequestCode.CHECK_CLIENT_CONFIG, needs=Needs.NOTHING)
+    @serves(RequestCode.CHECK_CLIENT_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE)
     def check_config(self, request: Command, _: Connection) -> Command:
         """Whether a subscription would be accepted."""
         subscription = decode_body(CheckClientConfigBody, request.payload).subscription_data
         parse_subscription(subscription.sub_string, subscription.expression_type)
         return request.reply()
 
-    @serves(RequestCode.LOCK_BATCH_MQ, needs=Needs.LEADER)
+    @serves(RequestCode.LOCK_BATCH_MQ, needs=Needs.LEADER, right=Right.ANYONE)
     async def lock(self, request: Command, _: Connection) -> Command:
         """The queues that are the client's now. If a bound left out some, the remark names it."""
         body = decode_body(LockBatchBody, request.payload)
@@ -119,7 +119,7 @@ class ClientHandler:
         answer = encode_body(LockBatchResponseBody(own, tokens))
         return request.reply(body=answer, remark=locked.bound)
 
-    @serves(RequestCode.UNLOCK_BATCH_MQ, needs=Needs.LEADER)
+    @serves(RequestCode.UNLOCK_BATCH_MQ, needs=Needs.LEADER, right=Right.ANYONE)
     async def unlock(self, request: Command, _: Connection) -> Command:
         """Give queues back."""
         body = decode_body(LockBatchBody, request.payload)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import (
     ConsumeStats,
     ConsumeStatsList,
@@ -49,7 +49,7 @@ class ProgressHandler:
         self._membership = membership
         self._commits = commits
 
-    @serves(RequestCode.GET_CONSUME_STATS, needs=Needs.LEADER)
+    @serves(RequestCode.GET_CONSUME_STATS, needs=Needs.LEADER, right=Right.ANYONE)
     def consume_stats(self, request: Command, _: Connection) -> Command:
         """The progress of a group in each queue of the topics that it consumes.
 
@@ -64,7 +64,7 @@ class ProgressHandler:
         stats = self._stats(name, topics)
         return request.reply(body=encode_body(stats, dialect_for(request)))
 
-    @serves(RequestCode.GET_BROKER_CONSUME_STATS, needs=Needs.LEADER)
+    @serves(RequestCode.GET_BROKER_CONSUME_STATS, needs=Needs.LEADER, right=Right.ANYONE)
     def broker_stats(self, request: Command, _: Connection) -> Command:
         """The progress of all groups, topic by topic."""
         only_ordered = decode_header(GetBrokerConsumeStatsHeader, request).is_order
@@ -84,7 +84,7 @@ class ProgressHandler:
                 answer.consume_stats_list.append({name: found})
         return request.reply(body=encode_body(answer, dialect_for(request)))
 
-    @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, needs=Needs.LEADER)
+    @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, needs=Needs.LEADER, right=Right.ANYONE)
     def time_span(self, request: Command, _: Connection) -> Command:
         """The store times of the messages that a group has still to consume in a topic."""
         header = decode_header(QueryConsumeTimeSpanHeader, request)
@@ -95,7 +95,7 @@ class ProgressHandler:
         ]
         return request.reply(body=encode_body(QueryConsumeTimeSpanBody(spans)))
 
-    @serves(RequestCode.CLONE_GROUP_OFFSET, needs=Needs.LEADER)
+    @serves(RequestCode.CLONE_GROUP_OFFSET, needs=Needs.LEADER, right=Right.ADMIN)
     async def clone(self, request: Command, _: Connection) -> Command:
         """Set one group's offsets to those of another."""
         header = decode_header(CloneGroupOffsetHeader, request)

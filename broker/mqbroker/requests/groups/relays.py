@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dledger.errors import RemotingError, RequestTimeout
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import (
     ConsumerStatusBody,
     ConsumerStatusFromClientBody,
@@ -42,7 +42,7 @@ class RelayHandler:
         self._core = core
         self._clients = clients
 
-    @serves(RequestCode.GET_CONSUMER_RUNNING_INFO, needs=Needs.LEADER)
+    @serves(RequestCode.GET_CONSUMER_RUNNING_INFO, needs=Needs.LEADER, right=Right.ANYONE)
     async def running_info(self, request: Command, _: Connection) -> Command:
         """The running info of one consumer."""
         header = decode_header(GetConsumerRunningInfoHeader, request)
@@ -50,7 +50,7 @@ class RelayHandler:
         answer = await ask_client(connection, Command(request.code, dict(request.ext)))
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
 
-    @serves(RequestCode.CONSUME_MESSAGE_DIRECTLY, needs=Needs.LEADER)
+    @serves(RequestCode.CONSUME_MESSAGE_DIRECTLY, needs=Needs.LEADER, right=Right.ADMIN)
     async def consume_directly(self, request: Command, _: Connection) -> Command:
         """Have one consumer handle one message, now."""
         header = decode_header(ConsumeMessageDirectlyHeader, request)
@@ -62,7 +62,9 @@ class RelayHandler:
         answer = await ask_client(connection, Command(request.code, ext, body))
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
 
-    @serves(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, needs=Needs.LEADER)
+    @serves(
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, needs=Needs.LEADER, right=Right.ANYONE
+    )
     async def consumer_status(self, request: Command, _: Connection) -> Command:
         """The progress of each consumer of a group."""
         header = decode_header(InvokeBrokerToGetConsumerStatusHeader, request)

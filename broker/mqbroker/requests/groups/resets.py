@@ -9,7 +9,7 @@ next pull (see `mqbroker.requests.groups.readers`).
 from __future__ import annotations
 
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import (
     Dialect,
     QueueOffset,
@@ -48,7 +48,7 @@ class ResetHandler:
         self._clients = clients
         self._readers = readers
 
-    @serves(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, needs=Needs.LEADER)
+    @serves(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, needs=Needs.LEADER, right=Right.ADMIN)
     async def reset(self, request: Command, _: Connection) -> Command:
         """Commit the new offsets, tell the members, answer with all of them."""
         header = decode_header(InvokeBrokerToResetOffsetHeader, request)

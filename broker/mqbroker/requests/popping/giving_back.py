@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dledger.errors import AppendError
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import BatchAck, BatchAckMessageBody, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -38,7 +38,7 @@ class GivingBackHandler:
         self._core = core
         self._popping = popping
 
-    @serves(RequestCode.ACK_MESSAGE, needs=Needs.LEADER)
+    @serves(RequestCode.ACK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
     def ack(self, request: Command, connection: Connection) -> Command | None:
         """The message of a handle is done."""
         header = decode_header(AckMessageHeader, request)
@@ -49,7 +49,7 @@ class GivingBackHandler:
         self._take_back(request, connection, [row])
         return None
 
-    @serves(RequestCode.BATCH_ACK_MESSAGE, needs=Needs.LEADER)
+    @serves(RequestCode.BATCH_ACK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
     def ack_many(self, request: Command, connection: Connection) -> Command | None:
         """The messages of many handles are done."""
         body = decode_body(BatchAckMessageBody, request.payload)
@@ -98,7 +98,7 @@ class GivingBackHandler:
             return request.reply()
         return request.reply(ext=encode_header(AckMessageResponseHeader(asked - outcome.found)))
 
-    @serves(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, needs=Needs.LEADER)
+    @serves(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, needs=Needs.LEADER, right=Right.ANYONE)
     def change(self, request: Command, connection: Connection) -> Command | None:
         """The message of a handle is hidden for another time, from now on."""
         header = decode_header(ChangeMessageInvisibletimeHeader, request)

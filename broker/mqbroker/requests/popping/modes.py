@@ -6,7 +6,7 @@ Only members that let the broker share the queues out ask for it (QUERY_ASSIGNME
 from __future__ import annotations
 
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import SetMessageRequestModeBody, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -27,7 +27,7 @@ class RequestModeHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.SET_MESSAGE_REQUEST_MODE, needs=Needs.FORWARDED)
+    @serves(RequestCode.SET_MESSAGE_REQUEST_MODE, needs=Needs.FORWARDED, right=Right.ADMIN)
     async def put(self, request: Command, _: Connection) -> Command:
         """Set the mode, for all members from their next question on."""
         body = decode_body(SetMessageRequestModeBody, request.payload)

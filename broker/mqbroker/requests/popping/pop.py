@@ -13,7 +13,7 @@ from collections import Counter
 from dledger.buffers import Buffer
 from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -43,7 +43,7 @@ class PopHandler:
         self._core = core
         self._popping = popping
 
-    @serves(RequestCode.POP_MESSAGE, needs=Needs.LEADER)
+    @serves(RequestCode.POP_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
     def pop(self, request: Command, connection: Connection) -> Command | None:
         """Answered when what is handed out is in the log, or when the wait is over."""
         header = decode_header(PopMessageHeader, request)

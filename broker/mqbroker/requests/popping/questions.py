@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dledger.errors import StorageError
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -39,7 +39,7 @@ class PopQuestionHandler:
         self._core = core
         self._popping = popping
 
-    @serves(RequestCode.PEEK_MESSAGE, needs=Needs.LEADER)
+    @serves(RequestCode.PEEK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
     def peek(self, request: Command, _: Connection) -> Command:
         """What a pop would get now."""
         header = decode_header(PeekMessageHeader, request)
@@ -60,7 +60,7 @@ class PopQuestionHandler:
         code = ResponseCode.SUCCESS if seen.messages else ResponseCode.PULL_NOT_FOUND
         return request.reply(code, encode_header(answer), records_of(self._core, seen.messages))
 
-    @serves(RequestCode.POLLING_INFO, needs=Needs.LEADER)
+    @serves(RequestCode.POLLING_INFO, needs=Needs.LEADER, right=Right.ANYONE)
     def polling_info(self, request: Command, _: Connection) -> Command:
         """How many pops wait with this queue in their request."""
         header = decode_header(PollingInfoHeader, request)
@@ -69,7 +69,7 @@ class PopQuestionHandler:
         answer = PollingInfoResponseHeader(self._popping.held.waiting(key, header.queue_id))
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.NOTIFICATION, needs=Needs.LEADER)
+    @serves(RequestCode.NOTIFICATION, needs=Needs.LEADER, right=Right.ANYONE)
     def notify(self, request: Command, connection: Connection) -> Command | None:
         """Whether there is something to pop; held until there is."""
         core = self._core

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from dledger.errors import AppendError
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -51,7 +51,7 @@ class LookupHandler:
         self._commits = commits
         self._counting = counting
 
-    @serves(RequestCode.GET_MAX_OFFSET, needs=Needs.CONFIRMED)
+    @serves(RequestCode.GET_MAX_OFFSET, needs=Needs.CONFIRMED, right=Right.ANYONE)
     def max_offset(self, request: Command, _: Connection) -> Command:
         """The end of the queue. What is acknowledged is applied, so no acknowledged offset is above
         it."""
@@ -59,14 +59,14 @@ class LookupHandler:
         answer = GetMaxOffsetResponseHeader(self._span(header.topic, header.queue_id)[1])
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.GET_MIN_OFFSET, needs=Needs.CONFIRMED)
+    @serves(RequestCode.GET_MIN_OFFSET, needs=Needs.CONFIRMED, right=Right.ANYONE)
     def min_offset(self, request: Command, _: Connection) -> Command:
         """The first offset of the queue: earlier messages have expired."""
         header = decode_header(GetMinOffsetHeader, request)
         answer = GetMinOffsetResponseHeader(self._span(header.topic, header.queue_id)[0])
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, needs=Needs.LEADER)
+    @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, needs=Needs.LEADER, right=Right.ANYONE)
     def search_offset(self, request: Command, _: Connection) -> Command:
         """The first offset stored at or after a time; with UPPER the last one at or before it."""
         header = decode_header(SearchOffsetByTimestampHeader, request)
@@ -78,7 +78,7 @@ class LookupHandler:
             offset = queue.first_at(header.timestamp)
         return request.reply(ext=encode_header(SearchOffsetByTimestampResponseHeader(offset)))
 
-    @serves(RequestCode.GET_EARLIEST_MSG_STORETIME, needs=Needs.LEADER)
+    @serves(RequestCode.GET_EARLIEST_MSG_STORETIME, needs=Needs.LEADER, right=Right.ANYONE)
     def earliest_store_time(self, request: Command, _: Connection) -> Command:
         """When the first message was stored; -1 for an empty queue, as in the reference."""
         header = decode_header(GetEarliestMsgStoretimeHeader, request)
@@ -89,14 +89,14 @@ class LookupHandler:
         answer = GetEarliestMsgStoretimeResponseHeader(timestamp_ms)
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.VIEW_MESSAGE_BY_ID, needs=Needs.LEADER)
+    @serves(RequestCode.VIEW_MESSAGE_BY_ID, needs=Needs.LEADER, right=Right.ANYONE)
     def view_message(self, request: Command, _: Connection) -> Command:
         """One record by its position in the log."""
         header = decode_header(ViewMessageByIdHeader, request)
         record = self._core.asked_record(header.offset)
         return request.reply(body=self._core.log.view(header.offset, record.size))
 
-    @serves(RequestCode.QUERY_CONSUMER_OFFSET, needs=Needs.CONFIRMED)
+    @serves(RequestCode.QUERY_CONSUMER_OFFSET, needs=Needs.CONFIRMED, right=Right.ANYONE)
     def consumer_offset(self, request: Command, connection: Connection) -> Command | None:
         """The place of a group in a queue, once commits of it that came before are applied.
 
@@ -154,7 +154,7 @@ class LookupHandler:
         answer = QueryConsumerOffsetResponseHeader(offset, life, begun_ms)
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.UPDATE_CONSUMER_OFFSET, needs=Needs.LEADER)
+    @serves(RequestCode.UPDATE_CONSUMER_OFFSET, needs=Needs.LEADER, right=Right.ANYONE)
     def commit_offset(self, request: Command, connection: Connection) -> None:
         """Commit a group's offset; answered once that is in the log and applied.
 

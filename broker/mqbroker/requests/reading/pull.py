@@ -12,7 +12,7 @@ from typing import Final
 from dledger.buffers import Buffer
 from dledger.errors import StorageError
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -77,7 +77,12 @@ class PullHandler:
         self._counting = counting
         self._held = held
 
-    @serves(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, needs=Needs.LEADER)
+    @serves(
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+    )
     def pull(self, request: Command, connection: Connection) -> Command | None:
         """Answer at once, or hold the pull until there is a message for it."""
         header = decode_header(PullMessageHeader, request)

@@ -9,7 +9,7 @@ unique key: the tools' flag `_UNIQUE_KEY_QUERY` changes nothing here.
 from __future__ import annotations
 
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -32,7 +32,7 @@ class QueryHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.QUERY_MESSAGE, needs=Needs.LEADER)
+    @serves(RequestCode.QUERY_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
     def query(self, request: Command, _: Connection) -> Command:
         """The records, back to back."""
         header = decode_header(QueryMessageHeader, request)

@@ -7,7 +7,7 @@ level's queue, so the first ones of all levels are looked at, and the earliest o
 from __future__ import annotations
 
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -29,7 +29,7 @@ class ScheduledHandler:
         self._core = core
         self._deliveries = deliveries
 
-    @serves(RequestCode.LIST_SCHEDULED, needs=Needs.LEADER)
+    @serves(RequestCode.LIST_SCHEDULED, needs=Needs.LEADER, right=Right.ANYONE)
     def scheduled(self, request: Command, _: Connection) -> Command:
         """The records, back to back, the earliest first; no more than fit into an answer."""
         header = decode_header(ListScheduledHeader, request)

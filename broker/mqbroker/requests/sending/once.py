@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from dledger.errors import BadInput, RecordError
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -53,7 +53,7 @@ class OnceHandler:
         # How many names came over each connection.
         self._made: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
-    @serves(RequestCode.REGISTER_PRODUCER, needs=Needs.LEADER)
+    @serves(RequestCode.REGISTER_PRODUCER, needs=Needs.LEADER, right=Right.ANYONE)
     def register(self, request: Command, connection: Connection) -> None:
         """Give a name to the instance that asks; answered when that is in the log."""
         header = decode_header(RegisterProducerHeader, request)
@@ -90,7 +90,7 @@ class OnceHandler:
             )
         self._made[connection] = made + 1
 
-    @serves(RequestCode.WRITE_ONCE, needs=Needs.LEADER)
+    @serves(RequestCode.WRITE_ONCE, needs=Needs.LEADER, right=Right.ANYONE)
     def write(self, request: Command, connection: Connection) -> None:
         """Append outputs and offsets together; the answer follows when they can be read."""
         core = self._core

@@ -9,7 +9,7 @@ from functools import partial
 from dledger.buffers import Buffer
 from dledger.errors import RecordError
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -40,7 +40,7 @@ class ProduceHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.PRODUCE, needs=Needs.LEADER)
+    @serves(RequestCode.PRODUCE, needs=Needs.LEADER, right=Right.ANYONE)
     def produce(self, request: Command, connection: Connection) -> None:
         """Append the batch; the answer follows when it can be pulled."""
         core = self._core

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dledger.errors import BadInput
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -36,7 +36,7 @@ class RecallHandler:
         self._core = core
         self._deliveries = deliveries
 
-    @serves(RequestCode.RECALL_MESSAGE, needs=Needs.LEADER)
+    @serves(RequestCode.RECALL_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
     async def recall(self, request: Command, _: Connection) -> Command:
         """Take a message back; answered once no replica will deliver it."""
         header = decode_header(RecallMessageHeader, request)

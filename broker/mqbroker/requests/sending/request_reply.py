@@ -14,7 +14,7 @@ client may be connected. Source: ReplyMessageProcessor.
 from __future__ import annotations
 
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -44,7 +44,12 @@ class ReplyHandler:
         self._core = core
         self._clients = clients
 
-    @serves(RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2, needs=Needs.LEADER)
+    @serves(
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+    )
     async def reply(self, request: Command, connection: Connection) -> Command:
         """Push a reply to the client that waits for it, and answer when that client has
         answered."""

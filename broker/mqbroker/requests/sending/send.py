@@ -19,7 +19,7 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput
 from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -71,7 +71,12 @@ class SendHandler:
         self._added = f"{names.CLUSTER}\x01{core.config.broker_cluster_name}\x02{_TRACED}"
         self._added_bytes = self._added.encode()
 
-    @serves(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, needs=Needs.LEADER)
+    @serves(
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+    )
     def send(self, request: Command, connection: Connection) -> None:
         """Append one message."""
         header = send_header(request)
@@ -104,7 +109,7 @@ class SendHandler:
         where = _Place(topic, queue_id, asked_topic)
         self._append(request, connection, config, where, [record], keys)
 
-    @serves(RequestCode.SEND_BATCH_MESSAGE, needs=Needs.LEADER)
+    @serves(RequestCode.SEND_BATCH_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
     def send_batch(self, request: Command, connection: Connection) -> None:
         """Append several messages to one queue, with consecutive offsets."""
         header = send_header(request)

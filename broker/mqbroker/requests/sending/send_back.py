@@ -10,7 +10,7 @@ same entry. Every replica resolves a position to the same bytes, so this works a
 from __future__ import annotations
 
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.remoting import message as names
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.codes import RequestCode
@@ -48,7 +48,7 @@ class SendBackHandler:
         self._fence = fence
         self._giving_up = giving_up
 
-    @serves(RequestCode.CONSUMER_SEND_MSG_BACK, needs=Needs.LEADER)
+    @serves(RequestCode.CONSUMER_SEND_MSG_BACK, needs=Needs.LEADER, right=Right.ANYONE)
     def send_back(self, request: Command, connection: Connection) -> Command | None:
         """Store the copy; answered once it is in the log."""
         core = self._core

@@ -13,7 +13,7 @@ from functools import cache
 
 from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
-from dledger.net.serving import serves
+from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.raft.appends import Appended
 from dledger.remoting import message as names
@@ -63,7 +63,7 @@ class TransactionHandler:
         """A leadership begins."""
         self._transactions.reset()
 
-    @serves(RequestCode.END_TRANSACTION, needs=Needs.LEADER)
+    @serves(RequestCode.END_TRANSACTION, needs=Needs.LEADER, right=Right.ANYONE)
     def end(self, request: Command, connection: Connection) -> Command | None:
         """Commit or roll back. A committed message can be pulled when this is answered."""
         header = decode_header(EndTransactionHeader, request)

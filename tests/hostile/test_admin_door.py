@@ -1,0 +1,218 @@
+"""Administration of a broker by whoever reaches its client port: refused, whatever the request says
+of itself; by its own machine, by named addresses and with the cluster's secret: served."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from replicas import group
+from trio.testing import MockClock
+
+from dledger.errors import ConfigError, ConnectFailed, RemotingError
+from dledger.net import connect_peer
+from dledger.net.proving import Prover
+from dledger.net.serving import Right
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command, ExtValue
+from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
+from mqbroker.config import BrokerConfig
+from mqbroker.requests.admin.door import FORWARDED_ADMIN, FORWARDED_BY
+from mqbroker.testing import memory_broker
+from mqbroker.testing.requests import TOPIC, ask, send_request, topic_request
+
+ADMINISTRATION = {
+    "ADD_MEMBER",
+    "CLEAN_EXPIRED_CONSUMEQUEUE",
+    "CLEAN_UNUSED_TOPIC",
+    "CLONE_GROUP_OFFSET",
+    "CONSUME_MESSAGE_DIRECTLY",
+    "DELETE_EXPIRED_COMMITLOG",
+    "DELETE_SUBSCRIPTIONGROUP",
+    "DELETE_TOPIC_IN_BROKER",
+    "EXPORT_REPLICA",
+    "INVOKE_BROKER_TO_RESET_OFFSET",
+    "REMOVE_MEMBER",
+    "SET_MESSAGE_REQUEST_MODE",
+    "TRANSFER_LEADER",
+    "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP",
+    "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST",
+    "UPDATE_BROKER_CONFIG",
+}
+"""Another code that is an administrator's has its line here, and a line in docs/security.md."""
+FAR = "10.0.0.9"
+WORD = "the word of this cluster"
+OWN = "DefaultCluster", "broker-a"
+CLAIMS: list[dict[str, ExtValue]] = [
+    {},
+    {FORWARDED_BY: "n1"},
+    {FORWARDED_BY: "n1", FORWARDED_ADMIN: "true"},
+    {TAG_FIELD: "00" * 16},
+    {TAG_FIELD: "00" * 16, FORWARDED_BY: "n1", FORWARDED_ADMIN: True},
+]
+
+
+@pytest.mark.parametrize("secret", ["", WORD])
+@pytest.mark.parametrize("claim", CLAIMS)
+async def test_every_code_from_afar(
+    secret: str, claim: dict[str, ExtValue], tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """What is an administrator's is refused before it is read; nothing else is for the address."""
+    async with group(tmp_path, d_leger_secret=secret) as found:
+        before = found.machine.applied_index
+        refused = set()
+        for code, served in sorted(found.broker.handler.table.items()):
+            stranger = found.connect(FAR)
+            answer = await stranger.ask(Command(code, dict(claim)))
+            if answer is not None and answer.code == ResponseCode.NO_PERMISSION:
+                assert "may not" in str(answer.remark) or TAG_FIELD in claim
+                refused.add(RequestCode(code).name)
+            assert served.right in Right
+            stranger.close()
+        assert refused == ADMINISTRATION
+        assert found.machine.applied_index == before
+        await found.serves()
+
+
+@pytest.mark.parametrize(
+    ("setting", "host", "lets_in"),
+    [
+        ("loopback", "127.0.0.1", True),
+        ("loopback", "::1", True),
+        ("loopback", "::ffff:127.0.0.1", True),
+        ("loopback", FAR, False),
+        ("10.0.0.0/8", FAR, True),
+        ("10.0.0.0/8", "127.0.0.1", False),
+        ("10.0.0.8, 10.0.0.10", FAR, False),
+        ("*", FAR, True),
+        ("", "127.0.0.1", False),
+    ],
+)
+async def test_the_setting_decides(
+    setting: str, host: str, lets_in: bool, tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Addresses, networks, loopback, everybody, nobody."""
+    async with group(tmp_path, admin_addresses=setting) as found:
+        answer = await found.connect(host).ask(Command(RequestCode.CLEAN_UNUSED_TOPIC))
+        assert answer is not None
+        assert (answer.code == ResponseCode.SUCCESS) is lets_in
+
+
+async def test_whoever_may_send_may_make_a_topic_and_not_change_one(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """As a send would make it; to ask again for what is there changes nothing, and is answered."""
+    async with group(tmp_path) as found:
+        far, near = found.connect(FAR), found.connect()
+        codes = []
+        for request in (
+            topic_request("Made", 4),
+            topic_request("Made", 4),
+            topic_request("Made", 8),
+            send_request(b"x", b="AutoMade"),
+        ):
+            answer = await far.ask(request)
+            assert answer is not None
+            codes.append(answer.code)
+        assert codes == [0, 0, ResponseCode.NO_PERMISSION, 0]
+        made = found.machine.topics.get("Made")
+        assert made is not None
+        assert made.read_queue_nums == 4
+        answer = await near.ask(topic_request("Made", 8))
+        assert answer is not None
+        assert answer.code == 0
+
+
+async def test_where_sends_make_no_topics_strangers_make_none(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """With autoCreateTopicEnable = false a topic is an administrator's to make."""
+    async with group(tmp_path, auto_create_topic_enable=False) as found:
+        answer = await found.connect(FAR).ask(topic_request("Made", 4))
+        assert answer is not None
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert found.machine.topics.get("Made") is None
+
+
+# -- with the secret ---------------------------------------------------------------------------
+
+
+def config(
+    admin_addresses: str = FAR, clients: str = "n0-127.0.0.1:10911;n1-127.0.0.1:10912"
+) -> BrokerConfig:
+    """By default loopback is an address like any other."""
+    return BrokerConfig(
+        d_leger_secret=WORD,
+        admin_addresses=admin_addresses,
+        d_leger_peers="n0-127.0.0.1:1;n1-127.0.0.1:2",
+        group_client_addrs=clients,
+    )
+
+
+async def test_a_tool_that_proves_the_secret_is_let_in(tmp_path: Path) -> None:
+    """Each request with its own tag: one that is sent again ends the connection."""
+    clean = Command(RequestCode.CLEAN_UNUSED_TOPIC)
+    async with memory_broker(tmp_path, config()) as broker:
+        async with connect_peer("127.0.0.1", broker.port) as tool:
+            assert (await tool.request(clean, 5)).code == ResponseCode.NO_PERMISSION
+            prover = Prover(WORD.encode(), *OWN, "tool")
+            signing = await prover.prove(tool, broker_door(*OWN), BROKER_ID, 5)
+            assert signing is not None
+            for _ in range(2):
+                signed = signing.sign(Command(RequestCode.CLEAN_UNUSED_TOPIC))
+                assert (await tool.request(signed, 5)).code == ResponseCode.SUCCESS
+            again = Command(signed.code, signed.ext)
+            with suppress(RemotingError):  # the refusal, or the end of the connection
+                assert (await tool.request(again, 5)).code == ResponseCode.NO_PERMISSION
+            with pytest.raises(RemotingError):
+                await tool.request(Command(RequestCode.GROUP_INFO), 5)
+        async with connect_peer("127.0.0.1", broker.port) as tool:
+            with pytest.raises(ConnectFailed, match="refused the proof"):
+                await Prover(b"another word here", *OWN, "tool").prove(
+                    tool, broker_door(*OWN), BROKER_ID, 5
+                )
+            assert (await tool.request(clean, 5)).code == ResponseCode.NO_PERMISSION
+
+
+async def test_a_proof_for_another_group_is_none_for_this(tmp_path: Path) -> None:
+    """The secret is the cluster's, and what was proven is what the connection speaks for."""
+    other = "DefaultCluster", "broker-b"
+    async with (
+        memory_broker(tmp_path, config()) as broker,
+        connect_peer("127.0.0.1", broker.port) as tool,
+    ):
+        prover = Prover(WORD.encode(), *other, "tool")
+        signing = await prover.prove(tool, broker_door(*other), BROKER_ID, 5)
+        assert signing is not None
+        signed = signing.sign(Command(RequestCode.CLEAN_UNUSED_TOPIC))
+        assert (await tool.request(signed, 5)).code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize("is_admin", [True, False])
+async def test_a_follower_passes_on_no_more_than_it_was_asked_by(
+    is_admin: bool, tmp_path: Path
+) -> None:
+    """It proves to the leader that a member passes an administrator's request on. What anybody
+    asked is passed on as that, though the follower's address be an administrator's."""
+    of_follower = "127.0.0.1" if is_admin else FAR
+    async with memory_broker(tmp_path / "n1", config("127.0.0.1")) as leader:
+        clients = f"n0-127.0.0.1:10911;n1-127.0.0.1:{leader.port}"
+        follows = config(of_follower, clients)
+        async with (
+            memory_broker(tmp_path / "n0", follows) as follower,
+            connect_peer("127.0.0.1", follower.port) as tool,
+        ):
+            follower.ledger.follow("n1")
+            for queues, allowed in ((4, True), (8, is_admin)):
+                answer = await tool.request(topic_request(TOPIC, queues), 5)
+                assert (answer.code == ResponseCode.SUCCESS) is allowed, answer.remark
+            gone = await ask(tool, RequestCode.DELETE_TOPIC_IN_BROKER, topic=TOPIC)
+            assert (gone.code == ResponseCode.SUCCESS) is is_admin
+            assert (leader.machine.topics.get(TOPIC) is None) is is_admin
+
+
+def test_an_address_that_is_none_is_no_setting() -> None:
+    """Found when the broker starts."""
+    with pytest.raises(ConfigError, match="adminAddresses"):
+        BrokerConfig(admin_addresses="10.0.0.300").check()
