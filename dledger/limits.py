@@ -129,6 +129,8 @@ READ_TIMEOUT_S = 2.0
 
 IOV_MAX = 1024
 """Buffers in one gathered write (Linux's UIO_MAXIOV)."""
+POSITION_MAX = 2**63 - 1
+"""Of a byte of a log."""
 VERIFY_FAULTS_MAX = 1000
 """Faults of a replica that are told one by one; more are only counted."""
 

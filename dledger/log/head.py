@@ -54,7 +54,13 @@ def decode_head(raw: bytes) -> LogHead:
         raise CorruptLog(
             "the file `head` does not match its checksum: where the log begins is lost"
         )
-    return msgspec.msgpack.decode(payload, type=LogHead)
+    try:
+        head = msgspec.msgpack.decode(payload, type=LogHead)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CorruptLog(f"the file `head` holds no place where a log begins: {error}") from error
+    if head.base_position < 0 or head.first_index < 1 or not 0 <= head.chain_crc < 1 << 32:
+        raise CorruptLog(f"the file `head` says that the log begins with {head.first_index}")
+    return head
 
 
 def first_entry_of(head: LogHead) -> tuple[Header, memoryview, memoryview]:

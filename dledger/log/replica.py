@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from dledger.errors import ConfigError, StorageError
+from dledger.limits import POSITION_MAX
 from dledger.log.disk import Disk
 
 FORMAT_VERSION = 1
@@ -105,6 +107,15 @@ def _locked(held: Path, folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+class _Identity(msgspec.Struct, frozen=True):
+    """What replica.json holds."""
+
+    format: int
+    broker_name: str
+    node_id: str
+    segment_bytes: Annotated[int, msgspec.Meta(gt=0, le=POSITION_MAX)]
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
     """The owner of a folder, by its `replica.json`, and where its segments start, in order."""
@@ -123,17 +134,20 @@ def describe_replica(folder: Path) -> ReplicaDescription:
     """
     path, manifest = folder / "replica.json", read_manifest(folder)
     try:
-        fields = json.loads(path.read_bytes())
-        group, node_id = str(fields["broker_name"]), str(fields["node_id"])
-        segment_bytes = int(fields["segment_bytes"])
+        raw = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(f"{folder} is no replica's directory: it has no replica.json") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise ConfigError(f"{path}: not the description of a replica: {error!r}") from error
-    if segment_bytes <= 0:
-        raise ConfigError(f"{path}: segment_bytes is {segment_bytes}")
+    try:
+        identity = msgspec.json.decode(raw, type=_Identity)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: not the description of a replica: {error}") from error
+    if identity.format != FORMAT_VERSION:
+        raise ConfigError(
+            f"{path}: its format is {identity.format}, and this version reads {FORMAT_VERSION}"
+        )
+    segment_bytes = identity.segment_bytes
     names = [path.stem for path in (folder / "log").glob("*.seg") if path.stem.isdecimal()]
     segments = tuple(sorted(map(int, names)))
     for position in segments:
@@ -142,7 +156,11 @@ def describe_replica(folder: Path) -> ReplicaDescription:
                 f"{folder}: segment {position} does not start at a multiple of "
                 f"{segment_bytes} bytes, the segment size in replica.json"
             )
-    return ReplicaDescription(group, node_id, segment_bytes, segments, manifest)
+        if position + segment_bytes > POSITION_MAX:
+            raise ConfigError(f"{folder}: no log reaches to a segment of position {position}")
+    return ReplicaDescription(
+        identity.broker_name, identity.node_id, segment_bytes, segments, manifest
+    )
 
 
 def is_held(folder: Path) -> bool:

@@ -105,7 +105,7 @@ def _whole_logs(evidence: Evidence) -> DataFrame:
     rows = []
     for name in evidence.members.brokers:
         whole = [
-            (name, replica.node, bit, replica.segments[:1] == (0,))
+            (name, replica.node, bit, replica.begin == 0)
             for bit, replica in enumerate(evidence.members.of(name))
             if (name, replica.node) not in damaged
         ]

@@ -36,7 +36,7 @@ class Meta:
     """The harness's description of the run. `brokers`: broker name -> node ids that it started.
 
     `outputs`: topic -> the topic of its inputs, and the group that passes them. `levels`: topic of
-    priorities -> how many queues it has.
+    priorities -> how many queues it has. `tells`: what older histories lack, and this one has.
     """
 
     topics: tuple[str, ...]
@@ -45,6 +45,7 @@ class Meta:
     brokers: dict[str, tuple[str, ...]]
     outputs: dict[str, tuple[str, str]] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
+    tells: frozenset[str] = frozenset()
 
     @property
     def copies_max(self) -> int:
@@ -118,6 +119,7 @@ def read_meta(path: Path, sent_topics: Callable[[], set[str]]) -> Meta:
             if meta.get("topic")
         },
         levels=_levels(metas),
+        tells=_tells(metas),
     )
 
 
@@ -152,6 +154,11 @@ def _levels(metas: Sequence[dict[str, object]]) -> dict[str, int]:
             if type(count) is int and 0 < count <= LEVELS_MAX:
                 levels[str(topic)] = count
     return levels
+
+
+def _tells(metas: Sequence[dict[str, object]]) -> frozenset[str]:
+    named = [meta.get("tells") for meta in metas]
+    return frozenset(str(each) for some in named if isinstance(some, list) for each in some)
 
 
 def _brokers(metas: Sequence[dict[str, object]]) -> dict[str, tuple[str, ...]]:

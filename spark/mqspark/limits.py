@@ -18,6 +18,9 @@ of its own."""
 TASK_BYTES_MIN = MIB
 """Segments smaller than this share a task: a task costs as much as reading some hundred KiB."""
 
+TIME_MS_MAX = 60_000_000_000_000
+"""In the year 3871: a record's time that is further from 1970 is none."""
+
 INFLATED_BODY_BYTES_MAX = 64 * MIB
 INFLATED_WINDOW_BYTES_MAX = 8 * MIB
 """A compressed body is inflated up to here to be compared with what was sent."""

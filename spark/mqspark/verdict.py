@@ -283,6 +283,25 @@ def _count_of(judgement: Judgement, kinds: Iterable[str]) -> int:
     return sum(judgement.kinds.get(kind, 0) for kind in kinds)
 
 
+def _trimmed(evidence: Evidence) -> list[str]:
+    """From where each log is judged, if not from its beginning."""
+    notes = [
+        f"{replica.broker}/{replica.node}: its log begins at position {replica.begin}, since old "
+        "segments were removed; what stood before is not judged"
+        for replica in evidence.members.replicas
+        if replica.begin
+    ]
+    removed = evidence.screened.totals["removed"]
+    if removed:
+        notes.append(f"{removed} acknowledged messages are before the beginning of all logs")
+    if notes:
+        notes.append(
+            f"properties {commits.NUMBER} and {popped.NUMBER}: whether all that was answered is in "
+            "a log is not judged, since none is whole"
+        )
+    return notes
+
+
 def _notes(evidence: Evidence) -> list[str]:
     """What a reader of the verdict should know, though it is no violation."""
     notes = []
@@ -291,6 +310,12 @@ def _notes(evidence: Evidence) -> list[str]:
         missing = [node for node in nodes if (broker, node) not in given]
         if missing:
             notes.append(f"{broker}: no store of {', '.join(missing)} is given; it is not judged")
+    notes += _trimmed(evidence)
+    if COMMIT not in evidence.meta.tells and evidence.screened.noted_kinds.get(COMMIT):
+        notes.append(
+            f"property {commits.NUMBER}: the history does not say that its commits are stored by "
+            "brokers; whether they are is not judged"
+        )
     if evidence.logs is not None:
         return notes
     tails = (

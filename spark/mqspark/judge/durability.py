@@ -13,6 +13,8 @@ is one of four faults, the worst first:
 A message that waits, for its time or for the end of its transaction, must lie at the position that
 its acknowledgement named. Properties 10 and 11 judge whether it comes into its topic.
 
+What old segments held is gone with them: a replica is asked from where its log begins.
+
 A message is judged by its own bytes. Property 5 judges the CRC of the entry around it, or one
 flipped bit would make a whole batch a violation.
 """
@@ -73,7 +75,11 @@ def _expected(evidence: Evidence) -> DataFrame:
     waiting = said.withColumn("waits", F.lit(True)).where(F.col("source") == WAITING)
     columns = ("id", "broker", "waits", *_SLOT)
     acks = acks.select(*columns).unionByName(_by_position(waiting).select(*columns)).distinct()
-    return acks.join(sent, "id", "left").join(F.broadcast(evidence.members_table), "broker")
+    return (
+        acks.join(sent, "id", "left")
+        .join(F.broadcast(evidence.members_table), "broker")
+        .where("position >= begin")
+    )
 
 
 def _by_position(rows: DataFrame) -> DataFrame:

@@ -23,7 +23,7 @@ from mqspark.judge.violations import COLUMNS
 from mqspark.limits import FEW_ROWS_MAX
 from mqspark.screening import tasks
 from mqspark.screening.logs import Log
-from mqspark.screening.packets import NONE, SLOT, SUSPECT, WAITER, Rows
+from mqspark.screening.packets import LOGGED, NONE, SLOT, SUSPECT, WAITER, Rows
 from mqspark.screening.queues import doubtful_queues
 from mqspark.screening.screened import Screened
 from mqspark.screening.testimony import ACK, DELIVER, HELD, RECORD_COLUMNS, SEND, STORED, TESTIMONY
@@ -157,8 +157,7 @@ class Evidence:
     @cached_property
     def doubtful(self) -> DataFrame | None:
         """The slots of the queues that need a closer look; None if there is none."""
-        from_start = all(replica.segments[:1] == (0,) for replica in self.members.replicas)
-        queues = doubtful_queues(self.stretches, from_start=from_start)
+        queues = doubtful_queues(self.stretches, from_start=not self.is_trimmed)
         return self.kept(self.slots.where(F.col("queue").isin(queues))) if queues else None
 
     @cached_property
@@ -204,6 +203,31 @@ class Evidence:
         if not rows:
             return None
         return self.session.createDataFrame(rows, "group string, queue long")
+
+    def unlogged(self) -> DataFrame | None:
+        """The readings of which a commit was answered above all that a log has: group, queue,
+        logged. None if there is none."""
+        logged, rows = self.screened.logged, []
+        for row in self.screened.doubts:
+            place = (int(row["group"]), int(row["queue"]))
+            if row["commit_max"] > logged.get(place, 0):
+                rows += [
+                    (group, place[1], logged.get(place, 0))
+                    for group in self.screened.readers[place[0]]
+                ]
+        if not rows:
+            return None
+        return self.session.createDataFrame(rows, "group string, queue long, logged long")
+
+    @cached_property
+    def done(self) -> DataFrame:
+        """What groups popped, and are through with by an entry of a log: group, queue,
+        queue_offset, pop_time."""
+        named = self.session.createDataFrame(
+            [*self.screened.through.items()], "number long, group string"
+        )
+        rows = self.screened.rows(tasks.DONE, LOGGED).withColumnRenamed("group", "number")
+        return rows.join(F.broadcast(named), "number").drop("number")
 
     def first_reads(self, of: DataFrame) -> DataFrame:
         """The first delivery of each offset in the readings `of` some groups and queues.
@@ -412,14 +436,31 @@ class Evidence:
     @cached_property
     def begins(self) -> dict[str, int]:
         """For each broker: the first position that all of its replicas' logs reach back to."""
-        return {
-            name: max((replica.segments[:1] or (0,))[0] for replica in self.members.of(name))
-            for name in self.members.brokers
-        }
+        return {name: max(self.members.begins(name)) for name in self.members.brokers}
+
+    @property
+    def is_trimmed(self) -> bool:
+        """Whether old segments were removed from any log."""
+        return any(self.begins.values())
+
+    def reach_back(self, rows: DataFrame) -> DataFrame:
+        """Those of `rows`, with `position` and `broker_number`, that all replicas reach back to."""
+        if not self.is_trimmed:
+            return rows
+        return rows.where(
+            F.col("position") >= self.members.by_number(lambda name: self.begins[name])
+        )
+
+    @cached_property
+    def kept_from(self) -> DataFrame:
+        """The first offset of each queue that all logs reach back to: queue, kept_from.
+
+        To be asked for if logs are trimmed.
+        """
+        kept = self.reach_back(self.slots).groupBy("queue")
+        return self.kept(kept.agg(F.min("queue_offset").alias("kept_from")))
 
     def _is_common(self) -> Column:
-        if not self.alone:
-            return F.lit(True)
         begins = [(F.col("broker") == name, F.lit(at)) for name, at in self.begins.items()]
         return F.col("position") >= case(begins)
 

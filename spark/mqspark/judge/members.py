@@ -40,15 +40,27 @@ class Members:
         """The bits of all replicas of a broker."""
         return (1 << len(self.of(broker))) - 1
 
+    def begins(self, broker: str) -> list[int]:
+        """Where the log of each of the broker's replicas begins."""
+        return [replica.begin for replica in self.of(broker)]
+
+    def first_index(self, broker: str) -> int | None:
+        """The index that all of them begin with; None if they differ, 0 if it is not known."""
+        first, *others = {replica.first_index for replica in self.of(broker)}
+        return None if others else first
+
     def table(self, session: SparkSession) -> DataFrame:
-        """Broker, replica, bit (its number), everyone (the full mask): one row a replica."""
+        """One row a replica: broker, replica, bit (its number), everyone (the full mask), where its
+        log begins, and with which index (null if that is not known)."""
         rows = {
             "broker": [replica.broker for replica in self.replicas],
             "replica": [replica.node for replica in self.replicas],
             "bit": [self.of(replica.broker).index(replica) for replica in self.replicas],
             "everyone": [self.full_mask(replica.broker) for replica in self.replicas],
+            "begin": [replica.begin for replica in self.replicas],
         }
-        return session.createDataFrame(pa.table(rows))
+        first = pa.array([replica.first_index or None for replica in self.replicas], pa.int64())
+        return session.createDataFrame(pa.table(rows).append_column("first_index", first))
 
     def by_number(self, value: Callable[[str], str | int]) -> Column:
         """The result of `value` for the name of the broker with the number `broker_number`."""

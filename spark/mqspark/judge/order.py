@@ -37,9 +37,8 @@ def _of_queues(evidence: Evidence) -> DataFrame:
         return evidence.nothing()
     higher = Window.partitionBy("queue").orderBy(F.col("queue_offset").desc())
     later = higher.rowsBetween(Window.unboundedPreceding, -1)
-    from_start = all(replica.segments[:1] == (0,) for replica in evidence.members.replicas)
     lower = F.lead("queue_offset").over(higher)
-    below = F.coalesce(lower, F.lit(-1)) if from_start else lower
+    below = lower if evidence.is_trimmed else F.coalesce(lower, F.lit(-1))
     rows = (
         evidence.doubtful.withColumn("first_ack_above", F.min("ack_t").over(later))
         .withColumn("position_above", F.lag("position").over(higher))
@@ -107,12 +106,18 @@ def _of_reads(evidence: Evidence) -> DataFrame:
     flagged = evidence.kept(rows.where(late | skipped))
     names = (
         evidence.testimony.where(F.col("source") == DELIVER)
-        .select(evidence.reading.alias("reading"), "group", *QUEUE)
+        .select(evidence.reading.alias("reading"), "group", "queue", *QUEUE)
         .join(F.broadcast(flagged.select("reading").distinct()), "reading", "left_semi")
         .dropDuplicates(["reading"])
     )
+    named = flagged.join(names, "reading")
+    if evidence.is_trimmed:
+        # What was removed before the group came to it is not its fault, nor anybody's.
+        named = named.join(F.broadcast(evidence.kept_from), "queue", "left").where(
+            late | (F.col("offset_above") - 1 >= F.col("kept_from"))
+        )
     return violation(
-        flagged.join(names, "reading"),
+        named,
         F.when(skipped, "skipped").otherwise("late"),
         F.when(
             skipped, text("group {group} was never given what is between this and {offset_above}")
@@ -127,6 +132,10 @@ def _vanished(evidence: Evidence) -> DataFrame:
         return evidence.nothing()
     delivered = evidence.suspects.where(F.col("source") == DELIVER).dropDuplicates(["id"])
     kept = evidence.suspects.where(F.col("source") == STORED)
+    if evidence.is_trimmed:
+        delivered = delivered.join(F.broadcast(evidence.kept_from), "queue").where(
+            "queue_offset >= kept_from"
+        )
     return violation(
         delivered.join(kept, "id", "left_anti"),
         "vanished",

@@ -2,7 +2,8 @@
 
 **5**: equal (index, term) means equal chain CRC, anywhere in the logs, since two leaders of one
 term can't be; and a committed entry never changes. So in the settled part every index must have one
-chain CRC, and every byte must match its CRCs.
+chain CRC, and every byte must match its CRCs. And a log is in order, in its tail too: its indexes
+go up by one, and its terms never fall. Where one begins behind 0 its file `head` says so.
 
 **13**: after healing all replicas are identical, as far as the log is settled. Beyond that, tails
 may differ: no client was told of their entries.
@@ -30,8 +31,14 @@ EQUALITY_TITLE: Final = "All replicas are identical"
 
 
 def chain_violations(evidence: Evidence) -> DataFrame:
-    """Property 5: a row for each damaged range, and for each replica's first deviating entry."""
-    if evidence.logs is not None:
+    """Property 5: a row for each damaged range, for each replica's first deviating entry, and for
+    each entry that does not follow the one before."""
+    heads = [
+        (replica.broker, replica.node, replica.damage)
+        for replica in evidence.members.replicas
+        if replica.damage is not None
+    ]
+    if evidence.logs is not None and not heads:
         return evidence.nothing()
     damaged = evidence.damage.where(evidence.is_settled()).withColumn(
         "end", F.col("position") + F.col("size")
@@ -54,6 +61,34 @@ def chain_violations(evidence: Evidence) -> DataFrame:
             message_id=F.col("first_message"),
             positions=[F.col("position"), F.col("end")],
         ),
+        _disordered(evidence),
+        violation(
+            evidence.session.createDataFrame(heads, "broker string, replica string, error string"),
+            "damaged",
+            text("{error}"),
+        ),
+    )
+
+
+def _disordered(evidence: Evidence) -> DataFrame:
+    """Entries whose index or term can't follow that of the one before in their replica's log."""
+    in_log = Window.partitionBy("broker", "replica").orderBy("position")
+    first = evidence.members_table.select("broker", "replica", "first_index")
+    before_first = F.when(F.row_number().over(in_log) == 1, F.col("first_index") - 1)
+    rows = (
+        evidence.entries.join(F.broadcast(first), ["broker", "replica"])
+        .withColumn("index_before", F.coalesce(F.lag("index").over(in_log), before_first))
+        .withColumn("term_before", F.coalesce(F.lag("term").over(in_log), F.lit(0)))
+        .withColumn("error_before", F.lag("error").over(in_log))
+        .where("error IS NULL AND error_before IS NULL")
+        .where("index != index_before + 1 OR term < term_before")
+    )
+    return violation(
+        evidence.kept(rows),
+        "disordered",
+        text("entry {index} of term {term} follows entry {index_before} of term {term_before}"),
+        severity=2,
+        positions=[F.col("position")],
     )
 
 

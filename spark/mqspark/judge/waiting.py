@@ -46,8 +46,9 @@ DELAYS_TITLE: Final = "A message with a time comes in its time"
 
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
-_CAME: Final = "read_t IS NOT NULL OR versions = 0"
-"""When it came is known, or that it never did; not so of what is in its topic and unread."""
+_CAME: Final = "read_t IS NOT NULL OR versions = 0 AND (begin = 0 OR held_position_min >= begin)"
+"""When it came is known, or that it never did; not so of what is in its topic and unread, or may
+have been removed there."""
 
 
 def transaction_violations(evidence: Evidence) -> DataFrame:
@@ -60,8 +61,9 @@ def transaction_violations(evidence: Evidence) -> DataFrame:
     to_commit = begun.where(F.col("outcome") == COMMITTED)
     hidden = (
         to_commit.where(F.col("resolved") == COMMITTED)
+        .drop("begin")
         .join(F.broadcast(evidence.members_table), "broker")
-        .where("getbit(holders, bit) = 0")
+        .where("getbit(holders, bit) = 0 AND (begin = 0 OR held_position_min >= begin)")
     )
     awaited = to_commit.withColumn("at", F.greatest("waiting_t", "resolved_t"))
     late = _overdue(evidence, awaited, TRANSACTION_S_MAX)
@@ -132,8 +134,11 @@ def _expired(evidence: Evidence) -> DataFrame:
 
 def _waiting(evidence: Evidence, condition: str) -> DataFrame:
     """Messages that had to wait."""
+    by_number = evidence.members.by_number
     return evidence.kept(
-        evidence.waiters.where(condition).withColumn("broker", evidence.members.by_number(str))
+        evidence.waiters.where(condition)
+        .withColumn("broker", by_number(str))
+        .withColumn("begin", by_number(lambda name: evidence.begins[name]))
     )
 
 

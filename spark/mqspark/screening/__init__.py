@@ -20,6 +20,7 @@ judge would find.
 ``digest``      one row a message, and which are suspect (pure)
 ``queues``      stretches of queues, and which queues are doubtful (pure)
 ``readings``    what groups got, and which readings are doubtful (pure)
+``groups``      what a log's entries say of groups (pure)
 ``logs``        whether replicas hold one log (pure)
 ``tasks``       what Spark's workers run
 ``screened``    starts them, and holds what they found

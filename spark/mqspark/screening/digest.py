@@ -91,12 +91,14 @@ class Digest:
 
     `send_t`, `ack_t`, `read_t` are the first such event's time. So is `waiting_t`, of the
     acknowledgement of a message that waits; `held_...` is said of it there. `full` is the mask of
-    all replicas of the message's broker.
+    those replicas of the message's broker whose log reaches back to it, `held_full` the same of the
+    place where it waits.
     """
 
     identity: Numbers
     broker_number: Numbers
     full: Numbers
+    held_full: Numbers
     send_t: Numbers
     ack_t: Numbers
     read_t: Numbers
@@ -134,8 +136,9 @@ class Digest:
             | (self.versions > 1)
             | (self.held_versions > 1)
             | ((self.refusals > 0) & ~acked & read)
-            | (judged & (acked | delivered) & (self.holders != self.full))
-            | (judged & waits & (self.held_holders != self.full))
+            | (judged & (acked | delivered) & (self.holders & self.full != self.full))
+            | (judged & delivered & (self.position_min == NONE))
+            | (judged & waits & (self.held_holders & self.held_full != self.held_full))
         )
         return suspect
 
@@ -153,6 +156,11 @@ class Digest:
         """The messages that had to wait."""
         chosen = (self.due != NONE) | (self.outcome != NONE) | (self.waiting_t != NONE)
         return rows_of(WAITER, **self._columns(WAITER, chosen))
+
+    @property
+    def _expected(self) -> Numbers:
+        """The replicas that must hold what was acknowledged."""
+        return np.where(self.ack_t != NONE, self.full, self.held_full)
 
     def _columns(self, kind: np.dtype[Any], chosen: Flags, **renamed: Numbers) -> dict[str, Any]:
         return {
@@ -179,7 +187,8 @@ class Digest:
             "reads": int(np.bitwise_count(self.holders).sum() + self.deliveries.sum()),
             "elsewhere": _count(self.broker_number == ELSEWHERE),
             "suspects": _count(self.suspect),
-            "expected_copies": int(np.bitwise_count(self.full[acked]).sum()),
+            "removed": _count(acked & (self._expected == 0) & (self.broker_number >= 0)),
+            "expected_copies": int(np.bitwise_count(self._expected[acked]).sum()),
             "stored": [
                 [_count(self.holders[mine] & (1 << bit) != 0) for bit in range(full.bit_length())]
                 for mine, full in zip(own, full_masks, strict=True)
@@ -188,8 +197,9 @@ class Digest:
         }
 
 
-def digest(statements: Rows, full_masks: Numbers) -> Digest:
-    """What all these statements say, message by message. `full_masks`: broker by broker."""
+def digest(statements: Rows, full_masks: Numbers, begins: Sequence[Sequence[int]] = ()) -> Digest:
+    """What all these statements say, message by message. `full_masks`, and where each replica's log
+    `begins`: broker by broker."""
     said = _Messages(statements)
     good = ~said.rows["damaged"]
     sent, acked, delivered = said.are(SEND), said.are(ACK), said.are(DELIVER)
@@ -210,7 +220,8 @@ def digest(statements: Rows, full_masks: Numbers) -> Digest:
     return Digest(
         identity=said.identity,
         broker_number=broker,
-        full=np.where(broker >= 0, full_masks[np.maximum(broker, 0)], 0),
+        full=_reaching(broker, position, full_masks, begins),
+        held_full=_reaching(broker, held_position, full_masks, begins),
         send_t=said.least("t", sent),
         ack_t=said.least("t", acked),
         read_t=said.least("t", delivered),
@@ -232,6 +243,18 @@ def digest(statements: Rows, full_masks: Numbers) -> Digest:
         resolved_t=said.least("t", resolved),
         disagree=disagree,
     )
+
+
+def _reaching(
+    broker: Numbers, position: Numbers, full_masks: Numbers, begins: Sequence[Sequence[int]]
+) -> Numbers:
+    """The masks of the replicas whose logs reach back to `position`."""
+    masks: Numbers = np.where(broker >= 0, full_masks[np.maximum(broker, 0)], 0)
+    for number, of_replicas in enumerate(begins):
+        for bit, begin in enumerate(of_replicas):
+            if begin:
+                masks &= ~np.where((broker == number) & (position < begin), 1 << bit, 0)
+    return masks
 
 
 def added(all_totals: list[Totals]) -> Totals:

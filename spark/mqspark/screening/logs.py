@@ -6,7 +6,7 @@ enough that each segment says so of its own, and that each goes on where the one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -19,6 +19,8 @@ class SegmentLook(msgspec.Struct, frozen=True):
     entries: int
     first_index: int
     last_index: int
+    first_term: int
+    last_term: int
     end: int
     terms: dict[int, int]
     disputed: bool
@@ -32,18 +34,25 @@ class Log(msgspec.Struct, frozen=True):
     terms: dict[int, int] = {}
 
 
-def agreed_logs(brokers: Sequence[str], looks: Sequence[SegmentLook]) -> dict[str, Log] | None:
-    """The log of each broker; None if on any of them replicas differ, or bytes are wrong."""
-    if any(look.disputed for look in looks):
+def agreed_logs(
+    first_indexes: Mapping[str, int | None], looks: Sequence[SegmentLook]
+) -> dict[str, Log] | None:
+    """The log of each broker; None if on any of them replicas differ, or bytes are wrong.
+
+    `first_indexes`: the index that each broker's log begins with; None if replicas differ in that,
+    0 if it is not known.
+    """
+    if any(look.disputed for look in looks) or None in first_indexes.values():
         return None
-    logs = dict.fromkeys(brokers, Log())
-    last = dict.fromkeys(brokers, 0)
+    logs = dict.fromkeys(first_indexes, Log())
+    last = {name: ((first or 0) - 1, 0) for name, first in first_indexes.items()}
     for look in sorted(looks, key=lambda look: (look.broker, look.position)):
         if not look.entries:
             continue
-        if last[look.broker] and look.first_index != last[look.broker] + 1:
+        index, term = last[look.broker]
+        if index >= 0 and (look.first_index != index + 1 or look.first_term < term):
             return None
-        last[look.broker] = look.last_index
+        last[look.broker] = (look.last_index, look.last_term)
         before = logs[look.broker]
         logs[look.broker] = Log(before.entries + look.entries, look.end, look.terms | before.terms)
     return logs

@@ -105,9 +105,20 @@ READ: Final = np.dtype(
         ("told_t_max", "i8"),
     ]
 )
-#: What is doubtful about all of it.
+#: What is doubtful about all of it, and the highest offset that was committed.
 DOUBT: Final = np.dtype(
-    [("group", "i8"), ("queue", "i8"), ("disorder", "?"), ("ahead", "?"), ("back", "?")]
+    [
+        ("group", "i8"),
+        ("queue", "i8"),
+        ("disorder", "?"),
+        ("ahead", "?"),
+        ("back", "?"),
+        ("commit_max", "i8"),
+    ]
+)
+#: What a group popped, and is through with, by an entry of a log.
+LOGGED: Final = np.dtype(
+    [("group", "i8"), ("queue", "i8"), ("queue_offset", "i8"), ("pop_time", "i8")]
 )
 #: What a stretch of a queue shows: its ends, and the spread of its values.
 STRETCH: Final = np.dtype(

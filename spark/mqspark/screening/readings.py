@@ -102,6 +102,7 @@ def _doubt(found: Rows) -> tuple[Any, ...]:
         *(found["group"][0], found["queue"][0]),
         bool(odd or disorder),
         *(bool(odd or (has_commits and ahead)), bool(odd or (has_commits and back))),
+        found["commit_max"].max(),
     )
 
 

@@ -20,6 +20,7 @@ from mqspark.judge.members import Members
 from mqspark.limits import DIGEST_HISTORY_BYTES, SHUFFLE_PARTITIONS
 from mqspark.screening import tasks
 from mqspark.screening.digest import Totals, added
+from mqspark.screening.groups import queue_numbers
 from mqspark.screening.hashing import hashed
 from mqspark.screening.logs import Log, agreed_logs
 from mqspark.screening.packets import READ, STRETCH, Numbers, Rows, ddl, joined
@@ -56,6 +57,7 @@ class Screened:
             topics=self.topics,
             brokers=self.members.brokers,
             full_masks=[self.members.full_mask(name) for name in self.members.brokers],
+            begins=[self.members.begins(name) for name in self.members.brokers],
             digest_tasks=max(several, self.history_bytes // DIGEST_HISTORY_BYTES),
             queue_tasks=max(several, self.history_bytes // DIGEST_HISTORY_BYTES),
         )
@@ -111,7 +113,8 @@ class Screened:
     def logs(self) -> dict[str, Log] | None:
         """Each broker's log, if all replicas hold it alike and whole; else None."""
         _, told = self._counted
-        return agreed_logs(self.members.brokers, [look for each in told for look in each.segments])
+        first_indexes = {name: self.members.first_index(name) for name in self.members.brokers}
+        return agreed_logs(first_indexes, [look for each in told for look in each.segments])
 
     @cached_property
     def noted_kinds(self) -> dict[str, int]:
@@ -167,6 +170,26 @@ class Screened:
         for group in {group for each in told for group in each.groups | each.readers}:
             named.setdefault(int(hashed(pa.array([group or ""]))[0]), []).append(group)
         return named
+
+    @cached_property
+    def logged(self) -> dict[tuple[int, int], int]:
+        """The highest offset at which any log has a group go on, by group and queue."""
+        _, told = self._counted
+        found: dict[tuple[int, int], int] = {}
+        for broker, group, topic, queue_id, offset in (row for each in told for row in each.logged):
+            place = (
+                int(hashed(pa.array([group]))[0]),
+                int(queue_numbers(broker, [(topic, queue_id)])[0]),
+            )
+            found[place] = max(offset, found.get(place, 0))
+        return found
+
+    @cached_property
+    def through(self) -> dict[int, str]:
+        """The groups that by a log are through with what they popped, by number."""
+        _, told = self._counted
+        names = sorted({group for each in told for group in each.through})
+        return {int(hashed(pa.array([name]))[0]): name for name in names}
 
     def close(self) -> None:
         """Free the memory of what was found."""

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from mqspark.events import NOTE_FIELDS, OF_MESSAGES
 from mqspark.screening.digest import digest
+from mqspark.screening.groups import GroupsLogged, logged_numbers
 from mqspark.screening.hashing import hashed
 from mqspark.screening.logs import SegmentLook
 from mqspark.screening.packets import (
@@ -53,7 +54,7 @@ from mqspark.source.reader import SegmentReader, Tally
 from mqspark.source.schema import MESSAGES, row_schema
 
 #: The kinds of rows.
-SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, STRETCHES, READINGS, READ = range(10)
+SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, STRETCHES, READINGS, READ, DONE = range(11)
 PACKETS: Final = "place int, kind int, data binary"
 _PACKETS: Final = pa.schema({"place": pa.int32(), "kind": pa.int32(), "data": pa.binary()}.items())
 #: An event about no single message, and the number of the queue that it names.
@@ -70,7 +71,8 @@ class Told(msgspec.Struct):
     The groups that anything was delivered to, and those that said where they are (`readers`); how
     many messages were `popped`, how many of them were `new` to their group, and how many have an
     end of their own; how many events of each kind are about no single message; what segments look
-    like.
+    like. `logged`: broker, group, topic, queue, and the highest offset at which a log has the group
+    go on; `through` are the groups that by a log are through with what they popped.
     """
 
     groups: set[str | None] = msgspec.field(default_factory=set)
@@ -79,6 +81,8 @@ class Told(msgspec.Struct):
     new: int = 0
     ending: int = 0
     notes: dict[str, int] = msgspec.field(default_factory=dict)
+    logged: list[tuple[str, str, str, int, int]] = msgspec.field(default_factory=list)
+    through: set[str] = msgspec.field(default_factory=set)
     segments: list[SegmentLook] = msgspec.field(default_factory=list)
 
 
@@ -91,6 +95,7 @@ class Reading:
     topics: Sequence[str]
     brokers: Sequence[str]
     full_masks: Sequence[int]
+    begins: Sequence[Sequence[int]]
     digest_tasks: int
     queue_tasks: int
 
@@ -104,7 +109,8 @@ class Reading:
         """The same as statements, for the tasks that digest them; and what else events say."""
         for part in self._parts(batches):
             said, told = [], Told()
-            for table, events in self._of(part, told):
+            logged: list[Packet] = []
+            for table, events in self._of(part, told, logged):
                 said.append(statements(table, self.brokers))
                 if events is not None:
                     delivered = table.filter(pc.equal(table["source"], DELIVER))
@@ -115,7 +121,7 @@ class Reading:
                     notes = _notes(events, told)
                     yield _of_notes(notes)
                     yield self._to_readings(delivered, notes, told)
-            yield _batch([(0, TOLD, msgspec.json.encode(told))])
+            yield _batch([(0, TOLD, msgspec.json.encode(told)), *logged])
             rows = np.concatenate(said) if said else np.empty(0, STATEMENT)
             places = (rows["identity"].view(np.uint64) % self.digest_tasks).astype(np.int64)
             packets = divided(rows, places * len(SOURCES) + rows["source"])
@@ -128,7 +134,7 @@ class Reading:
             of_messages = pc.equal(batch["kind"], SAID)
             said += batch.filter(of_messages)["data"].to_pylist()
             yield batch.filter(pc.invert(of_messages))
-        found = digest(joined(said, STATEMENT), np.array(self.full_masks, np.int64))
+        found = digest(joined(said, STATEMENT), np.array(self.full_masks, np.int64), self.begins)
         said.clear()
         totals = msgspec.json.encode(found.totals(self.full_masks))
         yield _batch([(0, TOTALS, totals)])
@@ -173,9 +179,10 @@ class Reading:
                 yield self.parts[number]
 
     def _of(
-        self, part: HistoryPart | Task, told: Told
+        self, part: HistoryPart | Task, told: Told, logged: list[Packet] | None = None
     ) -> Iterator[tuple[pa.Table, pa.Table | None]]:
-        """The testimony in a part, and the events that it is from."""
+        """The testimony in a part, and the events that it is from. `logged` gets what members of
+        groups are through with by entries of a log."""
         if isinstance(part, HistoryPart):
             for events in part.events():
                 yield of_events(events, self.topics), events
@@ -183,9 +190,17 @@ class Reading:
         schema = row_schema(MESSAGES, RECORD_COLUMNS)
         reader = SegmentReader(self.replicas, MESSAGES, schema, verify=True, merge=True)
         for segment in part.segments:
-            tally = Tally(segment)
+            groups = GroupsLogged()
+            tally = Tally(segment, None if logged is None else groups.take)
             for records in reader.segment(segment, tally):
                 yield of_records(records, self.topics), None
+            told.logged += [
+                (segment.broker, *queue, offset) for queue, offset in groups.offsets.items()
+            ]
+            if logged is not None and groups.done:
+                told.through |= {group for group, *_ in groups.done}
+                done = logged_numbers(segment.broker, groups)
+                logged += [(0, DONE, data) for _, data in divided(done, np.zeros(len(done), int))]
             told.segments.append(
                 SegmentLook(
                     segment.broker,
@@ -193,6 +208,8 @@ class Reading:
                     tally.entries,
                     tally.first_index,
                     tally.last_index,
+                    tally.first_term,
+                    tally.last_term,
                     tally.end,
                     tally.terms,
                     tally.disputed,

@@ -27,7 +27,8 @@ from mqspark.events import OF_MESSAGES
 from mqspark.screening.hashing import hashed
 
 SEND, ACK, FAIL, DELIVER, RESOLVE, SETTLE = OF_MESSAGES
-#: How a member is through with what it popped, if it has given it up.
+#: How a member is through with what it popped: it has acknowledged it, or given it up.
+ACKED: Final = "ack"
 DEAD: Final = "dead"
 STORED: Final = "stored"
 #: An acknowledgement of a message that waits, and such a message in a replica's file.

@@ -29,6 +29,7 @@ from dledger.remoting.record.layout import (
     QUEUE_OFFSET_AT,
     SYS_FLAG_AT,
 )
+from mqspark.limits import TIME_MS_MAX
 from mqspark.source.plain import cut
 from mqspark.source.planning import SegmentPartition
 from mqspark.source.records import RecordColumns
@@ -112,9 +113,11 @@ class MessageColumns:
             places, stored = self._store_timestamp_places(rows), ">i8"
         values = np.zeros(len(rows), np.int64)
         values[whole] = self._cut(places[whole], stored)
+        known = whole
         if pa.types.is_timestamp(kind):
-            values *= _US_PER_MS
-        return pa.array(values, mask=~whole).cast(kind)
+            known = whole & (np.abs(values) <= TIME_MS_MAX)
+            values = np.where(known, values, 0) * _US_PER_MS
+        return pa.array(values, mask=~known).cast(kind)
 
     def _cut(self, places: Ints, stored: str) -> Ints:
         """The integers of numpy type `stored` at `places`."""

@@ -2,8 +2,9 @@
 
 A replica is a directory with `replica.json` and `log/<first position>.seg` files. Directories
 whose `replica.json` has the same broker name are replicas of each other. Segment k of a log
-starts at position k * segment_bytes; a file that is missing between others gets a partition too, so
-that its absence is a row in the result.
+starts at position k * segment_bytes. A log begins at 0, or where its `head` says since retention
+has removed what was before; what still stands before that is left over. Files that are missing
+behind it get a partition too, so that their absence is a row in the result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pathlib import Path
 
 from pyspark.sql.datasource import InputPartition
 
-from dledger.errors import ConfigError
+from dledger.errors import ConfigError, CorruptLog
+from dledger.log.disk import Disk, Unreadable
+from dledger.log.head import decode_head
 from dledger.log.replica import Manifest, describe_replica
 from dledger.log.segment import segment_path
 from mqspark.limits import TASK_BYTES_MIN
@@ -28,7 +31,8 @@ PATH_SEPARATOR = ";"
 class Replica:
     """One replica's directory. `segments` are the first positions of its segment files.
 
-    A `manifest` says that it is a copy that a broker made of itself.
+    A `manifest` says that it is a copy that a broker made of itself. The log begins at `begin`,
+    with entry `first_index` (0 if that is not known); `damage` says why, where it can't be known.
     """
 
     broker: str
@@ -37,6 +41,9 @@ class Replica:
     segment_bytes: int
     segments: tuple[int, ...]
     manifest: Manifest | None = None
+    begin: int = 0
+    first_index: int = 1
+    damage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class SegmentPartition(InputPartition):
     """One segment to read: the unit of parallelism.
 
     `directories` are those of all replicas of the broker, by node id; `number` is this one's place.
+    So many files from here on are `missing`.
     """
 
     broker: str
@@ -52,6 +60,7 @@ class SegmentPartition(InputPartition):
     number: int
     position: int
     segment_bytes: int
+    missing: int = 0
 
     @property
     def path(self) -> Path:
@@ -117,7 +126,7 @@ def find_replicas(directories: Sequence[str]) -> list[Replica]:
 
 
 def plan(replicas: Sequence[Replica]) -> list[SegmentPartition]:
-    """One partition for each segment, present or missing, in log order.
+    """One partition for each segment, and for each range of missing ones, in log order.
 
     Segments of the same position stand together, so tasks that run at the same time read
     the replicas side by side.
@@ -127,24 +136,39 @@ def plan(replicas: Sequence[Replica]) -> list[SegmentPartition]:
         members = [replica for replica in replicas if replica.broker == broker]
         directories = tuple(replica.directory for replica in members)
         for number, replica in enumerate(members):
-            step = replica.segment_bytes
-            first, last = (
-                (replica.segments[0], replica.segments[-1]) if replica.segments else (0, -1)
-            )
-            partitions += [
-                SegmentPartition(broker, replica.node, directories, number, position, step)
-                for position in range(first, last + 1, step)
-            ]
+            step, expected = replica.segment_bytes, replica.begin
+            for position in replica.segments:
+                places = [(position, 0)]
+                if position > expected:
+                    places.insert(0, (expected, (position - expected) // step))
+                partitions += [
+                    SegmentPartition(broker, replica.node, directories, number, at, step, missing)
+                    for at, missing in places
+                ]
+                expected = position + step
     return sorted(partitions, key=lambda segment: (segment.broker, segment.position))
 
 
 def _open_replica(directory: Path) -> Replica:
     found = describe_replica(directory)
+    begin, first_index, damage = found.segments[0] if found.segments else 0, 0, None
+    try:
+        head = decode_head(Disk().read(directory / "log" / "head"))
+    except (CorruptLog, Unreadable) as error:
+        damage = str(error)
+    else:
+        if head.base_position % found.segment_bytes:
+            damage = f"the file `head` has the log begin at {head.base_position}, within a segment"
+        elif not head.replacing:
+            begin, first_index = head.base_position, head.first_index
     return Replica(
         found.group,
         found.node_id,
         str(directory),
         found.segment_bytes,
-        found.segments,
+        tuple(position for position in found.segments if position >= begin),
         found.manifest,
+        begin,
+        first_index,
+        damage,
     )

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice, pairwise
 
 import pyarrow as pa
+from msgspec import structs
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from dledger.log.disk import mapped
-from dledger.log.entry import HEADER_BYTES, OF_MESSAGES
+from dledger.log.entry import HEADER_BYTES, OF_MESSAGES, Header
 from dledger.log.recovery.scan import Found, last_chain_crc, scan_entries
+from dledger.remoting.numbers import INT32_MAX, INT64_MAX
+from dledger.remoting.record import MAGIC
+from dledger.remoting.record.layout import MAGIC_AT, U32
 from mqspark.limits import BATCH_BYTES_MAX, BATCH_ROWS_MAX, ODD_BYTES_MAX
 from mqspark.source.columns import MessageColumns
 from mqspark.source.plain import PlainWalk
@@ -80,6 +84,7 @@ def entry_batches(
             "position": lambda row: segment.position + row.offset,
             "size": lambda row: row.size,
             "error": lambda row: row.error,
+            "index": lambda row: _index_of(row.header),
         }
         arrays = [
             pa.array(
@@ -111,13 +116,13 @@ def message_batches(
     batch = _Batch(raw, segment.position, verify=verify)
     for each in found:
         offset, size, header, error = each
-        index, term = (None, None) if header is None else (header.index, header.term)
+        index, term = _index_of(header), None if header is None else header.term
         mask = None if header is None else holders.of(raw, offset, size)
         if tally is not None:
-            tally.add(each, mask)
+            tally.add(each, mask, raw)
         if error is not None:
             batch.add_damage(Place(index, term, holders.own), offset, size, error)
-        if header is not None and header.kind in OF_MESSAGES and mask is not None:
+        if header is not None and mask is not None and _has_records(raw, each, header):
             batch.add_records(Place(index, term, mask), offset + HEADER_BYTES, offset + size)
         if batch.is_full:
             yield columns.batch(batch.taken())
@@ -187,28 +192,38 @@ class Tally:
     """What a segment's entries show as a whole; those that an earlier replica holds alike count
     there.
 
-    `disputed`: bytes are wrong, an index is missing, or not all replicas hold the entries alike.
-    `terms` says where each term begins.
+    `disputed`: bytes are wrong, an entry does not follow the one before, or not all replicas hold
+    the entries alike.
+    `terms` says where each term begins. `listen` is told of each sound entry, where it begins in
+    the segment's bytes, and where these begin in the log.
     """
 
     segment: SegmentPartition
+    listen: Callable[[Header, memoryview, int, int], None] | None = None
     entries: int = 0
     first_index: int = 0
     last_index: int = 0
+    first_term: int = 0
+    last_term: int = 0
     end: int = 0
     terms: dict[int, int] = field(default_factory=dict)
     disputed: bool = False
 
-    def add(self, found: Found, mask: int | None) -> None:
-        """One more entry or damaged range; `mask` is that of its holders."""
+    def add(self, found: Found, mask: int | None, raw: memoryview) -> None:
+        """One more entry or damaged range of `raw`; `mask` is that of its holders."""
         everyone = (1 << len(self.segment.directories)) - 1
         header = found.header
+        if header is not None and found.error is None and mask is not None and self.listen:
+            self.listen(header, raw, found.offset, self.segment.position)
         if header is None or found.error is not None or mask not in {None, everyone}:
             self.disputed = True
         elif mask is not None:
-            self.disputed |= self.entries > 0 and header.index != self.last_index + 1
+            if self.entries:
+                follows = header.index == self.last_index + 1 and header.term >= self.last_term
+                self.disputed |= not follows
             self.first_index = self.first_index or header.index
-            self.last_index = header.index
+            self.first_term = self.first_term or header.term
+            self.last_index, self.last_term = header.index, header.term
             self.entries += 1
             self.end = self.segment.position + found.offset + found.size
             self.terms.setdefault(header.term, self.segment.position + found.offset)
@@ -245,11 +260,68 @@ class Holders:
 
 
 def _found(segment: SegmentPartition, raw: memoryview | None, *, verify: bool) -> Iterator[Found]:
-    """What the segment holds; a missing one holds one damaged range."""
-    if raw is None:
-        return iter([Found(0, segment.segment_bytes, None, "the segment file is missing")])
+    """What the segment holds; missing ones hold one damaged range."""
+    if segment.missing or raw is None:
+        missing = max(1, segment.missing)
+        are = "the segment file is" if missing == 1 else f"{missing} segment files are"
+        return iter([Found(0, missing * segment.segment_bytes, None, f"{are} missing")])
     previous = _previous_chain_crc(segment) if verify else None
-    return scan_entries(raw, segment.position, segment.segment_bytes, previous, verify=verify)
+    found = scan_entries(raw, segment.position, segment.segment_bytes, previous, verify=verify)
+    return _trusted(found)
+
+
+def _index_of(header: Header | None) -> int | None:
+    """An entry's index, if it can be told."""
+    return None if header is None else header.index or None
+
+
+def _has_records(raw: memoryview, found: Found, header: Header) -> bool:
+    """Whether the entry holds messages; where its header is wrong, its body is looked at."""
+    if header.kind in OF_MESSAGES:
+        return True
+    at = found.offset + HEADER_BYTES + MAGIC_AT
+    if found.error is None or at + U32.size > found.offset + found.size:
+        return False
+    return bool(U32.unpack_from(raw, at) == (MAGIC,))
+
+
+def _trusted(found: Iterator[Found]) -> Iterator[Found]:
+    """The same, in which no header says what can't be.
+
+    Of an entry with a fault its index is believed only beside that of a neighbour; and a number
+    that no log has is a fault.
+    """
+    following: int | None = None
+    ahead = chain((_possible(each) for each in found), (None,))
+    for each, after in pairwise(ahead):
+        assert each is not None
+        header, index = each.header, 0
+        if header is None:
+            following = None
+        elif each.error is None:
+            following = header.index + 1
+        else:
+            behind = None if after is None or after.error is not None else after.header
+            if header.index == following or (behind and behind.index == header.index + 1):
+                index = header.index
+            following = index + 1 if index else None
+            yield each._replace(header=structs.replace(header, index=index))
+            continue
+        yield each
+
+
+def _possible(found: Found) -> Found:
+    """An entry with an error if it has a number that no log has."""
+    header = found.header
+    if header is None or (
+        0 < header.index <= INT64_MAX and header.term <= INT64_MAX and header.kind <= INT32_MAX
+    ):
+        return found
+    said = f"index {header.index}, term {header.term}, kind {header.kind}: no log has these"
+    possible = structs.replace(
+        header, index=0, term=min(header.term, INT64_MAX), kind=min(header.kind, INT32_MAX)
+    )
+    return Found(found.offset, found.size, possible, found.error or said)
 
 
 def _previous_chain_crc(segment: SegmentPartition) -> int | None:

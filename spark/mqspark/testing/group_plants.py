@@ -6,6 +6,8 @@ import random
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from mqspark.testing.planting import Event
 from mqspark.testing.small_runs import (
     DEAD_LETTERS,
@@ -86,6 +88,92 @@ def buried_twice(run: SmallRun, draw: random.Random) -> None:
 def unburied(run: SmallRun, draw: random.Random) -> None:
     """One node lacks a dead letter."""
     run.drop("n1", _dead(run, draw), DEAD_LETTERS)
+
+
+def buried_for_others(run: SmallRun, draw: random.Random) -> None:
+    """A dead letter is among those of another group."""
+    message_id = _dead(run, draw)
+    for node in NODES:
+        run.logs[node] = [
+            replace(
+                entry,
+                messages=tuple(
+                    replace(m, topic="%DLQ%another", offset=0)
+                    if (m.id, m.topic) == (message_id, DEAD_LETTERS)
+                    else m
+                    for m in entry.messages
+                ),
+            )
+            for entry in run.logs[node]
+        ]
+
+
+def acked_nowhere(run: SmallRun, draw: random.Random) -> None:
+    """An ack counted, and no log has it."""
+    settle = draw.choice(run.of("settle", counted=True, how="ack"))
+    _forget(run, settle, settle["pop_time"] + 1)
+
+
+def acked_by_another(run: SmallRun, draw: random.Random) -> None:
+    """An ack counted, and the logs have it of another queue."""
+    settle = draw.choice(run.of("settle", counted=True, how="ack"))
+    place = [POPPERS, TOPIC, settle["queue_id"], settle["pop_time"], settle["offset"]]
+    other = [*place[:2], 1 - settle["queue_id"], *place[3:]]
+    run.rewrite_control(_packed(place), _packed(other))
+
+
+def _forget(run: SmallRun, settle: Event, pop_time: int) -> None:
+    place = [POPPERS, TOPIC, settle["queue_id"], settle["pop_time"], settle["offset"]]
+    run.rewrite_control(_packed(place), _packed([*place[:3], pop_time, *place[4:]]))
+
+
+def _packed(row: list[object]) -> bytes:
+    """The fields of a row as an entry has them, without what says how many they are."""
+    return b"".join(map(msgspec.msgpack.encode, row))
+
+
+def committed_nowhere(run: SmallRun, draw: random.Random) -> None:
+    """A commit was answered, and no log has the group go on there."""
+    commit = draw.choice([e for e in run.of("commit", group=GROUP) if e["offset"] > 1])
+    place = [GROUP, TOPIC, commit["queue_id"]]
+    for offset in range(commit["offset"], 100):
+        run.rewrite_control(_packed([*place, offset]), _packed([*place, 0]))
+
+
+def committed_by_others(run: SmallRun, draw: random.Random) -> None:
+    """The logs have another group go on there."""
+    commit = draw.choice(run.of("commit", group=GROUP))
+    run.rewrite_control(
+        _packed([GROUP, TOPIC, commit["queue_id"]]), _packed(["strange", TOPIC, commit["queue_id"]])
+    )
+
+
+def lower_applied_last(run: SmallRun, draw: random.Random) -> None:
+    """Two commits were under way at the same time, and the lower one was applied last."""
+    commit = draw.choice([e for e in run.of("commit") if e["offset"] > 1])
+    lower = {"offset": commit["offset"] - 1, "client": "another"}
+    run.events.append({**commit, **lower, "t": commit["t"] + 20})
+    answer = {"began": commit["t"] + 30, "t": commit["t"] + 40, "offset": commit["offset"] - 1}
+    run.events.append({**commit, **answer, "kind": "group_offset"})
+    # That what comes with an output stays is another property.
+    run.events = [e for e in run.events if e["kind"] != "ack" or e["topic"] != OUTPUTS]
+
+
+def lower_applied_first(run: SmallRun, draw: random.Random) -> None:
+    """The lower of two commits had been answered before the other began, and stood in the end."""
+    lower_applied_last(run, draw)
+    lower = run.events[-2]
+    lower["began"], lower["t"] = lower["t"] + 2, lower["t"] + 4
+
+
+def swallowed_commit(run: SmallRun, draw: random.Random) -> None:
+    """Of two commits that were under way at the same time, logs have the lower one alone."""
+    (commit, *_) = sorted(run.of("commit", group=GROUP), key=lambda e: -e["offset"])
+    others = run.of("commit", group=GROUP, queue_id=commit["queue_id"])
+    place = [GROUP, TOPIC, commit["queue_id"]]
+    below = max((e["offset"] for e in others if e["offset"] < commit["offset"]), default=0)
+    run.rewrite_control(_packed([*place, commit["offset"]]), _packed([*place, below]))
+    run.events.append({**commit, "client": "another", "offset": below})
 
 
 def acked_too_late(run: SmallRun, draw: random.Random) -> None:

@@ -167,6 +167,24 @@ def truncated(run: SmallRun, draw: random.Random) -> None:
     del run.logs["n0"][-draw.randint(2, 4) :]
 
 
+def fallen_term(run: SmallRun, draw: random.Random) -> None:
+    """On all nodes an entry's term is below that of the one before."""
+    for node in NODES:
+        run.logs[node].append(Entry(1))
+
+
+def left_out(run: SmallRun, draw: random.Random) -> None:
+    """On all nodes an index is missing."""
+    at = draw.randrange(2, len(run.logs["n0"]))
+    for node in NODES:
+        run.logs[node][at] = replace(run.logs[node][at], left_out=1)
+
+
+def fallen_in_a_tail(run: SmallRun, draw: random.Random) -> None:
+    """One node has an old term at the end of its log, which nobody was told of."""
+    run.logs["n1"].append(Entry(1))
+
+
 def two_leaders(run: SmallRun, draw: random.Random) -> None:
     """Two nodes served in one term."""
     lead = draw.choice(run.of("lead"))
@@ -283,6 +301,9 @@ FAULTS: Final = tuple(
         (4, "misplaced", misplaced),
         (5, "changed", changed),
         (5, "changed", other_term),
+        (5, "disordered", fallen_term),
+        (5, "disordered", left_out),
+        (5, "disordered", fallen_in_a_tail),
         (6, "two leaders", two_leaders),
         (6, "two votes", two_votes),
         (6, "forgotten", forgotten_term),
@@ -291,6 +312,9 @@ FAULTS: Final = tuple(
         (8, "ahead", committed_too_early),
         (8, "back", went_back),
         (8, "back", rewound),
+        (8, "back", groups.lower_applied_first),
+        (8, "unlogged", groups.committed_nowhere),
+        (8, "unlogged", groups.committed_by_others),
         (9, "duplicate", duplicate),
         (9, "duplicate", duplicate_of_a_repeat),
         (9, "duplicate", duplicate_while_waiting),
@@ -313,6 +337,9 @@ FAULTS: Final = tuple(
         (15, "passed", groups.passed_first),
         (15, "buried twice", groups.buried_twice),
         (15, "unburied", groups.unburied),
+        (15, "unburied", groups.buried_for_others),
+        (15, "unlogged", groups.acked_nowhere),
+        (15, "unlogged", groups.acked_by_another),
         (16, "passed over", groups.passed_over),
         (16, "misplaced", groups.misplaced),
     )
@@ -380,6 +407,16 @@ def one_more_in_a_tail(run: SmallRun, draw: random.Random) -> None:
     run.logs["n1"] = [*run.logs["n1"], Entry(3)]
 
 
+def retained(run: SmallRun, draw: random.Random) -> None:
+    """Old segments were removed, from all nodes."""
+    run.removed = dict.fromkeys(NODES, draw.randint(1, 3))
+
+
+def retained_unlike(run: SmallRun, draw: random.Random) -> None:
+    """Old segments were removed, from some nodes sooner."""
+    run.removed = {node: draw.randint(0, 2) for node in NODES}
+
+
 INNOCENT: Final[tuple[Plant, ...]] = (
     concurrent_commits,
     reset_by_a_tool,
@@ -390,9 +427,13 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     unanswered,
     delivered_again,
     one_more_in_a_tail,
+    retained,
+    retained_unlike,
     sent_again,
     waiting.seen_after_faults,
     waiting.renewed,
+    groups.lower_applied_last,
+    groups.swallowed_commit,
     groups.acked_too_late,
     groups.noted_late,
     groups.popped_after_a_reset,

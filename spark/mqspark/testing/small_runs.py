@@ -20,8 +20,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from dledger.checksum import crc32
 from dledger.log.entry import HEADER_BYTES, Kind, padded
+from dledger.log.head import LogHead, encode_head
+from dledger.log.segment import segment_path
 from dledger.remoting.message import UNIQ_KEY, host_bytes, properties_encode
 from dledger.remoting.record import encode_record
 from mqspark.testing.planting import Event
@@ -75,24 +79,32 @@ class Stored:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a log; without messages it is a leader's no-op."""
+    """An entry of a log: messages, or a change of the broker's state (`control`: its body), or a
+    leader's no-op. Before it so many indexes are left out."""
 
     term: int
     messages: tuple[Stored, ...] = ()
+    left_out: int = 0
+    control: bytes = b""
 
     @property
     def size(self) -> int:
         """Its bytes, the header's among them."""
-        return HEADER_BYTES + sum(len(message.raw(0)) for message in self.messages)
+        records = sum(len(message.raw(0)) for message in self.messages)
+        return HEADER_BYTES + len(self.control) + records
 
 
 @dataclass
 class SmallRun:
-    """A broker group's run: what clients and harness noted, and each node's log."""
+    """A broker group's run: what clients and harness noted, and each node's log.
+
+    Of a node's log so many of the oldest segments are `removed`.
+    """
 
     broker: str
     events: list[Event] = field(default_factory=list)
     logs: dict[str, list[Entry]] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
 
     def of(self, kind: str, **fields: object) -> list[Event]:
         """The events of a kind with these values, in time's order."""
@@ -106,9 +118,9 @@ class SmallRun:
     def change(self, node: str, message_id: str, **fields: object) -> None:
         """Give the records of that message other values in a node's log."""
         self.logs[node] = [
-            Entry(
-                entry.term,
-                tuple(
+            replace(
+                entry,
+                messages=tuple(
                     replace(message, **fields)  # type: ignore[arg-type]
                     if message.id == message_id
                     else message
@@ -121,12 +133,20 @@ class SmallRun:
     def drop(self, node: str, message_id: str, topic: str = TOPIC) -> None:
         """Take a message out of a node's log."""
         self.logs[node] = [
-            Entry(
-                entry.term,
-                tuple(m for m in entry.messages if (m.id, m.topic) != (message_id, topic)),
+            replace(
+                entry,
+                messages=tuple(m for m in entry.messages if (m.id, m.topic) != (message_id, topic)),
             )
             for entry in self.logs[node]
         ]
+
+    def rewrite_control(self, old: bytes, new: bytes) -> None:
+        """Put other bytes of the same number in the place of some, in all changes of state."""
+        assert len(old) == len(new)
+        for node, entries in self.logs.items():
+            self.logs[node] = [
+                replace(entry, control=entry.control.replace(old, new)) for entry in entries
+            ]
 
     def stored(self, message_id: str, topic: str = TOPIC, node: str = "n0") -> Stored | None:
         """The first record of that message in a node's log."""
@@ -149,6 +169,7 @@ def write_runs(runs: Sequence[SmallRun], directory: Path) -> tuple[Path, list[Pa
     directory.mkdir(parents=True)
     history = directory / "history.jsonl"
     meta = {"kind": "meta", "t": 0, "topic": OUTPUTS, "idempotent": True}
+    meta |= {"tells": ["commit"]}
     meta |= {"inputs": TOPIC, "group": GROUP, "levels": {TOPIC: QUEUES}}
     with history.open("w") as file:
         for event in (meta, *(event for run in runs for event in run.events)):
@@ -157,13 +178,7 @@ def write_runs(runs: Sequence[SmallRun], directory: Path) -> tuple[Path, list[Pa
     for run in runs:
         for node, entries in run.logs.items():
             store = directory / f"{run.broker}-{node}"
-            log = LogWriter(store, SEGMENT_BYTES)
-            for entry in entries:
-                at, body = log.body_position(entry.size - HEADER_BYTES), b""
-                for message in entry.messages:
-                    body += message.raw(at + len(body))
-                log.append(Kind.MESSAGES if body else Kind.NOOP, body, entry.term)
-            log.close()
+            _write_log(entries, store, run.removed.get(node, 0))
             description = {
                 "format": 1,
                 "broker_name": run.broker,
@@ -173,6 +188,26 @@ def write_runs(runs: Sequence[SmallRun], directory: Path) -> tuple[Path, list[Pa
             (store / "replica.json").write_text(json.dumps(description))
             stores.append(store)
     return history, stores
+
+
+def _write_log(entries: Sequence[Entry], store: Path, removed: int) -> None:
+    """A node's log, without so many of its segments; the last one stays."""
+    log = LogWriter(store, SEGMENT_BYTES)
+    heads = {0: LogHead()}
+    for entry in entries:
+        at, body = log.body_position(entry.size - HEADER_BYTES), entry.control
+        log.next_index += entry.left_out
+        base = at // SEGMENT_BYTES * SEGMENT_BYTES
+        heads.setdefault(base, LogHead(base, log.next_index, log.chain_crc))
+        for message in entry.messages:
+            body += message.raw(at + len(body))
+        kind = Kind.MESSAGES if body else Kind.NOOP
+        log.append(Kind.CONTROL if entry.control else kind, body, entry.term)
+    log.close()
+    bases = sorted(heads)
+    for base in bases[: min(removed, len(bases) - 1)]:
+        segment_path(store / "log", base).unlink()
+        (store / "log" / "head").write_bytes(encode_head(heads[base + SEGMENT_BYTES]))
 
 
 class _Maker:
@@ -214,6 +249,12 @@ class _Maker:
         self.log.append(entry)
         self.end += padded(entry.size)
         return positions
+
+    def change(self, name: str, **arguments: object) -> None:
+        """One more entry, which changes the broker's state."""
+        entry = Entry(self.term, control=msgspec.msgpack.encode([name, arguments]))
+        self.log.append(entry)
+        self.end += padded(entry.size)
 
     def place(self, message_id: str, topic: str, queue_id: int, body: bytes) -> Stored:
         offset = self.ends[topic, queue_id]
@@ -308,6 +349,7 @@ class _Maker:
         at = self.read[group, queue_id]
         if at > self.committed[group, queue_id]:
             began, client = self.tick(), f"c-{group}"
+            self.change("commit_offsets", offsets=[[group, TOPIC, queue_id, at]])
             self.note("commit", client=client, began=began, group=group, offset=at, **place)
             self.committed[group, queue_id] = at
         if self.draw.random() < 0.4:
@@ -367,6 +409,9 @@ class _Maker:
         how = "dead" if self.draw.random() < 0.3 else "ack"
         if how == "dead":
             self.append(self.place(message.id, DEAD_LETTERS, 0, message.body))
+        else:
+            done = [POPPERS, TOPIC, message.queue_id, self.pop_time, message.offset, b"\x01"]
+            self.change("settle_popped", acks=[done], changes=[], now_ms=1)
         self.note("settle", client="m", **named, **times, how=how, counted=True)
 
     def look(self) -> None:

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from mqspark.auditing import gather
+from dledger.log.segment import segment_path
+from mqspark.auditing import gather, judge_run
 from mqspark.testing import planting, reference, small_plants
 from mqspark.testing.reference import Finding
 from mqspark.testing.rewriting import read_log
@@ -26,6 +27,7 @@ from mqspark.testing.small_runs import (
     GROUP,
     OUTPUTS,
     QUEUES,
+    SEGMENT_BYTES,
     TOPIC,
     SmallRun,
     small_run,
@@ -77,7 +79,10 @@ def referred(history: Path, stores: Sequence[Path]) -> Found:
             and str(event.get("id", broker)).startswith(broker)
         ]
         logs = {replica.node: read_log(replica) for replica in replicas if replica.broker == broker}
-        inputs = reference.Inputs((TOPIC, OUTPUTS), TOPIC, GROUP, 1, own, logs, {TOPIC: QUEUES})
+        begins = {each.node: each.begin for each in replicas if each.broker == broker}
+        inputs = reference.Inputs(
+            (TOPIC, OUTPUTS), TOPIC, GROUP, 1, own, logs, {TOPIC: QUEUES}, begins
+        )
         found[broker] = {compared(finding) for finding in reference.findings(inputs)}
     return found
 
@@ -119,9 +124,7 @@ def test_each_planted_fault_is_found_by_both_judges(session: SparkSession, tmp_p
     """Every fault by its property and its word, and nothing in a run that only looks odd."""
     runs: list[SmallRun] = []
     for number, plant in enumerate([*(fault.plant for fault in FAULTS), *INNOCENT]):
-        run = small_run(f"planted {number}", broker(number), pops=True)
-        plant(run, random.Random(number))
-        runs.append(run)
+        runs.append(planted(plant, broker(number)))
     written = write_runs(runs, tmp_path / "runs")
     found, second = audited(session, *written), referred(*written)
     for number, fault in enumerate(FAULTS):
@@ -160,9 +163,45 @@ def test_two_judges_agree_on_random_runs(session: SparkSession, tmp_path: Path, 
     assert_equal(found, second, planted, seed)
 
 
-def try_to(plant: small_plants.Plant, run: SmallRun, draw: random.Random) -> None:
-    """Plant it, unless what was planted before leaves nothing to plant it in."""
+#: The fields of an entry's header: first byte, and bytes.
+HEADER_FIELDS = [(0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 4), (36, 4), (40, 4), (44, 4)]
+
+
+def test_a_bit_in_any_field_of_a_header_is_named(session: SparkSession, tmp_path: Path) -> None:
+    """With the replica and the place, and of no other replica anything is said."""
+    flips = [(first, byte) for first, size in HEADER_FIELDS for byte in {0, size // 2, size - 1}]
+    runs = [small_run(f"rot {number}", broker(number)) for number in range(len(flips))]
+    history, stores = write_runs(runs, tmp_path / "runs")
+    for replica in planting.replicas_of(stores):
+        if replica.node == "n1":
+            first, byte = flips[int(replica.broker[1:])]
+            log = read_log(replica)
+            entry = log[len(log) // 2]
+            at = entry.position + first + byte
+            folder, base = Path(replica.directory) / "log", at // SEGMENT_BYTES * SEGMENT_BYTES
+            raw = segment_path(folder, base).read_bytes()[at - base]
+            planting.patch(replica, at, bytes([raw ^ (1 << first % 8)]))
+    verdict = judge_run(session, history, planting.replicas_of(stores), lambda _: None)
+    damaged = [row for row in verdict.judgements[4].violations if row["what"] == "damaged"]
+    assert {row["broker"] for row in damaged} == {run.broker for run in runs}
+    others = [row for each in verdict.judgements for row in each.violations]
+    assert {row["replica"] for row in others} == {"n1"}
+
+
+def planted(plant: small_plants.Plant, name: str) -> SmallRun:
+    """A run with this plant: the first one in which there is something to plant it in."""
+    for attempt in range(100):
+        draw = random.Random(f"{plant.__qualname__} {attempt}")
+        run = small_run(f"planted {plant.__qualname__} {attempt}", name, pops=True)
+        if try_to(plant, run, draw):
+            return run
+    raise AssertionError(plant)
+
+
+def try_to(plant: small_plants.Plant, run: SmallRun, draw: random.Random) -> bool:
+    """Plant it, unless there is nothing to plant it in, as after what was planted before."""
     try:
         plant(run, draw)
     except (IndexError, StopIteration, AssertionError, ValueError):
-        return
+        return False
+    return True

@@ -278,7 +278,7 @@ def test_an_endless_line_is_no_event_and_hides_none(
 def look(position: int, first: int, last: int, **changed: object) -> SegmentLook:
     """A segment of broker b with these indexes, held alike by all replicas."""
     good = SegmentLook(
-        "b", position, last - first + 1, first, last, position + 90, {1: position}, False
+        "b", position, last - first + 1, first, last, 1, 1, position + 90, {1: position}, False
     )
     return msgspec.structs.replace(good, **changed)
 
@@ -286,7 +286,7 @@ def look(position: int, first: int, last: int, **changed: object) -> SegmentLook
 def test_segments_that_go_on_are_one_log() -> None:
     """Other replicas' segments have no entries of their own; a broker may have no log yet."""
     looks = [look(100, 4, 6, terms={1: 100, 2: 150}), look(0, 1, 3), look(0, 0, -1, terms={})]
-    logs = agreed_logs(["b", "c"], looks)
+    logs = agreed_logs({"b": 1, "c": 1}, looks)
     assert logs == {"b": Log(6, 190, {1: 0, 2: 150}), "c": Log()}
 
 
@@ -297,11 +297,20 @@ def test_segments_that_go_on_are_one_log() -> None:
         [look(0, 1, 3), look(100, 5, 6)],
         [look(0, 1, 3), look(100, 3, 6)],
         [look(0, 1, 3), look(100, 4, 6), look(100, 0, -1, disputed=True)],
+        [look(0, 2, 3)],
+        [look(0, 1, 3, last_term=2), look(100, 4, 6)],
     ],
 )
 def test_what_differs_or_does_not_go_on_is_no_agreed_log(looks: list[SegmentLook]) -> None:
     """In a segment of any replica, and between segments."""
-    assert agreed_logs(["b"], looks) is None
+    assert agreed_logs({"b": 1}, looks) is None
+
+
+def test_a_log_may_begin_behind_its_first_entry() -> None:
+    """With the index that its head says, or any if that is not known; so of all replicas."""
+    assert agreed_logs({"b": 4}, [look(0, 4, 6)]) == {"b": Log(3, 90, {1: 0})}
+    assert agreed_logs({"b": 0}, [look(0, 4, 6)]) == {"b": Log(3, 90, {1: 0})}
+    assert agreed_logs({"b": None}, [look(0, 1, 3)]) is None
 
 
 def damaged(replicas: list[Replica]) -> None:
@@ -342,7 +351,7 @@ def logs_of(stores: list[Path]) -> dict[str, Log] | None:
     """What a reading of all segments tells."""
     replicas = planting.replicas_of(stores)
     parts = segment_tasks(plan(replicas))
-    reading = Reading(parts, replicas, ["Audited"], ["broker-a"], [7], 2, 2)
+    reading = Reading(parts, replicas, ["Audited"], ["broker-a"], [7], [[0, 0, 0]], 2, 2)
     numbers = pa.RecordBatch.from_arrays([pa.array(range(len(parts)))], names=["id"])
     told = [
         msgspec.json.decode(data, type=Told)
@@ -350,4 +359,4 @@ def logs_of(stores: list[Path]) -> dict[str, Log] | None:
         for kind, data in zip(batch["kind"].to_pylist(), batch["data"].to_pylist(), strict=True)
         if kind == TOLD
     ]
-    return agreed_logs(["broker-a"], [each for part in told for each in part.segments])
+    return agreed_logs({"broker-a": 1}, [each for part in told for each in part.segments])

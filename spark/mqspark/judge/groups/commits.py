@@ -1,6 +1,6 @@
 """Property 8: a group's offset never goes back without a reset, and all below it was delivered.
 
-A commit says "the group goes on at n". Two statements follow.
+A commit says "the group goes on at n". Three statements follow.
 
 **Nothing is left out.** When a commit of n was answered, every offset of the queue below n, from
 where the group began, had been delivered to a member of that group. A group begins where its
@@ -13,9 +13,14 @@ that had been answered before this request began; nor is what a member commits l
 had committed itself. A lower commit of another member proves nothing: one that lost its queue
 commits what it had, and is answered though the group is further already. Two commits that were
 under way at the same time, as two members' are when a queue changes hands, may be applied in either
-order, and prove nothing. Neither does what overlaps a reset. A commit that does not say when it
-began began at the earliest after the same member's commit before it, since a member commits one
-after the other.
+order: the group may be at the lower one afterwards. What overlaps a reset proves nothing. A commit
+that does not say when it began began at the earliest after the same member's commit before it,
+since a member commits one after the other.
+
+**Nothing is answered that is not stored.** If a commit of n was answered, the log of a replica has
+the group go on at n or behind it; or at what another commit said that was under way meanwhile. Only
+of histories that say that all their commits are stored by brokers (`tells`), in logs of which
+nothing was removed. A queue whose offset a tool has set is not judged.
 """
 
 from __future__ import annotations
@@ -45,6 +50,8 @@ def violations(evidence: Evidence) -> DataFrame:
     found = [] if ahead is None else [_ahead(evidence, ahead)]
     if back is not None:
         found.append(_back(evidence, evidence.kept(_said(evidence, back))))
+    if is_logged(evidence) and (unlogged := evidence.unlogged()) is not None:
+        found.append(_unlogged(evidence, unlogged))
     return together(*found) if found else evidence.nothing()
 
 
@@ -60,9 +67,11 @@ def _ahead(evidence: Evidence, doubted: DataFrame) -> DataFrame:
     commits = _said(evidence, doubted).where(F.col("kind") == COMMIT)
     commits = evidence.kept(commits.withColumn("reading", evidence.reading))
     begins = commits.groupBy("reading").agg(F.min("offset").alias("committed_first"))
+    delivered = evidence.first_reads(doubted)
+    if evidence.is_trimmed:
+        begins, delivered = _not_removed(evidence, commits, begins, delivered)
     reads = (
-        evidence.first_reads(doubted)
-        .join(F.broadcast(begins), "reading")
+        delivered.join(F.broadcast(begins), "reading")
         .groupBy("reading", "queue_offset", "committed_first")
         .agg(F.min("t").alias("t"))
     )
@@ -100,6 +109,22 @@ def _ahead(evidence: Evidence, doubted: DataFrame) -> DataFrame:
     )
 
 
+def _not_removed(
+    evidence: Evidence, commits: DataFrame, begins: DataFrame, delivered: DataFrame
+) -> tuple[DataFrame, DataFrame]:
+    """Where readings begin, and what was delivered, without what may have been removed before the
+    group came to it."""
+    queues = commits.select("reading", "queue").distinct()
+    kept_from = evidence.kept(
+        queues.join(F.broadcast(evidence.kept_from), "queue").select("reading", "kept_from")
+    )
+    first = F.greatest("committed_first", "kept_from").alias("committed_first")
+    return (
+        begins.join(F.broadcast(kept_from), "reading").select("reading", first),
+        delivered.join(F.broadcast(kept_from), "reading").where("queue_offset >= kept_from"),
+    )
+
+
 def _back(evidence: Evidence, said: DataFrame) -> DataFrame:
     """Commits and reads of an offset below an earlier commit's."""
     member = Window.partitionBy("client", "kind", *_PLACE).orderBy("t")
@@ -126,13 +151,93 @@ def _back(evidence: Evidence, said: DataFrame) -> DataFrame:
         F.explode(F.array(F.col("client"), F.lit(None))).alias("whose"),
     )
     rows = with_highest(asked, answered, *_PLACE, "resets", "whose")
-    fallen = rows.where("highest > offset")
+    fallen = _unexcused(evidence.kept(rows.where("highest > offset")), commits)
     return violation(
         fallen.withColumn("queue_offset", F.col("offset")),
         "back",
         text(
             "group {group} was at {offset} at {t} ns, though a commit of {highest} had been "
             "answered when that was asked, at {at} ns"
+        ),
+        severity=1,
+    )
+
+
+def _unexcused(fallen: DataFrame, commits: DataFrame) -> DataFrame:
+    """The falls without those that a lower commit explains: it was under way at the same time as
+    the higher one, and may have been applied last."""
+    names = [*_PLACE, "resets"]
+    higher = commits.select(
+        *names,
+        *(F.col(name).alias(f"of_{name}") for name in ("client", "began", "t", "offset")),
+    )
+    lower = commits.select(
+        *names,
+        *(F.col(name).alias(f"by_{name}") for name in ("client", "began", "t", "offset")),
+    )
+    rows = fallen.withColumn("fall", F.monotonically_increasing_id())
+    above = (
+        rows.where("whose IS NULL").join(higher, names).where("of_t < at AND of_offset > offset")
+    )
+    concurrent = F.expr(
+        "by_offset <= offset AND by_t >= of_began AND by_began <= of_t "
+        "AND NOT by_client <=> of_client"
+    )
+    excused = (
+        above.join(lower, names, "left")
+        .groupBy("fall", "of_client", "of_began", "of_t", "of_offset")
+        .agg(F.bool_or(F.coalesce(concurrent, F.lit(False))).alias("excused"))
+        .groupBy("fall")
+        .agg(F.max(F.when(~F.col("excused"), F.col("of_offset"))).alias("proven"))
+    )
+    return (
+        rows.join(excused, "fall", "left")
+        .where("whose IS NOT NULL OR proven IS NOT NULL")
+        .withColumn("highest", F.coalesce("proven", "highest"))
+        .drop("fall", "proven")
+    )
+
+
+def is_logged(evidence: Evidence) -> bool:
+    """Whether all commits of the history must be in logs, and these have all that they ever had."""
+    return COMMIT in evidence.meta.tells and not evidence.is_trimmed
+
+
+def _unlogged(evidence: Evidence, unlogged: DataFrame) -> DataFrame:
+    """The first commit of each reading that is above all that any log has."""
+    said = evidence.kept(_said(evidence, unlogged))
+    of = unlogged.withColumnsRenamed({"group": "of_group", "queue": "of_queue"})
+    same_group = F.col("group").eqNullSafe(F.col("of_group"))
+    resets = said.where(F.col("kind") == RESET).select(*_PLACE).distinct()
+    commits = (
+        said.where(F.col("kind") == COMMIT)
+        .join(F.broadcast(resets), list(_PLACE), "left_anti")
+        .join(F.broadcast(of), (F.col("queue") == F.col("of_queue")) & same_group)
+        .withColumn("began", F.coalesce("began", F.lit(0)))
+    )
+    lower = commits.select(
+        *_PLACE,
+        *(F.col(name).alias(f"by_{name}") for name in ("client", "began", "t", "offset")),
+    ).where("by_offset <= logged")
+    above = evidence.kept(commits.where("offset > logged"))
+    concurrent = F.expr("by_t >= began AND by_began <= t AND NOT by_client <=> client")
+    names = (*_PLACE, "client", "began", "t", "offset", "logged")
+    alone = (
+        above.join(lower, list(_PLACE), "left")
+        .groupBy(*names)
+        .agg(F.bool_or(F.coalesce(concurrent, F.lit(False))).alias("excused"))
+        .where("NOT excused")
+    )
+    earliest = Window.partitionBy(*_PLACE).orderBy("t", "offset")
+    return violation(
+        alone.withColumn("place", F.row_number().over(earliest))
+        .withColumn("others", F.count("*").over(Window.partitionBy(*_PLACE)) - 1)
+        .where("place = 1")
+        .withColumn("queue_offset", F.col("offset")),
+        "unlogged",
+        text(
+            "group {group} was answered at {t} ns that it goes on at {offset}, and no log has it "
+            "go on behind {logged} (and {others} other commits likewise)"
         ),
         severity=1,
     )

@@ -57,7 +57,7 @@ def _of_topic(evidence: Evidence, inputs: str, group: str) -> DataFrame:
     queues = told.groupBy("queue", *QUEUE).agg(F.max("offset").alias("passed"))
     ids = evidence.testimony.where(F.col("topic") == inputs)
     rows = evidence.kept(
-        evidence.slots.select("queue", "queue_offset", "identity")
+        evidence.slots.select("queue", "queue_offset", "identity", "position", "broker_number")
         .join(F.broadcast(queues), "queue")
         .join(ids.select("identity", F.col("id").alias("input")).distinct(), "identity")
         .withColumn("id", F.concat("input", F.lit(SUFFIX)))
@@ -70,8 +70,10 @@ def _missing(evidence: Evidence, rows: DataFrame, inputs: str, group: str) -> Da
     given = (F.col("source") == DELIVER) & (F.col("topic") == inputs) & (F.col("group") == group)
     delivered = evidence.testimony.where(given)
     begins = delivered.groupBy("queue").agg(F.min("queue_offset").alias("begin"))
-    passed = rows.join(F.broadcast(begins), "queue").where(
-        "queue_offset >= begin AND queue_offset < passed"
+    passed = (
+        evidence.reach_back(rows)
+        .join(F.broadcast(begins), "queue")
+        .where("queue_offset >= begin AND queue_offset < passed")
     )
     there = evidence.testimony.where((F.col("source") == STORED) & F.col("error").isNull())
     lacking = evidence.kept(passed.join(there.select("id"), "id", "left_anti"))

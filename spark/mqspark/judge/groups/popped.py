@@ -5,8 +5,8 @@ which of two deliveries was later, without a clock.
 
 **Done is done.** An ack *counted* if its answer says that the message was in flight by the delivery
 that it names. Then that delivery was the last one: none to the same group has a higher pop time. So
-with a message that was given up, which is a dead letter by the same entry: once at most, and on
-every replica if that was answered.
+with a message that was given up, which is a dead letter of the same group by the same entry: once
+at most, and on every replica if that was answered. An ack that counted is an entry of a log.
 
 **What is passed was given.** The group's offset is the lowest that is not done. It never goes back,
 from an answer to that of a question which was asked later. When it was told to be n, each message
@@ -20,14 +20,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
 from mqspark.screening.tasks import GROUP_OFFSET, RESET
-from mqspark.screening.testimony import BURIED, DEAD, DELIVER, QUEUE, SEND, SETTLE
+from mqspark.screening.testimony import (
+    ACKED,
+    BURIED,
+    DEAD,
+    DEAD_LETTERS,
+    DELIVER,
+    QUEUE,
+    SEND,
+    SETTLE,
+)
 
 NUMBER: Final = 15
 TITLE: Final = "A popped message that is done stays done; what is passed was given"
@@ -54,16 +63,21 @@ def violations(evidence: Evidence) -> DataFrame:
         _back(evidence, told),
         _passed(evidence, told, deliveries, messages),
         _buried_twice(evidence, messages),
-        _unburied(evidence, messages),
+        _unburied(evidence),
+        _unlogged(evidence, places),
     )
 
 
+def _is_buried() -> Column:
+    return (F.col("source") == BURIED) & F.col("error").isNull()
+
+
 def _messages(evidence: Evidence) -> DataFrame:
-    """One row a message: its last delivery, the first that was done for certain, its dead letters,
-    and whether it has an end of its own."""
+    """One row a message: its last delivery, the first that was done for certain, how many dead
+    letters there are of it, and whether it has an end of its own."""
     source = F.col("source")
     settled = (source == SETTLE) & F.col("counted")
-    buried = (source == BURIED) & F.col("error").isNull()
+    buried = _is_buried()
     return evidence.kept(
         evidence.testimony.where(source.isin(SEND, DELIVER, SETTLE, BURIED))
         .groupBy("identity")
@@ -72,9 +86,7 @@ def _messages(evidence: Evidence) -> DataFrame:
             F.max(F.when(source.isin(DELIVER, SETTLE), F.col("broker"))).alias("broker"),
             F.max(F.when(source == DELIVER, F.col("pop_time"))).alias("popped_max"),
             F.min(F.when(settled, F.col("pop_time"))).alias("settled_min"),
-            F.min(F.when(settled & (F.col("how") == DEAD), F.col("t"))).alias("dead_t"),
             F.count_if(buried).alias("buried_versions"),
-            F.bit_or(F.when(buried, F.col("holders")).otherwise(0)).alias("buried_holders"),
             F.bool_or(F.col("expires").isNotNull()).alias("ends"),
         )
     )
@@ -132,7 +144,8 @@ def _passed(
         told.select(*_PLACE, "queue").distinct().join(F.broadcast(begins), list(_PLACE))
     )
     slots = (
-        evidence.slots.select("queue", "queue_offset", "identity")
+        evidence.reach_back(evidence.slots)
+        .select("queue", "queue_offset", "identity")
         .join(F.broadcast(groups), "queue")
         .where("queue_offset >= begin")
         .join(messages.select("identity", "ends"), "identity")
@@ -168,7 +181,7 @@ def _buried_twice(evidence: Evidence, messages: DataFrame) -> DataFrame:
     several = messages.where("buried_versions > 1").select("identity")
     rows = (
         evidence.testimony_of(several)
-        .where((F.col("source") == BURIED) & F.col("error").isNull())
+        .where(_is_buried())
         .join(F.broadcast(evidence.members_table), "broker")
         .where(F.expr("getbit(holders, bit) = 1"))
         .groupBy("id", "broker", "replica", "topic")
@@ -184,15 +197,55 @@ def _buried_twice(evidence: Evidence, messages: DataFrame) -> DataFrame:
     )
 
 
-def _unburied(evidence: Evidence, messages: DataFrame) -> DataFrame:
+def _unburied(evidence: Evidence) -> DataFrame:
     """Dead letters that a member was told of, and that are not on a replica."""
-    told = messages.where("dead_t IS NOT NULL").select("id", "dead_t", "buried_holders", "broker")
-    rows = told.join(F.broadcast(evidence.members_table), "broker").where(
-        "getbit(buried_holders, bit) = 0"
+    told = (
+        _settled(evidence, DEAD)
+        .groupBy("identity", "id", "broker", "group")
+        .agg(F.min("t").alias("dead_t"))
+    )
+    letters = (
+        evidence.testimony.where(_is_buried())
+        .withColumn("group", F.expr(f"substring(topic, {len(DEAD_LETTERS) + 1})"))
+        .groupBy("identity", "broker", "group")
+        .agg(F.bit_or("holders").alias("holders"))
+    )
+    rows = (
+        told.join(letters, ["identity", "broker", "group"], "left")
+        .join(F.broadcast(evidence.members_table), "broker")
+        .where("begin = 0 AND getbit(coalesce(holders, 0), bit) = 0")
     )
     return violation(
-        rows,
+        evidence.kept(rows),
         "unburied",
-        text("given up, as was answered at {dead_t} ns, and not among the dead letters"),
+        text(
+            "given up by group {group}, as was answered at {dead_t} ns, and not among its dead "
+            "letters"
+        ),
         message_id=F.col("id"),
     )
+
+
+def _unlogged(evidence: Evidence, places: DataFrame) -> DataFrame:
+    """Acknowledgements that counted, and no log has them."""
+    if evidence.is_trimmed:
+        return evidence.nothing()
+    rows = _settled(evidence, ACKED).join(F.broadcast(places), list(_PLACE), "left_semi")
+    return violation(
+        evidence.kept(
+            rows.join(evidence.done, ["group", "queue", "queue_offset", "pop_time"], "left_anti")
+        ),
+        "unlogged",
+        text(
+            "group {group} was answered at {t} ns that it is through with it by the delivery "
+            "{pop_time}, and no log says so"
+        ),
+        message_id=F.col("id"),
+        severity=1,
+    )
+
+
+def _settled(evidence: Evidence, how: str) -> DataFrame:
+    """What members were answered that they are through with, so."""
+    counted = (F.col("source") == SETTLE) & F.col("counted")
+    return evidence.testimony.where(counted & (F.col("how") == how))

@@ -9,6 +9,7 @@ from mqspark.limits import IN_HAND_MAX
 from mqspark.testing.reference.inputs import (
     Finding,
     Inputs,
+    Said,
     queue_of,
 )
 
@@ -18,7 +19,9 @@ def read_in_order(run: Inputs) -> Iterator[Finding]:
     for group, queue_id, first_t in _readings(run):
         offsets = sorted(first_t)
         for offset, above in zip(offsets, [*offsets[1:], None], strict=True):
-            if above is not None and above - offset > 1:
+            kept_from = run.kept_from(queue_id) if run.begin else 0
+            kept = kept_from is not None and above is not None and above - 1 >= kept_from
+            if above is not None and above - offset > 1 and kept:
                 yield 4, "skipped", None, None, queue_id, offset
             elif any(first_t[higher] < first_t[offset] for higher in offsets if higher > offset):
                 yield 4, "late", None, None, queue_id, offset
@@ -33,6 +36,9 @@ def committed(run: Inputs) -> Iterator[Finding]:
         own = [event for event in commits if (event["group"], event["queue_id"]) == place]
         first_t = readings.get(place, {})
         begin = min([*first_t, *(event["offset"] for event in own)])
+        if run.begin:
+            kept_from = run.kept_from(place[1])
+            begin = 2**63 if kept_from is None else max(begin, kept_from)
         for commit in own:
             needed = range(begin, commit["offset"])
             if any(o not in first_t or first_t[o] > commit["t"] for o in needed):
@@ -57,8 +63,41 @@ def kept_offsets(run: Inputs) -> Iterator[Finding]:
                 and commit["offset"] > said["offset"]
                 and not resets
                 and (said["kind"] != "commit" or said["client"] == commit["client"])
+                and not (said["kind"] != "commit" and _stood(run, commit, said["offset"]))
             ):
                 yield 8, "back", None, None, said["queue_id"], said["offset"]
+
+
+def _stood(run: Inputs, higher: Said, at: int) -> bool:
+    """Whether a commit that was under way at the same time may have taken the group back to `at`,
+    or before that."""
+    return any(
+        queue_of(lower) == queue_of(higher)
+        and lower["client"] != higher["client"]
+        and lower["offset"] <= at
+        and lower["t"] >= higher["began"]
+        and lower["began"] <= higher["t"]
+        for lower in run.of("commit")
+    )
+
+
+def stored_commits(run: Inputs) -> Iterator[Finding]:
+    """8: of each commit that was answered, a log has that the group went on there."""
+    if run.begin:
+        return
+    for place in {queue_of(event) for event in run.of("commit")}:
+        rows = run.changes("commit_offsets", "offsets")
+        logged = max([0, *(row[3] for row in rows if (row[0], row[2]) == place)])
+        own = [event for event in run.of("commit") if queue_of(event) == place]
+        lost = [
+            (event["t"], event["offset"])
+            for event in own
+            if event["offset"] > logged
+            and not run.is_reset(event)
+            and not _stood(run, event, logged)
+        ]
+        if lost:
+            yield 8, "unlogged", None, None, place[1], min(lost)[1]
 
 
 def with_outputs(run: Inputs) -> Iterator[Finding]:
@@ -74,7 +113,8 @@ def with_outputs(run: Inputs) -> Iterator[Finding]:
         told = [event for event in said if event["queue_id"] == queue_id]
         begin = [e["offset"] for e in given if e["queue_id"] == queue_id]
         passed = max((event["offset"] for event in told), default=0)
-        if told and begin and min(begin) <= offset < passed:
+        kept = min(run.places[queue_id, offset], default=-1) >= run.begin
+        if told and begin and min(begin) <= offset < passed and (kept or not run.begin):
             for message_id in names:
                 if f"{message_id}-output" not in there:
                     yield 14, "missing", message_id, None, queue_id, offset
@@ -107,8 +147,20 @@ def done_for_ever(run: Inputs) -> Iterator[Finding]:
             ):
                 yield 15, "again", settle["id"], None, settle["queue_id"], settle["offset"]
         for node in run.logs:
-            if settle["how"] == "dead" and not run.letters(node, settle["id"]):
+            letters = run.letters(node, settle["id"], settle["group"])
+            if settle["how"] == "dead" and not letters and not run.begins[node]:
                 yield 15, "unburied", settle["id"], node, None, None
+    for settle in run.of("settle"):
+        if (
+            settle["counted"]
+            and settle["how"] == "ack"
+            and not run.begin
+            and not run.is_reset(settle)
+        ):
+            named = (settle["group"], settle["queue_id"], settle["pop_time"], settle["offset"])
+            rows = run.changes("settle_popped", "acks")
+            if named not in {(row[0], *row[2:5]) for row in rows if row[5] == b"\x01"}:
+                yield 15, "unlogged", settle["id"], None, settle["queue_id"], settle["offset"]
     for node, log in run.logs.items():
         for message_id in {str(m.message_id) for entry in log for m in entry.messages}:
             if len(run.letters(node, message_id)) > 1:
@@ -129,7 +181,8 @@ def passed_when_given(run: Inputs) -> Iterator[Finding]:
         for (queue_id, offset), names in run.named.items():
             below = queue_id == answer["queue_id"] and begin <= offset < answer["offset"]
             ends = any("expires" in run.sent.get(name, {}) for name in names)
-            if below and offset not in seen and not ends:
+            kept = min(run.places[queue_id, offset], default=-1) >= run.begin
+            if below and offset not in seen and not ends and (kept or not run.begin):
                 yield 15, "passed", None, None, queue_id, offset
 
 
@@ -178,6 +231,7 @@ JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
     read_in_order,
     committed,
     kept_offsets,
+    stored_commits,
     with_outputs,
     done_for_ever,
     passed_when_given,

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+import msgspec
+
 from dledger.log.entry import HEADER_BYTES
 from mqspark.testing.rewriting import StoredEntry, StoredMessage
 
 Said = Mapping[str, Any]
 Finding = tuple[int, str, str | None, str | None, int | None, int | None]
 _WAITING: Final = {"SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC"}
+CONTROL: Final = 17
 _MOVES: Final = "RMQ_SYS_MOVE_OP_TOPIC"
 S: Final = 1_000_000_000
 MS: Final = 1_000_000
@@ -24,7 +27,8 @@ class Inputs:
     """What there is to judge: one broker's run. `logs`: node -> its entries.
 
     Topics have no queue's number in common. For what `group` has read of `inputs`, the others have
-    outputs. `levels`: a topic of priorities, and how many queues it has.
+    outputs. `levels`: a topic of priorities, and how many queues it has. `begins`: node -> where
+    its log begins, since old segments were removed.
     """
 
     topics: Sequence[str]
@@ -34,6 +38,42 @@ class Inputs:
     events: Sequence[Said]
     logs: Mapping[str, Sequence[StoredEntry]]
     levels: Mapping[str, int]
+    begins: Mapping[str, int]
+
+    @property
+    def begin(self) -> int:
+        """Where all logs reach back to."""
+        return max(self.begins.values())
+
+    @cached_property
+    def common(self) -> dict[str, list[StoredEntry]]:
+        """The logs, as far as all of them reach back."""
+        return {
+            node: [entry for entry in log if entry.position >= self.begin]
+            for node, log in self.logs.items()
+        }
+
+    def kept_from(self, queue_id: int) -> int | None:
+        """The first offset of a queue that all logs reach back to; None if there is none."""
+        return min(
+            (
+                offset
+                for (queue, offset), places in self.places.items()
+                if queue == queue_id and min(places, default=-1) >= self.begin
+            ),
+            default=None,
+        )
+
+    @cached_property
+    def places(self) -> dict[tuple[int, int], list[int]]:
+        """(queue, offset) -> the positions that anybody gives to it."""
+        found: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for event in self.of("ack"):
+            found[event["queue_id"], event["offset"]].append(event["position"])
+        for _, record in self.all_records:
+            if record.position < self.settled_end:
+                found[record.queue_id, record.queue_offset].append(record.position)
+        return found
 
     def of(self, kind: str) -> list[Said]:
         """The events of a kind; an `ack` is one of a message in its topic, else `waiting`."""
@@ -53,13 +93,23 @@ class Inputs:
             if (waits(entry, message) if waiting else message.topic in self.topics)
         ]
 
-    def letters(self, node: str, message_id: str) -> list[StoredMessage]:
-        """A message's dead letters on a node."""
+    def changes(self, name: str, rows: str) -> list[list[Any]]:
+        """The rows of all changes of state that have this name, in any log."""
+        bodies = {
+            entry.body for log in self.logs.values() for entry in log if entry.kind == CONTROL
+        }
+        changes = [msgspec.msgpack.decode(body) for body in bodies]
+        return [row for named, fields in changes if named == name for row in fields[rows]]
+
+    def letters(self, node: str, message_id: str, group: str | None = None) -> list[StoredMessage]:
+        """A message's dead letters on a node, of one group or of all."""
         return [
             message
             for entry in self.logs[node]
             for message in entry.messages
-            if message.message_id == message_id and str(message.topic).startswith("%DLQ%")
+            if message.message_id == message_id
+            and str(message.topic).startswith("%DLQ%")
+            and group in {None, str(message.topic).removeprefix("%DLQ%")}
         ]
 
     def is_reset(self, said: Said) -> bool:
@@ -74,15 +124,15 @@ class Inputs:
     @cached_property
     def first_difference(self) -> int | None:
         """The first index on which not all logs agree; None if they are equal."""
-        longest = max(len(log) for log in self.logs.values())
+        longest = max(len(log) for log in self.common.values())
         for index in range(longest):
-            if len({chain_of(log, index) for log in self.logs.values()}) > 1:
+            if len({chain_of(log, index) for log in self.common.values()}) > 1:
                 return index
         return None
 
     def position_at(self, index: int) -> int:
         """The lowest position at which a log has the entry."""
-        return min(log[index].position for log in self.logs.values() if index < len(log))
+        return min(log[index].position for log in self.common.values() if index < len(log))
 
     @cached_property
     def settled_end(self) -> int:

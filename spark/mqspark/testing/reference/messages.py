@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Final
 
 from dledger.checksum import crc32
@@ -32,6 +33,8 @@ def durable(run: Inputs) -> Iterator[Finding]:
         waits = kind_of(ack) == "waiting"
         place = (ack["queue_id"], ack["offset"], ack["position"])
         for node in run.logs:
+            if ack["position"] < run.begins[node]:
+                continue
             copies = [r for r in run.records(node, waiting=waits) if r.message_id == ack["id"]]
             whole = [r for r in copies if not _altered(run, ack["id"], _crc(r))]
             if waits:
@@ -92,27 +95,31 @@ def ordered(run: Inputs) -> Iterator[Finding]:
                 yield 4, "overtaken", message_id, None, queue_id, offset
             elif position is not None and position_above is not None and position_above < position:
                 yield 4, "misplaced", message_id, None, queue_id, offset
-            elif offset - below > 1:
+            elif offset - below > 1 and (number or not run.begin):
                 yield 4, "hole", message_id, None, queue_id, offset
 
 
 def kept(run: Inputs) -> Iterator[Finding]:
     """4: what was delivered is in some replica's log."""
     there = {record.message_id for _, record in run.all_records}
-    for message_id in {event["id"] for event in run.of("deliver")} - there:
-        yield 4, "vanished", message_id, None, None, None
+    for event in run.of("deliver"):
+        kept_from = run.kept_from(event["queue_id"]) if run.begin else 0
+        removed = kept_from is None or event["offset"] < kept_from
+        if event["id"] not in there and not removed:
+            yield 4, "vanished", event["id"], None, None, None
 
 
 def unchanged(run: Inputs) -> Iterator[Finding]:
     """5 and 13: the logs say the same, as far as they are settled."""
     first: dict[tuple[int, str], str] = {}
-    longest = max(len(log) for log in run.logs.values())
+    logs = run.common
+    longest = max(len(log) for log in logs.values())
     for index in range(longest):
-        chains = {node: chain_of(log, index) for node, log in run.logs.items() if index < len(log)}
+        chains = {node: chain_of(log, index) for node, log in logs.items() if index < len(log)}
         settled = run.position_at(index) < run.settled_end
         votes = Counter(chains.values())
         best = [chain for chain, count in votes.items() if count == max(votes.values())]
-        for node, log in run.logs.items():
+        for node, log in logs.items():
             if node not in chains:
                 if settled:
                     first.setdefault((13, node), "incomplete")
@@ -122,7 +129,7 @@ def unchanged(run: Inputs) -> Iterator[Finding]:
             of_term = {
                 chain
                 for other, chain in chains.items()
-                if run.logs[other][index].term == log[index].term
+                if logs[other][index].term == log[index].term
             }
             if settled or len(of_term) > 1:
                 first.setdefault((5, node), "changed")
@@ -130,6 +137,14 @@ def unchanged(run: Inputs) -> Iterator[Finding]:
                 first.setdefault((13, node), "different")
     for (number, node), what in first.items():
         yield number, what, None, node, None, None
+
+
+def in_log_order(run: Inputs) -> Iterator[Finding]:
+    """5: in each log indexes go up by one, and terms don't fall."""
+    for node, log in run.logs.items():
+        for before, after in pairwise(log):
+            if after.index != before.index + 1 or after.term < before.term:
+                yield 5, "disordered", None, node, None, None
 
 
 def elected(run: Inputs) -> Iterator[Finding]:
@@ -207,12 +222,17 @@ def transacted(run: Inputs) -> Iterator[Finding]:
             yield 10, "visible", message_id, None, None, None
         if send.get("transaction") != "commit":
             continue
+        held = min((e["position"] for e in run.of("waiting") if e["id"] == message_id), default=-1)
         if message_id in told:
             for node in set(run.logs) - where:
-                yield 10, "hidden", message_id, node, None, None
+                if not run.begins[node] or held >= run.begins[node]:
+                    yield 10, "hidden", message_id, node, None, None
+        removable = run.begin > held
         since = max([*acks[:1], *([told[message_id]] if message_id in told else [])], default=0)
         if acks and read and run.overdue(since, min(read), TRANSACTION_S_MAX):
             yield 10, "late", message_id, None, None, None
+        if removable and run.begin:
+            continue
         if acks and not read and not where and run.overdue(since, None, TRANSACTION_S_MAX):
             yield 10, "open", message_id, None, None, None
 
@@ -231,6 +251,9 @@ def in_time(run: Inputs) -> Iterator[Finding]:
         since = max(send["due"], *acks, 0)
         if acks and read and run.overdue(since, min(read), DELAY_LATE_S_MAX):
             yield 11, "late", message_id, None, None, None
+        held = min((e["position"] for e in run.of("waiting") if e["id"] == message_id), default=-1)
+        if run.begin and held < run.begin:
+            continue
         if acks and not read and not there and run.overdue(since, None, DELAY_LATE_S_MAX):
             yield 11, "missing", message_id, None, None, None
 
@@ -297,6 +320,7 @@ JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
     ordered,
     kept,
     unchanged,
+    in_log_order,
     elected,
     complete,
     single,

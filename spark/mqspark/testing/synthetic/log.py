@@ -20,7 +20,7 @@ class LogWriter:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._segment_bytes = segment_bytes
         self._segment: bytearray | None = None
-        self._chain_crc = chain_crc
+        self.chain_crc = chain_crc
         self.position = 0
         self.next_index = 1
 
@@ -33,14 +33,14 @@ class LogWriter:
         """One entry; it is in the file after :meth:`close`, or when its segment is full."""
         self._make_room(HEADER_BYTES + len(body))
         header, raw_header = make_header(
-            self._chain_crc,
+            self.chain_crc,
             index=self.next_index,
             term=term,
             position=self.position,
             kind=kind,
             body=body,
         )
-        self._chain_crc = header.chain_crc
+        self.chain_crc = header.chain_crc
         if self._segment is None:
             self._segment = bytearray(self._segment_bytes)
         offset = self.position % self._segment_bytes
