@@ -11,6 +11,7 @@
 ``large``        bodies that are too large for one record
 ``models``       messages and results
 ``arguments``    numbers that an application gives, checked
+``signatures``   the types of all that it gives, checked
 ``errors``       what can go wrong
 ``limits``       the bounds, and the defaults of what a user may set
 """

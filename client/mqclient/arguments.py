@@ -11,7 +11,8 @@ from dledger.errors import BadInput
 
 def check_seconds(name: str, value: float, *, above_zero: bool = False) -> float:
     """A length of time, which may be infinite. Raises BadInput."""
-    if not isinstance(value, int | float) or not (value > 0 or (value == 0 and not above_zero)):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not (value > 0 or (value == 0 and not above_zero)):
         least = "above 0" if above_zero else "of 0 at least"
         raise BadInput(f"{name}={value!r}: expected a number of seconds {least}")
     return value

@@ -27,6 +27,9 @@ ROUTE_PAUSE_S = 0.25
 TOPICS_MAX = 4096
 NAME_SERVERS_MAX = 16
 
+VALUE_CHARACTERS_MAX = 80
+"""Of an argument that an error shows."""
+
 # What servers may say.
 GROUPS_MAX = foundation.ROUTE_GROUPS_MAX
 """Broker groups, in one answer and of all routes together."""
@@ -57,6 +60,8 @@ long."""
 UNSURE_AFTER_S = 1.0
 """With `at_least_once`, one that may be stored moves if its group has had no leader for this
 long."""
+MESSAGE_TYPES_MAX = 1024
+"""Combinations of the types of a message's fields that are known to be right."""
 MOVES_MAX = 2
 """How often a message moves (RocketMQ: retryTimesWhenSendFailed)."""
 COMPRESS_FROM_BYTES = 4096

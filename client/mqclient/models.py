@@ -26,9 +26,6 @@ from mqclient.compression import inflate
 if TYPE_CHECKING:
     from dledger.remoting.record.table import RecordTable
 
-#: Chooses one of a topic's writable queues, given in RocketMQ's order.
-Selector: TypeAlias = "Callable[[Sequence[MessageQueue], Message], MessageQueue]"
-
 
 @dataclass(slots=True)
 class Message:
@@ -76,6 +73,10 @@ class Message:
         """Whether it asks to be delivered later."""
         later = self.delay_level or self.delay_s or self.repeat_s or self.repeat_cron
         return bool(later) or self.deliver_at is not None
+
+
+#: Chooses one of a topic's writable queues, given in RocketMQ's order.
+Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 
 
 class SendResult(msgspec.Struct, frozen=True):

@@ -43,10 +43,12 @@ from mqclient.admin.statistics import Statistics
 from mqclient.admin.topics import Topics
 from mqclient.arguments import check_seconds
 from mqclient.connection.lifetime import Living
+from mqclient.signatures import checked
 
 __all__ = ["Admin", "UnknownTarget"]
 
 
+@checked
 class Admin(Living):
     """The parts, over the same connections. A request ends in `timeout_s`.
 

@@ -12,6 +12,7 @@ from mqclient.admin.requests import AdminRequests, expect_success
 from mqclient.connection.answers import route_in
 from mqclient.connection.lifetime import together
 from mqclient.errors import ClientError, NoRoute
+from mqclient.signatures import checked
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -78,6 +79,9 @@ class AdminSession:
 class Part:
     """One part of the administration. It has no state, so a part can make another when it needs
     it."""
+
+    def __init_subclass__(cls) -> None:
+        checked(cls)
 
     def __init__(self, session: AdminSession) -> None:
         self._session = session

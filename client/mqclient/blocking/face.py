@@ -17,6 +17,7 @@ from mqclient.blocking.loop import Loop
 from mqclient.connection.forks import forked_from, root_here, uproot
 from mqclient.connection.lifetime import refuse_copy
 from mqclient.errors import ClientClosed
+from mqclient.signatures import checked, checks_itself
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound=AbstractAsyncContextManager[object])
@@ -36,6 +37,9 @@ class Caller(ABC, Generic[T]):
 
 class Face(Caller[ClientT]):
     """The client, and the thread with its event loop, for the time of the `with` block."""
+
+    def __init_subclass__(cls) -> None:
+        checked(cls)
 
     def __init__(self, client: ClientT) -> None:
         self._client = client
@@ -136,6 +140,7 @@ def blocking(
 ) -> Callable[Concatenate[Caller[T], P], R]:
     """Make the method of a face or a part that calls `method` of its client and waits for it."""
 
+    @checks_itself
     @wraps(method)
     def call(caller: Caller[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return caller.call(partial(method, caller._client, *args, **kwargs))

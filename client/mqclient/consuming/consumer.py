@@ -56,8 +56,10 @@ from mqclient.consuming.subscriptions import Sql
 from mqclient.consuming.transacting.transaction import OnceTransaction, Transacting, Writes
 from mqclient.large.fetching import LargeBodies
 from mqclient.models import Rebalance, ReceivedMessage
+from mqclient.signatures import checked
 
 
+@checked
 class Consumer(Steered):
     """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
 

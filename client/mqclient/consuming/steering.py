@@ -14,8 +14,10 @@ from mqclient.consuming.fetching import QueueFetcher
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.sharing.starts import Start, check_start, offset_of
 from mqclient.errors import ClientClosed, NotAssigned
+from mqclient.signatures import checked
 
 
+@checked
 class Steered(Living):
     """A consumer, as far as its queues go."""
 

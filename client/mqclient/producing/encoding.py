@@ -7,10 +7,11 @@ per message, the broker per batch. This runs once for each message.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
+from operator import attrgetter
+from typing import NamedTuple, get_type_hints
 
 from dledger.errors import BadInput
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
@@ -42,6 +43,7 @@ from mqclient.producing.waiting.delays import (
     expiry_properties,
     priority_properties,
 )
+from mqclient.signatures import accepts, wrong
 
 PREPARED = 0x4
 """The transaction bits of a half message (RocketMQ's MessageSysFlag)."""
@@ -50,11 +52,32 @@ _PLACE = "0"
 _KEY_BEFORE, _KEY_AFTER = properties_encode({UNIQ_KEY: _PLACE}).split(_PLACE.encode())
 
 
+_fields_of = attrgetter(*(each.name for each in fields(Message)))
+_right_types: set[tuple[type, ...]] = set()
+"""The types of the fields of messages that were found right."""
+
+
 @lru_cache(maxsize=4096)
 def topic_bytes(topic: str) -> bytes:
     """The topic as records hold it. Raises BadInput if it can't be one."""
     check_topic_name(topic)
     return topic.encode()
+
+
+def _check_types(message: Message) -> None:
+    """Raises BadInput for a field of another type than it is to have.
+
+    Most messages of a program have the same types, which are looked up together.
+    """
+    types = tuple(map(type, _fields_of(message)))
+    if types in _right_types:
+        return
+    for each, hint in get_type_hints(Message).items():
+        value = getattr(message, each)
+        if not accepts(hint, value):
+            raise wrong(each, value, hint)
+    if len(_right_types) < limits.MESSAGE_TYPES_MAX:
+        _right_types.add(types)
 
 
 def with_key(properties: Mapping[str, str], order_key: str | None) -> dict[str, str]:
@@ -76,6 +99,8 @@ def _properties(
     """All properties but the unique key. `half_of` is the producer group of a transactional
     message; the `order_key`, by which its queue was chosen, is stored for those who handle it."""
     properties = with_key(message.properties or {}, order_key)
+    if not {*map(type, properties), *map(type, properties.values())} <= {str}:
+        raise wrong("properties", properties, Mapping[str, str])
     check_user_properties(properties)
     if message.delayed:
         if half_of:
@@ -172,6 +197,7 @@ class Encoder:
         now_ms = self._now_ms()
         unique_key = message.unique_key or self._keys.next()
         try:
+            _check_types(message)
             body = message.body
             if len(body) > MESSAGE_BODY_BYTES_MAX:
                 raise BadInput(

@@ -48,8 +48,10 @@ from mqclient.producing.sends import Sends
 from mqclient.producing.stretches.many import SentMany, Stretch
 from mqclient.producing.waiting.recall import handle_of, recall
 from mqclient.producing.waiting.transactions import Checker, Transaction, Transactions
+from mqclient.signatures import checked
 
 
+@checked
 class Producer(Sends):
     """Sends messages of one producer group.
 

@@ -14,6 +14,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import tags_code
 from mqclient.errors import BadMessage
 from mqclient.models import Message, Selector
+from mqclient.signatures import wrong
 
 _PLAIN = Message("", b"")
 
@@ -58,6 +59,8 @@ class Publisher:
         if queue_id is not None:
             return self._numbered(queue_id)
         if selector is not None:
+            if not callable(selector):
+                raise wrong("selector", selector, Selector)
             return self._selected(selector, message)
         self._turn += 1
         queue = self.queues[self._turn % len(self.queues)]
@@ -108,13 +111,15 @@ class Publisher:
         return max(at_most or queues[:1], key=lambda queue: queue.queue_id)
 
     def _keyed(self, key: str) -> MessageQueue:
-        if not isinstance(key, str) or not key:
-            raise BadMessage(
-                f"a message to topic {self.topic!r} with key={key!r}: a key is text, and not empty"
-            )
+        if not isinstance(key, str):
+            raise wrong("key", key, str)
+        if not key:
+            raise BadMessage(f"a message to topic {self.topic!r} with key='': a key is not empty")
         return self.queues[abs(tags_code(key)) % len(self.queues)]
 
     def _numbered(self, queue_id: int, broker_name: str = "") -> MessageQueue:
+        if type(queue_id) is not int:
+            raise wrong("queue_id", queue_id, int)
         for queue in self.queues:
             if queue.queue_id == queue_id and broker_name in ("", queue.broker_name):
                 return queue

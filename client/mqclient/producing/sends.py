@@ -16,11 +16,13 @@ from mqclient.producing.outbox import Outbox
 from mqclient.producing.pending import PendingSend, PendingSlot
 from mqclient.producing.sender import GroupSender
 from mqclient.producing.stretches.gathering import plain
+from mqclient.signatures import checked, checks_itself, wrong
 
 Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"
 """Which queue: `queue_id`, `key` or `selector`, as in `Producer.send`."""
 
 
+@checked
 class Sends(Living):
     """A producer, as far as single messages go."""
 
@@ -33,6 +35,7 @@ class Sends(Living):
         self.check_open()
         return await self._outbox.prepare(topic)
 
+    @checks_itself
     async def send(
         self,
         message: Message,
@@ -51,6 +54,8 @@ class Sends(Living):
         own `unique_key` and the same queue, may be sent again after SendUnknown without a second
         copy. Raises NoRoute, BadMessage, BufferFull, SendFailed or SendUnknown.
         """
+        if alone is not False and alone is not True:
+            raise wrong("alone", alone, bool)
         where = (queue_id, key, selector)
         pending, sender = await self._hand_over(message, where, timeout_s, alone)
         if self._linger_s == 0.0 or alone or message.delayed:
@@ -59,6 +64,7 @@ class Sends(Living):
             sender.wake()
         return await pending.wait()
 
+    @checks_itself
     async def send_soon(
         self,
         message: Message,
@@ -69,6 +75,7 @@ class Sends(Living):
         timeout_s: float | None = None,
     ) -> PendingSend:
         """Hand over one message, waiting for room if need be; its outcome is the result's."""
+        _check_message(message)
         chosen = queue_id is not None or key is not None or selector is not None
         if self._outbox.gathers and not chosen and plain(message):
             return await self._gather(message, self._timeout(timeout_s))
@@ -80,6 +87,7 @@ class Sends(Living):
             await checkpoint()
         return pending
 
+    @checks_itself
     def send_nowait(
         self,
         message: Message,
@@ -93,6 +101,7 @@ class Sends(Living):
 
         The topic's route must be known: call `prepare(topic)` once before.
         """
+        _check_message(message)
         self._check_room(message)
         chosen = self._outbox.choose(message, queue_id, key, selector)
         pending, sender = self._outbox.put(message, chosen, steady_s(), self._timeout(timeout_s))
@@ -126,6 +135,7 @@ class Sends(Living):
         self, message: Message, where: Where, timeout_s: float | None, alone: bool = False
     ) -> tuple[PendingSlot, GroupSender]:
         """Put a message into the outbox, once there is room and its topic's route is known."""
+        _check_message(message)
         timeout_s = self._timeout(timeout_s)
         now_s = steady_s()
         await self._ready(message.topic, timeout_s)
@@ -153,3 +163,10 @@ class Sends(Living):
                 "",
                 message.unique_key or "without a key yet",
             )
+
+
+def _check_message(message: Message) -> None:
+    if not isinstance(message, Message):
+        raise wrong("message", message, Message)
+    if not isinstance(message.topic, str):
+        raise wrong("topic", message.topic, str)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import trio
@@ -16,44 +16,36 @@ from dledger.remoting.message import host_bytes
 from dledger.remoting.record import encode_record
 from mqclient import Admin, ClientClosed, Consumer, Message, Producer, SendResult, blocking
 from mqclient.admin.session import Part
+from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.progress import Chunk, QueueProgress
 from mqclient.consuming.stretches.stretch import Listed
 from mqclient.errors import SendFailed, SendUnknown
 from mqclient.models import ReceivedMessage
+from mqclient.signatures import accepts
 
 #: Nobody listens on port 1.
 NOBODY = "127.0.0.1:1"
 QUEUE = MessageQueue("T", "b", 0)
-RECEIVED = ReceivedMessage(
-    memoryview(
-        encode_record(
-            topic=b"T",
-            queue_id=0,
-            body=b"",
-            properties=b"CORRELATION_ID\x01c\x02REPLY_TO_CLIENT\x01a\x02",
-            born_timestamp_ms=1,
-            born_host=host_bytes("127.0.0.1", 1),
-        )
-    ),
-    "b",
+RECORD = memoryview(
+    encode_record(
+        topic=b"T",
+        queue_id=0,
+        body=b"",
+        properties=b"CORRELATION_ID\x01c\x02REPLY_TO_CLIENT\x01a\x02",
+        born_timestamp_ms=1,
+        born_host=host_bytes("127.0.0.1", 1),
+    )
 )
-#: A value for each parameter without a default, by its name.
-VALUES: dict[str, object] = {
-    "message": Message("T", b""),
-    "messages": [],
-    "sent": SendResult("id", "T", "b", 0, 0, 0, recall_handle="handle"),
-    "request": RECEIVED,
-    "handler": lambda _: None,
-    "queue": QUEUE,
-    "code": RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
-    "configuration": [("n0", "h:1")],
-    "broker": "b",
-    "writable": True,
-    "timestamp_ms": 1,
-    "count": 1,
-    "message_id": "7F00000100002A9F0000000000000000",
-    "body": b"",
-}
+RECEIVED = ReceivedMessage(RECORD, "b")
+POPPED = PoppedMessage(RECORD, "b", pop_time_ms=1, invisible_s=1, since_s=1, asked_s=1)
+#: Values for parameters without a default: of each the first that its type takes.
+VALUES: list[Any] = [
+    *("T", 0, b"", True, Message("T", b""), RECEIVED, POPPED, QUEUE, [], lambda _: None, "PULL"),
+    *("first", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, Producer(NOBODY, name="n")),
+    *(blocking.Producer(NOBODY, name="n"), [("n0", "h:1")]),
+    SendResult("id", "T", "b", 0, 0, 0, recall_handle="djEgVCBiIDAgaw=="),
+]
+NAMED = {"message_id": "7F00000100002A9F0000000000000000", "count": 1}
 #: Those that say what they know without anybody's help.
 OPEN_TO_ALL = {
     *("check_open", "client_id", "pending", "group", "portal", "call", "requests"),
@@ -73,15 +65,16 @@ def calls(face: object, skipped: set[str] = OPEN_TO_ALL) -> Iterator[tuple[str, 
             yield name, lambda name=name: getattr(face, name)
             continue
         method = getattr(face, name)
-        wanted = [
-            (each.name, each.kind)
+        hints = get_type_hints(inspect.unwrap(method))
+        values = {
+            each.name: next(
+                value
+                for value in (NAMED.get(each.name), *VALUES)
+                if value is not None and accepts(hints[each.name], value)
+            )
             for each in inspect.signature(method).parameters.values()
             if each.default is each.empty
             and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-        ]
-        values = {
-            each: VALUES.get(each, 0 if each.endswith(("_id", "set")) else "T")
-            for each, _ in wanted
         }
         yield name, lambda method=method, values=values: method(**values)
 

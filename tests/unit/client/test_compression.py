@@ -103,7 +103,7 @@ def test_what_is_cut_off_or_of_another_kind_is_named(name: str) -> None:
 
 def test_a_producer_is_told_what_there_is() -> None:
     """Before it sends anything."""
-    with pytest.raises(BadInput, match="'snappy': expected one of zlib, lz4, zstd"):
+    with pytest.raises(BadInput, match="'snappy': expected 'zlib', 'lz4', 'zstd' or None"):
         Producer("127.0.0.1:1", compression="snappy")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="compress_from_bytes=-1"):
         Producer("127.0.0.1:1", compression="zstd", compress_from_bytes=-1)

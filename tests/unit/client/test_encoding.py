@@ -46,7 +46,7 @@ def test_the_callers_unique_key_is_kept() -> None:
         (Message("", b""), "topic"),
         (Message("x" * 128, b""), "1 to 127"),
         (Message("a topic", b""), "'a topic'"),
-        (Message("T", "text"), "must be bytes"),  # type: ignore[arg-type]
+        (Message("T", "text"), "expected bytes"),  # type: ignore[arg-type]
         (Message("T", b"", keys="a\x01b"), "x01"),
         (Message("T", b"", properties={"p": "x" * 40_000}), "32767"),
         (Message("T", b"", unique_key="a\x02"), "x02"),

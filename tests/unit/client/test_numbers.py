@@ -17,6 +17,7 @@ import trio
 from trio.testing import MockClock
 
 from dledger.errors import BadInput
+from dledger.remoting.codes import RequestCode
 from mqclient import Admin, Consumer, Decision, Message, MessageQueue, PopConsumer, Producer
 from mqlocal import local_cluster
 
@@ -63,7 +64,7 @@ class World(NamedTuple):
             argument = self.arguments.get(f"{call.owner}.{each.name}")
             argument = argument or self.arguments.get(each.name)
             if each.kind is each.VAR_POSITIONAL:
-                several = [argument]
+                several = [given.pop(each.name, argument)]
             elif each.name != call.parameter and each.default is each.empty:
                 assert argument is not None, f"this test has no {each.name} for {call}"
                 given[each.name] = argument
@@ -107,6 +108,9 @@ async def world(autojump_clock: MockClock) -> AsyncIterator[World]:
             **{"queue": MessageQueue("T", "broker-a", 0), "queue_id": 0, "offset": 0, "count": 1},
             **{"topic": "T", "group": "C", "broker": "broker-a", "broker_name": "broker-a"},
             **{"node_id": "n0", "key": "k", "mode": "POP", "to": "copies"},
+            **{"start": "first", "timestamp_ms": 1, "cluster": "DefaultCluster", "namespace": "n"},
+            **{"value": "v", "message_id": "m", "unique_key": "u", "writable": True},
+            **{"code": RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE},
             **{"peer_address": "127.0.0.1:1", "client_address": "127.0.0.1:2"},
         }
         yield World(owners | {name: getattr(admin, name) for name in PARTS}, arguments)

@@ -41,10 +41,12 @@ from mqclient.consuming.sharing.beginnings import learn_brokers
 from mqclient.consuming.subscriptions import Sql, check_readable, parse_subscription
 from mqclient.errors import NoRoute, SubscriptionConflict
 from mqclient.large.fetching import LargeBodies
+from mqclient.signatures import checked
 
 log = get_logger(__name__)
 
 
+@checked
 class PopConsumer(Living):
     """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
 

@@ -115,11 +115,6 @@ class SentMany(Sequence[SendResult]):
 
 def check_bodies(topic: str, bodies: Sequence[bytes]) -> None:
     """Raises BadMessage, naming the first body that no record can hold."""
-    if isinstance(bodies, (str, bytes, bytearray, memoryview)) or not isinstance(bodies, Sequence):
-        raise BadMessage(
-            f"messages to topic {topic!r}: bodies must be a list or another sequence of bytes, not "
-            f"{type(bodies).__name__}"
-        )
     if not {*map(type, bodies)} <= {bytes}:
         number, body = next((n, b) for n, b in enumerate(bodies) if type(b) is not bytes)
         raise BadMessage(

@@ -58,7 +58,7 @@ class Decision(Enum):
 
 
 #: Looks up how the transaction of a half message ended. It may be asked twice, and by any process.
-Checker: TypeAlias = Callable[[ReceivedMessage], "Decision | Awaitable[Decision]"]
+Checker: TypeAlias = Callable[[ReceivedMessage], Decision | Awaitable[Decision]]
 
 
 class Half(NamedTuple):

@@ -1,0 +1,176 @@
+"""No public call takes an argument of another type than its signature has: it names the parameter.
+
+The calls, and what they can't be given, are found by their signatures: what comes tomorrow is tried
+as well. Nothing is sent, taken or finished by a call that is refused.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mqclient
+from dledger.errors import BadInput
+from mqclient import Admin, Message, PopConsumer, Producer, blocking
+from mqclient.connection.identity import UniqueKeys
+from mqclient.producing.encoding import Encoder
+from mqclient.signatures import accepts
+from tests.unit.client.test_closed import NOBODY
+from tests.unit.client.test_numbers import Call, World, world
+
+__all__ = ["world"]
+
+SAMPLES: list[Any] = [
+    *(None, True, 5, 2.5, "text", b"bytes", ["list"], [5], [b"b"], [None], ("tuple",)),
+    *({"key": "value"}, {"key": 5}, {5: "*"}, {1}, object(), print, Message("T", b""), str),
+]
+OPEN_TO_ALL = {"check_open", "stay_behind"}
+PARTS = {
+    name: type(part)
+    for name, part in vars(Admin("127.0.0.1:1")).items()
+    if type(part).__module__.startswith("mqclient.admin.") and not name.startswith("_")
+}
+CLIENTS = {"producer": Producer, "consumer": mqclient.Consumer, "pops": PopConsumer}
+FACES = [
+    *(mqclient.Producer, mqclient.Consumer, mqclient.PopConsumer, mqclient.Admin),
+    *(blocking.Producer, blocking.Consumer, blocking.PopConsumer, blocking.Admin),
+]
+
+
+def wrong_values(call: Callable[..., object]) -> Iterator[tuple[str, Any]]:
+    """The parameters of a call, each with every sample that its annotation doesn't have."""
+    while hasattr(call, "__wrapped__"):
+        call = call.__wrapped__
+    hints = typing.get_type_hints(call)
+    for name in inspect.signature(call).parameters:
+        if name in hints:
+            for value in SAMPLES:
+                if not accepts(hints[name], value):
+                    yield name, value
+
+
+def test_the_signatures_say_what_is_wrong() -> None:
+    """Were they not understood, nothing would be tried: some that users have given."""
+    wrong = [(name, repr(value)) for name, value in wrong_values(mqclient.Consumer.__init__)]
+    for each in (("subscriptions", "['list']"), ("ordered", "'text'"), ("ordered", "5")):
+        assert each in wrong
+    assert ("subscriptions", "{'key': 'value'}") not in wrong
+    assert ("handler", "5") in [(n, repr(v)) for n, v in wrong_values(mqclient.Consumer.run)]
+    assert ("key", "5") in [(n, repr(v)) for n, v in wrong_values(Producer.send)]
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_no_client_is_made_with(face: type) -> None:
+    """Nothing is connected yet."""
+    good = {"group": "G", "subscriptions": {"T": "*"}}
+    wanted = inspect.signature(face).parameters
+    taken = []
+    for name, value in wrong_values(face.__init__):
+        given_ = {each: good[each] for each in good if each in wanted} | {name: value}
+        try:
+            face(**given_)
+        except BadInput as error:
+            if name not in str(error):
+                taken.append(f"{name}={value!r}: {error}")
+        else:
+            taken.append(f"{name}={value!r}")
+    assert taken == [], "\n".join(taken)
+
+
+def calls() -> Iterator[tuple[Call, Any]]:
+    """All that there are, with what each may not be given."""
+    for owner, kind in (CLIENTS | PARTS).items():
+        for name, function in inspect.getmembers(kind, inspect.isfunction):
+            if not name.startswith("_") and name not in OPEN_TO_ALL:
+                for parameter, value in wrong_values(function):
+                    yield Call(owner, name, parameter), value
+
+
+async def test_no_call_takes_what_it_does_not_name(world: World) -> None:
+    """By the asynchronous clients, which the blocking ones call."""
+    taken = []
+    for call, value in calls():
+        said = "taken"
+        try:
+            with trio.fail_after(600):
+                await world.make(call, value)
+        except BadInput as error:
+            said = "" if call.parameter.removesuffix("s") in str(error) else repr(error)
+        except (Exception, BaseExceptionGroup) as error:
+            said = repr(error)
+        if said:
+            taken.append(f"{'.'.join(call)}={value!r}: {said}")
+    assert taken == [], "\n".join(taken)
+    producer = world.owners["producer"]
+    assert isinstance(producer, Producer)
+    assert producer.pending == 0
+
+
+@pytest.mark.parametrize("face", [blocking.Producer, blocking.Consumer, blocking.PopConsumer])
+def test_no_blocking_call_takes_what_it_does_not_name(face: type) -> None:
+    """The calls that are more than the asynchronous ones."""
+    made = face(NOBODY, "G") if face is blocking.Producer else face(NOBODY, "G", {"T": "*"})
+    good: dict[str, object] = {"handler": print, "queue": mqclient.MessageQueue("T", "b", 0)}
+    good |= {"offset": 0, "producer": blocking.Producer(NOBODY), "message": Message("T", b"")}
+    taken = []
+    own = [
+        (name, call)
+        for name, call in inspect.getmembers(face, inspect.isfunction)
+        if not name.startswith("_") and call.__module__.startswith("mqclient.blocking.")
+    ]
+    for name, call in own:
+        if name in ("call", "within", "stay_behind"):
+            continue
+        for parameter, value in wrong_values(call):
+            wanted = [
+                each.name
+                for each in inspect.signature(call).parameters.values()
+                if each.default is each.empty
+                and each.name not in ("self", parameter)
+                and each.kind is not each.VAR_POSITIONAL
+            ]
+            several = inspect.signature(call).parameters[parameter].kind.name == "VAR_POSITIONAL"
+            named = {each: good[each] for each in wanted}
+            try:
+                bound = getattr(made, name)
+                bound(value) if several else bound(**named, **{parameter: value})
+            except BadInput as error:
+                if parameter.removesuffix("s") in str(error):
+                    continue
+                taken.append(f"{name}.{parameter}={value!r}: {error}")
+            except Exception as error:
+                taken.append(f"{name}.{parameter}={value!r}: {error!r}")
+            else:
+                taken.append(f"{name}.{parameter}={value!r}")
+    assert taken == [], "\n".join(taken)
+
+
+@given(st.sampled_from([int, str, str | None, list[int], dict[str, int]]), st.data())
+def test_a_value_of_a_type_is_of_it(hint: Any, data: st.DataObject) -> None:
+    """Nothing that is right is refused."""
+    assert accepts(hint, data.draw(st.from_type(hint)))
+
+
+def test_no_message_is_sent_with() -> None:
+    """The fields of a message, as every way of sending looks at them."""
+    encoder = Encoder(UniqueKeys("10.1.2.3"), "10.1.2.3")
+    taken = []
+    for name, value in wrong_values(Message.__init__):
+        message = Message(**{"topic": "T", "body": b"", name: value})
+        try:
+            encoder.encode(message, 0)
+        except BadInput as error:
+            if name not in str(error):
+                taken.append(f"{name}={value!r}: {error}")
+        except Exception as error:
+            taken.append(f"{name}={value!r}: {error!r}")
+        else:
+            taken.append(f"{name}={value!r}")
+    assert taken == [], "\n".join(taken)
