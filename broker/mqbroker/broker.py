@@ -82,6 +82,7 @@ class Broker:
         self._commits_due = Alarm(core.clock_s)
         self._sweep_due = Alarm(core.clock_s)
         self._next_scan_s = core.clock_s() + limits.CLIENT_SCAN_S
+        self._repeats_told = 0
         self._deliveries_due, self._notices_due = trio.Event(), trio.Event()
         membership = self._membership = Membership()
         fence = Fence(core, membership)
@@ -381,7 +382,7 @@ class Broker:
     async def _append_move(self, append: Callable[[OnDone], bool]) -> bool:
         """Deliver or renew one entry of messages; returns whether there were any, and that is
         done."""
-        dropped = self._deliveries.dropped
+        dropped, put_off = self._deliveries.dropped, self._deliveries.put_off
         outcome = Outcome()
         try:
             if not append(outcome.set):
@@ -396,6 +397,7 @@ class Broker:
             if isinstance(error, Busy):  # the disk may be full
                 await trio.sleep(error.retry_after_s)
             return False
+        self.core.rates.repeats_put_off.total += self._deliveries.put_off - put_off
         if self._deliveries.dropped > dropped:
             count = self._deliveries.dropped - dropped
             _log.warning(
@@ -412,12 +414,27 @@ class Broker:
         if now_s >= self._next_scan_s:
             self._next_scan_s += limits.CLIENT_SCAN_S
             self._clients.expire()
+            self._tell_repeats()
         if self.core.role.serving:
             self._clients.forget_locks()
             try:
                 self._transactions.check()
             except StorageError as error:
                 _log.error("transactions not checked", reason=str(error))
+
+    def _tell_repeats(self) -> None:
+        """Log how many repeats came later than they say, if any did since the last look."""
+        count, self._repeats_told = (
+            self.core.rates.repeats_put_off.total - self._repeats_told,
+            self.core.rates.repeats_put_off.total,
+        )
+        if count:
+            _log.warning(
+                "repeated messages come later than they say",
+                count=count,
+                reason=f"a topic's repeats have {limits.REPEATED_BYTES_PER_S_TOPIC_MAX} bytes/s, "
+                f"those of all {limits.REPEATED_BYTES_PER_S_MAX}",
+            )
 
 
 def _local_day(clock_ms: int) -> int:

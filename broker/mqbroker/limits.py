@@ -144,6 +144,12 @@ REPEAT_EVERY_MS_MAX = TIMER_DELAY_S_MAX * 1000
 REPEATS_MAX = 1_000_000
 REPEATED_BODY_BYTES_MAX = 1 * MIB
 """One entry holds what is delivered and what waits again."""
+REPEAT_COST_BYTES = 8 * KIB
+"""What a repeat costs beside its own bytes: its work."""
+REPEATED_BYTES_PER_S_TOPIC_MAX = 2 * MIB
+"""Of repeats of one topic: 256 small ones a second, two of 1 MiB."""
+REPEATED_BYTES_PER_S_MAX = 8 * MIB
+"""Of all topics. Each delivery is stored twice: for its topic, and to come again."""
 REPEATED_PROPERTIES_MAX = 8192
 """Each copy has some more."""
 RENEWED_AHEAD_MS = 600_000

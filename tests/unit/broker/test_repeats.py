@@ -7,18 +7,34 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 from dledger.net import Peer
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.record import Record
 from mqbroker import limits
-from mqbroker.leader.waiting.repeats import Repeat, again, check_repeat, delivered, repeat_of
+from mqbroker.leader.waiting.repeats import (
+    Budget,
+    Repeat,
+    again,
+    check_repeat,
+    delivered,
+    repeat_of,
+)
 from mqbroker.refusal import Refused
 from mqbroker.testing import MemoryBroker, served, until
-from mqbroker.testing.requests import TIMEOUT_S, ask, pull_request, records, send_request
+from mqbroker.testing.requests import (
+    TIMEOUT_S,
+    ask,
+    pull_request,
+    records,
+    send_request,
+    topic_request,
+)
 
 NOW_MS = 1_790_000_000_000
 
@@ -81,6 +97,54 @@ def test_it_ends_after_so_many_times_or_with_its_own_time() -> None:
     assert again(until_then | {names.EXPIRES_AT_MS: "6001"}, 5000) is not None
     assert again({names.TIMER_OUT_MS: "5000"}, 5000) is None
     assert again({names.REPEAT_EVERY_MS: "1000"}, 5000) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABCD"), st.integers(1, 1 << 20), st.integers(0, 2000))))
+def test_repeats_keep_to_their_budget(work: list[tuple[str, int, int]]) -> None:
+    """A topic in debt comes again when its share has paid for it; one that owes nothing at once."""
+    budget, now_ms, free_ms = Budget(), 0, dict[str, int]()
+    for topic, size, pause_ms in work:
+        now_ms += pause_ms
+        budget.settle(now_ms)
+        owed = max(free_ms.get(topic, 0), now_ms)
+        free_ms[topic] = budget.charge(topic, size, now_ms)
+        cost = size + limits.REPEAT_COST_BYTES
+        least = cost * 1000 // limits.REPEATED_BYTES_PER_S_TOPIC_MAX
+        most = cost * 1000 * len("ABCD") // limits.REPEATED_BYTES_PER_S_MAX + 2
+        assert least - 1 <= free_ms[topic] - owed <= max(most, least + 2)
+    budget.settle(max([0, *free_ms.values()]) + 1)
+    assert len(budget) == 0
+
+
+@pytest.mark.parametrize(("count", "size"), [(40, 100_000), (400, 10)])
+async def test_repeats_beyond_the_budget_come_later_and_none_is_lost(
+    tmp_path: Path, autojump_clock: MockClock, count: int, size: int
+) -> None:
+    """Each goes on for ever at the rate that there is room for; a topic that asks for little
+    notices nothing, and what was put off is counted."""
+    async with served(tmp_path, clock_ms=virtual_ms) as (broker, peer):
+        for topic in ("Orders", "Quiet"):
+            await ask(peer, RequestCode.UPDATE_AND_CREATE_TOPIC, **topic_request(topic).ext)
+        every = "REPEAT_EVERY_MS\x011000\x02TIMER_DELAY_MS\x01500\x02"
+        for number in range(count):
+            properties = f"{every}UNIQ_KEY\x01key{number}\x02"
+            await peer.request(send_request(b"x" * size, i=properties, e="0"), TIMEOUT_S)
+        quiet = send_request(b"tick", b="Quiet", i=every + "UNIQ_KEY\x01quiet\x02", e="0")
+        await peer.request(quiet, TIMEOUT_S)
+        began = broker.machine.queues.end("Orders", 0)
+        ticks = broker.machine.queues.end("Quiet", 0)
+        await trio.sleep(8)
+        passed = broker.machine.queues.end("Orders", 0) - began
+        budget = 8 * limits.REPEATED_BYTES_PER_S_TOPIC_MAX / (size + limits.REPEAT_COST_BYTES)
+        assert 0.5 * budget < passed - count < 1.5 * budget
+        assert broker.machine.queues.end("Quiet", 0) - ticks in (7, 8, 9)
+        assert len(broker.machine.timers) == count + 1
+        assert broker.broker.core.rates.repeats_put_off.total > 0
+
+
+def virtual_ms() -> int:
+    """The time of the test's clock."""
+    return NOW_MS + int(trio.current_time() * 1000)
 
 
 def test_a_copy_is_a_message_of_its_own() -> None:

@@ -39,7 +39,7 @@ from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.log import Log
 from mqbroker.leader.waiting.delays import DelayLevels
-from mqbroker.leader.waiting.repeats import again, delivered, may_repeat
+from mqbroker.leader.waiting.repeats import Budget, again, delivered, may_repeat
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.derived.units import Units
 from mqbroker.state.groups.places import is_of_life
@@ -150,6 +150,9 @@ class Deliveries:
         self._leaving: set[int] = set()
         #: Messages that were not delivered because their topic is gone.
         self.dropped = 0
+        self._budget = Budget()
+        #: Repeats that come later than they say: there were more than the budget lets pass.
+        self.put_off = 0
 
     def wait_ms(self) -> int | None:
         """How long from now until a message is due; None if none waits."""
@@ -304,9 +307,18 @@ class Deliveries:
         """What comes again of these timed messages, as it waits for its next time."""
         pairs = zip(units["position"].tolist(), units["size"].tolist(), strict=True)
         waiting = []
+        self._budget.settle(now_ms)
         for record in (Record(self._log.view(at, size)) for at, size in pairs):
-            if may_repeat(bytes(record.properties)) and self._arrival(record) is not None:
-                properties = again(names.properties_decode(record.properties), now_ms)
+            arrival = self._arrival(record) if may_repeat(bytes(record.properties)) else None
+            if arrival is not None:
+                told = names.properties_decode(record.properties)
+                properties = again(told, now_ms)
+                if properties is None:
+                    continue
+                room_ms = self._budget.charge(arrival.topic, record.size, now_ms)
+                if room_ms > int(properties[names.TIMER_OUT_MS]):
+                    self.put_off += 1
+                    properties = again(told, room_ms)
                 if properties is not None:
                     encoded = names.properties_encode(properties)
                     copy = NewRecord.copy(record)._replace(properties=encoded)

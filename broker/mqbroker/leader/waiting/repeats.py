@@ -5,6 +5,11 @@ it back to wait, with its next time, which the leader has worked out: no replica
 calendar. So whichever leader goes on, none is delivered twice or left out. What was due while
 nobody led is delivered once, and not made up for. It ends when it was delivered as often as it
 says, when its own time is over (`EXPIRES_AT_MS`), or when it is taken back.
+
+Such a message is sent once, and stored for ever. So the topics' repeats have a budget, in bytes per
+second: what was delivered is paid off before the next time comes. Where repeats ask for more, each
+comes later than it says, at the next of its times for which there is room; none is lost. Topics
+that are in debt share the budget evenly, and the others notice nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +32,30 @@ PROPERTIES: Final = (
     names.REPEATS_LEFT,
 )
 _SCHEDULES: Final = (names.REPEAT_EVERY_MS.encode(), names.REPEAT_CRON.encode())
+
+
+class Budget:
+    """What the topics' repeats may cost. Begun anew with each leadership."""
+
+    def __init__(self) -> None:
+        self._free_ms: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._free_ms)
+
+    def charge(self, topic: str, size_bytes: int, now_ms: int) -> int:
+        """A repeat of a topic is delivered. The next time of it comes no earlier than returned."""
+        cost = size_bytes + limits.REPEAT_COST_BYTES
+        owing = max(self._free_ms.get(topic, 0.0), now_ms)
+        self._free_ms[topic] = owing
+        share = limits.REPEATED_BYTES_PER_S_MAX / len(self._free_ms)
+        rate = min(share, limits.REPEATED_BYTES_PER_S_TOPIC_MAX)
+        self._free_ms[topic] = owing + cost * 1000 / rate
+        return int(self._free_ms[topic])
+
+    def settle(self, now_ms: int) -> None:
+        """Forget the topics that owe nothing any more."""
+        self._free_ms = {topic: at for topic, at in self._free_ms.items() if at > now_ms}
 
 
 class Repeat(NamedTuple):

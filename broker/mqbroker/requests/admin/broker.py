@@ -217,6 +217,7 @@ def traffic_figures(rates: Rates) -> dict[str, str]:
         "msgGetTotalTodayNow": str(gets.total),
         "sendsHeldBack": str(rates.sends_held_back.total),
         "readsHeldBack": str(rates.reads_held_back.total),
+        "repeatsPutOff": str(rates.repeats_put_off.total),
         "putMessageTimesTotal": str(puts.total),
         "putMessageSizeTotal": str(rates.put_bytes.total),
         "putMessageAverageSize": f"{rates.put_bytes.total / max(puts.total, 1):.1f}",

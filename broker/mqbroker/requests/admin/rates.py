@@ -64,6 +64,7 @@ class Rates:
         self.pulls_missed = Counter()
         self.sends_held_back = Counter()
         self.reads_held_back = Counter()
+        self.repeats_put_off = Counter()
         self.statistics = Statistics()
         self._pull_offsets: dict[GroupQueue, int] = {}
         self._day: int | None = None
