@@ -37,6 +37,7 @@ from dledger.raft.membership.configuration import (
     encode_members,
     initial,
 )
+from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.testing.local import KeepsNothing
@@ -147,7 +148,7 @@ def test_a_config_with_such_an_address_is_refused(one: str, other: str, port: st
 def test_a_client_learns_no_such_address(host: str, port: str) -> None:
     """Of what members and name servers name, it keeps addresses alone."""
     routes = RouteTable()
-    routes.add_members("b", [f"{host}:{port}"])
+    routes.learn_members(TopicRouteData([BrokerData("c", "b", {0: f"{host}:{port}"})]))
     for address in routes.members("b"):
         parse_address(address)
 

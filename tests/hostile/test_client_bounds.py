@@ -345,7 +345,6 @@ def test_what_a_table_of_routes_keeps_is_bounded() -> None:
         told = {0: "x", 1: "a:99999", 2: f"h{number}:1", 3: "a:²", 4: "b:0", 5: "c:1" + "0" * 9}
         table.learn_members(TopicRouteData([BrokerData("c", "b", told)]))
         table.redirect("b", f"h{number}:1", "nonsense")
-        table.add_members("b", [f"m{number}:1", ""])
     assert len(table.members("b")) == limits.MEMBERS_MAX
     assert table.leader("b") is None
     many = [BrokerData("c", f"b{number}", {}) for number in range(limits.GROUPS_MAX + 1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import anyio
+import msgspec
 
 from dledger.errors import BadInput, RemotingError
 from dledger.remoting.bodies import BrokerData
@@ -80,7 +81,15 @@ async def ask_members(requests: AdminRequests, group: BrokerData) -> Answers:
     named = {
         address for info in answers.values() if info is not None for _, address in info.members
     }
-    return answers | dict(await run_for_each(ask, sorted(named - registered)))
+    others = dict(await run_for_each(ask, sorted(named - registered)))
+    return answers | {address: _without_claim(info) for address, info in others.items()}
+
+
+def _without_claim(info: GroupInfoResponseHeader | None) -> GroupInfoResponseHeader | None:
+    """What a node says that has not registered: who leads is not its to say."""
+    if info is None or info.role != "leader":
+        return info
+    return msgspec.structs.replace(info, role="candidate")
 
 
 def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMember]:

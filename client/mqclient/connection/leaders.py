@@ -2,7 +2,8 @@
 
 All known servers are asked at once: each member for its own role (GROUP_INFO), each name server for
 further members. A member that does not lead is asked again after 5 to 50 ms. Only a member that
-says itself that it leads counts; of two, the one with the higher term. What others say of the
+says itself that it leads counts, and that name servers have named; of two, the one with the higher
+term. What others say of the
 leader, or a route, may be older than the failure that started the search.
 """
 
@@ -162,14 +163,15 @@ class LeaderFinder:
         while True:
             attempt += 1
             info = await self.group_info(address)
-            if info is not None:
-                self.routes.add_members(broker_name, (addr for _, addr in info.members))
-                if info.role == "leader" and self.routes.learn_leader(
-                    broker_name, address, info.term
-                ):
-                    self._found[broker_name] += 1
-                    tasks.cancel_scope.cancel()
-                    return
+            if (
+                info is not None
+                and (info.role, info.broker_name) == ("leader", broker_name)
+                and info.node_id not in info.learners
+                and self.routes.learn_leader(broker_name, address, info.term)
+            ):
+                self._found[broker_name] += 1
+                tasks.cancel_scope.cancel()
+                return
             await anyio.sleep(backoff_s(attempt))
 
     async def group_info(self, address: str) -> GroupInfoResponseHeader | None:

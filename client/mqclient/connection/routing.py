@@ -5,6 +5,12 @@ the addresses of each group's members, the leader under id 0. Members say whethe
 which term. A member's own answer outranks a route, and a higher term outranks a lower one, since a
 route may be seconds old, and an old leader that was paused still believes that it leads.
 
+Name servers alone say which addresses are members: there a broker proves that it knows the
+cluster's secret, or it is not let in. What members say of each other adds none, and a leader is
+followed only if it is one of them: an address may be in a group's configuration, as a learner, that
+nobody has ever heard of. A term that no elections explain is not believed either, as among members
+(`dledger/raft/claims.py`): a client that has heard of it would believe no true leader any more.
+
 The rules for turning a route into queues are RocketMQ's (MQClientInstance.topicRouteData2...):
 sorted by broker name; writable queues 0..writeQueueNums-1, readable ones 0..readQueueNums-1. With
 an order config, such as `broker-a:4;broker-b:4`, that alone says what is written to, in its order.
@@ -18,11 +24,12 @@ does: the topic's permission or queues, or the whole topic, were taken from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dledger.addresses import are_addresses
 from dledger.errors import BadInput
+from dledger.limits import NUMBER_MAX, TERM_JUMP_MAX
 from dledger.remoting.allocation import queues_of
 from dledger.remoting.bodies import QueueData, TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
@@ -201,32 +208,25 @@ class RouteTable:
         group = self._groups.get(broker_name)
         return () if group is None else group.members
 
-    def add_members(self, broker_name: str, addresses: Iterable[str]) -> None:
-        """Add members that one of them named (GROUP_INFO)."""
-        group = self._group(broker_name)
-        new = (a for a in are_addresses(addresses) if a not in group.members)
-        group.members = (*group.members, *dict.fromkeys(new))[: limits.MEMBERS_MAX]
-
     def learn_leader(self, broker_name: str, address: str, term: int) -> bool:
         """A member says that it leads in `term`. Returns whether the table takes it for the leader.
 
-        A claim of a lower term than the one known is refused.
+        A claim of a lower term than the one known is refused, one that is too far ahead of it, and
+        one by an address that no route has named as a member.
         """
         group = self._group(broker_name)
-        if term < group.term:
+        ahead = TERM_JUMP_MAX if group.term else NUMBER_MAX
+        if address not in group.members or not group.term <= term <= group.term + ahead:
             return False
         group.leader, group.term = address, term
-        self.add_members(broker_name, (address,))
         return True
 
     def redirect(self, broker_name: str, refused_by: str, leader: str | None) -> None:
         """A member refused a request since it does not lead, naming the leader if it knows one.
 
-        The name is only a hint: it is followed unless it is the refusing member itself.
+        The name is only a hint: it is followed if it is another member's.
         """
         group = self._group(broker_name)
-        if leader is not None:
-            self.add_members(broker_name, (leader,))
         if group.leader == refused_by:
             group.leader = leader if leader != refused_by and leader in group.members else None
 

@@ -10,12 +10,18 @@ import trio.lowlevel
 import trio.testing
 
 from dledger.net import Connection, serve_remoting
+from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from mqbroker.refusal import busy
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.peers import PeerPool
 from mqclient.connection.routing import RouteTable
+
+
+def members(*addresses: str) -> TopicRouteData:
+    """What a name server says of the group."""
+    return TopicRouteData([BrokerData("c", "broker-a", dict(enumerate(addresses)))])
 
 
 async def test_a_leader_that_is_lost_before_the_search_returns_is_searched_for_again() -> None:
@@ -27,6 +33,7 @@ async def test_a_leader_that_is_lost_before_the_search_returns_is_searched_for_a
         nonlocal searches
         searches += 1
         await trio.lowlevel.checkpoint()
+        routes.learn_members(members(f"127.0.0.1:{searches}"))
         routes.learn_leader(broker_name, f"127.0.0.1:{searches}", searches)
         if searches < 3:
             routes.suspect(broker_name, f"127.0.0.1:{searches}")
@@ -67,7 +74,7 @@ async def test_a_busy_leader_is_asked_again_until_the_deadline(
     leader, routes = Busy(refusals), RouteTable()
     async with trio.open_nursery() as nursery, PeerPool() as pool:
         port = await nursery.start(serve_remoting, leader, "127.0.0.1", 0)
-        routes.learn_leader("broker-a", f"127.0.0.1:{port}", 1)
+        routes.learn_members(members(f"127.0.0.1:{port}"))
         finder = LeaderFinder(pool, routes, ())
         answer = await finder.ask("broker-a", Command(RequestCode.UPDATE_CONSUMER_OFFSET), 0.3)
         assert answer.code == code

@@ -81,6 +81,26 @@ def test_a_redirect_is_followed_only_from_the_supposed_leader() -> None:
     assert table.leader("a") is None
 
 
+def test_nobody_leads_that_no_route_has_named() -> None:
+    """However high its term: a member's word, or its own, makes no address a member."""
+    table = RouteTable()
+    table.update("T", route("a"))
+    assert not table.learn_leader("a", "foreign:1", term=7)
+    table.redirect("a", refused_by="a-leader:1", leader="foreign:1")
+    assert table.leader("a") is None
+    assert "foreign:1" not in table.members("a")
+
+
+@pytest.mark.parametrize("term", [-1, (1 << 62), 6 + (1 << 32)])
+def test_a_term_that_no_elections_explain_is_not_believed(term: int) -> None:
+    """A client that took it would believe no true leader any more."""
+    table = RouteTable()
+    table.update("T", route("a"))
+    assert table.learn_leader("a", "a-f1:1", term=5)
+    assert not table.learn_leader("a", "a-f2:1", term)
+    assert table.learn_leader("a", "a-f2:1", 5 + (1 << 32))
+
+
 def test_members_are_never_forgotten() -> None:
     """A member that drops out of the route is still asked: name servers may lag."""
     table = RouteTable()

@@ -15,6 +15,7 @@ import trio
 from dledger.errors import ConnectionLost, OutcomeUnknown
 from dledger.net import Connection, serve_remoting
 from dledger.net.peer import OnResponse, Peer
+from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -117,7 +118,8 @@ async def group() -> AsyncIterator[Group]:
             member.address = f"127.0.0.1:{port}"
         members[0].role = "leader"
         routes = RouteTable()
-        routes.add_members("b", [member.address for member in members])
+        told = dict(enumerate(member.address for member in members))
+        routes.learn_members(TopicRouteData([BrokerData("c", "b", told)]))
         routes.learn_leader("b", members[0].address, term=1)
         sender = GroupSender(Accumulator("b"), LeaderFinder(pool, routes, ()), "PG", lambda: None)
         nursery.start_soon(sender.keep_time)
