@@ -11,6 +11,8 @@ from dledger.limits import ENTRY_BYTES_MAX, FRAME_BYTES_MAX, KIB, MIB
 # What the replicated state may hold.
 TOPICS_MAX = 20_000
 QUEUES_PER_TOPIC_MAX = 1024
+QUEUES_MAX = 200_000
+"""Of all topics: 20,000 with 8 each, and some."""
 GROUPS_MAX = 20_000
 """The group's retry topic must have a legal name, too."""
 CONSUMER_OFFSETS_MAX = 1_000_000

@@ -163,11 +163,12 @@ async def test_locks_of_one_group_leave_room_for_the_others(
         assert 0 < greedy < 40
         assert "queue locks are kept of at most 80" in (answer.remark or "")
         assert (await lock(stranger, "Greedy", greedy))[0] == greedy
-        refused = [await lock(stranger, f"Made-up-{number}", 1024) for number in range(8)]
+        refused = [await lock(found.connect(), f"Made-up-{number}", 1024) for number in range(7)]
         assert 0 < sum(granted for granted, _ in refused) < 50
-        assert (await lock(stranger, "Honest", 1))[0] == 1
+        honest = found.connect()
+        assert (await lock(honest, "Honest", 1))[0] == 1
         assert (await lock(stranger, "Greedy", greedy))[0] == greedy
-        assert (await lock(stranger, "Honest", 1))[0] == 1
+        assert (await lock(honest, "Honest", 1))[0] == 1
         assert found.machine.locks.shares.count <= 80
         await after(found)
 
@@ -180,7 +181,8 @@ async def test_locks_that_ended_are_forgotten_and_the_others_stay(
         stranger = found.connect()
         await stranger.ask(topic_request("Wide", 1024))
         for number in range(5):
-            await lock(stranger, f"Gone-{number}", 1024, f"made up {number}")
+            await lock(found.connect(), f"Gone-{number}", 1024, f"made up {number}")
+        stranger = found.connect()
         kept, _ = await lock(stranger, "Honest", 2)
         assert kept
         held = found.machine.locks.shares.count
@@ -242,7 +244,7 @@ async def test_offsets_are_of_groups_and_queues_that_exist(
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert "does not exist: it has 4" in (answer.remark or "")
         assert found.machine.groups.get("G") is None
-        made_up = [await commit(stranger, f"Made-up-{number}", 0) for number in range(20)]
+        made_up = [await commit(found.connect(), f"Made-up-{number}", 0) for number in range(20)]
         assert is_refused_at(made_up[-1], "consumer groups; at most 10")
         assert {row[0] for row in found.machine.offsets.dump()} == {
             config.group_name for config in found.machine.groups
@@ -348,8 +350,8 @@ async def test_messages_that_one_group_has_in_hand_leave_room_for_the_others(
         assert f"{greedy} of them for group 'Greedy'" in (answer.remark or "")
         assert 20 < greedy < 40
         for number in range(6):
-            await pop(stranger, f"Greedy-{number}", 1000)
-        assert (await pop(stranger, "Honest", 32))[0] >= 2
+            await pop(found.connect(), f"Greedy-{number}", 1000)
+        assert (await pop(found.connect(), "Honest", 32))[0] >= 2
         assert found.machine.popped.count <= 80
         await stranger.ask(Command(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Greedy"}))
         assert (await pop(stranger, "Honest", 32))[0] >= 2
@@ -539,4 +541,56 @@ async def test_names_that_wrote_nothing_make_room_and_the_others_stay(
         fenced = await found.connect().ask(naming("replaced", "a"))
         assert fenced is not None
         assert fenced.code == ResponseCode.PRODUCER_FENCED
+        await after(found)
+
+
+# -- topics, queues and groups --------------------------------------------------------------------
+
+
+async def test_names_that_one_client_makes_up_leave_as_many_to_others(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics by sends, groups by commits; an operator makes further ones over any connection."""
+    monkeypatch.setattr(limits, "GROUPS_MAX", 40)
+    async with group(tmp_path) as found:
+        stranger, numbers = found.connect(), itertools.count()
+        await stranger.ask(topic_request("Wide", 4))
+        free = limits.TOPICS_MAX - len(found.machine.topics)
+        taken, answer = await fill(stranger, lambda: produce_request("a", f"T{next(numbers)}"))
+        assert taken == free // 2
+        assert is_refused_at(answer, f"{taken} topics were made over this connection")
+        groups = [await commit(stranger, f"G{number}", 0) for number in range(30)]
+        assert is_refused_at(groups[-1], "20 consumer groups were made over this connection")
+        known = await commit(stranger, "G0", 1)
+        assert known.code == ResponseCode.SUCCESS
+        other = found.connect()
+        for answer in (await other.ask(produce_request("b", "T")), await commit(other, "H", 0)):
+            assert answer is not None
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+        operator = await stranger.ask(topic_request("Made", 1))
+        assert operator is not None
+        assert operator.code == ResponseCode.SUCCESS, operator.remark
+        found.agree()
+
+
+async def test_queues_of_all_topics_have_a_bound(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says how many there would be; a topic that goes gives its own back."""
+    async with group(tmp_path) as found:
+        await found.serves()
+        stranger = found.connect()
+        monkeypatch.setattr(limits, "QUEUES_MAX", found.machine.topics.queues + 100)
+        made = await stranger.ask(topic_request("Wide", 60))
+        wider = await stranger.ask(topic_request("Wide", 101))
+        second = await stranger.ask(topic_request("Second", 60))
+        assert made is not None
+        assert made.code == ResponseCode.SUCCESS
+        for answer in (wider, second):
+            assert is_refused_at(answer, f"at most {limits.QUEUES_MAX} are kept")
+        await stranger.ask(Command(Code.DELETE_TOPIC_IN_BROKER, {"topic": "Wide"}))
+        second = await stranger.ask(topic_request("Second", 60))
+        assert second is not None
+        assert second.code == ResponseCode.SUCCESS, second.remark
+        assert found.machine.topics.queues == sum(each.queues for each in found.machine.topics)
         await after(found)

@@ -7,7 +7,9 @@ takes no more sends, so no message of it comes after the deletion in the log.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
+from weakref import WeakKeyDictionary
 
 from dledger.errors import AppendError
 from dledger.failpoints import failpoint
@@ -58,6 +60,9 @@ class Definitions:
         self._role = role
         self._assignments = assignments
         self._auto_create = auto_create
+        #: Whose request is served: a connection.
+        self.maker: object | None = None
+        self._made: WeakKeyDictionary[object, Counter[str]] = WeakKeyDictionary()
         self._topics_coming: dict[str, TopicConfig] = {}
         self._topics_going: set[str] = set()
         self._groups_coming: dict[str, SubscriptionGroupConfig] = {}
@@ -65,6 +70,8 @@ class Definitions:
 
     def reset(self) -> None:
         """Leadership begins: no change is on its way."""
+        self.maker = None
+        self._made.clear()
         self._topics_coming.clear()
         self._topics_going.clear()
         self._groups_coming.clear()
@@ -105,6 +112,7 @@ class Definitions:
     def ensure_topic(self, config: TopicConfig) -> None:
         """Make the topic of a send unless it exists; don't wait for it."""
         if self._known(config.topic_name) is None:
+            self._share("topics", 1, limits.TOPICS_MAX - self._topics_kept)
             self.put_topic(config, lambda _: None)
 
     def _known(self, topic: str) -> TopicConfig | None:
@@ -123,8 +131,11 @@ class Definitions:
         """Make or change topics, all at once."""
         new = sum(self._machine.topics.get(config.topic_name) is None for config in configs)
         if new:
-            count = len(self._machine.topics) + len(self._topics_coming) + new
-            _check_count("topics", count, limits.TOPICS_MAX)
+            _check_count("topics", self._topics_kept + new, limits.TOPICS_MAX)
+        more = self._more_queues(configs)
+        if more:
+            count = self._machine.topics.queues + self._more_queues(self._topics_coming.values())
+            _check_count("queues of topics", count + more, limits.QUEUES_MAX)
 
         def done(outcome: Appended | AppendError) -> None:
             for name, config in coming.items():
@@ -137,6 +148,15 @@ class Definitions:
         failpoint("topic.put")
         self._topics_coming |= coming
         self._append(body, done)
+
+    @property
+    def _topics_kept(self) -> int:
+        return len(self._machine.topics) + len(self._topics_coming)
+
+    def _more_queues(self, configs: Iterable[TopicConfig]) -> int:
+        """How many queues these configs add to those that there are."""
+        pairs = ((config, self._machine.topics.get(config.topic_name)) for config in configs)
+        return sum(max(0, new.queues - (old.queues if old else 0)) for new, old in pairs)
 
     def delete_topic(self, topic: str, on_done: Callable[[Appended | AppendError], None]) -> None:
         """Delete a topic with everything that belongs to it."""
@@ -183,7 +203,21 @@ class Definitions:
         topics = [retry_topic(group) for group in wanted]
         lacking = [read_write(topic, 1) for topic in topics if self._known(topic) is None]
         if lacking:
+            self._share("topics", len(lacking), limits.TOPICS_MAX - self._topics_kept)
             self.put_topics(lacking, _ignore)
+
+    def _share(self, what: str, new: int, free: int) -> None:
+        """Count what the present client makes without an operator's word. Refuse what would be more
+        than it leaves free: else a program that makes up names would keep everybody from them."""
+        if self.maker is None or not new:
+            return
+        made = self._made.setdefault(self.maker, Counter())
+        if made[what] and made[what] + new > free - new:
+            raise busy(
+                f"{made[what]} {what} were made over this connection, and {free} are left for "
+                "others: make further ones with mqadmin"
+            )
+        made[what] += new
 
     def _begin(self, groups: Iterable[str]) -> None:
         """The first consumers of groups have come: note it, and make those that do not exist."""
@@ -191,6 +225,8 @@ class Definitions:
         new = [name for name in groups if begun(name) is None and name not in self._beginning]
         if not new:
             return
+        free = limits.GROUPS_MAX - len(self._machine.groups) - len(self._groups_coming)
+        self._share("consumer groups", sum(self.known_group(name) is None for name in new), free)
         configs = [self.known_group(name) or SubscriptionGroupConfig(name) for name in new]
 
         def done(_: Appended | AppendError) -> None:

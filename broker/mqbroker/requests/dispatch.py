@@ -48,6 +48,7 @@ class Dispatcher:
             if served is None:
                 served = self._guarded(request, connection)
             method, needs, _ = served
+            self._core.definitions.maker = connection
             if needs is _NOTHING or (needs is _LEADER and self._core.role.serving):
                 answer = method(request, connection)
             else:
@@ -107,6 +108,7 @@ class Dispatcher:
     async def _later(
         self, request: Command, connection: Connection, answer: Awaitable[Command | None]
     ) -> Command | None:
+        self._core.definitions.maker = connection
         try:
             return await answer
         except Refused as refused:

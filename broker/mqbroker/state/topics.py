@@ -194,6 +194,8 @@ class Topics:
     def __init__(self) -> None:
         self._configs: dict[str, TopicConfig] = {}
         self._births: dict[str, list[Birth]] = {}
+        #: Of all topics.
+        self.queues = 0
         self.version = DataVersion(counter=0, timestamp=0)
 
     def __len__(self) -> int:
@@ -223,6 +225,8 @@ class Topics:
         changed = [config for config in configs if self.get(config.topic_name) != config]
         for config in changed:
             self._note_births(config, Birth(0, index, position, now_ms))
+            known = self.get(config.topic_name)
+            self.queues += config.queues - (known.queues if known is not None else 0)
             self._configs[config.topic_name] = config
         if changed:
             self.touch(now_ms)
@@ -240,7 +244,9 @@ class Topics:
     def delete(self, topic: str, now_ms: int) -> None:
         """Remove a topic, if it exists."""
         self._births.pop(topic, None)
-        if self._configs.pop(topic, None) is not None:
+        gone = self._configs.pop(topic, None)
+        if gone is not None:
+            self.queues -= gone.queues
             self.touch(now_ms)
 
     def births(self) -> dict[str, list[Birth]]:
@@ -255,6 +261,7 @@ class Topics:
     ) -> None:
         """Take over what a snapshot kept; one of an older version has no births."""
         self._configs = {config.topic_name: config for config in configs}
+        self.queues = sum(config.queues for config in self._configs.values())
         self._births = {topic: list(each) for topic, each in (births or {}).items()}
         self.version = version
 
