@@ -120,7 +120,7 @@ class Broker:
             RelayHandler(core, self._clients),
             ReplyHandler(core, self._clients),
             ScheduledHandler(core, self._deliveries),
-            ResetHandler(core, self._clients, self._readers),
+            ResetHandler(core, self._clients, self._readers, self._popping.changed),
             SendBackHandler(core, fence, self._popping.giving_up),
             SendHandler(core),
             TopicAdminHandler(core),

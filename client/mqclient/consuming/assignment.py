@@ -193,6 +193,25 @@ class Assignment:
         self.on_rebalance(Rebalance(cause, (), (queue,), tuple(sorted(self.fetchers))))
         self.look_again(cause)
 
+    def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """The group was reset: drop what was fetched of these queues, and read on from there.
+
+        What is in the application's hands is not committed. The new offsets are, again: a commit of
+        before may have come after the reset, and a consumer with a file keeps them there.
+        """
+        moved = tuple(queue for queue in offsets if queue in self.fetchers)
+        for queue in moved:
+            fetcher = self.fetchers[queue]
+            if fetcher.progress.started:
+                fetcher.progress.seek(offsets[queue])
+                fetcher.restart()
+            else:
+                fetcher.progress.revoke()  # where it begins is asked again
+        if moved:
+            log.info("group was reset", group=self.group, topic=moved[0].topic, queues=len(moved))
+            self.tasks.start_soon(self.commit, limits.REQUEST_TIMEOUT_S, moved)
+            self.arrived.announce()
+
     async def _tell_application(self, queues: tuple[MessageQueue, ...]) -> None:
         if self.on_revoke is None:
             return
@@ -300,7 +319,9 @@ class Assignment:
                 await self.locks.acquire(queue)
             while not fetcher.progress.started:
                 try:
-                    fetcher.progress.start(*await self._first_place(queue))
+                    epoch, place = fetcher.progress.epoch, await self._first_place(queue)
+                    if fetcher.progress.epoch == epoch:  # else the group was reset meanwhile
+                        fetcher.progress.start(*place)
                 except (RemotingError, ClientError, BadInput) as error:
                     attempt += 1
                     log.warning("no start offset yet", topic=queue.topic, reason=str(error))

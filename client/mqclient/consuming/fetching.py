@@ -178,6 +178,10 @@ class QueueFetcher:
                 first=header.min_offset,
                 end=header.max_offset,
             )
+            if header.min_offset <= self.progress.fetch_offset <= header.max_offset:
+                self.progress.seek(next_offset)  # a reset whose notice did not come through
+                self.progress.max_offset = header.max_offset
+                return
         found = answer.code == ResponseCode.SUCCESS
         chunk = self._chunk(answer) if found else Chunk(Listed([]), 0)
         chunk.expiring = bool(header.expiring)

@@ -8,6 +8,8 @@ next pull (see `mqbroker.requests.groups.readers`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import (
@@ -41,12 +43,19 @@ _END = -1
 
 
 class ResetHandler:
-    """Answers this request."""
+    """Answers this request. `on_reset` has pops that wait for the group and topic look again."""
 
-    def __init__(self, core: Core, clients: ClientHandler, readers: Readers) -> None:
+    def __init__(
+        self,
+        core: Core,
+        clients: ClientHandler,
+        readers: Readers,
+        on_reset: Callable[[str, str], None],
+    ) -> None:
         self._core = core
         self._clients = clients
         self._readers = readers
+        self._on_reset = on_reset
 
     @serves(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, needs=Needs.LEADER, right=Right.ADMIN)
     async def reset(self, request: Command, _: Connection) -> Command:
@@ -64,6 +73,7 @@ class ResetHandler:
         broker_name = self._core.config.broker_name
         table = {MessageQueue(header.topic, broker_name, n): at for n, at in targets.items()}
         self._tell(header, table)
+        self._on_reset(header.group, header.topic)
         loose = request.encoding is not HeaderEncoding.MSGPACK
         dialect = Dialect.LOOSE if loose else Dialect.STANDARD
         return request.reply(body=encode_body(ResetOffsetBody(table), dialect))

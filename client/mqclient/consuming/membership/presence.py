@@ -25,11 +25,13 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
+from dledger.remoting.headers import GetConsumerStatusFromClientHeader, decode_header
 from dledger.world import world
 from mqclient import limits
 from mqclient.connection.lifetime import together
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment
+from mqclient.consuming.membership.notices import new_offsets, positions_reply, refused
 from mqclient.consuming.membership.running_info import running_info
 from mqclient.consuming.sharing.beginnings import learn_brokers
 from mqclient.consuming.sharing.plan import Plan
@@ -120,6 +122,16 @@ class Presence:
         """A broker announces that the group's members changed, or asks on a tool's behalf."""
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             assignment.look_again(f"{address} announced a change of members")
+        elif command.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
+            assignment.reset(new_offsets(command, self.group))
+        elif command.code == RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
+            topic = decode_header(GetConsumerStatusFromClientHeader, command).topic
+            positions = {
+                queue: fetcher.progress.position
+                for queue, fetcher in assignment.fetchers.items()
+                if queue.topic == topic and fetcher.progress.started
+            }
+            return positions_reply(command, positions)
         elif command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
             fetchers = assignment.fetchers
             info = running_info(
@@ -130,7 +142,7 @@ class Presence:
                 ordered=assignment.locks is not None,
             )
             return command.reply(body=encode_body(info, Dialect.LOOSE))
-        return None
+        return refused(command)
 
     def _heartbeat(self, client_id: str, group: str) -> HeartbeatData:
         start = self.consume_from

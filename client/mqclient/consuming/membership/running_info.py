@@ -21,12 +21,13 @@ def running_info(
     subscriptions: Iterable[SubscriptionData],
     queues: Mapping[MessageQueue, QueueProgress],
     ordered: bool = False,
+    consume_type: str = "CONSUME_ACTIVELY",
 ) -> ConsumerRunningInfo:
     """The answer of a consumer that reads these queues; `started_ms` is Unix time."""
     return ConsumerRunningInfo(
         properties={
             "PROP_NAMESERVER_ADDR": ";".join(name_servers),
-            "PROP_CONSUME_TYPE": "CONSUME_ACTIVELY",
+            "PROP_CONSUME_TYPE": consume_type,
             "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
             "PROP_CONSUME_ORDERLY": str(ordered).lower(),
             "PROP_CLIENT_VERSION": "V4_9_8",

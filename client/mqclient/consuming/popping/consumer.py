@@ -21,16 +21,20 @@ import anyio
 
 from dledger.errors import BadInput, DledgerError
 from dledger.observe import get_logger
-from dledger.remoting.bodies import ConsumerData, HeartbeatData
-from dledger.remoting.codes import ResponseCode
+from dledger.remoting.bodies import ConsumerData, Dialect, HeartbeatData, encode_body
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.headers.pop import FROM_END, FROM_FIRST
 from dledger.remoting.names import check_group_name
+from dledger.world import unix_ms
 from mqclient import limits
 from mqclient.arguments import check_count, check_seconds
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
 from mqclient.consuming.membership.filters import check_filters
+from mqclient.consuming.membership.notices import new_offsets, positions_reply, refused
+from mqclient.consuming.membership.running_info import running_info
 from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.popping.pace import retry_delay_s
 from mqclient.consuming.popping.running import Handler, Policy, Running, delay_seconds
@@ -100,7 +104,8 @@ class PopConsumer(Living):
             topic: parse_subscription(topic, expression, version_ms)
             for topic, expression in subscriptions.items()
         }
-        self._session = Session(namesrv_addr)
+        self._session = Session(namesrv_addr, self._asked)
+        self._started_ms = 0
         self._settling = Settling(self._session, group)
         self._large = LargeBodies(self._session.finder)
         self._taking = Taking(
@@ -121,6 +126,7 @@ class PopConsumer(Living):
         return self._session.client_id
 
     async def _start(self) -> None:
+        self._started_ms = unix_ms()
         await self._session.__aenter__()
         try:
             with anyio.move_on_after(limits.REQUEST_TIMEOUT_S):
@@ -257,6 +263,25 @@ class PopConsumer(Living):
         large = self._large.before(handle)
         running = Running(large, policy, self._taking, self._settling, self._dead_letters())
         await running.run()
+
+    def _asked(self, address: str, command: Command) -> Command | None:
+        """A broker tells of a reset, or asks on a tool's behalf; who else is a member is all the
+        same here."""
+        if command.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
+            self._taking.drop(new_offsets(command, self.group))
+        elif command.code == RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
+            return positions_reply(command, {})  # the brokers know: no member has a queue
+        elif command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            info = running_info(
+                name_servers=self._session.name_servers,
+                started_ms=self._started_ms,
+                subscriptions=self._topics.values(),
+                queues={},
+                ordered=self._ordered,
+                consume_type="CONSUME_POP",
+            )
+            return command.reply(body=encode_body(info, Dialect.LOOSE))
+        return refused(command)
 
     def _dead_letters(self) -> SendingBack:
         return SendingBack(self.group, self._session.finder)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from itertools import pairwise
 from uuid import uuid4
 
@@ -100,6 +100,11 @@ class Taking:
             if message.until_s - now_s >= message.invisible_s / 2:
                 return message
         return None
+
+    def drop(self, queues: Container[MessageQueue]) -> None:
+        """The group was reset: what nobody has yet of these queues is not handed out."""
+        self.ready = deque(message for message in self.ready if message.queue not in queues)
+        self._more.announce()
 
     def close(self) -> None:
         """Who waits for messages is told that none will come."""
