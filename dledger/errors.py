@@ -40,6 +40,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dledger.limits import NAME_SHOWN_CHARACTERS_MAX, REMARK_CHARACTERS_MAX
+
+
+def shown(value: str | bytes) -> str:
+    """A text from outside as an error quotes it: no more than its beginning, and its length."""
+    if len(value) <= NAME_SHOWN_CHARACTERS_MAX:
+        return repr(value)
+    return f"{value[:NAME_SHOWN_CHARACTERS_MAX]!r}... ({len(value)} in all)"
+
+
+def shortened(text: str) -> str:
+    """An error's text as it is answered and logged: it may quote what a client sent."""
+    if len(text) <= REMARK_CHARACTERS_MAX:
+        return text
+    return f"{text[:REMARK_CHARACTERS_MAX]}... ({len(text)} characters)"
+
 
 class DledgerError(Exception):
     """Root of the tree."""

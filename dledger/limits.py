@@ -38,6 +38,13 @@ CLIENT_BODY_BYTES_MAX = MIB
 each take half of it, and it is read within 0.1 s."""
 CLIENT_LOOSE_BODY_BYTES_MAX = 64 * KIB
 """The same, in the dialect that only our own reader reads. No stock client writes it so."""
+TOOL_BODY_BYTES_MAX = 4 * MIB
+"""Of a JSON body by which a tool changes many topics or groups: 20,000 topics take 3 MiB."""
+REGISTRATION_LOOSE_BODY_BYTES_MAX = 128 * KIB
+"""Of a registration in the dialect that only our own reader reads, in 0.08 s."""
+PROPERTIES_TEXT_BYTES_MAX = 64 * KIB
+"""Of a request that changes a server's settings."""
+ANSWER_BODY_BYTES_MAX = FRAME_BYTES_MAX - HEADER_BYTES_MAX
 
 # A connection that a server accepted.
 CONNECTIONS_MAX = 4096
@@ -116,6 +123,8 @@ BUSY_RETRY_S = 0.01
 """A hint to a sender that finds a buffer full."""
 REMARK_CHARACTERS_MAX = 4096
 """Of an error's text: it may quote what the client sent."""
+LOG_TEXT_CHARACTERS_MAX = 16 * KIB
+"""Of one value in a line of the log."""
 
 # The log.
 SEGMENT_BYTES = 128 * MIB

@@ -15,6 +15,8 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Literal, cast
 
+from dledger.limits import LOG_TEXT_CHARACTERS_MAX
+
 if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
@@ -45,9 +47,11 @@ def configure_logging(
     if format == "json":
         processors += [
             structlog.processors.format_exc_info,
+            _cut_long_texts,
             structlog.processors.JSONRenderer(default=_as_text),
         ]
     else:
+        processors.append(_cut_long_texts)
         processors.append(
             structlog.dev.ConsoleRenderer(
                 colors=sys.stderr.isatty(),
@@ -109,6 +113,15 @@ def _name_logger(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
     """Rename our value: structlog reserves the word `logger` where loggers are made."""
     if "logger_name" in event:
         event["logger"] = event.pop("logger_name")
+    return event
+
+
+def _cut_long_texts(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Leave the middle out of a very long text: it may quote what a client sent, in megabytes."""
+    kept = LOG_TEXT_CHARACTERS_MAX // 2
+    for name, value in event.items():
+        if isinstance(value, str) and len(value) > LOG_TEXT_CHARACTERS_MAX:
+            event[name] = f"{value[:kept]}... ({len(value)} characters) ...{value[-kept:]}"
     return event
 
 

@@ -112,6 +112,10 @@ STOP_SAVE_S = 4.0
 
 # Sends.
 MESSAGES_PER_BATCH_MAX = 16_384
+BATCH_AT_ONCE_MAX = 1024
+"""Messages of a stock client's batch that are taken in one turn of the loop."""
+BATCH_STEP = 64
+"""So many messages' properties are read at a time: each may have 32 KiB of them."""
 SENDS_TOGETHER_FROM = 2
 """So many entries on their way have single sends wait for each other."""
 SENDS_TOGETHER_MAX = 256
@@ -240,7 +244,11 @@ SQL_CHARACTERS_KEPT = 256 * KIB
 SQL_MESSAGES_SCANNED_MAX = 512
 """Messages read for one pull."""
 SQL_STEPS_MAX = 8192
-"""Of work for one pull, at about 1 us each; no other request is answered meanwhile."""
+"""Of work for one pull or pop, at about 1 us each; no other request is answered meanwhile."""
+SELECTION_STEPS = 64
+"""For each queue that a filter looks at."""
+TAG_UNITS_PER_STEP = 8
+"""Messages that a filter by tags looks at."""
 SQL_STEPS_PER_MESSAGE = 8
 SQL_PROPERTIES_BYTES_PER_STEP = 32
 """Of a message's properties, decoded."""
@@ -248,6 +256,11 @@ SQL_SEARCHED_BYTES_PER_STEP = 512
 """Of a message's properties, for each CONTAINS."""
 SQL_NEEDLE_CHARACTERS_MAX = 8
 """A longer text is searched with an algorithm that is linear for any text, but slower to set up."""
+
+PRODUCERS_TOLD_MAX = 65_536
+"""Producers of all groups in one answer."""
+PROGRESS_QUEUES_MAX = 65_536
+"""Queues of groups whose progress is told in one answer: with short names they fill a frame."""
 
 # Consumer offsets: one-way commits are gathered this long into one entry.
 COMMIT_GATHER_S = 0.05

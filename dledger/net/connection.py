@@ -26,7 +26,6 @@ from dledger.errors import (
 from dledger.limits import (
     CHARGE_STEP_BYTES,
     LOOP_SLICE_S,
-    REMARK_CHARACTERS_MAX,
     UNANSWERED_REQUEST_BYTES,
 )
 from dledger.net.faults import Faults
@@ -378,10 +377,10 @@ class Connection:
 
 
 def _refused(request: Command, error: Exception) -> Command:
-    return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)[:REMARK_CHARACTERS_MAX])
+    return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
 
 
 def _failed(request: Command, error: Exception) -> Command:
     """The answer of a server that failed on the way: it may have done what was asked, or not."""
-    remark = f"{type(error).__name__}: {error}"[:REMARK_CHARACTERS_MAX]
+    remark = f"{type(error).__name__}: {error}"
     return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark, ext={OUTCOME: OUTCOME_UNKNOWN})

@@ -12,7 +12,8 @@ and is not, the clock stops it: once a turn has lasted `LOOP_TURN_MAX_S`, those 
 wait again.
 
 One `Turns` belongs to a loop, and is found by `turns_of_loop`. The owner of a long series of
-requests or answers splits it: after `LOOP_SLICE_S` it waits for its turn again.
+requests or answers splits it: after `LOOP_SLICE_S` it waits for its turn again (`in_turns`), and
+so does who writes a long answer (`encode_in_turns`).
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+import msgspec
 import trio
 
+from dledger.errors import BadInput
 from dledger.limits import (
+    ANSWER_BODY_BYTES_MAX,
     LOOP_CHEAP_S,
     LOOP_COST_UNKNOWN_S,
     LOOP_COST_WEIGHT,
@@ -32,6 +36,8 @@ from dledger.limits import (
     LOOP_TURN_MAX_S,
     LOOP_TURN_S,
 )
+from dledger.remoting.bodies import Dialect
+from dledger.remoting.bodies.base import encode_steps
 
 #: One in this many is let go because it has waited longest.
 _OLDEST_EACH = 4
@@ -149,13 +155,36 @@ async def in_turns(steps: Iterable[object]) -> None:
     """Take all `steps`, which answer clients; wait whenever a slice of the loop's time is used
     up."""
     turns, share = turns_of_loop(), Share()
+    if turns.crowded:
+        await turns.wait(share)
     began_s = turns.clock_s()
     for _ in steps:
         if (took_s := turns.clock_s() - began_s) > LOOP_SLICE_S:
             turns.used(share, took_s)
             await trio.lowlevel.checkpoint()
+            if turns.crowded:
+                await turns.wait(share)
             began_s = turns.clock_s()
     turns.used(share, turns.clock_s() - began_s)
+
+
+async def encode_in_turns(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> bytes:
+    """`encode_body` for an answer that may be long. Raises BadInput if no frame can hold it."""
+    pieces: list[bytes] = []
+    await in_turns(_encoded(body, dialect, pieces))
+    return b"".join(pieces)
+
+
+def _encoded(body: msgspec.Struct, dialect: Dialect, pieces: list[bytes]) -> Iterator[None]:
+    size = 0
+    for piece in encode_steps(body, dialect):
+        pieces.append(piece)
+        size += len(piece)
+        if size > ANSWER_BODY_BYTES_MAX:
+            raise BadInput(
+                f"the answer would be above {ANSWER_BODY_BYTES_MAX} bytes: ask for a part of it"
+            )
+        yield
 
 
 _turns: trio.lowlevel.RunVar[Turns] = trio.lowlevel.RunVar("turns")

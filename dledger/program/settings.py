@@ -14,7 +14,8 @@ from typing import TypeVar
 import msgspec
 
 from dledger.buffers import Buffer
-from dledger.errors import BadInput, ConfigError
+from dledger.errors import BadInput, ConfigError, shown
+from dledger.limits import NAME_SHOWN_CHARACTERS_MAX, PROPERTIES_TEXT_BYTES_MAX
 
 ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
 
@@ -36,7 +37,10 @@ def write_properties(config: msgspec.Struct, secrets: Collection[str] = ()) -> s
 
 
 def parse_properties(data: Buffer) -> dict[str, str]:
-    """The pairs of properties text; blank lines and comments are skipped. BadInput if malformed."""
+    """The pairs of properties text; blank lines and comments are skipped. BadInput if malformed, or
+    longer than any config."""
+    if len(data) > PROPERTIES_TEXT_BYTES_MAX:
+        raise BadInput(f"properties text of {len(data)} bytes is above {PROPERTIES_TEXT_BYTES_MAX}")
     try:
         lines = [line.strip() for line in str(data, "utf-8").splitlines()]
     except UnicodeDecodeError as error:
@@ -47,7 +51,7 @@ def parse_properties(data: Buffer) -> dict[str, str]:
             continue
         key, separator, value = line.partition("=")
         if not separator:
-            raise BadInput(f"the properties line {line[:80]!r} has no '='")
+            raise BadInput(f"the properties line {shown(line)} has no '='")
         pairs[key.strip()] = value.strip()
     return pairs
 
@@ -74,12 +78,14 @@ def changed(config: ConfigT, changes: Mapping[str, str]) -> ConfigT:
         try:
             values[fields[key].name] = msgspec.convert(text, fields[key].type, strict=False)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"{key} is {text[:80]!r}: {error}") from error
+            raise ConfigError(f"{key} is {shown(text)}: {error}") from error
     return msgspec.structs.replace(config, **values)
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """What to say of a key that does not exist, with the nearest one that does."""
+    if len(key) > NAME_SHOWN_CHARACTERS_MAX:
+        return f"unknown key {shown(key)}"
     nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     return f"unknown key {key!r}" + (f"; did you mean {nearest[0]}?" if nearest else "")
 

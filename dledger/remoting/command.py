@@ -13,6 +13,8 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from dledger.buffers import Buffer
+from dledger.errors import shortened
+from dledger.limits import REMARK_CHARACTERS_MAX
 
 ExtValue: TypeAlias = "str | int | float | bool | bytes | list[ExtValue] | None"
 #: A tuple is sent piece by piece, without joining: raw log bytes travel uncopied.
@@ -88,7 +90,10 @@ class Command:
         remark: str | None = None,
     ) -> Command:
         """The response to this request: same opaque, same header encoding. That to a one-way
-        request is marked as such: it ends the request, and is not sent."""
+        request is marked as such: it ends the request, and is not sent. A remark may quote what the
+        client sent, and is cut."""
+        if remark is not None and len(remark) > REMARK_CHARACTERS_MAX:
+            remark = shortened(remark)
         return Command(
             code=code,
             ext={} if ext is None else ext,

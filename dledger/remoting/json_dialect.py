@@ -14,7 +14,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from operator import itemgetter
 
 import msgspec
 
@@ -23,6 +26,11 @@ from dledger.errors import BadInput
 from dledger.limits import JSON_DEPTH_MAX
 from dledger.remoting.numbers import Int32
 
+_NULL = b"null"
+_sorted_encoder = msgspec.json.Encoder(order="sorted")
+_LISTS = (list, tuple, set, frozenset)
+_CONTAINERS = (Mapping, *_LISTS)
+_PARTS_PER_STEP = 64
 _SPACE = re.compile(r"[ \t\r\n]*")
 _INTEGER = re.compile(r"-?\d{1,19}")
 
@@ -59,6 +67,12 @@ def parse(data: Buffer) -> object:
 
 def write_standard(value: object) -> bytes:
     """Write structs, maps, lists and scalars, without members that are None: the standard way."""
+    # The fast way first: a broker with 10,000 topics registers with 1.5 MB, and the loop waits.
+    with suppress(TypeError):
+        written = _sorted_encoder.encode(value)
+        if written.isascii() and _NULL not in written:
+            return written
+    # Members that are None are left out, letters escaped, and maps keyed by queues written.
     return _written(value, loose=False).encode()
 
 
@@ -67,15 +81,60 @@ def write_loose(value: object) -> bytes:
     return _written(value, loose=True).encode()
 
 
+def written_steps(value: object, *, loose: bool) -> Iterator[bytes]:
+    """The same in short steps: joined, the pieces are what would be written."""
+    if _is_short(value):
+        yield write_loose(value) if loose else write_standard(value)
+        return
+    value = _members(value)
+    if isinstance(value, Mapping):
+        items = list[tuple[str, object]]()
+        for key, item in value.items():
+            items.append((_written_key(key, loose), item))
+            yield b""
+        items.sort(key=itemgetter(0))
+        for number, (key, item) in enumerate(items):
+            yield f"{',' if number else '{'}{key}:".encode()
+            yield from written_steps(item, loose=loose)
+        yield b"}"
+    elif isinstance(value, _LISTS):
+        for number, item in enumerate(value):
+            yield b"," if number else b"["
+            yield from written_steps(item, loose=loose)
+        yield b"]"
+
+
+def _is_short(value: object) -> bool:
+    """Whether it has so few parts that writing them is one step."""
+    parts = deque((value,))
+    for _ in range(_PARTS_PER_STEP):
+        if not parts:
+            return True
+        part = parts.popleft()
+        if isinstance(part, msgspec.Struct):
+            parts.extend(getattr(part, name) for name in part.__struct_fields__)
+        elif isinstance(part, _CONTAINERS):
+            if len(part) > _PARTS_PER_STEP:
+                return False
+            parts.extend(part.values() if isinstance(part, Mapping) else part)
+    return not parts
+
+
+def _members(value: object) -> object:
+    """A struct as a map, without members that are None; all else as it is."""
+    if not isinstance(value, msgspec.Struct):
+        return value
+    names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+    members = ((encoded, getattr(value, name)) for encoded, name in names)
+    return {encoded: item for encoded, item in members if item is not None}
+
+
 def _written(value: object, loose: bool) -> str:
-    if isinstance(value, msgspec.Struct):
-        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        members = ((encoded, getattr(value, name)) for encoded, name in names)
-        value = {encoded: item for encoded, item in members if item is not None}
+    value = _members(value)
     if isinstance(value, Mapping):
         items = sorted((_written_key(key, loose), item) for key, item in value.items())
         return "{" + ",".join(f"{key}:{_written(item, loose)}" for key, item in items) + "}"
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, _LISTS):
         return "[" + ",".join(_written(item, loose) for item in value) + "]"
     return json.dumps(value, ensure_ascii=not loose)
 

@@ -203,13 +203,16 @@ def batch_encode(items: Iterable[BatchItem]) -> bytes:
     return b"".join(pieces)
 
 
-def batch_decode(data: Buffer) -> list[BatchItem]:
-    """The messages of a SEND_BATCH_MESSAGE body; bodies are views. Raises BadInput if malformed."""
+def batch_decode(data: Buffer, messages_max: int | None = None) -> list[BatchItem]:
+    """The messages of a SEND_BATCH_MESSAGE body, up to so many; bodies are views.
+
+    Raises BadInput if malformed.
+    """
     view = memoryview(data)
     items: list[BatchItem] = []
     position, length = 0, len(view)
     try:
-        while position < length:
+        while position < length and len(items) != messages_max:
             size, _magic, _crc, flag, body_bytes = _BATCH_FIXED.unpack_from(view, position)
             body_start = position + _BATCH_FIXED_BYTES
             body_end = body_start + body_bytes

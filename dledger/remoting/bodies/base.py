@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
 from typing import Any, ClassVar, TypeVar
@@ -15,13 +16,12 @@ from dledger.limits import (
     CLIENT_LOOSE_BODY_BYTES_MAX,
     FRAME_BYTES_MAX,
     LOOSE_BODY_BYTES_MAX,
+    REGISTRATION_LOOSE_BODY_BYTES_MAX,
+    TOOL_BODY_BYTES_MAX,
 )
-from dledger.remoting.json_dialect import parse, write_loose, write_standard
+from dledger.remoting.json_dialect import parse, write_loose, write_standard, written_steps
 
 BodyT = TypeVar("BodyT")
-
-_NULL = b"null"
-_sorted_encoder = msgspec.json.Encoder(order="sorted")
 
 
 class Dialect(Enum):
@@ -38,6 +38,20 @@ class Body(msgspec.Struct, rename="camel", omit_defaults=False):
     loose_bytes_max: ClassVar[int] = LOOSE_BODY_BYTES_MAX
 
 
+class ToolBody(Body):
+    """Base of those by which tools change very much at once."""
+
+    bytes_max: ClassVar[int] = TOOL_BODY_BYTES_MAX
+    loose_bytes_max: ClassVar[int] = CLIENT_LOOSE_BODY_BYTES_MAX
+
+
+class RegistrationBody(Body):
+    """Base of what brokers register. In the loose dialect only stock brokers with static topics
+    write it."""
+
+    loose_bytes_max: ClassVar[int] = REGISTRATION_LOOSE_BODY_BYTES_MAX
+
+
 class ClientBody(Body):
     """Base of those that any client may send."""
 
@@ -49,13 +63,12 @@ def encode_body(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> by
     """Write `body`. Stock clients expect maps keyed by queues in the loose dialect."""
     if dialect is Dialect.LOOSE:
         return write_loose(body)
-    # The fast way first: a broker with 10,000 topics registers with 1.5 MB, and the loop waits.
-    with suppress(TypeError):
-        written = _sorted_encoder.encode(body)
-        if written.isascii() and _NULL not in written:
-            return written
-    # Members that are None are left out, letters escaped, and maps keyed by queues written.
     return write_standard(body)
+
+
+def encode_steps(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> Iterator[bytes]:
+    """The same in short steps, for a body that is long: joined, the pieces are the body."""
+    return written_steps(body, loose=dialect is Dialect.LOOSE)
 
 
 def decode_body(body_type: type[BodyT], data: Buffer) -> BodyT:

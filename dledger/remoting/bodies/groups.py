@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dledger.remoting.bodies.base import Body, ClientBody
+from dledger.remoting.bodies.base import Body, ClientBody, ToolBody
 from dledger.remoting.bodies.routes import DataVersion
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.numbers import Int32, Int64
@@ -186,7 +186,7 @@ class LockBatchResponseBody(Body):
     lock_tokens: list[Int64] | None = None
 
 
-class SubscriptionGroupConfig(Body, gc=False):
+class SubscriptionGroupConfig(ClientBody, gc=False):
     """A consumer group as its broker knows it.
 
     `attributes` are 5.x's named settings; in a request that changes the group, names have a sign.
@@ -211,7 +211,7 @@ class SubscriptionGroupWrapper(Body):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
-class SubscriptionGroupList(Body):
+class SubscriptionGroupList(ToolBody):
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST."""
 
     group_config_list: list[SubscriptionGroupConfig]

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import msgspec
 
-from dledger.remoting.bodies.base import Body
+from dledger.remoting.bodies.base import Body, ClientBody, RegistrationBody, ToolBody
 from dledger.remoting.numbers import Int32, Int64
 
 
-class DataVersion(Body):
+class DataVersion(ClientBody):
     """Which of two states of a broker's tables is newer. `timestamp` in milliseconds."""
 
     counter: Int64 = 0
@@ -46,13 +46,13 @@ class TopicConfigWrapper(Body):
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
-class CreateTopicListBody(Body):
+class CreateTopicListBody(ToolBody):
     """UPDATE_AND_CREATE_TOPIC_LIST."""
 
     topic_config_list: list[TopicConfig]
 
 
-class RegisterBrokerBody(Body):
+class RegisterBrokerBody(RegistrationBody):
     """REGISTER_BROKER: what the broker serves."""
 
     topic_config_serialize_wrapper: TopicConfigWrapper = msgspec.field(

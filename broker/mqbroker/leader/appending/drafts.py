@@ -8,7 +8,7 @@ encoded here first. Either way nothing can fail any more once a message has take
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -224,4 +224,4 @@ PlainDraft: TypeAlias = BatchDraft | RecordsDraft
 
 def new_unique_key() -> str:
     """A key for a message that its sender gave none."""
-    return uuid.uuid4().hex.upper()
+    return os.urandom(16).hex().upper()

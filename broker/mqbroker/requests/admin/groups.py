@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
+from dledger.net.turns import encode_in_turns, in_turns
 from dledger.remoting.bodies import (
     ClientConnection,
     ConsumerConnection,
@@ -34,6 +35,7 @@ from dledger.remoting.headers import (
     UpdateSubscriptionGroupHeader,
     decode_header,
 )
+from mqbroker import limits
 from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
 from mqbroker.requests.admin.changes import named_only
@@ -105,11 +107,12 @@ class GroupAdminHandler:
         return request.reply()
 
     @serves(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, needs=Needs.LEADER, right=Right.ANYONE)
-    def all_groups(self, request: Command, _: Connection) -> Command:
+    async def all_groups(self, request: Command, _: Connection) -> Command:
         """Every group's settings."""
         groups = self._core.machine.groups
         table = {config.group_name: config for config in groups}
-        return request.reply(body=encode_body(SubscriptionGroupWrapper(table, groups.version)))
+        wrapper = SubscriptionGroupWrapper(table, groups.version)
+        return request.reply(body=await encode_in_turns(wrapper))
 
     @serves(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, needs=Needs.LEADER, right=Right.ANYONE)
     def group_config(self, request: Command, _: Connection) -> Command:
@@ -151,8 +154,14 @@ class GroupAdminHandler:
         return request.reply(body=encode_body(answer))
 
     @serves(RequestCode.GET_ALL_PRODUCER_INFO, needs=Needs.LEADER, right=Right.ANYONE)
-    def all_producers(self, request: Command, _: Connection) -> Command:
+    async def all_producers(self, request: Command, _: Connection) -> Command:
         """All producers that are connected, by group."""
+        table: dict[str, list[ProducerInfo]] = {}
+        await in_turns(self._producer_steps(table))
+        return request.reply(body=await encode_in_turns(ProducerTableInfo(table)))
+
+    def _producer_steps(self, table: dict[str, list[ProducerInfo]]) -> Iterator[None]:
+        """Fill the table; one group at each step. Refused if they are too many."""
         core, membership = self._core, self._membership
         now_ms, now_s = core.clock_ms(), core.clock_s()
 
@@ -162,11 +171,18 @@ class GroupAdminHandler:
                 client.client_id, client.address, client.language, client.version, seen_ms
             )
 
-        table = {
-            name: [info(*member) for member in members.items()]
-            for name, members in membership.producer_groups()
-        }
-        return request.reply(body=encode_body(ProducerTableInfo(table)))
+        told = 0
+        for name in [name for name, _ in membership.producer_groups()]:
+            members = membership.producers(name)
+            told += len(members)
+            if told > limits.PRODUCERS_TOLD_MAX:
+                raise Refused(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"there are more than {limits.PRODUCERS_TOLD_MAX} producers, by group: ask for "
+                    "one group at a time (mqadmin producerConnection)",
+                )
+            table[name] = [info(*member) for member in members.items()]
+            yield
 
     @serves(RequestCode.QUERY_TOPICS_BY_CONSUMER, needs=Needs.LEADER, right=Right.ANYONE)
     def topics_of_group(self, request: Command, _: Connection) -> Command:

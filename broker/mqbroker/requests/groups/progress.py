@@ -6,17 +6,20 @@ Times are those at which messages were stored. Numbers are the reference's (Admi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import TypeAlias
 
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
+from dledger.net.turns import encode_in_turns, in_turns
 from dledger.remoting.bodies import (
     ConsumeStats,
     ConsumeStatsList,
     OffsetWrapper,
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
-    encode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -28,6 +31,7 @@ from dledger.remoting.headers import (
     decode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
+from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits, check_room
 from mqbroker.leader.outcome import changed
 from mqbroker.refusal import Refused
@@ -40,6 +44,9 @@ from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.groups.places import fault
 from mqbroker.state.topics import check_group_name
 
+#: Group, topic, queue id, offset.
+_Row: TypeAlias = tuple[str, str, int, int]
+
 
 class ProgressHandler:
     """Answers questions about progress."""
@@ -50,7 +57,7 @@ class ProgressHandler:
         self._commits = commits
 
     @serves(RequestCode.GET_CONSUME_STATS, needs=Needs.LEADER, right=Right.ANYONE)
-    def consume_stats(self, request: Command, _: Connection) -> Command:
+    async def consume_stats(self, request: Command, _: Connection) -> Command:
         """The progress of a group in each queue of the topics that it consumes.
 
         A topic that is asked for by name is included even if the group never committed there.
@@ -61,39 +68,78 @@ class ProgressHandler:
         online = self._membership.consumers(name)
         if online is not None and not header.topic:
             topics |= set(online.subscriptions)
-        stats = self._stats(name, topics)
-        return request.reply(body=encode_body(stats, dialect_for(request)))
+        self._check_count(sum(map(self._queues_of, topics)), "name a topic")
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        await in_turns(self._progress_steps(name, topics, table))
+        body = await encode_in_turns(ConsumeStats(table), dialect_for(request))
+        return request.reply(body=body)
 
     @serves(RequestCode.GET_BROKER_CONSUME_STATS, needs=Needs.LEADER, right=Right.ANYONE)
-    def broker_stats(self, request: Command, _: Connection) -> Command:
+    async def broker_stats(self, request: Command, _: Connection) -> Command:
         """The progress of all groups, topic by topic."""
         only_ordered = decode_header(GetBrokerConsumeStatsHeader, request).is_order
-        machine, config = self._core.machine, self._core.config
+        config = self._core.config
+        asked = list[tuple[str, str]]()
+        await in_turns(self._pairs_steps(asked, only_ordered=only_ordered))
         answer = ConsumeStatsList(broker_addr=f"{config.broker_ip1}:{config.listen_port}")
-        for group in machine.groups:
-            name, found = group.group_name, []
+        await in_turns(self._broker_steps(asked, answer))
+        return request.reply(body=await encode_in_turns(answer, dialect_for(request)))
+
+    def _pairs_steps(self, asked: list[tuple[str, str]], *, only_ordered: bool) -> Iterator[None]:
+        """The groups, and the topics that they have offsets in. Refused if they are too many."""
+        machine, queues = self._core.machine, 0
+        for name in [group.group_name for group in machine.groups]:
             for topic in sorted(machine.offsets.topics_of(name)):
-                topic_config = machine.topics.get(topic)
-                if topic_config is None or (only_ordered and not topic_config.order):
-                    continue
-                found.append(self._stats(name, [topic]))
-            for progress in (each for stats in found for each in stats.offset_table.values()):
-                answer.total_diff += progress.broker_offset - progress.consumer_offset
-                answer.total_inflight_diff += progress.pull_offset - progress.consumer_offset
-            if found:
-                answer.consume_stats_list.append({name: found})
-        return request.reply(body=encode_body(answer, dialect_for(request)))
+                config = machine.topics.get(topic)
+                if config is not None and (config.order or not only_ordered):
+                    asked.append((name, topic))
+                    queues += config.read_queue_nums
+            self._check_count(queues, "ask for one group at a time (mqadmin consumerProgress -g)")
+            yield
+
+    def _broker_steps(
+        self, asked: Iterable[tuple[str, str]], answer: ConsumeStatsList
+    ) -> Iterator[None]:
+        for name, of_group in itertools.groupby(asked, key=itemgetter(0)):
+            found = list[ConsumeStats]()
+            for _, topic in of_group:
+                table: dict[MessageQueue, OffsetWrapper] = {}
+                yield from self._progress_steps(name, [topic], table)
+                found.append(ConsumeStats(table))
+                for progress in table.values():
+                    answer.total_diff += progress.broker_offset - progress.consumer_offset
+                    answer.total_inflight_diff += progress.pull_offset - progress.consumer_offset
+            answer.consume_stats_list.append({name: found})
+
+    def _queues_of(self, topic: str) -> int:
+        config = self._core.machine.topics.get(topic)
+        return 0 if config is None else config.read_queue_nums
+
+    @staticmethod
+    def _check_count(queues: int, instead: str) -> None:
+        if queues > limits.PROGRESS_QUEUES_MAX:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the progress in {queues} queues and more was asked for; at most "
+                f"{limits.PROGRESS_QUEUES_MAX} are told at once: {instead}",
+            )
 
     @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, needs=Needs.LEADER, right=Right.ANYONE)
-    def time_span(self, request: Command, _: Connection) -> Command:
+    async def time_span(self, request: Command, _: Connection) -> Command:
         """The store times of the messages that a group has still to consume in a topic."""
         header = decode_header(QueryConsumeTimeSpanHeader, request)
         config = self._core.definitions.topic(header.topic)
-        spans = [
-            self._span(header.group, MessageQueue(header.topic, self._core.config.broker_name, n))
-            for n in range(config.write_queue_nums)
-        ]
-        return request.reply(body=encode_body(QueryConsumeTimeSpanBody(spans)))
+        spans = list[QueueTimeSpan]()
+        await in_turns(self._span_steps(header, config.write_queue_nums, spans))
+        return request.reply(body=await encode_in_turns(QueryConsumeTimeSpanBody(spans)))
+
+    def _span_steps(
+        self, header: QueryConsumeTimeSpanHeader, queues: int, spans: list[QueueTimeSpan]
+    ) -> Iterator[None]:
+        for queue_id in range(queues):
+            queue = MessageQueue(header.topic, self._core.config.broker_name, queue_id)
+            spans.append(self._span(header.group, queue))
+            yield
 
     @serves(RequestCode.CLONE_GROUP_OFFSET, needs=Needs.LEADER, right=Right.ADMIN)
     async def clone(self, request: Command, _: Connection) -> Command:
@@ -101,44 +147,59 @@ class ProgressHandler:
         header = decode_header(CloneGroupOffsetHeader, request)
         check_group_name(header.dest_group)
         self._core.definitions.ensure_group(header.dest_group)
-        rows = [
-            (header.dest_group, topic, queue_id, offset)
-            for topic, queues in self._core.machine.offsets.topics_of(header.src_group).items()
-            if header.topic in (None, "", topic) and self._core.definitions.lasting(topic)
-            for queue_id, offset in queues.items()
-            if fault(self._core.machine, topic, queue_id, offset) is None
-        ]
+        offsets, rows = self._core.machine.offsets, list[_Row]()
+        sources = offsets.topics_of(header.src_group)
+        lasting = self._core.definitions.lasting
+        topics = [each for each in sources if header.topic in (None, "", each) and lasting(each)]
+        new = [0]
+        await in_turns(self._clone_steps(header, topics, rows, new))
         if not rows:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"the group {header.src_group!r} has no offsets to clone"
                 + (f" in {header.topic!r}" if header.topic else ""),
             )
-        offsets = self._core.machine.offsets
-        new = sum(offsets.get(*row[:3]) is None for row in rows)
-        check_room(offsets.shares, header.dest_group, new)
-        await changed(self._core.definitions, CommitOffsets(rows))
+        check_room(offsets.shares, header.dest_group, new[0])
+        for begin in range(0, len(rows), limits.COMMITS_PER_ENTRY_MAX):
+            some = rows[begin : begin + limits.COMMITS_PER_ENTRY_MAX]
+            await changed(self._core.definitions, CommitOffsets(some))
         return request.reply()
 
-    def _stats(self, group: str, topics: Iterable[str]) -> ConsumeStats:
-        return ConsumeStats(
-            {
-                MessageQueue(topic, self._core.config.broker_name, queue_id): progress
-                for topic in topics
-                for queue_id, progress in self._progress(group, topic)
-            }
-        )
+    def _clone_steps(
+        self,
+        header: CloneGroupOffsetHeader,
+        topics: Iterable[str],
+        rows: list[_Row],
+        new: list[int],
+    ) -> Iterator[None]:
+        """Gather what is to be committed, and count what is new; one topic at each step."""
+        machine, group = self._core.machine, header.dest_group
+        for topic in topics:
+            source = machine.offsets.topics_of(header.src_group).get(topic, {})
+            for queue_id, offset in source.items():
+                if fault(machine, topic, queue_id, offset) is None:
+                    rows.append((group, topic, queue_id, offset))
+                    new[0] += machine.offsets.get(group, topic, queue_id) is None
+            yield
 
-    def _progress(self, group: str, topic: str) -> Iterable[tuple[int, OffsetWrapper]]:
-        machine = self._core.machine
-        config = machine.topics.get(topic)
-        for queue_id in range(config.read_queue_nums if config is not None else 0):
-            queue = machine.queues.get(topic, queue_id)
-            end = queue.end if queue is not None else 0
-            offset = self._commits.latest(group, topic, queue_id) or 0
-            last_ms = _stored_ms(queue, offset - 1)
-            pulled = self._core.rates.pull_offset((group, topic, queue_id))
-            yield queue_id, OffsetWrapper(end, offset, last_ms, max(offset, pulled))
+    def _progress_steps(
+        self, group: str, topics: Iterable[str], table: dict[MessageQueue, OffsetWrapper]
+    ) -> Iterator[None]:
+        """Fill the table; one queue at each step."""
+        broker_name = self._core.config.broker_name
+        for topic in topics:
+            for queue_id in range(self._queues_of(topic)):
+                key = MessageQueue(topic, broker_name, queue_id)
+                table[key] = self._progress(group, topic, queue_id)
+                yield
+
+    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        queue = self._core.machine.queues.get(topic, queue_id)
+        end = queue.end if queue is not None else 0
+        offset = self._commits.latest(group, topic, queue_id) or 0
+        last_ms = _stored_ms(queue, offset - 1)
+        pulled = self._core.rates.pull_offset((group, topic, queue_id))
+        return OffsetWrapper(end, offset, last_ms, max(offset, pulled))
 
     def _span(self, group: str, of: MessageQueue) -> QueueTimeSpan:
         machine = self._core.machine

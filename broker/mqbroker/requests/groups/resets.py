@@ -8,10 +8,11 @@ next pull (see `mqbroker.requests.groups.readers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
+from dledger.net.turns import encode_in_turns, in_turns
 from dledger.remoting.bodies import (
     Dialect,
     QueueOffset,
@@ -72,11 +73,12 @@ class ResetHandler:
             self._readers.reset(QueueKey(header.group, header.topic, queue_id), at)
         broker_name = self._core.config.broker_name
         table = {MessageQueue(header.topic, broker_name, n): at for n, at in targets.items()}
-        self._tell(header, table)
         self._on_reset(header.group, header.topic)
-        loose = request.encoding is not HeaderEncoding.MSGPACK
-        dialect = Dialect.LOOSE if loose else Dialect.STANDARD
-        return request.reply(body=encode_body(ResetOffsetBody(table), dialect))
+        loose = await encode_in_turns(ResetOffsetBody(table), Dialect.LOOSE)
+        await in_turns(self._tell(header, table, loose))
+        if request.encoding is HeaderEncoding.MSGPACK:
+            return request.reply(body=await encode_in_turns(ResetOffsetBody(table)))
+        return request.reply(body=loose)
 
     def _targets(self, header: InvokeBrokerToResetOffsetHeader) -> dict[int, int]:
         """queue id -> the offset to go on from."""
@@ -104,23 +106,22 @@ class ResetHandler:
         return target if header.is_force or present is None else min(target, present)
 
     def _tell(
-        self, header: InvokeBrokerToResetOffsetHeader, table: dict[MessageQueue, int]
-    ) -> None:
+        self, header: InvokeBrokerToResetOffsetHeader, table: dict[MessageQueue, int], body: bytes
+    ) -> Iterator[None]:
+        """Tell the members, one at each step; `body` is what most of them read."""
         told = ResetConsumerClientOffsetHeader(
             topic=header.topic,
             group=header.group,
             timestamp=header.timestamp,
             is_force=header.is_force,
         )
+        rows = [
+            QueueOffset(queue.topic, queue.broker_name, queue.queue_id, at)
+            for queue, at in table.items()
+        ]
+        as_list = encode_body(ResetOffsetListBody(rows))
         for client, connection in self._clients.members(header.group):
-            if client.language == "CPP":
-                rows = [
-                    QueueOffset(queue.topic, queue.broker_name, queue.queue_id, at)
-                    for queue, at in table.items()
-                ]
-                body = encode_body(ResetOffsetListBody(rows))
-            else:
-                body = encode_body(ResetOffsetBody(table), Dialect.LOOSE)
-            connection.send_oneway_request(
-                Command(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, encode_header(told), body)
-            )
+            content = as_list if client.language == "CPP" else body
+            code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
+            connection.send_oneway_request(Command(code, encode_header(told), content))
+            yield

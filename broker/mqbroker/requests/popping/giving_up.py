@@ -21,8 +21,8 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.popping.pops import Pops
 from mqbroker.requests.popping.settling import Row, Settling
 from mqbroker.state.groups.bits import bits_to_bytes
+from mqbroker.state.groups.deliveries import Delivery
 from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, encode_given_up
-from mqbroker.state.groups.popped import Delivery
 from mqbroker.state.groups.popping import PopAck
 
 #: Is told where the copy lies; None if the message was somebody else's, or done.

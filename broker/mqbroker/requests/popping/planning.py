@@ -21,7 +21,8 @@ from dledger.remoting.headers.pop import FROM_END, FROM_LAST
 from mqbroker import limits
 from mqbroker.requests.reading.queue_reading import fitting, passing
 from mqbroker.state.groups.bits import bits_to_bytes, offsets_in
-from mqbroker.state.groups.popped import Delivery, PoppedTopic
+from mqbroker.state.groups.deliveries import Delivery
+from mqbroker.state.groups.popped import PoppedTopic
 from mqbroker.state.groups.popping import PopMessages, PopQueue
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Plan:
     cursors: dict[int, int]
     #: How many of the messages were not in flight before.
     new: int
+    is_cut_short: bool
+    """Whether messages were not looked at, since a filter has worked enough."""
 
 
 class View(NamedTuple):
@@ -135,6 +138,7 @@ def plan(want: Want, view: View, now_ms: int) -> Plan | None:
             now_ms,
             limits.POP_MESSAGES_OURS_MAX if want.by_priority else want.messages_max,
             lambda each: each.queue_id in queue_ids and each not in leaving,
+            want.queue_ids[0] if len(want.queue_ids) == 1 else None,
         )
         if want.by_priority:
             visible = sorted(visible, key=lambda each: want.queue_ids.index(each.queue_id))
@@ -153,6 +157,7 @@ class _Work:
         self._now_ms = now_ms
         self._view = view
         self._bytes_left = want.bytes_max
+        self._steps_left = limits.SQL_STEPS_MAX
         self._rows: dict[int, PopQueue] = {}
         self._places: dict[tuple[int, int], tuple[int, int]] = {}
         self._leaving: list[Delivery] = []
@@ -195,6 +200,8 @@ class _Work:
         for queue_id in self._want.queue_ids:
             if len(self._places) >= self._want.messages_max or self._bytes_left <= 0:
                 return False
+            if self._steps_left <= 0:
+                return False
             popped = self._view.popped.queues.get(queue_id)
             room = limits.POP_IN_FLIGHT_PER_QUEUE_MAX - (0 if popped is None else popped.count)
             if room > 0 and self._room > 0:
@@ -208,6 +215,8 @@ class _Work:
         for queue_id in self._want.queue_ids:
             popped = self._view.popped.queues.get(queue_id)
             flying = [] if popped is None else sorted(popped.deliveries(), key=_base)
+            if self._steps_left <= 0:
+                return
             is_held = any(each.visible_ms > now_ms for each in flying)
             if queue_id in self._view.ahead.busy or is_held:
                 continue
@@ -223,10 +232,10 @@ class _Work:
         known = self._view.known(queue_id)
         start = self._view.start(queue_id, self._want.init_mode)
         is_new = known < 0 and self._view.committed.get(queue_id) is None
-        if queue is None or (is_new and not self._new_queues):
+        if queue is None or known == start == queue.end or (is_new and not self._new_queues):
             return False
         count = min(room, self._room, self._want.messages_max - len(self._places))
-        found = _found(queue, start, count, self._bytes_left, self._want.selection, self._now_ms)
+        found = self._found(queue, start, count)
         if found.next_offset == known:
             return False
         sizes = found.units["size"].tolist()
@@ -245,6 +254,24 @@ class _Work:
         )
         self._cursors[queue_id] = found.next_offset
         return found.next_offset < queue.end and len(found.numbers) < room
+
+    def _found(self, queue: ConsumeQueue, start: int, count: int) -> _Found:
+        """Up to `count` messages from `start` on that pass, of about as many bytes as are left; one
+        at least. Work that a filter makes is bounded for all queues together."""
+        units, numbers, scanned, steps = passing(
+            queue, start, count, self._want.selection, self._now_ms, self._steps_left
+        )
+        self._steps_left -= steps
+        chosen = units[numbers[:count]]
+        if len(chosen):
+            # A delivery has a bit for each message between its first and its last.
+            near = np.searchsorted(numbers, numbers[0] + limits.POP_SPAN_MESSAGES_MAX)
+            chosen = chosen[:near]
+            ends = np.cumsum(chosen["size"].astype(np.int64))
+            chosen = chosen[: fitting(ends, self._bytes_left)]
+        if len(chosen) < len(numbers):
+            scanned = int(numbers[len(chosen)])
+        return _Found(numbers[: len(chosen)].tolist(), chosen, start + scanned)
 
     def _row(self, queue_id: int) -> PopQueue:
         """What the entry takes of a queue; no new messages unless it is said."""
@@ -266,8 +293,14 @@ class _Work:
             attempt_id=self._want.attempt_id,
             repeats=repeats,
         )
-        new = self._view.room - self._room
-        return Plan(entry, self._places, self._leaving, self._cursors, new)
+        return Plan(
+            entry=entry,
+            places=self._places,
+            leaving=self._leaving,
+            cursors=self._cursors,
+            new=self._view.room - self._room,
+            is_cut_short=self._steps_left <= 0,
+        )
 
 
 class _Found(NamedTuple):
@@ -276,27 +309,6 @@ class _Found(NamedTuple):
     numbers: list[int]
     units: Units
     next_offset: int
-
-
-def _found(
-    queue: ConsumeQueue,
-    start: int,
-    count: int,
-    bytes_max: int,
-    selection: Selection | None,
-    now_ms: int,
-) -> _Found:
-    """Up to `count` messages from `start` on that pass, of about `bytes_max`; one at least."""
-    units, numbers, scanned = passing(queue, start, count, selection, now_ms)
-    chosen = units[numbers[:count]]
-    if len(chosen):
-        # A delivery has a bit for each message between its first and its last.
-        near = np.searchsorted(numbers, numbers[0] + limits.POP_SPAN_MESSAGES_MAX)
-        chosen = chosen[:near]
-        chosen = chosen[: fitting(np.cumsum(chosen["size"].astype(np.int64)), bytes_max)]
-    if len(chosen) < len(numbers):
-        scanned = int(numbers[len(chosen)])
-    return _Found(numbers[: len(chosen)].tolist(), chosen, start + scanned)
 
 
 def _base(delivery: Delivery) -> int:

@@ -155,8 +155,18 @@ class _Asked:
             if outcome.messages:
                 self._answer(outcome)
             elif not self._connection.closed:
-                check_waited(self._core, self._want.group, self._want.topic)
-                self.start()  # it was planned on what has changed meanwhile
+                # It was planned on what has changed meanwhile, or nothing has passed its filter.
+                self._popping.go_on(self._connection.answer_by(self._request, self._go_on))
+        except Refused as refused:
+            self._refuse(refused)
+        except StorageError as error:
+            self._refuse(unreadable(error))
+
+    def _go_on(self) -> None:
+        try:
+            self._core.role.check_serving()
+            check_waited(self._core, self._want.group, self._want.topic)
+            self.start()
         except Refused as refused:
             self._refuse(refused)
         except StorageError as error:

@@ -22,8 +22,9 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.popping.planning import Ahead, Plan, View, Want, plan
 from mqbroker.state.control import encode_control
 from mqbroker.state.groups.bits import offsets_in
+from mqbroker.state.groups.deliveries import Delivery
 from mqbroker.state.groups.places import place
-from mqbroker.state.groups.popped import Delivery, Granted, PoppedTopic
+from mqbroker.state.groups.popped import Granted, PoppedTopic
 from mqbroker.state.groups.popping import PopMessages
 
 
@@ -40,12 +41,14 @@ class Handed(NamedTuple):
 
 
 class Got(NamedTuple):
-    """What a POP has got, by queue and offset, the highest queue first if it goes by priority; and
-    how many new messages are left."""
+    """What a POP has got, by queue and offset, the highest queue first if it goes by priority; how
+    many new messages are left, and whether there may be wanted ones among them that were not looked
+    at."""
 
     pop_time_ms: int
     messages: list[Handed]
     rest: int
+    is_cut_short: bool = False
 
 
 Done = Callable[[Got | AppendError], None]
@@ -146,7 +149,8 @@ class Pops:
         made = plan(want, self.view(want), now_ms)
         places = {} if made is None else made.places
         messages = [Handed(*key, 1, *place) for key, place in places.items()]
-        return Got(now_ms, sorted(messages), self._rest(want))
+        is_cut_short = made is not None and made.is_cut_short
+        return Got(now_ms, sorted(messages), self._rest(want), is_cut_short)
 
     def is_leaving(self, group: str, topic: str, delivery: Delivery) -> bool:
         """Whether a POP that takes messages of this delivery again is on its way."""
@@ -198,4 +202,4 @@ def _got(made: Plan, granted: Granted, rest: int) -> Got:
         for offset in offsets_in(taken.base, taken.bits)
     ]
     messages.sort()
-    return Got(granted.fence, messages, rest)
+    return Got(granted.fence, messages, rest, made.is_cut_short)

@@ -28,6 +28,7 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.popping.asking import check_waited, look_of, queues_of, want_of
 from mqbroker.requests.popping.held_pops import HeldPop
+from mqbroker.requests.popping.planning import Want
 from mqbroker.requests.popping.pop import records_of
 from mqbroker.requests.popping.waiting import Popping
 
@@ -77,8 +78,9 @@ class PopQuestionHandler:
         want = look_of(core, header)
         request.body = b""
         hold_s = min(max(header.poll_time, 0) / 1000, limits.POP_HOLD_S_MAX)
-        if hold_s <= 0 or self._popping.pops.peek(want).messages:
-            return _answer(request, has_msg=bool(self._popping.pops.peek(want).messages))
+        has_msg = self._has_message(want)
+        if hold_s <= 0 or has_msg:
+            return _answer(request, has_msg=has_msg)
         finished = False
 
         def again(is_last: bool) -> None:
@@ -87,7 +89,7 @@ class PopQuestionHandler:
             try:
                 core.role.check_serving()
                 check_waited(core, header.consumer_group, header.topic)
-                has_msg = bool(self._popping.pops.peek(want).messages)
+                has_msg = self._has_message(want)
                 finished = has_msg or is_last
                 if finished:
                     core.replies.send(request, connection, _answer(request, has_msg=has_msg))
@@ -113,6 +115,11 @@ class PopQuestionHandler:
         if self._popping.hold(held):
             return None
         return _answer(request, has_msg=False, full=True)
+
+    def _has_message(self, want: Want) -> bool:
+        """Whether there is something, or may be: then a pop looks further than this."""
+        seen = self._popping.pops.peek(want)
+        return bool(seen.messages) or seen.is_cut_short
 
 
 def _answer(request: Command, *, has_msg: bool, full: bool = False) -> Command:

@@ -3,7 +3,7 @@ after both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -29,6 +29,7 @@ class Popping:
         self.pops = Pops(core, self.changed)
         self.settling = Settling(core, self._wake_settling, self.changed)
         self.giving_up = GivingUp(core, self.pops, self.settling, self.changed)
+        self._going_on: list[Callable[[], None]] = []
         self._turns_s: dict[Key, float] = {}
         self._is_over = False
 
@@ -45,6 +46,11 @@ class Popping:
         self._sweep_due.set(pop.until_s)
         self._set_look(pop.key)
         return True
+
+    def go_on(self, look: Callable[[], None]) -> None:
+        """Have a pop that has found nothing as yet look further, in turn with others."""
+        self._going_on.append(look)
+        self._wake()
 
     def look_again(self, key: Key, at_s: float) -> None:
         """Try those who wait there at a time: their group is given no more before."""
@@ -84,7 +90,14 @@ class Popping:
         if self._is_over:
             self._is_over = False
             await in_turns(self._end(self.held.everything()))
+        await in_turns(self._look_further())
         await in_turns(self._try_due())
+
+    def _look_further(self) -> Iterator[None]:
+        going_on, self._going_on = self._going_on, []
+        for look in going_on:
+            look()
+            yield
 
     def _try_due(self) -> Iterator[None]:
         for key in self.held.take_due():

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,14 +35,21 @@ MessageFilter: TypeAlias = "frozenset[int] | Filter | None"
 View: TypeAlias = "Callable[[int, int], memoryview]"
 
 
+class Chosen(NamedTuple):
+    """The indices of units that pass, how many were checked from the first on, and the steps."""
+
+    numbers: npt.NDArray[np.intp]
+    scanned: int
+    steps: int
+
+
 class Selection(NamedTuple):
-    """A filter for one pull. Given some units of a queue, `wanted` returns the indices of those
-    that pass, and how many were checked, from the first.
+    """A filter. Given some units of a queue, and how many steps there are, `wanted` chooses.
 
     For one pull no more than `units_max` are checked.
     """
 
-    wanted: Callable[[Units], tuple[npt.NDArray[np.intp], int]]
+    wanted: Callable[[Units, int], Chosen]
     units_max: int
 
 
@@ -70,25 +78,32 @@ def selection(wanted: MessageFilter, view: View) -> Selection | None:
     if wanted is None:
         return None
     if isinstance(wanted, frozenset):
-        codes = list(wanted)
-        return Selection(
-            lambda units: (np.flatnonzero(np.isin(units["tags_code"], codes)), len(units)),
-            limits.PULL_UNITS_SCANNED_MAX,
-        )
-    condition = wanted
+        codes = np.array(sorted(wanted), np.int64)
+        return Selection(partial(_with_tags, codes), limits.PULL_UNITS_SCANNED_MAX)
+    return Selection(partial(_that_meet, wanted, view), limits.SQL_MESSAGES_SCANNED_MAX)
 
-    def passing(units: Units) -> tuple[npt.NDArray[np.intp], int]:
-        passes: list[bool] = []
-        steps = 0
-        for position, size in zip(units["position"].tolist(), units["size"].tolist(), strict=True):
-            if steps > limits.SQL_STEPS_MAX:
-                break
-            record = Record(view(position, size))
-            steps += _steps(condition, len(record.properties))
-            passes.append(condition(_properties(record)) is True)
-        return np.flatnonzero(passes), len(passes)
 
-    return Selection(passing, limits.SQL_MESSAGES_SCANNED_MAX)
+def _with_tags(codes: npt.NDArray[np.int64], units: Units, steps_max: int) -> Chosen:
+    units = units[: steps_max * limits.TAG_UNITS_PER_STEP]
+    steps = limits.SELECTION_STEPS + len(units) // limits.TAG_UNITS_PER_STEP
+    if not len(codes):
+        return Chosen(np.empty(0, np.intp), len(units), steps)
+    tags_codes = units["tags_code"].astype(np.int64)
+    places = np.searchsorted(codes, tags_codes)
+    places[places == len(codes)] = 0
+    return Chosen(np.flatnonzero(codes[places] == tags_codes), len(units), steps)
+
+
+def _that_meet(condition: Filter, view: View, units: Units, steps_max: int) -> Chosen:
+    passes: list[bool] = []
+    steps = limits.SELECTION_STEPS
+    for position, size in zip(units["position"].tolist(), units["size"].tolist(), strict=True):
+        if steps > steps_max:
+            break
+        record = Record(view(position, size))
+        steps += _steps(condition, len(record.properties))
+        passes.append(condition(_properties(record)) is True)
+    return Chosen(np.flatnonzero(passes), len(passes), steps)
 
 
 def _steps(condition: Filter, properties_bytes: int) -> int:

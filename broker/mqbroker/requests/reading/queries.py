@@ -8,6 +8,7 @@ unique key: the tools' flag `_UNIQUE_KEY_QUERY` changes nothing here.
 
 from __future__ import annotations
 
+from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.remoting import message as names
@@ -54,6 +55,8 @@ class QueryHandler:
 
     def _find(self, header: QueryMessageHeader) -> list[Record]:
         """The newest first, as many as were asked for and fit into an answer."""
+        if len(header.key) > PROPERTIES_BYTES_MAX:
+            return []
         messages_max = min(header.max_num, limits.QUERY_MESSAGES_MAX)
         found: list[Record] = []
         size_bytes = read_bytes = 0

@@ -56,7 +56,7 @@ def read_queue(
     if nothing is not None or queue is None:
         return nothing or Found(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", 0, 0, 0)
     count = _looked_at(queue, offset, messages_max, bytes_max)
-    units, numbers, scanned = passing(queue, offset, count, selection, now_ms)
+    units, numbers, scanned, _ = passing(queue, offset, count, selection, now_ms)
     last_scanned = offset + scanned
     if not len(numbers):
         code = ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -80,31 +80,40 @@ def read_queue(
 
 
 class Passing(NamedTuple):
-    """Units of a queue, the numbers of those that pass, and how many were looked at."""
+    """Units of a queue, the numbers of those that pass, how many were looked at, and the steps."""
 
     units: Units
     numbers: npt.NDArray[np.intp]
     scanned: int
+    steps: int = 0
 
 
 def passing(
-    queue: ConsumeQueue, offset: int, count: int, selection: Selection | None, now_ms: int
+    queue: ConsumeQueue,
+    offset: int,
+    count: int,
+    selection: Selection | None,
+    now_ms: int,
+    steps_max: int = limits.SQL_STEPS_MAX,
 ) -> Passing:
     """The messages from `offset` on that pass a filter and have not expired.
 
     There may be more than `count`, which is how many are wanted.
     """
-    units = queue.read(offset, count if selection is None else selection.units_max)
+    units_max = count
+    if selection is not None:
+        units_max = min(selection.units_max, max(1, steps_max) * limits.TAG_UNITS_PER_STEP)
+    units = queue.read(offset, units_max)
     gone = expired(units, now_ms)
     if gone is not None and selection is None:
         units = queue.read(offset, limits.PULL_UNITS_SCANNED_MAX)
         gone = expired(units, now_ms)
-    numbers, scanned = np.arange(len(units)), len(units)
+    numbers, scanned, steps = np.arange(len(units)), len(units), 0
     if selection is not None:
-        numbers, scanned = selection.wanted(units)
+        numbers, scanned, steps = selection.wanted(units, steps_max)
     if gone is not None:
         numbers = numbers[~gone[numbers]]
-    return Passing(units, numbers, scanned)
+    return Passing(units, numbers, scanned, steps)
 
 
 def _looked_at(queue: ConsumeQueue, offset: int, messages_max: int, bytes_max: int) -> int:

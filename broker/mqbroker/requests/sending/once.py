@@ -205,6 +205,9 @@ def _check_header(header: WriteOnceHeader) -> None:
         raise _invalid("a queue with two offsets")
     if header.group and not header.moves:
         raise _invalid(f"a group, {header.group[:80]!r}, and none of its queues")
+    messages = sum(count for _, _, runs in header.parts for _, count in runs)
+    if messages > limits.MESSAGES_PER_BATCH_MAX:
+        raise _invalid(f"{messages} messages, above {limits.MESSAGES_PER_BATCH_MAX}")
     if any(size <= 0 for _, size, _ in header.parts):
         raise _invalid("a part without records")
 

@@ -105,6 +105,12 @@ def _parse(core: Core, records: Buffer, header: ProduceHeader) -> RecordBatch | 
             ResponseCode.MESSAGE_ILLEGAL,
             f"a batch of {count} messages; at most {limits.MESSAGES_PER_BATCH_MAX} are taken",
         )
+    if len(header.runs) > limits.QUEUES_PER_TOPIC_MAX:
+        raise Refused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a batch of {len(header.runs)} runs: sort it by queues, of which a topic has at most "
+            f"{limits.QUEUES_PER_TOPIC_MAX}",
+        )
     try:
         batch = parse_records(records, header.topic.encode(), header.runs)
     except RecordError as error:

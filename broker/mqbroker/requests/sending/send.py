@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from dledger.errors import BadInput
 from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
+from dledger.net.turns import in_turns
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -110,28 +111,50 @@ class SendHandler:
         self._append(request, connection, config, where, [record], keys)
 
     @serves(RequestCode.SEND_BATCH_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
-    def send_batch(self, request: Command, connection: Connection) -> None:
+    def send_batch(self, request: Command, connection: Connection) -> Awaitable[None] | None:
         """Append several messages to one queue, with consecutive offsets."""
+        items = names.batch_decode(request.payload, limits.MESSAGES_PER_BATCH_MAX + 1)
+        steps = self._batch_steps(request, connection, items)
+        if len(items) > limits.BATCH_AT_ONCE_MAX:
+            return self._send_large_batch(steps)
+        for _ in steps:
+            pass
+        return None
+
+    async def _send_large_batch(self, steps: Iterator[None]) -> None:
+        await in_turns(steps)
+
+    def _batch_steps(
+        self, request: Command, connection: Connection, items: Sequence[names.BatchItem]
+    ) -> Iterator[None]:
         header = send_header(request)
         if header.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't go to a retry topic")
-        config, queue_id = self._destination(header)
-        topic = config.topic_name
-        common = names.properties_decode((header.properties or "").encode())
-        _refuse_transaction_bits(header)
-        items = names.batch_decode(request.payload)
-        own = [item.properties for item in items]
-        properties, first_key = batch_properties(common, own, self._added_bytes)
-        if self._core.config.enable_topic_message_type_check:
-            for each in properties:
-                self._check_type(topic, each.decode())
-        records = self._records(header, items, properties, connection)
-        if not 0 < len(records) <= limits.MESSAGES_PER_BATCH_MAX:
+        if not 0 < len(items) <= limits.MESSAGES_PER_BATCH_MAX:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch of {len(records)} messages; 1 to {limits.MESSAGES_PER_BATCH_MAX} fit",
+                f"a batch of no message, or of too many: 1 to {limits.MESSAGES_PER_BATCH_MAX} fit",
             )
+        topic = self._destination(header)[0].topic_name
+        common = names.properties_decode((header.properties or "").encode())
+        _refuse_transaction_bits(header)
+        properties, first_key = list[bytes](), ""
+        for begin in range(0, len(items), limits.BATCH_STEP):
+            own = [item.properties for item in items[begin : begin + limits.BATCH_STEP]]
+            some, key = batch_properties(common, own, self._added_bytes)
+            first_key = first_key if properties else key
+            properties += some
+            if self._core.config.enable_topic_message_type_check:
+                for each in some:
+                    self._check_type(topic, each.decode())
+            if len(items) > limits.BATCH_STEP:
+                yield
+        records = self._records(header, items, properties, connection)
         keys = [dedup_key(topic.encode(), first_key.encode())] if first_key else []
+        if len(items) > limits.BATCH_AT_ONCE_MAX:
+            yield
+            self._core.role.check_serving()
+        config, queue_id = self._destination(header)
         where = _Place(topic, queue_id, topic)
         self._append(request, connection, config, where, records, keys)
 

@@ -33,11 +33,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from mqbroker import limits
 from mqbroker.state.groups.bits import bits_from_bytes, bits_to_bytes, lowest_bit
+from mqbroker.state.groups.deliveries import STALE, Delivery, Heap
 from mqbroker.state.shares import Shares
 
 #: (base, bits, fence, visible at ms, deliveries, attempt id), as a snapshot keeps it.
@@ -45,8 +45,8 @@ DeliveryRow: TypeAlias = tuple[int, bytes, int, int, int, str]
 #: (group, topic, queue id, cursor, last fence, deliveries), as a snapshot keeps it.
 PoppedRow: TypeAlias = tuple[str, str, int, int, int, list[DeliveryRow]]
 
-#: So many that are no longer in flight are kept at least before they are looked for.
-_STALE: Final = 64
+_LOOKED_AT: Final = 256
+"""Deliveries of other queues that are passed over before those of one queue are looked at alone."""
 
 
 class Taken(NamedTuple):
@@ -86,95 +86,6 @@ class Take(NamedTuple):
     base: int
     bits: int
     again: Sequence[Again] = ()
-
-
-@dataclass(slots=True, eq=False)
-class Delivery:
-    """Messages of a queue that were handed out together. Bit 0 is set while any is in flight."""
-
-    queue_id: int
-    base: int
-    bits: int
-    fence: int
-    visible_ms: int
-    deliveries: int
-    attempt_id: str = ""
-
-    def take_out(self, base: int, bits: int) -> int:
-        """Remove those of [base, bits] that are here; returns them as bits from `base` on."""
-        shift = self.base - base
-        # However far apart they are, no more bits are made than there are.
-        if shift >= bits.bit_length() or -shift >= self.bits.bit_length():
-            return 0
-        found = (self.bits << shift if shift >= 0 else self.bits >> -shift) & bits
-        if found:
-            self._clear(base, found)
-        return found
-
-    def _clear(self, base: int, found: int) -> None:
-        shift = base - self.base
-        self.bits &= ~(found << shift if shift >= 0 else found >> -shift)
-        if self.bits:
-            zeros = lowest_bit(self.bits)
-            self.base += zeros
-            self.bits >>= zeros
-
-    @property
-    def end(self) -> int:
-        """Behind its last message."""
-        return self.base + self.bits.bit_length()
-
-    def __len__(self) -> int:
-        return self.bits.bit_count()
-
-
-class Heap:
-    """Deliveries by a number of theirs that never falls; those no longer in flight are skipped."""
-
-    def __init__(self, number: Callable[[Delivery], int]) -> None:
-        self._number = number
-        self._heap: list[tuple[int, int, Delivery]] = []
-        self._serial = 0
-        self._room = _STALE
-
-    def add(self, delivery: Delivery) -> None:
-        """One more."""
-        self._serial += 1
-        heapq.heappush(self._heap, (self._number(delivery), self._serial, delivery))
-        if len(self._heap) > self._room:
-            self._heap = [each for each in self._heap if each[2].bits]
-            heapq.heapify(self._heap)
-            self._room = 2 * len(self._heap) + _STALE
-
-    def first(self) -> Delivery | None:
-        """One with the lowest number; None if nothing is in flight."""
-        heap = self._heap
-        while heap:
-            number, serial, delivery = heap[0]
-            if not delivery.bits:
-                heapq.heappop(heap)
-            elif self._number(delivery) != number:
-                heapq.heapreplace(heap, (self._number(delivery), serial, delivery))
-            else:
-                return delivery
-        return None
-
-    def up_to(
-        self, number_max: int, count_max: int, wanted: Callable[[Delivery], bool]
-    ) -> list[Delivery]:
-        """Up to `count_max` that are wanted and whose number is not above a limit, the lowest
-        first."""
-        passed: list[tuple[int, int, Delivery]] = []
-        found: list[Delivery] = []
-        while (delivery := self.first()) is not None and self._number(delivery) <= number_max:
-            if len(found) >= count_max:
-                break
-            passed.append(heapq.heappop(self._heap))
-            if wanted(delivery):
-                found.append(delivery)
-        for each in passed:
-            heapq.heappush(self._heap, each)
-        return found
 
 
 class PoppedQueue:
@@ -245,7 +156,7 @@ class PoppedTopic:
         self._visible = Heap(lambda delivery: delivery.visible_ms)
         # Deliveries by the attempt that they were made for, if it had an id.
         self._attempts: dict[str, list[Delivery]] = {}
-        self._attempts_room = _STALE
+        self._attempts_room = STALE
 
     @property
     def count(self) -> int:
@@ -260,7 +171,7 @@ class PoppedTopic:
             self._attempts.setdefault(delivery.attempt_id, []).append(delivery)
             if len(self._attempts) > self._attempts_room:
                 self._attempts = {key: left for key in self._attempts if (left := self.of(key))}
-                self._attempts_room = 2 * len(self._attempts) + _STALE
+                self._attempts_room = 2 * len(self._attempts) + STALE
 
     def of(self, attempt_id: str) -> list[Delivery]:
         """What was handed out for an attempt and is in flight."""
@@ -272,10 +183,23 @@ class PoppedTopic:
         return None if first is None else first.visible_ms
 
     def visible(
-        self, now_ms: int, count_max: int, wanted: Callable[[Delivery], bool]
+        self,
+        now_ms: int,
+        count_max: int,
+        wanted: Callable[[Delivery], bool],
+        queue_id: int | None = None,
     ) -> list[Delivery]:
-        """Up to `count_max` wanted ones that are visible again, the longest first."""
-        return self._visible.up_to(now_ms, count_max, wanted)
+        """Up to `count_max` wanted ones that are visible again, the longest first. If only those of
+        one queue are wanted, `queue_id` says so: others may be very many."""
+        looked_at_max = None if queue_id is None else count_max + _LOOKED_AT
+        found = self._visible.up_to(now_ms, count_max, wanted, looked_at_max)
+        if found is None:
+            queue = None if queue_id is None else self.queues.get(queue_id)
+            if queue is None:
+                return []
+            visible = (each for each in queue.deliveries() if each.visible_ms <= now_ms)
+            found = heapq.nsmallest(count_max, filter(wanted, visible), key=_visible_ms)
+        return found
 
 
 class Popped:
@@ -492,3 +416,7 @@ class Popped:
                 )
                 of_topic.add(delivery)
                 self.shares.change(group, len(delivery))
+
+
+def _visible_ms(delivery: Delivery) -> int:
+    return delivery.visible_ms

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import BadInput
+from dledger.remoting import json_dialect
 from dledger.remoting.bodies import (
     BrokerData,
     ClusterInfo,
     ConsumerData,
     ConsumeStats,
+    ConsumeStatsList,
     Dialect,
     HeartbeatData,
     KVTable,
@@ -31,7 +33,7 @@ from dledger.remoting.bodies import (
     decode_body,
     encode_body,
 )
-from dledger.remoting.json_dialect import write_standard
+from dledger.remoting.bodies.base import encode_steps
 
 ROUTE = TopicRouteData(
     [BrokerData("DefaultCluster", "größe", {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"})],
@@ -106,7 +108,23 @@ def test_the_fast_writer_writes_what_the_careful_one_does(body: KVTable) -> None
     """Bodies that are ASCII and have no member None are written in one pass, with one outcome."""
     written = encode_body(body)
     assert written.isascii()
-    assert json.loads(written) == json.loads(write_standard(body))
+    assert json.loads(written) == json.loads(json_dialect._written(body, loose=False))
+
+
+@given(bodies, st.sampled_from(Dialect), st.sampled_from([0, 1, 70]))
+def test_a_body_written_in_steps_is_the_same(body: KVTable, dialect: Dialect, more: int) -> None:
+    """However long it is; no step is longer than a few dozen parts of it."""
+    offsets = {MessageQueue(f"é{number}", "b", number): OffsetWrapper() for number in range(more)}
+    lists = ConsumeStatsList([{"G": [ConsumeStats(offsets)]}, {"H": []}], "b")
+    for each in (body, lists):
+        pieces = list(encode_steps(each, dialect))
+        assert json_of(b"".join(pieces)) == json_of(encode_body(each, dialect))
+        assert max(map(len, pieces)) < 8192 or each is body
+
+
+def json_of(written: bytes) -> object:
+    """What is written, but for how: letters may be escaped, or not."""
+    return json_dialect.parse(written)
 
 
 def test_a_stock_heartbeat_is_read() -> None:

@@ -1,0 +1,113 @@
+"""Messages of a queue that were handed out together: a first offset, and a bit for each. Pure.
+
+`Heap` finds the first of very many deliveries by a number of theirs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mqbroker.state.groups.bits import lowest_bit
+
+#: So many that are no longer in flight are kept at least before they are looked for.
+STALE: Final = 64
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """Messages of a queue that were handed out together. Bit 0 is set while any is in flight."""
+
+    queue_id: int
+    base: int
+    bits: int
+    fence: int
+    visible_ms: int
+    deliveries: int
+    attempt_id: str = ""
+
+    def take_out(self, base: int, bits: int) -> int:
+        """Remove those of [base, bits] that are here; returns them as bits from `base` on."""
+        shift = self.base - base
+        # However far apart they are, no more bits are made than there are.
+        if shift >= bits.bit_length() or -shift >= self.bits.bit_length():
+            return 0
+        found = (self.bits << shift if shift >= 0 else self.bits >> -shift) & bits
+        if found:
+            self._clear(base, found)
+        return found
+
+    def _clear(self, base: int, found: int) -> None:
+        shift = base - self.base
+        self.bits &= ~(found << shift if shift >= 0 else found >> -shift)
+        if self.bits:
+            zeros = lowest_bit(self.bits)
+            self.base += zeros
+            self.bits >>= zeros
+
+    @property
+    def end(self) -> int:
+        """Behind its last message."""
+        return self.base + self.bits.bit_length()
+
+    def __len__(self) -> int:
+        return self.bits.bit_count()
+
+
+class Heap:
+    """Deliveries by a number of theirs that never falls; those no longer in flight are skipped."""
+
+    def __init__(self, number: Callable[[Delivery], int]) -> None:
+        self._number = number
+        self._heap: list[tuple[int, int, Delivery]] = []
+        self._serial = 0
+        self._room = STALE
+
+    def add(self, delivery: Delivery) -> None:
+        """One more."""
+        self._serial += 1
+        heapq.heappush(self._heap, (self._number(delivery), self._serial, delivery))
+        if len(self._heap) > self._room:
+            self._heap = [each for each in self._heap if each[2].bits]
+            heapq.heapify(self._heap)
+            self._room = 2 * len(self._heap) + STALE
+
+    def first(self) -> Delivery | None:
+        """One with the lowest number; None if nothing is in flight."""
+        heap = self._heap
+        while heap:
+            number, serial, delivery = heap[0]
+            if not delivery.bits:
+                heapq.heappop(heap)
+            elif self._number(delivery) != number:
+                heapq.heapreplace(heap, (self._number(delivery), serial, delivery))
+            else:
+                return delivery
+        return None
+
+    def up_to(
+        self,
+        number_max: int,
+        count_max: int,
+        wanted: Callable[[Delivery], bool],
+        looked_at_max: int | None = None,
+    ) -> list[Delivery] | None:
+        """Up to `count_max` that are wanted and whose number is not above a limit, the lowest
+        first. None if they are not among the first `looked_at_max`."""
+        passed: list[tuple[int, int, Delivery]] = []
+        found: list[Delivery] = []
+        cut_short = False
+        while (delivery := self.first()) is not None and self._number(delivery) <= number_max:
+            if len(found) >= count_max:
+                break
+            if len(passed) == looked_at_max:
+                cut_short = True
+                break
+            passed.append(heapq.heappop(self._heap))
+            if wanted(delivery):
+                found.append(delivery)
+        for each in passed:
+            heapq.heappush(self._heap, each)
+        return None if cut_short else found
