@@ -349,6 +349,7 @@ REQUESTS: dict[int, Requests] = {
     ),
     Code.GET_CONSUMER_LIST_BY_GROUP: asks(Code.GET_CONSUMER_LIST_BY_GROUP, MANY),
     Code.CHECK_CLIENT_CONFIG: sends(Code.CHECK_CLIENT_CONFIG),
+    Code.PROVE: sends(Code.PROVE),
     Code.GROUP_INFO: asks(Code.GROUP_INFO),
     Code.GET_BROKER_CONFIG: asks(Code.GET_BROKER_CONFIG),
     Code.GET_BROKER_RUNTIME_INFO: asks(Code.GET_BROKER_RUNTIME_INFO),
