@@ -10,6 +10,7 @@
 ``compression``  compressed bodies
 ``large``        bodies that are too large for one record
 ``models``       messages and results
+``user_properties``  keys and properties of a message: which can be kept (pure)
 ``arguments``    numbers that an application gives, checked
 ``signatures``   the types of all that it gives, checked
 ``errors``       what can go wrong

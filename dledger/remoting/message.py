@@ -1,7 +1,8 @@
 """What a message carries besides its body: properties, ids, tags.
 
 Properties are one string, `key 0x01 value 0x02 key 0x01 value 0x02 ...`; RocketMQ 4.9 leaves out
-the last 0x02, so both are read. Keys and values hold neither of the two characters. Layouts:
+the last 0x02, so both are read. Names hold neither of the two
+characters, and values not the second one. Layouts:
 RocketMQ's MessageDecoder, MessageConst, MessageClientIDSetter.
 """
 
@@ -91,15 +92,26 @@ _OFFSET_ID_BYTES = (16, 28)
 
 
 def properties_encode(properties: Mapping[str, str]) -> bytes:
-    """Encode `properties` in their order. Raises BadInput for what can't be carried."""
-    written = "".join(f"{name}{_NAME_END}{value}{_VALUE_END}" for name, value in properties.items())
-    # Each entry has two separators; if there are more, a name or value contains one.
+    """Encode `properties` in their order. Raises BadInput for what can't be carried.
+
+    A value may hold the end of a name, as those of stock senders may: it is read as it was. Raises
+    TypeError for what is not text.
+    """
+    pieces = [
+        piece
+        for name, value in properties.items()
+        for piece in (name, _NAME_END, value, _VALUE_END)
+    ]
+    written = "".join(pieces)
     if (
-        written.count(_NAME_END) != len(properties)
-        or written.count(_VALUE_END) != len(properties)
+        written.count(_VALUE_END) != len(properties)
         or "" in properties
+        or (written.count(_NAME_END) != len(properties) and any(_NAME_END in n for n in properties))
     ):
-        raise BadInput(f"a property name is empty, or holds \\x01 or \\x02: {sorted(properties)}")
+        raise BadInput(
+            "a property's name is empty or holds \\x01, or its name or value holds \\x02: "
+            f"{sorted(properties)}"
+        )
     try:
         encoded = written.encode()
     except UnicodeEncodeError as error:
@@ -124,6 +136,11 @@ def properties_decode(data: Buffer) -> dict[str, str]:
         if separator and value:
             properties[name] = value
     return properties
+
+
+def keys_of(properties: Mapping[str, str]) -> list[str]:
+    """A message's keys: RocketMQ has a blank between them, and nothing else."""
+    return [key for key in properties.get(KEYS, "").split(" ") if key]
 
 
 def priority_of(properties: Mapping[str, str]) -> int:

@@ -95,6 +95,10 @@ class Groups(Part):
         name or the address of any member. `attributes` alters those of 5.x: "+name=value,-name".
         """
         altered = parse_alteration(attributes)
+        counts = {"retry_queue_nums": retry_queue_nums, "retry_max_times": retry_max_times}
+        for name, count in counts.items():
+            if count is not None:
+                check_whole(name, count, 0, INT32_MAX)
         given = {
             "consume_enable": consume_enable,
             "consume_from_min_enable": consume_from_min_enable,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dledger.addresses import join_address
-from dledger.errors import RecordError, RemotingError
+from dledger.errors import BadInput, RecordError, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -27,7 +27,7 @@ from dledger.remoting.headers import (
     decode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.remoting.message import offset_message_id_decode
+from dledger.remoting.message import keys_of, offset_message_id_decode
 from dledger.remoting.names import TOOLS_GROUP
 from mqclient import limits
 from mqclient.admin.requests import expect_success
@@ -109,6 +109,8 @@ class Messages(Part):
     ) -> list[ReceivedMessage]:
         """Up to `count` messages of each broker group that carry a key, oldest first."""
         check_count("count", count)
+        if not key or " " in key:
+            raise BadInput(f"the key {key!r} is empty or holds a blank, which stands between keys")
         return await self._query(
             QueryMessageHeader(
                 topic=topic,
@@ -117,7 +119,7 @@ class Messages(Part):
                 begin_timestamp=begin_ms,
                 end_timestamp=end_ms,
             ),
-            lambda message: key in message.keys.split(),
+            lambda message: key in keys_of(message.properties),
         )
 
     async def by_unique_key(self, topic: str, unique_key: str) -> list[ReceivedMessage]:

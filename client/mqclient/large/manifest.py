@@ -16,6 +16,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import LARGE_BODY, LARGE_PART, PARTS_PREFIX
 from mqclient import limits
 from mqclient.models import Message
+from mqclient.user_properties import OwnProperties
 
 _FIELDS = 7
 
@@ -74,9 +75,10 @@ def runs_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
 
 def parts_of(message: Message, set_id: str) -> Iterator[Message]:
     """The parts of a message's body, as messages."""
+    own = OwnProperties.of(None, {LARGE_PART: set_id})
     for at in range(0, len(message.body), limits.LARGE_PART_BYTES):
         piece = bytes(message.body[at : at + limits.LARGE_PART_BYTES])
-        yield Message(PARTS_PREFIX + message.topic, piece, properties={LARGE_PART: set_id})
+        yield Message(PARTS_PREFIX + message.topic, piece, properties=own)
 
 
 def _run(text: str) -> tuple[int, int]:

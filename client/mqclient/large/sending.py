@@ -14,6 +14,7 @@ from typing import Protocol
 from uuid import uuid4
 from zlib import crc32
 
+from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import LARGE_BODY
 from dledger.world import seconds_left
@@ -21,6 +22,7 @@ from mqclient import limits
 from mqclient.errors import BadMessage, SendError, SendFailed
 from mqclient.large.manifest import Manifest, parts_of, runs_of
 from mqclient.models import Message, Selector, SendResult
+from mqclient.user_properties import OwnProperties, check_properties, keys_text
 
 
 class Pending(Protocol):
@@ -57,6 +59,11 @@ def check_large(message: Message) -> None:
             f"a message to topic {message.topic!r} with a body of {size_bytes} bytes can't be "
             "delayed: its parts are stored now, and may be removed before it is delivered"
         )
+    try:
+        check_properties(message.properties or {})
+        keys_text(message.keys)
+    except BadInput as error:
+        raise BadMessage(f"message to topic {message.topic!r}: {error}") from error
 
 
 async def store_parts(
@@ -98,7 +105,7 @@ async def store_parts(
     body = message.body
     offsets = runs_of([each.queue_offset for each in stored])
     manifest = Manifest(set_id, len(body), crc32(body), queue, offsets)
-    properties = {**(message.properties or {}), LARGE_BODY: manifest.encode()}
+    properties = OwnProperties.of(message.properties, {LARGE_BODY: manifest.encode()})
     return replace(message, body=b"", properties=properties)
 
 

@@ -38,12 +38,12 @@ from mqclient.connection.identity import (
 from mqclient.errors import BadMessage
 from mqclient.models import Message
 from mqclient.producing.waiting.delays import (
-    check_user_properties,
     delay_properties,
     expiry_properties,
     priority_properties,
 )
 from mqclient.signatures import accepts, wrong
+from mqclient.user_properties import check_properties, encode_properties, keys_text, with_property
 
 PREPARED = 0x4
 """The transaction bits of a half message (RocketMQ's MessageSysFlag)."""
@@ -90,7 +90,7 @@ def with_key(properties: Mapping[str, str], order_key: str | None) -> dict[str, 
             f"key={order_key!r} and the property {SHARDING_KEY}={own!r}: each is the key whose "
             "order is kept. Give one of them"
         )
-    return {**properties, SHARDING_KEY: order_key}
+    return with_property(properties, SHARDING_KEY, order_key)
 
 
 def _properties(
@@ -98,10 +98,8 @@ def _properties(
 ) -> dict[str, str]:
     """All properties but the unique key. `half_of` is the producer group of a transactional
     message; the `order_key`, by which its queue was chosen, is stored for those who handle it."""
+    check_properties(message.properties or {})
     properties = with_key(message.properties or {}, order_key)
-    if not {*map(type, properties), *map(type, properties.values())} <= {str}:
-        raise wrong("properties", properties, Mapping[str, str])
-    check_user_properties(properties)
     if message.delayed:
         if half_of:
             raise BadInput(
@@ -115,25 +113,10 @@ def _properties(
     if half_of:
         properties |= {TRAN_MSG: "true", PGROUP: half_of}
     if message.keys:
-        properties[KEYS] = _keys_text(message.keys)
+        properties[KEYS] = keys_text(message.keys)
     if message.tags:
         properties[TAGS] = message.tags
     return properties
-
-
-def _keys_text(keys: str | Sequence[str]) -> str:
-    """The keys as they are stored: RocketMQ puts a blank between them. Raises BadInput."""
-    if isinstance(keys, str):
-        return keys
-    if not isinstance(keys, Sequence):
-        raise BadInput(f"keys={keys!r:.100}: expected text, or a list of texts")
-    for key in keys:
-        if not isinstance(key, str) or not key or " " in key:
-            raise BadInput(
-                f"keys={keys!r:.100}: {key!r:.100} can't be one of several keys, which are texts "
-                "without a blank"
-            )
-    return " ".join(keys)
 
 
 def _has_properties(message: Message) -> bool:
@@ -208,12 +191,12 @@ class Encoder:
                 body, how = self._compressor.deflate(body)
                 sys_flag |= how
             if message.unique_key:
-                properties = properties_encode({UNIQ_KEY: unique_key})
+                properties = encode_properties({UNIQ_KEY: unique_key})
             else:
                 properties = _KEY_BEFORE + unique_key.encode() + _KEY_AFTER
             if order_key is not None or _has_properties(message) or half_of:
                 told = _properties(message, half_of, now_ms, order_key)
-                properties += properties_encode(told)
+                properties += encode_properties(told)
             record = encode_record(
                 topic=topic_bytes(message.topic),
                 queue_id=queue_id,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from dledger.errors import RecordError
+from dledger.errors import BadInput, RecordError
 from dledger.remoting import message as wire
 from dledger.remoting.bodies import HeartbeatData
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -34,6 +34,7 @@ from mqclient.compression import inflate
 from mqclient.connection.session import Session
 from mqclient.errors import BadMessage, BufferFull, ClientClosed, NoReply, NoRoute, Refused
 from mqclient.models import Message, ReceivedMessage, Reply, SendResult
+from mqclient.user_properties import OwnProperties, encode_properties
 
 
 @dataclass(slots=True)
@@ -132,12 +133,16 @@ class Questions:
             names = self._session.routes.broker_names()
             await self._session.heartbeats.tell(self._heartbeat())
             self._known_to.update(names)
-        return dict(message.properties or {}) | {
+        asked = {
             wire.CORRELATION_ID: uuid.uuid4().hex,
             wire.REPLY_TO_CLIENT: self._session.client_id,
             wire.TTL: str(round(min(timeout_s, limits.TTL_S_MAX) * 1000)),
             wire.CLUSTER: cluster,
         }
+        try:
+            return OwnProperties.of(message.properties, asked)
+        except BadInput as error:
+            raise BadMessage(f"request to topic {message.topic!r}: {error}") from error
 
 
 def reply_request(
@@ -147,7 +152,10 @@ def reply_request(
     asked = to.properties
     if not {wire.CORRELATION_ID, wire.REPLY_TO_CLIENT} <= asked.keys():
         raise BadMessage(f"{to!r} asks for no reply: it was sent, not requested")
-    told = dict(properties) | {wire.MSG_TYPE: "reply"}
+    try:
+        told = OwnProperties.of(properties, {wire.MSG_TYPE: "reply"})
+    except BadInput as error:
+        raise BadMessage(f"reply to {to!r}: {error}") from error
     for name in (wire.CORRELATION_ID, wire.REPLY_TO_CLIENT, wire.TTL):
         if name in asked:
             told[name] = asked[name]
@@ -160,7 +168,7 @@ def reply_request(
         f=0,
         g=now_ms,
         h=0,
-        i=wire.properties_encode(told).decode(),
+        i=encode_properties(told).decode(),
     )
     return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_header(header), body)
 

@@ -12,10 +12,10 @@ from dledger.errors import BadInput
 from mqclient import Message
 from mqclient.commands.__main__ import main
 from mqclient.producing.waiting.delays import (
-    check_user_properties,
     delay_properties,
     expiry_properties,
 )
+from mqclient.user_properties import check_properties
 from mqlocal import local_cluster, local_cluster_in_thread
 
 NOW_MS = 1_790_000_000_000
@@ -126,4 +126,4 @@ def properties_of(message: Message) -> dict[str, str]:
 def test_a_property_of_the_calendar_has_its_own_field() -> None:
     """Which is named."""
     with pytest.raises(BadInput, match="set the message's repeat_cron"):
-        check_user_properties({"REPEAT_CRON": "@daily"})
+        check_properties({"REPEAT_CRON": "@daily"})

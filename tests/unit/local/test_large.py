@@ -25,6 +25,7 @@ from mqclient import (
     SendFailed,
     limits,
 )
+from mqclient.user_properties import OwnProperties
 from mqlocal import LocalCluster, local_cluster
 
 MIB = 1 << 20
@@ -164,7 +165,6 @@ async def test_a_retry_has_the_body_too(autojump_clock: MockClock, small: None) 
 @pytest.mark.parametrize(
     "manifest",
     [
-        "",
         "nonsense",
         "a 5 00000000 %PARTS%T broker-a 0 0",
         "a 5 00000000 %PARTS%T broker-a 0 77-99",
@@ -183,7 +183,8 @@ async def test_a_message_that_lies_about_its_parts_stops_nobody(
     async with local_cluster(replicas=1) as cluster:
         (body,) = await fill(cluster, 1)
         async with cluster.producer("P") as producer:
-            lying = Message("T", b"", properties={LARGE_BODY: manifest, "lies": "yes"})
+            told = OwnProperties.of({"lies": "yes"}, {LARGE_BODY: manifest})
+            lying = Message("T", b"", properties=told)
             await producer.send(lying, queue_id=0)
             await producer.send(Message("T", b"behind"), queue_id=0)
         async with cluster.consumer("A", {"T": "*"}) as consumer:

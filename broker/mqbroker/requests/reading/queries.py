@@ -84,9 +84,10 @@ class QueryHandler:
         if record.store_timestamp_ms > header.end_timestamp or record.topic != header.topic:
             return False
         properties = names.properties_decode(record.properties)
-        if header.key != properties.get(names.UNIQ_KEY) and (
-            header.key not in properties.get(names.KEYS, "").split()
-        ):
+        if header.key not in {
+            properties.get(names.UNIQ_KEY),
+            *names.keys_of(properties),
+        }:
             return False
         # A topic that was deleted and made again has other messages.
         queue = self._core.machine.queues.get(record.topic, record.queue_id)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from dledger.limits import KEYS_PER_MESSAGE_MAX
 from dledger.remoting.message import DLQ_PREFIX, EXPIRES_AT_MS, KEYS, TAGS, UNIQ_KEY, tags_code
 from dledger.remoting.record.columns import overlay
 from mqbroker import limits
@@ -126,13 +128,12 @@ def _rows(data: memoryview | bytes, begins: Places, width: int) -> Rows:
 
 
 def keys_in(topic: bytes, data: bytes, begin: int, end: int, position: int) -> list[Key]:
-    """One record's keys: the unique one, and each word of KEYS."""
+    """One record's keys: the unique one, and those of KEYS, between which RocketMQ has a blank."""
     unique_key = value_in(data, UNIQUE_NAME, begin, end)
-    words = value_in(data, _KEYS_NAME, begin, end)
+    words = value_in(data, _KEYS_NAME, begin, end) or b""
     keys = [Key(topic, unique_key, position)] if unique_key else []
-    if words:
-        distinct = dict.fromkeys(words.split()[: limits.KEYS_PER_MESSAGE_MAX])
-        keys += [Key(topic, word, position) for word in distinct]
+    distinct = dict.fromkeys(filter(None, words.split(b" ")))
+    keys += [Key(topic, word, position) for word in islice(distinct, KEYS_PER_MESSAGE_MAX)]
     return keys
 
 

@@ -7,74 +7,25 @@ to wait, a time of day. The broker keeps such a message and puts it into its que
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from datetime import datetime
 
 from dledger.errors import BadInput
 from dledger.remoting.cron import next_ms, parse_cron, zone_named
 from dledger.remoting.message import (
     DELAY,
-    DELAYS,
     EXPIRES_AT_MS,
-    KEYS,
-    ORIGIN_MESSAGE_ID,
-    PGROUP,
-    POP_CK,
     PRIORITY,
-    REAL_QID,
-    REAL_TOPIC,
-    RECONSUME_TIME,
     REPEAT_CRON,
     REPEAT_EVERY_MS,
     REPEAT_ZONE,
     REPEATS_LEFT,
-    RETRY_TOPIC,
     SHARDING_KEY,
-    TAGS,
     TIMER_DELAY_MS,
     TIMER_DELIVER_MS,
-    TRAN_MSG,
-    UNIQ_KEY,
-    WAIT,
 )
 from dledger.remoting.numbers import INT32_MAX
 from mqclient import limits
 from mqclient.models import Message
-
-_BROKERS_OWN = (
-    REAL_TOPIC,
-    REAL_QID,
-    RETRY_TOPIC,
-    ORIGIN_MESSAGE_ID,
-    RECONSUME_TIME,
-    PGROUP,
-    POP_CK,
-    WAIT,
-)
-_INSTEAD: Mapping[str, str] = {
-    **dict.fromkeys(DELAYS, "set the message's delay_level, delay_s or deliver_at"),
-    EXPIRES_AT_MS: "set the message's ttl_s",
-    PRIORITY: "set the message's priority",
-    **dict.fromkeys((REPEAT_EVERY_MS, REPEATS_LEFT), "set the message's repeat_s and repeats"),
-    **dict.fromkeys((REPEAT_CRON, REPEAT_ZONE), "set the message's repeat_cron and repeat_zone"),
-    TRAN_MSG: "send it by Producer.transaction",
-    KEYS: "set the message's keys",
-    TAGS: "set the message's tags",
-    UNIQ_KEY: "set the message's unique_key, or leave it to the producer",
-    **dict.fromkeys(
-        _BROKERS_OWN,
-        "brokers act upon it; choose another name for your own",
-    ),
-}
-
-
-def check_user_properties(properties: Mapping[str, str]) -> None:
-    """Raises BadInput for a property that has its own field or call."""
-    for name, instead in _INSTEAD.items():
-        if name in properties:
-            raise BadInput(
-                f"the property {name}={properties[name]!r} is not sent as it is: {instead}"
-            )
 
 
 def delay_properties(message: Message) -> dict[str, str]:

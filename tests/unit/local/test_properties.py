@@ -1,0 +1,152 @@
+"""Keys and properties on every way that a message can take, with texts of any kind."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import trio
+from trio.testing import MockClock
+
+from mqclient import Consumer, Message, PopConsumer, Producer, ReceivedMessage
+from mqlocal import LocalCluster, local_cluster
+
+CHARACTERS = "ab\x00\t\n\x0b\x0c\r\x1c\x85\xa0\u2028\u2029\u3000\ufeff|=*'\"\\%漢😀"
+NAMES = ["name", "__SHARDINGKEY", "MIN_OFFSET", "MAX_OFFSET", "xTAGS", "\u3000", "1"]
+
+
+class Texts:
+    """Texts from a seed."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def text(self) -> str:
+        """A text that is not empty."""
+        return "".join(self._chance.choices(CHARACTERS, k=self._chance.randint(1, 4)))
+
+    def message(self, body: str) -> Message:
+        """One with keys, a tag and properties."""
+        names = self._chance.sample([*NAMES, self.text() + "x"], 3)
+        return Message(
+            "T",
+            body.encode(),
+            keys=[self.text() for _ in range(self._chance.randint(1, 3))],
+            tags=self.text(),
+            properties={name: self.text() for name in names},
+        )
+
+
+def check(message: ReceivedMessage, sent: Message) -> None:
+    """It has what was sent, and nothing else of these names."""
+    assert message.keys.split(" ") == list(sent.keys)
+    assert message.tags == sent.tags
+    given = dict(sent.properties or {})
+    assert {name: message.properties.get(name) for name in given} == given
+
+
+async def send(producer: Producer, texts: Texts) -> dict[str, Message]:
+    """A message on each way."""
+    sent = {way: texts.message(way) for way in ("send", "soon", "level", "timer", "half", "oneway")}
+    await producer.send(sent["send"])
+    await (await producer.send_soon(sent["soon"])).wait()
+    producer.send_oneway(sent["oneway"])
+    sent["level"].delay_level, sent["timer"].delay_s = 1, 2
+    await producer.send(sent["level"])
+    await producer.send(sent["timer"])
+    async with producer.transaction(sent["half"]):
+        pass
+    batch = {f"batch{number}": texts.message(f"batch{number}") for number in range(3)}
+    await producer.send_batch(list(batch.values()))
+    like = texts.message("many")
+    await producer.send_many("T", [b"many"] * 2, tags=like.tags, properties=like.properties)
+    like.keys = [""]
+    return {**sent, **batch, "many": like}
+
+
+async def test_keys_and_properties_come_as_they_were_given(autojump_clock: MockClock) -> None:
+    """Sent by all ways, tried again, popped, buried, sent again, and found by tools."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    texts = Texts(random.Random(seed))
+    async with local_cluster(replicas=1) as cluster:
+        async with cluster.producer("P", checker=lambda _: None) as producer:
+            sent = await send(producer, texts)
+        with trio.fail_after(600):
+            await all_tries(cluster, sent)
+            await popped(cluster, sent)
+        await found_by_tools(cluster, sent)
+
+
+async def all_tries(cluster: LocalCluster, sent: dict[str, Message]) -> None:
+    """Each comes, is tried again once, and becomes a dead letter then."""
+    expected = sorted([*sent, "many"] * 2)
+    seen: list[str] = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        check(message, sent[message.body.decode()])
+        seen.append(message.body.decode())
+        raise ValueError
+
+    async with cluster.admin() as admin:
+        await admin.groups.update("G", retry_max_times=1)
+    async with cluster.consumer("G", {"T": "*"}, retry_delays_s=[1]) as consumer:
+        with trio.move_on_after(60):
+            await consumer.run(handle)
+    assert sorted(seen) == expected
+    async with cluster.admin() as admin:
+        for letter in await admin.dead_letters.list("G", count=99):
+            assert letter.keys == " ".join(sent[letter.text].keys)
+            assert letter.tags == sent[letter.text].tags
+        again = await admin.dead_letters.redrive("G", count=99)
+    assert len(again) == len(expected) // 2
+    async with cluster.consumer("After", {"T": "*"}) as consumer:
+        for message in await received(consumer, len(expected)):
+            check(message, sent[message.body.decode()])
+
+
+async def received(consumer: Consumer | PopConsumer, count: int) -> Iterable[ReceivedMessage]:
+    """So many messages."""
+    found: list[ReceivedMessage] = []
+    while len(found) < count:
+        found += await consumer.poll(count, timeout_s=5)
+    return found
+
+
+async def popped(cluster: LocalCluster, sent: dict[str, Message]) -> None:
+    """The same by POP."""
+    async with PopConsumer(cluster.namesrv_addr, "Pop", {"T": "*"}) as consumer:
+        for message in await received(consumer, len(sent) + 1):
+            check(message, sent[message.body.decode()])
+
+
+async def found_by_tools(cluster: LocalCluster, sent: dict[str, Message]) -> None:
+    """By each of its keys, on the way on which it was sent."""
+    async with cluster.admin() as admin:
+        for body, message in sent.items():
+            for key in filter(None, message.keys):
+                found = await admin.messages.by_key("T", key)
+                assert body in {each.body.decode() for each in found}
+
+
+async def test_a_request_and_its_reply_keep_theirs(autojump_clock: MockClock) -> None:
+    """Beside those that tie the reply to the request."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    texts = Texts(random.Random(seed))
+    asked, told = texts.message("asked"), dict(texts.message("told").properties or {})
+    async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
+        await producer.send(Message("T", b"first"))
+
+        async def answer() -> None:
+            async with cluster.consumer("R", {"T": "*"}) as consumer:
+                async for message in consumer:
+                    if message.body == b"asked":
+                        check(message, asked)
+                        await producer.reply(message, b"", properties=told)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer)
+            reply = await producer.request(asked, timeout_s=30)
+            nursery.cancel_scope.cancel()
+    assert {name: reply.properties.get(name) for name in told} == told
