@@ -138,6 +138,10 @@ READS_PENDING_MAX = 65_536
 READ_TIMEOUT_S = 2.0
 """A leader without a majority steps down after a second; stock clients wait for three."""
 
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+"""Of whatever holds messages or settings: its user's alone, whatever the umask says."""
+OTHERS = 0o077
+"""What others may do with a file."""
 IOV_MAX = 1024
 """Buffers in one gathered write (Linux's UIO_MAXIOV)."""
 POSITION_MAX = 2**63 - 1

@@ -20,6 +20,7 @@ from dledger.errors import (
     leaves,
 )
 from dledger.failpoints import VARIABLE
+from dledger.limits import OTHERS
 from dledger.log.disk import is_loss
 from dledger.observe import LogFormat, configure_logging, get_logger
 from dledger.program.config import load_config
@@ -46,6 +47,7 @@ def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None
             "things out: mqcluster up --dir DIR",
             _EXIT_USAGE,
         )
+    os.umask(OTHERS)
     try:
         settings = BrokerConfig() if config is None else load_config(config, BrokerConfig)
         if namesrv is not None:

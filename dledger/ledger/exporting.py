@@ -31,7 +31,8 @@ import msgspec
 
 from dledger import limits
 from dledger.errors import StorageError
-from dledger.log.disk import Disk
+from dledger.limits import FOLDER_MODE
+from dledger.log.disk import Disk, make_folder, new_file
 from dledger.log.head import LogHead, decode_head, encode_head
 from dledger.log.recovery.tail import WATERMARK_BYTES, encode_watermark
 from dledger.log.replica import FORMAT_VERSION, MANIFEST_FILE, PARTIAL_FILE, Manifest
@@ -112,8 +113,8 @@ class Export:
 
     def _make_target(self) -> None:
         try:
-            self.target.parent.mkdir(parents=True, exist_ok=True)
-            self.target.mkdir()
+            make_folder(self.target.parent)
+            self.target.mkdir(FOLDER_MODE)
         except FileExistsError:
             raise StorageError(
                 f"{self.target} exists already: remove it, or name another place"
@@ -125,7 +126,7 @@ class Export:
         plan, folder = self.plan, self.target / "log"
         self._write(self.target / PARTIAL_FILE, b"{}")
         self._disk.sync_folder(self.target.parent)
-        folder.mkdir()
+        folder.mkdir(FOLDER_MODE)
         *whole, last = plan.bases
         used_bytes = plan.end_position - last
         self._copy(last, used_bytes)
@@ -194,7 +195,7 @@ class Export:
     def _copy(self, base: int, used_bytes: int) -> None:
         """Copy the beginning of a segment's file; the rest is a hole of zeros. Durable."""
         source, target = self._paths(base)
-        with source.open("rb") as read, target.open("xb") as written:
+        with source.open("rb") as read, new_file(target, os.O_EXCL) as written:
             written.truncate(self.plan.segment_bytes)
             left_bytes = used_bytes
             while left_bytes:
@@ -238,7 +239,7 @@ class Export:
         return max(first, head.base_position)
 
     def _write(self, path: Path, data: bytes) -> None:
-        with path.open("xb") as file:
+        with new_file(path, os.O_EXCL) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

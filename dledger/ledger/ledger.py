@@ -478,7 +478,7 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
             listener = stack.enter_context(listen(*config.peer_port))
         except OSError as error:
             raise PeerPortClosed(error.strerror) from error
-        (folder / "log").mkdir(exist_ok=True)
+        (folder / "log").mkdir(limits.FOLDER_MODE, exist_ok=True)
         hard_state = stack.enter_context(closing(HardStateFile(folder / "log" / "term", Disk())))
         store, members = await open_replica(config, hard_state, listener)
         ledger = Ledger(config, hard_state, machine, store, members)

@@ -16,14 +16,19 @@ import contextlib
 import errno
 import mmap
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from dledger.buffers import Buffer
 from dledger.failpoints import failpoint
-from dledger.limits import IOV_MAX
+from dledger.limits import FILE_MODE, FOLDER_MODE, IOV_MAX, OTHERS
+from dledger.observe import get_logger
 
+log = get_logger(__name__)
+
+_NEW: Final = os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _LOST: Final = {
     getattr(errno, name, errno.EIO)
     for name in ("EIO", "EBADMSG", "EUCLEAN", "ENODATA", "EREMOTEIO")
@@ -48,7 +53,7 @@ class Disk:
 
     def make_folder(self, path: Path) -> None:
         """Create a folder, and those above it."""
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
 
     def names(self, folder: Path) -> list[str]:
         """The names of a folder's files, sorted."""
@@ -80,7 +85,7 @@ class Disk:
         """A new file of zeros whose blocks are reserved, durable under its name."""
         failpoint("disk.create")
         temporary = path.with_suffix(".new")
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(temporary, _NEW | os.O_RDWR, FILE_MODE)
         try:
             os.posix_fallocate(descriptor, 0, size_bytes)
             os.fsync(descriptor)
@@ -148,7 +153,7 @@ class Disk:
         """Give `path` new content: after a crash it holds the old or the new, never a mixture."""
         failpoint("disk.replace")
         temporary = path.with_suffix(path.suffix + ".new")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(temporary, _NEW | os.O_WRONLY, FILE_MODE)
         try:
             self.write(descriptor, [content], 0)
             self.sync_data(descriptor)
@@ -215,3 +220,31 @@ def mapped(path: Path) -> Iterator[memoryview | None]:
             yield memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) if size else b"")
     except FileNotFoundError:
         yield None
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder, and those above it; whatever is new is its user's alone."""
+    for folder in (*reversed(path.parents), path):
+        folder.mkdir(FOLDER_MODE, exist_ok=True)
+
+
+def new_file(path: Path, flags: int = os.O_TRUNC) -> BinaryIO:
+    """A file for writing that is its user's alone; with O_EXCL only if there is none."""
+    flags |= os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, FILE_MODE), "wb")
+
+
+def close_to_others(path: Path) -> None:
+    """Keep other users of the machine out of a folder or a file that an earlier version, or its
+    user, has left open. It is told; also if it can't be done, with what to do."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & OTHERS:
+        return
+    told = {"path": str(path), "mode": f"{mode:04o}"}
+    try:
+        path.chmod(mode & ~OTHERS)
+    except OSError as error:
+        remedy = f"chmod {mode & ~OTHERS:04o} {path}"
+        log.warning("open to others", **told, reason=str(error), remedy=remedy)
+    else:
+        log.warning("closed to others", **told)

@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 
 from dledger.errors import ConfigError, StorageError
-from dledger.limits import POSITION_MAX
-from dledger.log.disk import Disk
+from dledger.limits import FOLDER_MODE, POSITION_MAX
+from dledger.log.disk import Disk, close_to_others, make_folder
 
 FORMAT_VERSION = 1
 MANIFEST_FILE = "export.json"
@@ -73,7 +73,9 @@ def hold_replica(folder: Path, group: str, node_id: str, segment_bytes: int) -> 
             f"{folder} is an exported copy: a node that started on it could take back what it has "
             "promised since. Start the node on an empty folder; it copies all from its group"
         )
-    (folder / "log").mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
+    close_to_others(folder)
+    (folder / "log").mkdir(FOLDER_MODE, exist_ok=True)
     with ExitStack() as stack:
         for held in (folder, folder / "log"):
             stack.enter_context(_locked(held, folder))

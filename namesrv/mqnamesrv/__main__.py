@@ -16,6 +16,7 @@ import trio
 from cyclopts import App, CycloptsError, Parameter
 
 from dledger.errors import ConfigError, leaves
+from dledger.limits import OTHERS
 from dledger.observe import configure_logging
 from dledger.program.config import load_config
 from dledger.program.console import let_reader_leave
@@ -46,6 +47,7 @@ def run(
     host
         Instead of bindAddress (127.0.0.1).
     """
+    os.umask(OTHERS)
     try:
         settings = NamesrvConfig() if config is None else load_config(config, NamesrvConfig)
         if port is not None:

@@ -18,7 +18,8 @@ from pathlib import Path
 import trio
 
 from dledger.errors import ConfigError, StorageError
-from dledger.log.disk import Disk
+from dledger.limits import FILE_MODE
+from dledger.log.disk import Disk, close_to_others
 from dledger.world import world
 from mqnamesrv import limits
 from mqnamesrv.kv import KvTable, encode_change
@@ -68,6 +69,9 @@ class _Files:
     def load(self) -> KvTable:
         """Read what was acknowledged. Raises ConfigError if the files are damaged."""
         disk = Disk()
+        for path in (self.path, self._journal):
+            if path.exists():
+                close_to_others(path)
         try:
             data, journal = disk.read(self.path), disk.read(self._journal)
         except OSError as error:
@@ -90,7 +94,7 @@ class _Files:
             self._write_table(table)
             return
         self._is_known = False
-        descriptor = os.open(self._journal, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self._journal, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             disk = Disk()
             try:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from dledger.errors import ConfigError
 from dledger.failpoints import VARIABLE
+from dledger.limits import FOLDER_MODE
 from mqchaos.cluster import faked_clock, processes
 from mqchaos.cluster.layout import NETWORK, Layout, NodeLayout, broker_toml, namesrv_toml
 from mqchaos.cluster.own_disk import OwnDisk
@@ -91,7 +92,7 @@ class Cluster:
 
     def _write_configs(self) -> None:
         for server in self.layout.namesrvs:
-            self.folder(server.name).mkdir(parents=True)
+            self.folder(server.name).mkdir(FOLDER_MODE, parents=True)
         self._make_secret()
         for server in self.layout.namesrvs:
             folder = self.folder(server.name)
@@ -105,7 +106,7 @@ class Cluster:
 
     def _write_broker_config(self, node: NodeLayout) -> None:
         folder = self.folder(node.name)
-        folder.mkdir(parents=True)
+        folder.mkdir(FOLDER_MODE, parents=True)
         if self.layout.failpoints:
             self.orders(node.name).mkdir()
         if self.layout.clocks:

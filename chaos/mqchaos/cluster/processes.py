@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from dledger.errors import DledgerError
+from dledger.limits import FILE_MODE
 from mqchaos.limits import LOG_TAIL_LINES, POLL_S, PORT_FIRST, PORT_LAST, STOP_TIMEOUT_S
 
 
@@ -100,7 +101,7 @@ def start(
     """
     # -P: a folder named like a package in the current directory must not stand in for it.
     argv = [*through, sys.executable, "-P", "-m", module, *arguments]
-    output = (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    output = (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
     pid = os.posix_spawn(
         argv[0],
         argv,

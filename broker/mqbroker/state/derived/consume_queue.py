@@ -36,6 +36,8 @@ import numpy as np
 
 from dledger.checksum import crc32
 from dledger.errors import StorageError
+from dledger.limits import FOLDER_MODE
+from dledger.log.disk import make_folder
 from mqbroker import limits
 from mqbroker.state.derived.file_pool import FilePool
 from mqbroker.state.derived.units import UNIT, UNIT_BYTES, Damage, Units, filed, unfiled
@@ -118,7 +120,7 @@ class ConsumeQueue:
         while data:
             path, unit = self._file_of(self._written)
             if not self._made_directory:
-                self.directory.mkdir(parents=True, exist_ok=True)
+                make_folder(self.directory)
                 self._made_directory = True
             room = (limits.UNITS_PER_FILE - unit) * UNIT_BYTES
             _write_all(self._files.get(path), data[:room], unit * UNIT_BYTES)
@@ -381,7 +383,7 @@ class ConsumeQueues:
         if not known and self._directory.exists():
             self._directory.rename(outdated)
         elif self._directory.exists():
-            outdated.mkdir()
+            outdated.mkdir(FOLDER_MODE)
             for path in self._directory.iterdir():
                 if path.name not in known:
                     path.rename(outdated / path.name)
@@ -403,7 +405,7 @@ class ConsumeQueues:
 def make_files(paths: Iterable[Path]) -> None:
     """Make empty files, with their directories. Blocks: a busy disk makes each wait."""
     for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         path.touch()
 
 

@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from pathlib import Path
 
+from dledger.limits import FILE_MODE
 from mqbroker import limits
 from mqbroker.state.derived.units import Damage
 
@@ -27,7 +28,7 @@ class FilePool:
         if descriptor is not None:
             self._open.move_to_end(path)
             return descriptor
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         self._open[path] = descriptor
         if len(self._open) > self._open_max:
             os.close(self._open.popitem(last=False)[1])

@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from dledger.errors import StorageError
 from dledger.failpoints import failpoint
+from dledger.log.disk import make_folder, new_file
 from mqbroker import limits
 from mqbroker.state.derived.consume_queue import sync_path
 from mqbroker.state.derived.keys import (
@@ -110,7 +111,7 @@ class KeyIndex:
             within = self._written % self._per_file
             path = self._path(self._written - within)
             room = (self._per_file - within) * UNIT.itemsize
-            self._directory.mkdir(parents=True, exist_ok=True)
+            make_folder(self._directory)
             with path.open("r+b" if within else "wb") as file:
                 file.seek(within * UNIT.itemsize)
                 file.write(data[:room])
@@ -279,7 +280,7 @@ def _search(read: Callable[[int, int], bytes], count: int, wanted: int) -> list[
 def _write_sorted(path: Path, units: npt.NDArray[np.void]) -> None:
     order = np.argsort(units["hash"], kind="stable")
     new = path.with_name(path.name + ".new")
-    with new.open("wb") as file:
+    with new_file(new) as file:
         file.write(units["hash"][order].tobytes())
         file.write(units["position"][order].tobytes())
         file.flush()

@@ -1,0 +1,126 @@
+"""Other users of a server's machine: they read no message and no setting, whatever the umask is."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import structlog.testing
+import trio
+
+from dledger import LedgerConfig, open_ledger
+from dledger.limits import OTHERS
+from dledger.log.entry import Kind
+from dledger.testing.local import KeepsNothing
+from mqbroker import starting
+from mqbroker.testing import served
+from mqbroker.testing.leading import save
+from mqbroker.testing.requests import make_topic, produce_request
+from mqchaos.cluster.processes import free_ports
+from mqnamesrv.__main__ import run
+from mqnamesrv.kv_file import KvStore
+
+
+@contextmanager
+def careless_umask() -> Iterator[None]:
+    """What is made may be read and written by everybody, unless it is made otherwise."""
+    before = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """What in a folder, itself included, has a mode that lets others in."""
+    return [
+        f"{path.relative_to(folder)} {path.stat().st_mode:o}"
+        for path in (folder, *folder.rglob("*"))
+        if stat.S_IMODE(path.stat().st_mode) & OTHERS
+    ]
+
+
+def config(folder: Path) -> LedgerConfig:
+    return LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, folder)
+
+
+async def test_a_replicas_files_are_its_users_alone(tmp_path: Path) -> None:
+    """Segments, term, members, checkpoints: the folder, and all that is in it."""
+    machine = KeepsNothing()
+    with careless_umask():
+        async with open_ledger(config(tmp_path / "store"), machine) as ledger:
+            await machine.led.wait()
+            await ledger.append(b"secret", Kind.MESSAGES)
+    assert len(list((tmp_path / "store").rglob("*"))) > 3
+    assert open_to_others(tmp_path / "store") == []
+
+
+async def test_a_brokers_own_files_are_its_users_alone(tmp_path: Path) -> None:
+    """Consume queues, the key index, snapshots."""
+    with careless_umask():
+        async with served(tmp_path / "store") as (broker, peer):
+            await make_topic(peer)
+            assert (await peer.request(produce_request("k"), 10)).code == 0
+            save(broker.machine)
+    assert len(list((tmp_path / "store").rglob("*"))) > 3
+    assert open_to_others(tmp_path / "store") == []
+
+
+async def test_a_folder_of_an_earlier_version_is_closed(tmp_path: Path) -> None:
+    """It and its operator are told; what lies in it can't be reached any more."""
+    folder = tmp_path / "store"
+    folder.mkdir(0o755)
+    folder.chmod(0o755)
+    with structlog.testing.capture_logs() as logs:
+        async with open_ledger(config(folder), KeepsNothing()):
+            pass
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (line,) = (line for line in logs if line["event"] == "closed to others")
+    assert (line["path"], line["mode"]) == (str(folder), "0755")
+
+
+async def test_a_folder_that_can_not_be_closed_is_told(tmp_path: Path) -> None:
+    """It is somebody else's: the node starts, and says what to do."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+    folder.chmod(0o770)
+    refused = patch.object(Path, "chmod", side_effect=PermissionError(1, "not permitted"))
+    with structlog.testing.capture_logs() as logs, refused:
+        async with open_ledger(config(folder), KeepsNothing()):
+            pass
+    (line,) = (line for line in logs if line["event"] == "open to others")
+    assert line["remedy"] == f"chmod 0700 {folder}"
+
+
+async def test_a_name_servers_settings_are_its_users_alone(tmp_path: Path) -> None:
+    """The table and its journal, new ones and those of an earlier version."""
+    path = tmp_path / "kv" / "kv.json"
+    with careless_umask():
+        for life in range(2):
+            store = KvStore(path)
+            await store.put("ns", "key", f"value {life}")
+            await store.put("ns", "key", f"another {life}")
+            assert open_to_others(path.parent) == []
+            for each in path.parent.iterdir():
+                each.chmod(0o644)
+
+
+def test_servers_have_a_umask_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For whatever else is made while they run."""
+    monkeypatch.setattr(trio, "run", lambda *_: None)
+    for start in (lambda: starting.start(None, "127.0.0.1:1", None), run):
+        with careless_umask(), patch("structlog.configure"):
+            start()
+            assert os.umask(0) == OTHERS
+
+
+def test_the_planted_umask_is_what_it_says(tmp_path: Path) -> None:
+    """Without modes of ours, files would be open."""
+    with careless_umask():
+        (tmp_path / "file").touch()
+    assert open_to_others(tmp_path)
