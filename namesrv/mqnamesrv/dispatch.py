@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+from msgspec import Struct
+
 from dledger.errors import BadInput, ConfigError, DledgerError, FrameError
 from dledger.net import Connection
 from dledger.net.serving import Answer, Right, serves, table_of
+from dledger.net.turns import encode_in_turns
 from dledger.observe import get_logger
 from dledger.program.settings import (
     FixedKey,
@@ -58,6 +61,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.trust.accepting import NotLetIn
+from mqnamesrv import limits
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
 from mqnamesrv.door import Door, Trust
 from mqnamesrv.kv import ORDER_TOPIC_CONFIG, WIPED_BROKERS
@@ -241,7 +245,7 @@ class Dispatcher:
     # Routes.
 
     @serves(RequestCode.GET_ROUTEINFO_BY_TOPIC, needs=Right.ANYONE)
-    def _route(self, request: Command, _: Connection) -> Command:
+    def _route(self, request: Command, _: Connection) -> Answer:
         header = decode_header(GetRouteinfoByTopicHeader, request)
         route = self.routes.route_of(header.topic)
         if route is None:
@@ -254,12 +258,14 @@ class Dispatcher:
             route.without = [name for name in known if self.routes.topics.lacks(name, header.topic)]
         is_standard = header.accept_standard_json_only or request.version >= VERSION_STANDARD_JSON
         dialect = Dialect.STANDARD if is_standard else Dialect.LOOSE
-        return request.reply(body=encode_body(route, dialect))
+        parts = len(route.queue_datas) + len(route.absent_queue_datas or ())
+        return _answered(request, route, parts, dialect)
 
     @serves(RequestCode.GET_BROKER_CLUSTER_INFO, needs=Right.ANYONE)
-    def _cluster_info(self, request: Command, _: Connection) -> Command:
+    def _cluster_info(self, request: Command, _: Connection) -> Answer:
+        info = self.routes.cluster_info()
         # Always loose in the reference, whatever the client's version; see Dialect.
-        return request.reply(body=encode_body(self.routes.cluster_info(), Dialect.LOOSE))
+        return _answered(request, info, len(info.broker_addr_table), Dialect.LOOSE)
 
     @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Right.ANYONE)
     def _all_topics(self, request: Command, _: Connection) -> Command:
@@ -295,12 +301,8 @@ class Dispatcher:
     def _members(self, request: Command, _: Connection) -> Command:
         """The members of a group. An unknown group has none, as in the reference."""
         header = decode_header(GetBrokerMemberGroupHeader, request)
-        name = header.broker_name
-        broker = self.routes.cluster_info().broker_addr_table.get(name)
-        addresses = {}
-        if broker is not None and broker.cluster == header.cluster_name:
-            addresses = broker.broker_addrs
-        members = BrokerMemberGroup(header.cluster_name, name, addresses)
+        cluster, name = header.cluster_name, header.broker_name
+        members = BrokerMemberGroup(cluster, name, self.routes.members_of(cluster, name))
         return request.reply(body=encode_body(BrokerMemberGroupBody(members)))
 
     @serves(RequestCode.DELETE_TOPIC_IN_NAMESRV, needs=Right.ADMIN)
@@ -405,6 +407,19 @@ class Dispatcher:
     @serves(RequestCode.GET_NAMESRV_CONFIG, needs=Right.ANYONE)
     def _get_config(self, request: Command, _: Connection) -> Command:
         return request.reply(body=write_properties(self._config).encode())
+
+
+def _answered(
+    request: Command, body: Struct, parts: int, dialect: Dialect = Dialect.STANDARD
+) -> Answer:
+    """An answer of so many parts: at once, or in slices of the loop's time."""
+    if parts > limits.PARTS_AT_ONCE_MAX:
+        return _answered_in_turns(request, body, dialect)
+    return request.reply(body=encode_body(body, dialect))
+
+
+async def _answered_in_turns(request: Command, body: Struct, dialect: Dialect) -> Command:
+    return request.reply(body=await encode_in_turns(body, dialect))
 
 
 def _topic_list(request: Command, names: Iterable[str], broker_addr: str | None = None) -> Command:

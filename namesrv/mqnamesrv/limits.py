@@ -17,9 +17,14 @@ BROKER_GROUPS_MAX = 10_000
 ABSENT_GROUPS_MAX = 256
 """Of so many groups without members the topics are remembered."""
 MEMBERS_PER_GROUP_MAX = 64
-TOPICS_PER_GROUP_MAX = 100_000
-REGISTRATION_BYTES_MAX = 64 * MIB
+TOPICS_PER_GROUP_MAX = 40_000
+"""Twice what a broker of ours holds; to take over so many takes the loop 0.1 s."""
+TOPICS_MAX = 100_000
+"""Names of all groups together. Brokers that prove find room."""
+REGISTRATION_BYTES_MAX = 12 * MIB
 """Of a compressed registration, after inflating."""
+PARTS_AT_ONCE_MAX = 256
+"""An answer about more broker groups is written in slices."""
 
 KV_KEY_BYTES_MAX = 1024
 KV_VALUE_BYTES_MAX = 64 * 1024

@@ -231,6 +231,12 @@ class RouteTable:
                 f"{new.broker_name} lists {count} topics; "
                 f"at most {limits.TOPICS_PER_GROUP_MAX} are taken"
             )
+        names = 0 if new.proven else self.topics.names_with(new.topics)
+        if names > max(limits.TOPICS_MAX, self.topics.names_with(())):
+            raise RegistrationRefused(
+                f"with {new.broker_name} there would be {names} topics; at most "
+                f"{limits.TOPICS_MAX} are taken of brokers that prove nothing"
+            )
 
     def heartbeat(
         self,
@@ -339,6 +345,13 @@ class RouteTable:
         if group is None or group.term is None:
             return []
         return [member.connection_id for member in group.members.values()]
+
+    def members_of(self, cluster: str, broker_name: str) -> dict[int, str]:
+        """The members of a group by their ids; none if it is of another cluster."""
+        group = self._groups.get(broker_name)
+        if group is None or group.cluster != cluster:
+            return {}
+        return _broker_data(group).broker_addrs
 
     def cluster_info(self) -> ClusterInfo:
         """Every group by name, and the names by cluster."""

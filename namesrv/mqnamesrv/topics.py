@@ -83,21 +83,25 @@ class TopicTable:
 
         Flags are those of the first group, as in RocketMQ's RouteInfoManager.
         """
-        return [
+        flags = ((topic, rows[min(rows)].topic_sys_flag) for topic, rows in self._rows.items())
+        return sorted(
             topic
-            for topic in self.names()
-            for flags in [self.queues(topic)[0].topic_sys_flag]
-            if wanted(bool(flags & UNIT), bool(flags & UNIT_SUBSCRIBED))
-        ]
+            for topic, flag in flags
+            if wanted(bool(flag & UNIT), bool(flag & UNIT_SUBSCRIBED))
+        )
 
     def topics_of(self, broker_names: Collection[str]) -> set[str]:
         """The topics that at least one of these groups serves."""
-        return {topic for name in broker_names for topic in self._of(name)}
+        return set[str]().union(*map(self._of, broker_names))
 
     def count_with(self, broker_name: str, topics: Collection[str]) -> int:
         """How many topics this group would serve with these."""
         known = self._of(broker_name)
         return len(known) + sum(topic not in known for topic in topics)
+
+    def names_with(self, topics: Collection[str]) -> int:
+        """How many topics there would be with these."""
+        return len(self._rows) + sum(topic not in self._rows for topic in topics)
 
     def count(self, broker_name: str) -> int:
         """How many topics a group serves."""

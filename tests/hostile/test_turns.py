@@ -7,36 +7,29 @@ piece of work. A code that is added must be added to `dearest`.
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import os
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import structlog.testing
 import trio
-import trio.testing
 from dearest import REQUESTS
 from largest import Largest, largest
-from metering import machine_pace, metered
+from metering import Asker, machine_pace
 
 import dledger.net.turns as turns_module
 from dledger.errors import shown
 from dledger.limits import LOOP_SLICE_S, LOOP_STALL_S
-from dledger.net import Connection
-from dledger.net.link import Link
-from dledger.net.room import Room
 from dledger.net.turns import Turns, in_turns
 from dledger.observe import _cut_long_texts
 from dledger.program.settings import unknown_key
 from dledger.remoting.command import Command
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
-TRIES = 3
 
 
 class Clock:
@@ -49,60 +42,6 @@ class Clock:
         return self.now_s
 
 
-class Asker:
-    """A client of the broker; what is answered is dropped."""
-
-    def __init__(self, big: Largest, nursery: trio.Nursery) -> None:
-        self._big = big
-        self._nursery = nursery
-        self._numbers = iter(range(10_000_000, 20_000_000))
-        self._connect()
-
-    def _connect(self) -> None:
-        self._ours, theirs = socket.socketpair()
-        self._ours.setblocking(False)
-        number = next(self._numbers)
-        peer, link = ("127.0.0.1", 1024), Link(theirs)
-        self._connection = Connection(number, peer, link, Room(), 64, self._big.core.faults)
-        self._nursery.start_soon(self._serve, self._connection)
-
-    async def _serve(self, connection: Connection) -> None:
-        await connection.serve(self._big.broker.handler)
-
-    def close(self) -> None:
-        """Go away."""
-        self._ours.close()
-
-    async def ask(self, request: Command) -> None:
-        """Have a request handled, until the broker has nothing more to do."""
-        if self._connection.closed:
-            self.close()
-            self._connect()
-        await trio.testing.wait_all_tasks_blocked()
-        request.opaque = next(self._numbers)
-        self._nursery.start_soon(self._handle, request)
-        read = True
-        while read:
-            await trio.testing.wait_all_tasks_blocked()
-            read = False
-            with suppress(BlockingIOError, ConnectionResetError):
-                while self._ours.recv(1 << 20):
-                    read = True
-
-    async def longest_turn_s(self, request: Command, pace: float) -> float:
-        """How long a turn the request makes; asked again if it is long, as the machine may be at
-        fault."""
-        took_s = []
-        while not took_s or (min(took_s) > LOOP_STALL_S and len(took_s) < TRIES):
-            with metered(pace) as meter:
-                await self.ask(dataclasses.replace(request))
-            took_s.append(meter.longest_s)
-        return min(took_s)
-
-    async def _handle(self, request: Command) -> None:
-        self._connection._handle(request, self._big.broker.handler, self._nursery)
-
-
 @asynccontextmanager
 async def asker() -> AsyncIterator[tuple[Largest, Asker]]:
     """The largest broker, and a client of it."""
@@ -110,7 +49,7 @@ async def asker() -> AsyncIterator[tuple[Largest, Asker]]:
         async with largest(Path(directory)) as big, trio.open_nursery() as nursery:
             gc.collect()
             gc.freeze()
-            client = Asker(big, nursery)
+            client = Asker(big.broker.handler, big.core.faults, nursery)
             yield big, client
             client.close()
             nursery.cancel_scope.cancel()
