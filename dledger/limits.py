@@ -14,6 +14,12 @@ FRAME_BYTES_MAX = 16 * MIB
 HEADER_BYTES_MAX = 256 * KIB
 MESSAGE_BODY_BYTES_MAX = 4 * MIB
 PROPERTIES_BYTES_MAX = 32_767
+COPY_ROOM_BYTES = 1024
+"""More than a broker adds to the properties of a message that it stores once more, to be tried
+again or given up: names of two topics, an id, times."""
+PROPERTIES_COPIED_BYTES_MAX = PROPERTIES_BYTES_MAX - COPY_ROOM_BYTES
+PROPERTIES_SENT_BYTES_MAX = PROPERTIES_COPIED_BYTES_MAX - COPY_ROOM_BYTES
+"""Of a message that is sent first: then it can be given up, sent again, and given up once more."""
 PRIORITY_DIGITS_MAX = 10
 KEYS_PER_MESSAGE_MAX = 32
 """Brokers index the first ones; our client refuses more."""

@@ -9,6 +9,11 @@ from __future__ import annotations
 from dledger.limits import ENTRY_BYTES_MAX, FRAME_BYTES_MAX, KIB, MIB
 
 # What the replicated state may hold.
+MESSAGE_ID_CHARACTERS_MAX = 64
+"""Of an original message's id as a consumer names it: an offset id has 56 at most."""
+LEFT_OUT_NAMES_BYTES_MAX = 400
+LEFT_OUT_BYTES_MAX = 512
+"""For the names of properties that a copy has no room for."""
 TOPICS_MAX = 20_000
 QUEUES_PER_TOPIC_MAX = 1024
 QUEUES_MAX = 200_000

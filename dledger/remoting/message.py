@@ -44,6 +44,8 @@ REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 TTL = "TTL"
 MSG_TYPE = "MSG_TYPE"
 PUSH_REPLY_TIME = "PUSH_REPLY_TIME"
+LEFT_OUT = "LEFT_OUT"
+"""Ours: the names of properties for which a copy of a message had no room."""
 POP_CK = "POP_CK"
 SHARDING_KEY = "__SHARDINGKEY"
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
@@ -68,6 +70,9 @@ CHECK_IMMUNITY_TIME = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
 #: The properties that say when a message is to be delivered.
 DELAYS = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, REPEAT_CRON)
+
+#: Where a message belongs that waits elsewhere.
+REAL_PLACE = (REAL_TOPIC, REAL_QID)
 
 # Topic and group names with a meaning.
 DEFAULT_TOPIC = "TBW102"
@@ -141,6 +146,30 @@ def properties_decode(data: Buffer) -> dict[str, str]:
 def keys_of(properties: Mapping[str, str]) -> list[str]:
     """A message's keys: RocketMQ has a blank between them, and nothing else."""
     return [key for key in properties.get(KEYS, "").split(" ") if key]
+
+
+def properties_pieces(data: Buffer, without: Iterable[str]) -> list[bytes]:
+    """The pieces of a property string, one for each property, without those of some names.
+
+    Nothing else is read: so a copy of a message has all that the message had, however odd it is.
+    """
+    gone = tuple(f"{name}{_NAME_END}".encode() for name in without)
+    pieces = [piece + b"\x02" for piece in bytes(data).split(b"\x02") if piece]
+    return [piece for piece in pieces if not piece.startswith(gone)]
+
+
+def properties_without(data: Buffer, names: Iterable[str]) -> bytes:
+    """A property string without the properties of these names, and otherwise as it is."""
+    return b"".join(properties_pieces(data, names))
+
+
+def has_property(data: Buffer, name: str) -> bool:
+    """Whether a property string has a value of this name."""
+    wanted = f"{name}{_NAME_END}".encode()
+    return any(
+        piece.startswith(wanted) and len(piece) > len(wanted)
+        for piece in bytes(data).split(b"\x02")
+    )
 
 
 def priority_of(properties: Mapping[str, str]) -> int:

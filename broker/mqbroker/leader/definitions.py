@@ -17,7 +17,7 @@ from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.codes import ResponseCode
-from dledger.remoting.message import DEFAULT_TOPIC
+from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, RETRY_PREFIX
 from dledger.remoting.names import TOOLS_GROUP
 from mqbroker import limits
 from mqbroker.leader.assignments import Assignments
@@ -112,7 +112,8 @@ class Definitions:
     def ensure_topic(self, config: TopicConfig) -> None:
         """Make the topic of a send unless it exists; don't wait for it."""
         if self._known(config.topic_name) is None:
-            self._share("topics", 1, limits.TOPICS_MAX - self._topics_kept)
+            if not self._is_given_up_in(config):
+                self._share("topics", 1, limits.TOPICS_MAX - self._topics_kept)
             self.put_topic(config, lambda _: None)
 
     def _known(self, topic: str) -> TopicConfig | None:
@@ -129,13 +130,8 @@ class Definitions:
         self, configs: list[TopicConfig], on_done: Callable[[Appended | AppendError], None]
     ) -> None:
         """Make or change topics, all at once."""
-        new = sum(self._machine.topics.get(config.topic_name) is None for config in configs)
-        if new:
-            _check_count("topics", self._topics_kept + new, limits.TOPICS_MAX)
-        more = self._more_queues(configs)
-        if more:
-            count = self._machine.topics.queues + self._more_queues(self._topics_coming.values())
-            _check_count("queues of topics", count + more, limits.QUEUES_MAX)
+        if not all(map(self._is_given_up_in, configs)):
+            self._check_bounds(configs)
 
         def done(outcome: Appended | AppendError) -> None:
             for name, config in coming.items():
@@ -149,6 +145,15 @@ class Definitions:
         self._topics_coming |= coming
         self._append(body, done)
 
+    def _check_bounds(self, configs: list[TopicConfig]) -> None:
+        new = sum(self._machine.topics.get(config.topic_name) is None for config in configs)
+        if new:
+            _check_count("topics", self._topics_kept + new, limits.TOPICS_MAX)
+        more = self._more_queues(configs)
+        if more:
+            count = self._machine.topics.queues + self._more_queues(self._topics_coming.values())
+            _check_count("queues of topics", count + more, limits.QUEUES_MAX)
+
     @property
     def _topics_kept(self) -> int:
         return len(self._machine.topics) + len(self._topics_coming)
@@ -157,6 +162,14 @@ class Definitions:
         """How many queues these configs add to those that there are."""
         pairs = ((config, self._machine.topics.get(config.topic_name)) for config in configs)
         return sum(max(0, new.queues - (old.queues if old else 0)) for new, old in pairs)
+
+    def _is_given_up_in(self, topic: TopicConfig) -> bool:
+        """Whether it is for the retries or dead letters of a group that there is. However many
+        topics there are, messages can be given up; and groups have a bound of their own."""
+        name = topic.topic_name
+        group = name.removeprefix(RETRY_PREFIX).removeprefix(DLQ_PREFIX)
+        known = group != name and self._machine.groups.get(group) is not None
+        return known and topic.queues == 1
 
     def delete_topic(self, topic: str, on_done: Callable[[Appended | AppendError], None]) -> None:
         """Delete a topic with everything that belongs to it."""

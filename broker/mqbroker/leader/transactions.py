@@ -117,7 +117,7 @@ class Transactions:
         if topic is None or not is_of_life(self._machine, topic.topic_name, at):
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, "the topic of the transaction is deleted")
         committed = NewRecord.copy(half.record)._replace(
-            properties=names.properties_encode(properties),
+            properties=names.properties_without(half.record.properties, names.REAL_PLACE),
             sys_flag=half.record.sys_flag & ~TRANSACTION_BITS | COMMITTED,
             prepared_offset=half.record.physical_offset,
         )

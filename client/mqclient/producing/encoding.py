@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import NamedTuple, get_type_hints
 
 from dledger.errors import BadInput
-from dledger.limits import MESSAGE_BODY_BYTES_MAX
+from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_SENT_BYTES_MAX
 from dledger.remoting.message import (
     KEYS,
     PGROUP,
@@ -197,6 +197,11 @@ class Encoder:
             if order_key is not None or _has_properties(message) or half_of:
                 told = _properties(message, half_of, now_ms, order_key)
                 properties += encode_properties(told)
+                if len(properties) > PROPERTIES_SENT_BYTES_MAX:
+                    raise BadInput(
+                        f"properties of {len(properties)} bytes, with those that are added; at "
+                        f"most {PROPERTIES_SENT_BYTES_MAX} are allowed"
+                    )
             record = encode_record(
                 topic=topic_bytes(message.topic),
                 queue_id=queue_id,

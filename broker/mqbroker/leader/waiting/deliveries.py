@@ -350,5 +350,8 @@ class Deliveries:
         queue_id %= topic.read_queue_nums
         if names.REPEAT_EVERY_MS in properties or names.REPEAT_CRON in properties:
             properties = delivered(properties, new_unique_key())
-        arrived = NewRecord.copy(record)._replace(properties=names.properties_encode(properties))
+            encoded = names.properties_encode(properties)
+        else:
+            encoded = names.properties_without(record.properties, names.REAL_PLACE)
+        arrived = NewRecord.copy(record)._replace(properties=encoded)
         return Arrival(topic.topic_name, queue_id, arrived)

@@ -8,6 +8,7 @@ from functools import partial
 
 from dledger.buffers import Buffer
 from dledger.errors import RecordError
+from dledger.limits import PROPERTIES_SENT_BYTES_MAX
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import TopicConfig
@@ -115,7 +116,7 @@ def _parse(core: Core, records: Buffer, header: ProduceHeader) -> RecordBatch | 
         batch = parse_records(records, header.topic.encode(), header.runs)
     except RecordError as error:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
-    _check_bodies(batch, core.config.max_message_size)
+    _check_sizes(batch, core.config.max_message_size)
     return batch
 
 
@@ -129,11 +130,18 @@ def _check_queues(header: ProduceHeader, topic: TopicConfig) -> None:
             )
 
 
-def _check_bodies(batch: RecordBatch | LoneRecord, bytes_max: int) -> None:
-    for start in batch.larger_than(bytes_max):
-        body_bytes = len(Record(memoryview(batch.buffer)[start:]).body)
-        if body_bytes > bytes_max:
+def _check_sizes(batch: RecordBatch | LoneRecord, body_bytes_max: int) -> None:
+    for start in batch.larger_than(min(body_bytes_max, PROPERTIES_SENT_BYTES_MAX)):
+        record = Record(memoryview(batch.buffer)[start:])
+        body_bytes, properties_bytes = len(record.body), len(record.properties)
+        if body_bytes > body_bytes_max:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL,
-                f"a message body of {body_bytes} bytes is above maxMessageSize {bytes_max}",
+                f"a message body of {body_bytes} bytes is above maxMessageSize {body_bytes_max}",
+            )
+        if properties_bytes > PROPERTIES_SENT_BYTES_MAX:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"properties of {properties_bytes} bytes; at most {PROPERTIES_SENT_BYTES_MAX} are "
+                "taken",
             )

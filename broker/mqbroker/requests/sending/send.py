@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dledger.buffers import Buffer
 from dledger.errors import BadInput
-from dledger.limits import PROPERTIES_BYTES_MAX
+from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_SENT_BYTES_MAX
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.net.turns import in_turns
@@ -47,6 +47,7 @@ from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.batch_properties import NOT_KEPT, batch_properties
+from mqbroker.requests.sending.copies import properties_max
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.attributes import check_type, message_type
 from mqbroker.state.dedup import dedup_key
@@ -287,14 +288,18 @@ class SendHandler:
         """The records of messages with one header, with the properties that they are stored with.
         Refused if a body or its properties are too large."""
         size_max = self._core.config.max_message_size
+        if header.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
+            size_max = MESSAGE_BODY_BYTES_MAX  # it was taken when maxMessageSize allowed for it
         body_max = max([len(body) for body, _, _ in messages], default=0)
-        properties_max = max(map(len, properties), default=0)
-        if body_max > size_max or properties_max > PROPERTIES_BYTES_MAX:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a body of {body_max} bytes, or {properties_max} bytes of properties; at most "
-                f"{size_max} (maxMessageSize) and {PROPERTIES_BYTES_MAX} are taken",
-            )
+        largest = max(properties, key=len, default=b"")
+        if body_max > size_max or len(largest) > PROPERTIES_SENT_BYTES_MAX:
+            room = properties_max(header.topic, largest)
+            if body_max > size_max or len(largest) > room:
+                raise Refused(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"a body of {body_max} bytes, or {len(largest)} bytes of properties; at most "
+                    f"{size_max} (maxMessageSize) and {room} are taken",
+                )
         born_ms, host = header.born_timestamp, born_host(connection)
         sys_flag = header.sys_flag & ~(TRANSACTION_BITS | HOST_BITS)
         times = header.reconsume_times or 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
+from dledger.observe import get_logger
 from dledger.remoting import message as names
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.codes import RequestCode
@@ -23,6 +24,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.numbers import INT32_MAX
 from dledger.remoting.record import Record
+from mqbroker import limits
 from mqbroker.leader.appending.append import Stored
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
 from mqbroker.refusal import Refused
@@ -32,12 +34,15 @@ from mqbroker.requests.needs import Needs
 from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.popping.giving_up import GivingUp
 from mqbroker.requests.popping.settling import Row
+from mqbroker.requests.sending.copies import copied
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.topics import retry_topic
 
 _FIRST_RETRY_LEVEL = 3
+
+_log = get_logger("mqbroker.requests.sending.send_back")
 
 
 class SendBackHandler:
@@ -69,17 +74,10 @@ class SendBackHandler:
                 ext=encode_header(late) if is_asked else {},
                 remark=f"{record.topic!r} was made again since: nothing was stored",
             )
-        topic = wanted = _destination(group, header, record)
+        wanted = _destination(group, header, record)
         destination = core.definitions.topic_for_send(wanted, None)
         check_writable(destination, core.permission)
-        properties = _properties(record, header, dead=topic != retry_topic(header.group))
-        topic, queue_id, properties = core.detour(topic, 0, properties)
-        copy = NewRecord.copy(record)._replace(
-            properties=names.properties_encode(properties),
-            # A record can't hold a higher count; the group's limit is far lower.
-            reconsume_times=min(record.reconsume_times + 1, INT32_MAX),
-        )
-        draft = RecordsDraft([copy], topic, [(queue_id, 1)], core.assignments, core.store_host)
+        draft = self._copy(header, record, wanted)
         core.definitions.ensure_topic(destination)
 
         def done(outcome: Stored | Refused | None) -> None:
@@ -102,6 +100,21 @@ class SendBackHandler:
             self._giving_up.give_up(Row(header.group, *place, 1), draft, answer)
         return None
 
+    def _copy(self, header: ConsumerSendMsgBackHeader, record: Record, wanted: str) -> RecordsDraft:
+        """The message as it is stored once more, for the topic `wanted`."""
+        core = self._core
+        added = _added(record, header, dead=wanted != retry_topic(header.group))
+        topic, queue_id, added = core.detour(wanted, 0, added)
+        properties, left_out = copied(record.properties, names.DELAYS, added)
+        if left_out:
+            _log.warning("copy without properties", offset=header.offset, left_out=left_out)
+        copy = NewRecord.copy(record)._replace(
+            properties=properties,
+            # A record can't hold a higher count; the group's limit is far lower.
+            reconsume_times=min(record.reconsume_times + 1, INT32_MAX),
+        )
+        return RecordsDraft([copy], topic, [(queue_id, 1)], core.assignments, core.store_host)
+
 
 def _destination(
     group: SubscriptionGroupConfig, header: ConsumerSendMsgBackHeader, record: Record
@@ -110,17 +123,19 @@ def _destination(
     return retry_destination(group, record.reconsume_times, times_max)
 
 
-def _properties(record: Record, header: ConsumerSendMsgBackHeader, *, dead: bool) -> dict[str, str]:
-    """The copy's properties: where the message came from, and how long it waits."""
-    properties = names.properties_decode(record.properties)
-    properties.setdefault(names.RETRY_TOPIC, record.topic)
-    own_id = names.offset_message_id(record.store_host, record.physical_offset)
-    properties.setdefault(names.ORIGIN_MESSAGE_ID, header.origin_msg_id or own_id)
-    for name in names.DELAYS:
-        properties.pop(name, None)
+def _added(record: Record, header: ConsumerSendMsgBackHeader, *, dead: bool) -> dict[str, str]:
+    """What the copy says besides: where the message came from, and how long it waits."""
+    added = {}
+    if not names.has_property(record.properties, names.RETRY_TOPIC):
+        added[names.RETRY_TOPIC] = record.topic
+    if not names.has_property(record.properties, names.ORIGIN_MESSAGE_ID):
+        told = header.origin_msg_id or ""
+        is_id = told.isalnum() and len(told) <= limits.MESSAGE_ID_CHARACTERS_MAX
+        own_id = names.offset_message_id(record.store_host, record.physical_offset)
+        added[names.ORIGIN_MESSAGE_ID] = told if is_id else own_id
     if not dead and (header.delay_millis or 0) > 0:
-        properties[names.TIMER_DELAY_MS] = str(header.delay_millis)
+        added[names.TIMER_DELAY_MS] = str(header.delay_millis)
     elif not dead:
         level = header.delay_level or _FIRST_RETRY_LEVEL + record.reconsume_times
-        properties[names.DELAY] = str(level)
-    return properties
+        added[names.DELAY] = str(level)
+    return added
