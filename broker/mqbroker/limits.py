@@ -84,6 +84,7 @@ LIVES_STEP_MS = 10
 KEYS_PER_FILE = 1 << 18
 KEYS_PENDING_MAX = 4096
 QUERY_MESSAGES_MAX = 64
+QUERY_MESSAGES_OURS_MAX = 1024
 QUERY_CANDIDATES_MAX = 2048
 QUERY_CANDIDATES_BYTES_MAX = 32 * MIB
 """Messages read for one query, in about 40 ms: those of the wanted time may lie behind newer ones.

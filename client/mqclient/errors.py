@@ -49,6 +49,10 @@ class ClientError(DledgerError):
     """Root of the client's own errors."""
 
 
+class PartlyDone(ClientError):
+    """A change was made on some servers and not on others; the message names both."""
+
+
 class NoRoute(ClientError):
     """No name server knows a queue of this topic that can be used."""
 

@@ -229,7 +229,9 @@ EXPORT_POLL_S = 0.2
 DEAD_LETTERS_AT_ONCE = 1024
 """Told of or sent again by a call that names no count: they are held in memory."""
 SCHEDULED_AT_ONCE = 64
-"""Delayed messages shown by a call that names no count; brokers show 1024 at most."""
+"""Delayed messages shown by a call that names no count."""
+SCHEDULED_MAX = 1024
+"""As many delayed messages as a broker shows at once."""
 TIME_DIGITS_MAX = 18
 """Of a time in a server's answer."""
 READ_RECORDS_MAX = 32

@@ -12,7 +12,7 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import GroupInfoHeader, GroupInfoResponseHeader, decode_header
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import BrokerRuntime, BrokerState
-from mqclient.admin.session import Part, run_for_each
+from mqclient.admin.session import Part, change_each, run_for_each
 from mqclient.connection.routing import LEADER_ID
 
 
@@ -58,9 +58,12 @@ class Brokers(Part):
         if addresses is None:
             groups = await self._session.broker_groups(cluster, broker)
             addresses = sorted(a for group in groups for a in group.broker_addrs.values())
-        for address in addresses:
+
+        async def clean(address: str) -> str:
             expect_success(await self._requests.ask(address, code), code.name, address)
-        return tuple(addresses)
+            return address
+
+        return await change_each(clean, addresses, str)
 
     async def _broker_state(self, member: tuple[BrokerData, int, str]) -> BrokerState:
         group, broker_id, address = member

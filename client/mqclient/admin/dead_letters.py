@@ -10,7 +10,7 @@ taken 131,072 others meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator
 from typing import Final
 from zlib import crc32
 
@@ -38,10 +38,12 @@ from mqclient.admin.results import DeadLetter
 from mqclient.admin.session import Part, UnknownTarget
 from mqclient.arguments import check_count
 from mqclient.connection.answers import checked_offset
-from mqclient.errors import NoRoute
+from mqclient.errors import NoRoute, Refused
 from mqclient.models import ReceivedMessage
 
 GROUP: Final = "TOOLS_REDRIVE"
+#: What is wrong with a single letter, and not with the cluster.
+_OF_ONE_LETTER: Final = (NoRoute, Refused, BadInput, RecordError)
 _PRODUCER: Final = "TOOLS_PRODUCER"
 #: What was said of the old message's way, and is not true of the new one.
 _OF_THE_WAY: Final = (
@@ -80,8 +82,12 @@ class DeadLetters(Part):
         found: list[DeadLetter] = []
         for queue in await self._queues(group):
             offset = 0 if redriven else await self._offset(queue)
-            wanted = count - len(found)
-            found += [DeadLetter.of(each) for each in await self._read(queue, offset, wanted)]
+            async for message in self._from(queue, offset):
+                letter = DeadLetter.of(message)
+                if redriven or not await self._copy_of(letter):
+                    found.append(letter)
+                if len(found) >= count:
+                    return tuple(found)
         return tuple(found)
 
     async def redrive(
@@ -95,8 +101,9 @@ class DeadLetters(Part):
         """Send up to `count` dead letters to their topics again; with `dry_run`, only tell which.
 
         They are those that were not sent again yet, or the one with an offset message id, whether
-        it was or not. Raises NoRoute if a topic is gone, BadInput for a message that does not say
-        its topic: those before it are sent then, and stay so.
+        it was or not. One that can't be sent is among the result with its `problem` (its topic is
+        gone, or it does not say it); those behind it are sent all the same, and the next call tries
+        it again. Of a single one the error is raised.
         """
         check_count("count", count)
         if message_id is not None:
@@ -104,14 +111,33 @@ class DeadLetters(Part):
         done: list[DeadLetter] = []
         for queue in await self._queues(group):
             offset = first = await self._offset(queue)
+            is_through = True
             try:
-                for message in await self._read(queue, offset, count - len(done)):
-                    done.append(await self._redrive(group, message, dry_run))
-                    offset = message.queue_offset + 1
+                async for message in self._from(queue, offset):
+                    if len(done) >= count:
+                        break
+                    letter = DeadLetter.of(message)
+                    if not await self._copy_of(letter):
+                        try:
+                            letter = await self._redrive(group, message, dry_run)
+                        except _OF_ONE_LETTER as error:
+                            letter, is_through = letter.kept(error), False
+                        done.append(letter)
+                    # What is behind the first one that is kept is found by its copy.
+                    offset = message.queue_offset + 1 if is_through else offset
             finally:
                 if offset > first and not dry_run:
                     await self._commit(queue, offset)
         return tuple(done)
+
+    async def _copy_of(self, letter: DeadLetter) -> bool:
+        """Whether a letter was sent again already: its topic has its copy."""
+        key = _key_of_copy(letter)
+        try:
+            copies = await Messages(self._session).by_unique_key(letter.origin_topic, key)
+        except (NoRoute, UnknownTarget, Refused, BadInput):
+            return False
+        return bool(copies)
 
     async def _one(self, group: str, message_id: str) -> ReceivedMessage:
         message = await Messages(self._session).by_id(message_id)
@@ -163,13 +189,16 @@ class DeadLetters(Part):
             return ()
         return queues_of(topic, route, PERM_READ)
 
-    async def _read(
-        self, queue: MessageQueue, offset: int, count: int
-    ) -> Iterable[ReceivedMessage]:
-        if count <= 0:
-            return ()
+    async def _from(self, queue: MessageQueue, offset: int) -> AsyncIterator[ReceivedMessage]:
+        """The messages of a queue, from this offset on."""
         place = (queue.topic, queue.broker_name, queue.queue_id)
-        return await Messages(self._session).read(*place, offset, count)
+        while True:
+            chunk = await Messages(self._session).read(*place, offset, limits.READ_RECORDS_MAX)
+            for message in chunk:
+                yield message
+                offset = message.queue_offset + 1
+            if not chunk:
+                return
 
     async def _offset(self, queue: MessageQueue) -> int:
         header = QueryConsumerOffsetHeader(
@@ -198,11 +227,16 @@ class DeadLetters(Part):
         await self._requests.ask_leader(broker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
 
+def _key_of_copy(letter: DeadLetter) -> str:
+    """The unique key of a letter that is sent again."""
+    return f"REDRIVEN-{letter.offset_message_id}"
+
+
 def _copy(message: ReceivedMessage, letter: DeadLetter, queue_id: int) -> SendMessageV2Header:
     """The send of a new message like the old one, under a key that is the same at each try."""
     record = message.record
     properties = {k: v for k, v in message.properties.items() if k not in _OF_THE_WAY}
-    properties[names.UNIQ_KEY] = f"REDRIVEN-{letter.offset_message_id}"
+    properties[names.UNIQ_KEY] = _key_of_copy(letter)
     properties.setdefault(names.ORIGIN_MESSAGE_ID, letter.offset_message_id)
     return SendMessageV2Header(
         a=_PRODUCER,

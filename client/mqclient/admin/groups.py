@@ -38,7 +38,7 @@ from dledger.remoting.numbers import INT32_MAX
 from mqclient.admin.messages import offset_at
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import END, GroupProgress, QueueProgress, QueueReset
-from mqclient.admin.session import AdminSession, Part, UnknownTarget, run_for_each
+from mqclient.admin.session import AdminSession, Part, UnknownTarget, change_each, run_for_each
 from mqclient.admin.topics import Topics, delete_on, wire_names
 from mqclient.arguments import check_whole
 from mqclient.errors import Refused
@@ -59,6 +59,9 @@ class Groups(Part):
                 "member of it. Check the name "
                 "(mqadmin consumerProgress lists the groups), or start a consumer of it"
             )
+        if topic is not None and not found.queues:
+            # Raises NoRoute if there is no such topic.
+            await self._session.route(topic)
         return found
 
     async def list(self) -> tuple[GroupProgress, ...]:
@@ -118,7 +121,7 @@ class Groups(Part):
             await self._requests.ask_leader(one, code, header, body)
             return one.broker_name
 
-        return await run_for_each(update, brokers)
+        return await change_each(update, brokers, _name)
 
     async def config(
         self, group: str, *, broker: str | None = None
@@ -162,7 +165,7 @@ class Groups(Part):
             return one.broker_name
 
         brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        names = await run_for_each(delete, brokers)
+        names = await change_each(delete, brokers, _name)
         if broker is None:
             for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
                 await delete_on(self._session, topic, brokers)
@@ -206,9 +209,8 @@ class Groups(Part):
             await self._requests.ask_leader(one, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body)
             return one.broker_name
 
-        return await run_for_each(
-            put, await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        )
+        brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        return await change_each(put, brokers, _name)
 
     async def reset_offset(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
@@ -230,7 +232,8 @@ class Groups(Part):
             expect_success(answer, code.name, self._requests.leader(broker))
             return decode_body(ResetOffsetBody, answer.payload).offset_table
 
-        found = await run_for_each(reset, (await self._session.route(topic)).broker_datas)
+        brokers = (await self._session.route(topic)).broker_datas
+        found = await change_each(reset, brokers, _name)
         return tuple(
             QueueReset(queue.topic, queue.broker_name, queue.queue_id, offset)
             for queue, offset in sorted(row for one in found for row in one.items())
@@ -259,6 +262,10 @@ class Groups(Part):
             await self._requests.ask_leader(broker, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
             offsets[queue] = offset
         return offsets
+
+
+def _name(broker: BrokerData) -> str:
+    return broker.broker_name
 
 
 async def progress_of(session: AdminSession, group: str, topic: str | None = None) -> GroupProgress:

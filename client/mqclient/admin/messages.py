@@ -8,7 +8,7 @@ only if they have none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dledger.addresses import join_address
 from dledger.errors import BadInput, RecordError, RemotingError
@@ -21,6 +21,7 @@ from dledger.remoting.headers import (
     ListScheduledResponseHeader,
     PullMessageResponseHeader,
     QueryMessageHeader,
+    QueryMessageResponseHeader,
     SearchOffsetByTimestampHeader,
     SearchOffsetByTimestampResponseHeader,
     ViewMessageByIdHeader,
@@ -47,6 +48,14 @@ _NOTHING_THERE = frozenset(
         ResponseCode.PULL_OFFSET_MOVED,
     }
 )
+
+
+class Found(list[ReceivedMessage]):
+    """Messages, and in sentences what is there beside them and was left out."""
+
+    def __init__(self, messages: Sequence[ReceivedMessage], left_out: Sequence[str]) -> None:
+        super().__init__(messages)
+        self.left_out = left_out
 
 
 class Messages(Part):
@@ -106,8 +115,9 @@ class Messages(Part):
         begin_ms: int = 0,
         end_ms: int = limits.END_OF_TIME_MS,
         count: int = 64,
-    ) -> list[ReceivedMessage]:
-        """Up to `count` messages of each broker group that carry a key, oldest first."""
+    ) -> Found:
+        """Up to `count` messages of each broker group that carry a key, oldest first; they are the
+        newest. What was left out is told by the result's `left_out`."""
         check_count("count", count)
         if not key or " " in key:
             raise BadInput(f"the key {key!r} is empty or holds a blank, which stands between keys")
@@ -122,7 +132,7 @@ class Messages(Part):
             lambda message: key in keys_of(message.properties),
         )
 
-    async def by_unique_key(self, topic: str, unique_key: str) -> list[ReceivedMessage]:
+    async def by_unique_key(self, topic: str, unique_key: str) -> Found:
         """The message that has this unique key. More than one if it was stored repeatedly."""
         return await self._query(
             unique_key_query(topic, unique_key),
@@ -162,8 +172,9 @@ class Messages(Part):
 
     async def _query(
         self, header: QueryMessageHeader, is_wanted: Callable[[ReceivedMessage], bool]
-    ) -> list[ReceivedMessage]:
+    ) -> Found:
         absent: list[NoLeader | RemotingError] = []
+        left_out: list[str] = []
 
         async def ask(broker: BrokerData) -> list[ReceivedMessage]:
             code = RequestCode.QUERY_MESSAGE
@@ -172,11 +183,18 @@ class Messages(Part):
             except (NoLeader, RemotingError) as error:
                 log.warning("group not asked", broker=broker.broker_name, reason=str(error))
                 absent.append(error)
+                left_out.append(f"those of {broker.broker_name}, which does not answer: {error}")
                 return []
             if answer.code == ResponseCode.QUERY_NOT_FOUND:
                 return []
             expect_success(answer, code.name, self._requests.leader(broker))
-            return messages_in(answer.payload, broker.broker_name)
+            some = messages_in(answer.payload, broker.broker_name)
+            if decode_header(QueryMessageResponseHeader, answer).more:
+                left_out.append(
+                    f"older ones of {broker.broker_name}: it gives the newest {len(some)} in one "
+                    "answer; a higher count, or an earlier end, shows more"
+                )
+            return some
 
         found = await run_for_each(ask, (await self._session.route(header.topic)).broker_datas)
         messages = [message for one in found for message in one if is_wanted(message)]
@@ -187,7 +205,8 @@ class Messages(Part):
                 f"no message of topic {header.topic!r} has the key {header.key!r}, or none within "
                 "the time asked for"
             )
-        return sorted(messages, key=lambda message: message.store_timestamp_ms)
+        messages.sort(key=lambda message: message.store_timestamp_ms)
+        return Found(messages, sorted(left_out))
 
 
 async def offset_at(

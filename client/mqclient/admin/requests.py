@@ -6,6 +6,8 @@ does not lead, it is tried again until the deadline.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import msgspec
 
 from dledger.addresses import parse_addresses
@@ -19,7 +21,7 @@ from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.lifetime import Living
 from mqclient.connection.peers import PeerPool
 from mqclient.connection.routing import RouteTable
-from mqclient.errors import Refused
+from mqclient.errors import PartlyDone, Refused
 
 
 class AdminRequests(Living):
@@ -64,19 +66,18 @@ class AdminRequests(Living):
     ) -> dict[str, Command]:
         """The answers of all name servers, by address.
 
-        Name servers share no state, so each is asked. Then raises Refused or RemotingError of the
-        first that failed, if any.
+        Name servers share no state, so each is asked. Then raises Refused or RemotingError if all
+        failed, PartlyDone if some did.
         """
         answers: dict[str, Command] = {}
-        failure: Exception | None = None
+        failures: dict[str, Exception] = {}
         for address in self.name_servers:
             try:
                 answer = await self.ask(address, code, header, body)
                 answers[address] = expect_success(answer, code.name, address)
             except (RemotingError, Refused) as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+                failures[address] = error
+        raise_unless_all(failures, answers)
         return answers
 
     async def ask_leader(
@@ -124,3 +125,13 @@ def expect_success(answer: Command, what: str, address: str) -> Command:
     if answer.code != ResponseCode.SUCCESS:
         raise Refused(what, address, answer.code, answer.remark)
     return answer
+
+
+def raise_unless_all(errors: Mapping[str, Exception], done: Collection[str]) -> None:
+    """Raise what says where a change was made and where not, if there are errors."""
+    if not errors:
+        return
+    if not done:
+        raise next(iter(errors.values()))
+    told = "; ".join(f"not on {name}: {error}" for name, error in sorted(errors.items()))
+    raise PartlyDone(f"done on {', '.join(sorted(done))}, but {told}")

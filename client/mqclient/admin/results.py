@@ -390,12 +390,14 @@ def _repeats(properties: Mapping[str, str]) -> str:
 class DeadLetter(MessageView, frozen=True, kw_only=True):
     """A message that a group gave up, and where it came from; "" if it does not say.
 
-    `redriven_as` is the offset message id of its copy, once it was sent again.
+    `redriven_as` is the offset message id of its copy, once it was sent again; `problem` says why
+    it could not be.
     """
 
     origin_topic: str
     origin_message_id: str
     redriven_as: str = ""
+    problem: str = ""
 
     @classmethod
     def of(cls, message: ReceivedMessage) -> DeadLetter:
@@ -409,3 +411,7 @@ class DeadLetter(MessageView, frozen=True, kw_only=True):
     def sent(self, message_id: str) -> DeadLetter:
         """The same, sent again as `message_id`."""
         return msgspec.structs.replace(self, redriven_as=message_id)
+
+    def kept(self, problem: Exception) -> DeadLetter:
+        """The same, which can't be sent again for this reason."""
+        return msgspec.structs.replace(self, problem=str(problem))

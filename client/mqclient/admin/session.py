@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from dledger.errors import DledgerError
 from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import GetRouteinfoByTopicHeader
-from mqclient.admin.requests import AdminRequests, expect_success
+from mqclient.admin.requests import AdminRequests, expect_success, raise_unless_all
 from mqclient.connection.answers import route_in
 from mqclient.connection.lifetime import together
 from mqclient.errors import ClientError, NoRoute
@@ -100,3 +101,25 @@ async def run_for_each(call: Callable[[_T], Awaitable[_U]], values: Iterable[_T]
         for number, value in enumerate(values):
             tasks.start_soon(one, number, value)
     return tuple(results[number] for number in range(len(values)))
+
+
+async def change_each(
+    call: Callable[[_T], Awaitable[_U]], values: Iterable[_T], name: Callable[[_T], str]
+) -> tuple[_U, ...]:
+    """The results of a change for each value, in order. Every one is tried.
+
+    If all fail the first error is raised; if some do, PartlyDone.
+    """
+    errors: dict[str, Exception] = {}
+    done: dict[str, _U] = {}
+
+    async def one(value: _T) -> None:
+        try:
+            done[name(value)] = await call(value)
+        except (DledgerError, OSError) as error:
+            errors[name(value)] = error
+
+    values = tuple(values)
+    await run_for_each(one, values)
+    raise_unless_all(errors, list(done))
+    return tuple(done[name(value)] for value in values)

@@ -25,7 +25,7 @@ from dledger.remoting.headers import (
 )
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import PermChange, ServerConfig
-from mqclient.admin.session import Part, run_for_each
+from mqclient.admin.session import Part, change_each, run_for_each
 
 
 class Settings(Part):
@@ -60,9 +60,8 @@ class Settings(Part):
             await self._requests.ask_leader(group, RequestCode.UPDATE_BROKER_CONFIG, body=body)
             return group.broker_name
 
-        return await run_for_each(
-            update, await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        )
+        groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        return await change_each(update, groups, lambda group: group.broker_name)
 
     async def namesrv_config(self) -> tuple[ServerConfig, ...]:
         """The config of every name server."""

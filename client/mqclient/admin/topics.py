@@ -36,7 +36,7 @@ from mqclient.admin.results import (
     TopicRoute,
     TopicStatus,
 )
-from mqclient.admin.session import AdminSession, Part, UnknownTarget, run_for_each
+from mqclient.admin.session import AdminSession, Part, UnknownTarget, change_each, run_for_each
 from mqclient.admin.settings import Settings
 from mqclient.connection.answers import route_in
 from mqclient.errors import NoRoute
@@ -106,7 +106,7 @@ class Topics(Part):
             answer = await self._requests.ask_leader(group, code, header)
             return config, answer.remark
 
-        found = await run_for_each(update, groups)
+        found = await change_each(update, groups, _name)
         configs = {
             group.broker_name: config for group, (config, _) in zip(groups, found, strict=True)
         }
@@ -257,6 +257,10 @@ def wire_names(config: type[msgspec.Struct], names: Collection[str]) -> str:
     return ",".join(field.encode_name for field in fields if field.name in names)
 
 
+def _name(group: BrokerData) -> str:
+    return group.broker_name
+
+
 async def delete_on(
     session: AdminSession, topic: str, groups: Sequence[BrokerData]
 ) -> tuple[str, ...]:
@@ -267,7 +271,7 @@ async def delete_on(
         await session.requests.ask_leader(group, RequestCode.DELETE_TOPIC_IN_BROKER, header)
         return group.broker_name
 
-    names = await run_for_each(delete, groups)
+    names = await change_each(delete, groups, _name)
     await session.requests.ask_every_name_server(
         RequestCode.DELETE_TOPIC_IN_NAMESRV,
         DeleteTopicInNamesrvHeader(topic=topic, cluster_name=groups[0].cluster),

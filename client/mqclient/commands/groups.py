@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -23,8 +25,10 @@ from mqclient.commands.terminal.options import (
     Topic,
     switched,
 )
-from mqclient.commands.terminal.output import Table, joined, moment, plural
+from mqclient.commands.terminal.output import Table, first_of, joined, moment, plural
 
+EXIT_PARTLY = 1
+"""Some were done, others not: as if nothing was."""
 LetterCount = Annotated[int, Parameter(name="--count", validator=Number(gte=1))]
 
 
@@ -187,9 +191,12 @@ def dead_letters(
     redriven
         Those that were sent again already, too.
     """
-    found = common.ask(lambda admin: admin.dead_letters.list(group, redriven=redriven, count=count))
+    every = common.ask(
+        lambda admin: admin.dead_letters.list(group, redriven=redriven, count=count + 1)
+    )
+    found, left_out = first_of(every, count, "--count")
     note = f"{plural(len(found), 'dead letter')} of group {group}"
-    common.show("deadLetters", found, _letters(found, note))
+    common.show("deadLetters", found, _letters(found, note, left_out))
 
 
 def redrive_dead_letters(
@@ -214,12 +221,18 @@ def redrive_dead_letters(
             group, message_id=message_id, dry_run=dry_run, count=count
         )
     )
+    kept = [letter for letter in found if letter.problem]
     what = "would be sent again" if dry_run else "sent again"
-    note = f"{plural(len(found), 'dead letter')} of group {group} {what}"
-    common.show("redriveDeadLetters", found, _letters(found, note))
+    note = f"{plural(len(found) - len(kept), 'dead letter')} of group {group} {what}"
+    left_out = [f"not sent: {each.offset_message_id}: {each.problem}" for each in kept]
+    if len(found) >= count and message_id is None:
+        left_out.append(f"{count} were tried, there may be more: --count, or the same again")
+    common.show("redriveDeadLetters", found, _letters(found, note, left_out))
+    if kept:
+        sys.exit(EXIT_PARTLY)
 
 
-def _letters(letters: tuple[DeadLetter, ...], note: str) -> Table:
+def _letters(letters: Sequence[DeadLetter], note: str, left_out: Sequence[str]) -> Table:
     headers = ("TO TOPIC", "GIVEN UP", "TRIES", "KEYS", "BODY", "OFFSET MESSAGE ID", "SENT AS")
     rows = [
         (
@@ -233,7 +246,7 @@ def _letters(letters: tuple[DeadLetter, ...], note: str) -> Table:
         )
         for each in letters
     ]
-    return Table(headers, rows, [note])
+    return Table(headers, rows, [note], left_out)
 
 
 def _summary(groups: tuple[GroupProgress, ...]) -> Table:

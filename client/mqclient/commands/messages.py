@@ -8,14 +8,15 @@ import anyio
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from dledger.errors import ConfigError
+from dledger.errors import BadInput, ConfigError
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.admin import Admin, UnknownTarget
-from mqclient.admin.results import MessageView, QueueStatus
+from mqclient.admin.results import MessageView, QueueStatus, TopicStatus
 from mqclient.commands.terminal.options import DEFAULTS, Common, Topic
-from mqclient.commands.terminal.output import Table, moment, plural
+from mqclient.commands.terminal.output import Table, first_of, moment, plural
 from mqclient.commands.terminal.times import Begin, End, parse_bound
+from mqclient.consuming.subscriptions import parse_subscription
 from mqclient.errors import NoRoute
 from mqclient.models import Message, ReceivedMessage, SendResult
 from mqclient.producing.producer import Producer
@@ -127,15 +128,14 @@ def consume_message(
 
     async def read(admin: Admin) -> list[ReceivedMessage]:
         found: list[ReceivedMessage] = []
-        for one in (await admin.topics.status(topic)).queues:
-            is_wanted = broker in (None, one.broker_name) and queue in (None, one.queue_id)
-            if is_wanted and len(found) < count:
-                start, left = first_offset(one, begin), count - len(found)
-                chunk = await admin.messages.read(topic, one.broker_name, one.queue_id, start, left)
-                found += chunk
+        for one in _chosen(await admin.topics.status(topic), broker, queue):
+            if len(found) > count:
+                break
+            start, left = first_offset(one, begin), count + 1 - len(found)
+            found += await admin.messages.read(topic, one.broker_name, one.queue_id, start, left)
         return found
 
-    _show("consumeMessage", common.ask(read), common)
+    _show("consumeMessage", common.ask(read), common, count, "-c")
 
 
 def print_msg(
@@ -157,20 +157,23 @@ def print_msg(
         At most this many messages.
     """
     begin_ms, end_ms = parse_bound(begin), parse_bound(end)
-    wanted = {tag.strip() for tag in tags.split("||")}
+    try:
+        wanted = parse_subscription(topic, tags, 0).tags_set
+    except BadInput as error:
+        raise ConfigError(f"-s: {error}") from error
 
     def is_before_end(message: ReceivedMessage) -> bool:
         return message.store_timestamp_ms <= end_ms
 
     def is_wanted(message: ReceivedMessage) -> bool:
-        return is_before_end(message) and (tags == "*" or message.tags in wanted)
+        return is_before_end(message) and (not wanted or message.tags in wanted)
 
     async def read(admin: Admin) -> list[ReceivedMessage]:
         found: list[ReceivedMessage] = []
         for one in (await admin.topics.status(topic)).queues:
             queue = MessageQueue(topic, one.broker_name, one.queue_id)
             at = await admin.messages.offset_at(queue, begin_ms)
-            while at < one.max_offset and len(found) < count:
+            while at < one.max_offset and len(found) <= count:
                 chunk = await admin.messages.read(
                     topic, one.broker_name, one.queue_id, at, limits.PRINTED_AT_ONCE_MAX
                 )
@@ -178,9 +181,9 @@ def print_msg(
                 if not chunk or not is_before_end(chunk[-1]):
                     break
                 at = chunk[-1].queue_offset + 1
-        return found[:count]
+        return found
 
-    _show("printMsg", common.ask(read), common)
+    _show("printMsg", common.ask(read), common, count, "--count")
 
 
 def list_scheduled(
@@ -203,7 +206,10 @@ def list_scheduled(
         At most this many, the earliest first; brokers show 1024 at most.
     """
     begin_ms = parse_bound(begin)
-    found = common.ask(lambda admin: admin.messages.scheduled(begin_ms=begin_ms, count=count))
+    every = common.ask(lambda admin: admin.messages.scheduled(begin_ms=begin_ms, count=count + 1))
+    found, left_out = first_of(every, count, "-c")
+    if len(found) >= limits.SCHEDULED_MAX:
+        left_out = [f"brokers show {limits.SCHEDULED_MAX} at most: begin later (-b) to see more"]
     headers = ("DUE", "REPEATS", "TO TOPIC", "BROKER", "SENT", "KEYS", "MESSAGE ID", "BODY")
     rows = [
         (
@@ -218,12 +224,31 @@ def list_scheduled(
         )
         for each in found
     ]
-    table = Table(headers, rows, [plural(len(rows), "delayed message")])
+    table = Table(headers, rows, [plural(len(rows), "delayed message")], left_out)
     common.show("listScheduled", found, table)
 
 
-def _show(command: str, messages: list[ReceivedMessage], common: Common) -> None:
-    """A row for each message."""
+def _chosen(status: TopicStatus, broker: str | None, queue: int | None) -> list[QueueStatus]:
+    """The queues that are meant. Raises UnknownTarget if there is none."""
+    chosen = [
+        one
+        for one in status.queues
+        if broker in (None, one.broker_name) and queue in (None, one.queue_id)
+    ]
+    if not chosen:
+        there = ", ".join(f"{one.broker_name}/{one.queue_id}" for one in status.queues)
+        raise UnknownTarget(
+            f"topic {status.topic} has no queue {'' if queue is None else f'{queue} '}"
+            f"{f'on broker {broker} ' if broker else ''}to read; it has {there or 'none'}"
+        )
+    return chosen
+
+
+def _show(
+    command: str, found: list[ReceivedMessage], common: Common, count: int, option: str
+) -> None:
+    """A row for each of the first `count` messages."""
+    messages, left_out = first_of(found, count, option)
     views = [MessageView.of(message) for message in messages]
     headers = ("BROKER", "QUEUE", "OFFSET", "STORED", "TAGS", "KEYS", "MESSAGE ID", "BODY")
     rows = [
@@ -239,7 +264,8 @@ def _show(command: str, messages: list[ReceivedMessage], common: Common) -> None
         )
         for view in views
     ]
-    common.show(command, views, Table(headers, rows, [plural(len(rows), "message")]))
+    table = Table(headers, rows, [plural(len(rows), "message")], left_out)
+    common.show(command, views, table)
 
 
 def parse_offset(text: str) -> int | None:

@@ -130,7 +130,9 @@ def _show(command: str, messages: Sequence[ReceivedMessage], common: Common) -> 
     """All that is known of each message: fields in rows."""
     views = [MessageView.of(message) for message in messages]
     rows = [(name, value) for view in views for name, value in _fields(view)]
-    common.show(command, views, Table(("FIELD", "VALUE"), rows, [plural(len(views), "message")]))
+    left_out = [f"left out: {what}" for what in getattr(messages, "left_out", ())]
+    table = Table(("FIELD", "VALUE"), rows, [plural(len(views), "message")], left_out)
+    common.show(command, views, table)
 
 
 def _fields(view: MessageView) -> list[tuple[str, str]]:

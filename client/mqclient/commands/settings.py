@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dledger.remoting.codes import RequestCode
+from mqclient.admin import Admin, UnknownTarget
 from mqclient.admin.results import PermChange, ServerConfig
 from mqclient.commands.terminal.options import (
     DEFAULTS,
@@ -102,7 +103,13 @@ def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULT
     key
         Within the namespace.
     """
-    addresses = common.ask(lambda admin: admin.settings.delete_kv_config(namespace, key))
+
+    async def delete(admin: Admin) -> tuple[str, ...]:
+        if await admin.settings.kv_config(namespace, key) is None:
+            raise UnknownTarget(f"there is no entry {namespace}/{key}: check both names")
+        return await admin.settings.delete_kv_config(namespace, key)
+
+    addresses = common.ask(delete)
     result = {"namespace": namespace, "key": key, "namesrvs": addresses}
     note = f"{namespace}/{key} is deleted on {joined(addresses)}"
     common.say("deleteKvConfig", result, note)

@@ -65,10 +65,12 @@ class QueryMessageHeader(Header, frozen=True):
 
 
 class QueryMessageResponseHeader(Header, frozen=True):
-    """How far the key index reached when it was asked."""
+    """How far the key index reached when it was asked. `more` is ours: whether there may be more
+    messages than the answer has."""
 
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64
+    more: bool | None = None
 
 
 class ViewMessageByIdHeader(Header, frozen=True):

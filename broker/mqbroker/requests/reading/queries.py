@@ -13,7 +13,7 @@ from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command
+from dledger.remoting.command import Command, HeaderEncoding
 from dledger.remoting.headers import (
     QueryMessageHeader,
     QueryMessageResponseHeader,
@@ -38,7 +38,10 @@ class QueryHandler:
         """The records, back to back."""
         header = decode_header(QueryMessageHeader, request)
         self._core.definitions.topic(header.topic)
-        found = self._find(header)
+        messages_max = limits.QUERY_MESSAGES_MAX
+        if request.encoding is HeaderEncoding.MSGPACK:
+            messages_max = limits.QUERY_MESSAGES_OURS_MAX
+        found, more = self._find(header, min(header.max_num, messages_max))
         if not found:
             raise Refused(
                 ResponseCode.QUERY_NOT_FOUND,
@@ -47,17 +50,18 @@ class QueryHandler:
         answer = QueryMessageResponseHeader(
             index_last_update_timestamp=self._core.machine.clock_ms,
             index_last_update_phyoffset=self._core.log.status.end_position,
+            more=more or None,
         )
         body = tuple(
             self._core.log.view(record.physical_offset, record.size) for record in reversed(found)
         )
         return request.reply(ext=encode_header(answer), body=body)
 
-    def _find(self, header: QueryMessageHeader) -> list[Record]:
-        """The newest first, as many as were asked for and fit into an answer."""
+    def _find(self, header: QueryMessageHeader, messages_max: int) -> tuple[list[Record], bool]:
+        """The newest first, as many as were asked for and fit into an answer; and whether there may
+        be more."""
         if len(header.key) > PROPERTIES_BYTES_MAX:
-            return []
-        messages_max = min(header.max_num, limits.QUERY_MESSAGES_MAX)
+            return [], False
         found: list[Record] = []
         size_bytes = read_bytes = 0
         for number, position in enumerate(self._core.machine.keys.find(header.topic, header.key)):
@@ -66,7 +70,7 @@ class QueryHandler:
                 or number >= limits.QUERY_CANDIDATES_MAX
                 or read_bytes > limits.QUERY_CANDIDATES_BYTES_MAX
             ):
-                break
+                return found, True
             record = self._core.find_record(position)
             if record is None:
                 break  # the log's head has moved behind it
@@ -76,9 +80,9 @@ class QueryHandler:
             if self._is_wanted(record, header):
                 size_bytes += record.size
                 if found and size_bytes > limits.PULL_BYTES_MAX:
-                    break
+                    return found, True
                 found.append(record)
-        return found
+        return found, False
 
     def _is_wanted(self, record: Record, header: QueryMessageHeader) -> bool:
         if record.store_timestamp_ms > header.end_timestamp or record.topic != header.topic:

@@ -102,7 +102,7 @@ class Output:
     def show(self, command: str, result: object, table: Table) -> None:
         """Print a result in the form that was asked for."""
         if self.output == "json":
-            print_json(command, result)
+            print_json(command, result, table.left_out)
         else:
             print_table(table)
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
@@ -22,6 +23,7 @@ JSON_SCHEMA = 1
 _UNPRINTED = re.compile(r"[^\x20-\x7e\n\w]")
 
 Cell = str | int | float | None
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Table:
     headers: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = field(default=())
+    left_out: Sequence[str] = field(default=())
+    """What is there and not shown, or was not done: programs are told, too."""
 
 
 def print_table(table: Table) -> None:
@@ -54,12 +58,14 @@ def print_table(table: Table) -> None:
             console.print(grid)
         # The last column is padded like the others; the blanks would be useless in a pipe.
         sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
-    sys.stdout.writelines(one_line(note) + "\n" for note in table.notes)
+    sys.stdout.writelines(one_line(note) + "\n" for note in (*table.notes, *table.left_out))
 
 
-def print_json(command: str, result: object) -> None:
+def print_json(command: str, result: object, left_out: Sequence[str] = ()) -> None:
     """Print for programs."""
     envelope = {"schema": JSON_SCHEMA, "command": command, "result": result}
+    if left_out:
+        envelope["left_out"] = left_out
     text = msgspec.json.format(msgspec.json.encode(envelope), indent=2).decode()
     sys.stdout.write(_UNPRINTED.sub(_escaped, text) + "\n")
 
@@ -70,6 +76,13 @@ def moment(timestamp_ms: int) -> str:
         return "-"
     local = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
     return local.isoformat(sep=" ", timespec="milliseconds")
+
+
+def first_of(found: Sequence[_T], count: int, option: str) -> tuple[Sequence[_T], list[str]]:
+    """The first `count` of what was found, and what is to be said if there are more."""
+    if len(found) <= count:
+        return found, []
+    return found[:count], [f"the first {count} of more: {option} shows more"]
 
 
 def plural(count: int, noun: str) -> str:
