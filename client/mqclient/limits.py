@@ -22,6 +22,10 @@ REQUEST_TIMEOUT_S = 3.0
 
 # Routes (RocketMQ: poll every 30 s; a changed topic shows sooner here).
 ROUTE_REFRESH_S = 5.0
+ROUTE_RETRY_S = 0.05
+"""While name servers or brokers are about to start."""
+ROUTE_SETTLES_S = 3.0
+"""After that, for brokers that register one after the other: ours try each 2 s at least."""
 ROUTE_PAUSE_S = 0.25
 """Between two looks, however many brokers decline what routes allow."""
 TOPICS_MAX = 4096

@@ -30,7 +30,7 @@ from dledger.remoting.headers import (
 )
 from dledger.world import steady_s
 from mqclient import limits
-from mqclient.connection.answers import route_in
+from mqclient.connection.answers import cluster_in, route_in
 from mqclient.connection.lifetime import together
 from mqclient.connection.peers import PeerPool
 from mqclient.connection.retry import Next, backoff_s, judge, may_pass
@@ -193,6 +193,18 @@ class LeaderFinder:
                 if data is not None:
                     self.routes.learn_members(data)
             await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
+
+    async def knows_brokers(self, name_server: str) -> bool:
+        """Whether any broker is registered with one name server.
+
+        Raises RemotingError, Refused or BadInput if it gives no proper answer.
+        """
+        command = Command(RequestCode.GET_BROKER_CLUSTER_INFO, {})
+        answer = await self.pool.request(name_server, command, limits.FIND_REQUEST_TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            what = "the list of brokers"
+            raise Refused(what, f"name server {name_server}", answer.code, answer.remark)
+        return bool(cluster_in(answer).broker_addr_table)
 
     async def topic_route(
         self, name_server: str, topic: str, known: Sequence[str] = ()

@@ -97,6 +97,35 @@ class Session(Living):
             raise _no_route(topic, purpose, self.name_servers, problems)
         return route
 
+    async def route_within(self, topic: str, purpose: str, timeout_s: float) -> Route:
+        """As `route`, but for `timeout_s` waits for servers that are about to start.
+
+        That is while no name server answers, or those that do know no broker; and for a moment
+        after that, in which the brokers register one after the other. Raises NoRoute.
+        """
+        deadline_s = steady_s() + timeout_s
+        settled_s = steady_s()
+        while True:
+            error = NoRoute(topic, purpose, f"no name server answered within {timeout_s:.2f} s")
+            with anyio.move_on_after(max(0.0, deadline_s - steady_s())):
+                try:
+                    return await self.route(topic, purpose)
+                except NoRoute as problem:
+                    error = problem
+                if await self._is_starting():
+                    settled_s = steady_s() + limits.ROUTE_SETTLES_S
+            if steady_s() + limits.ROUTE_RETRY_S >= min(deadline_s, settled_s):
+                raise error
+            await anyio.sleep(limits.ROUTE_RETRY_S)
+
+    async def _is_starting(self) -> bool:
+        """Whether no name server answers, or none of them knows a broker yet."""
+        for name_server in self.name_servers:
+            with suppress(RemotingError, BadInput, Refused):
+                if await self.finder.knows_brokers(name_server):
+                    return False
+        return True
+
     async def _fetch(self, topic: str, asked_topic: str, problems: dict[str, str]) -> Route | None:
         """Ask all name servers at once for `asked_topic`'s route; the first that has it wins.
 

@@ -87,11 +87,12 @@ class Outbox:
         host = self._session.host
         self._encoder = Encoder(UniqueKeys(host), host, self._compressor)
 
-    async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute."""
+    async def prepare(self, topic: str, timeout_s: float) -> tuple[MessageQueue, ...]:
+        """Look up a topic's queues to send to, in RocketMQ's order; for `timeout_s` wait for
+        servers that are about to start. Raises NoRoute."""
         publisher = self._publishers.get(topic)
         if publisher is None:
-            route = await self._session.route(topic, "publish to")
+            route = await self._session.route_within(topic, "publish to", timeout_s)
             if not route.writable:
                 raise NoRoute(topic, "publish to", "its route has no writable queue")
             publisher = self._publish_to(topic, route.writable)
@@ -102,9 +103,10 @@ class Outbox:
         return topic in self._publishers and not self.budget.full
 
     async def wait_ready(self, topic: str, timeout_s: float) -> None:
-        """Wait until `ready`. Raises NoRoute, or BufferFull after `timeout_s`."""
-        with anyio.move_on_after(timeout_s) as waiting:
-            await self.prepare(topic)
+        """Wait until `ready`. Raises NoRoute or BufferFull after `timeout_s`."""
+        deadline_s = steady_s() + timeout_s
+        await self.prepare(topic, timeout_s)
+        with anyio.move_on_after(max(0.0, deadline_s - steady_s())) as waiting:
             while self.budget.full:
                 await self._room.wait()
         if waiting.cancelled_caught:

@@ -31,9 +31,10 @@ class Sends(Living):
     _linger_s: float
 
     async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute."""
+        """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute, after the
+        producer's `timeout_s` if the servers are not up."""
         self.check_open()
-        return await self._outbox.prepare(topic)
+        return await self._outbox.prepare(topic, self._timeout_s)
 
     @checks_itself
     async def send(

@@ -151,10 +151,10 @@ async def test_a_key_that_is_no_text_is_refused_at_the_call(
 ) -> None:
     """Empty text can't be stored."""
     async with cluster.producer("P") as producer:
-        with pytest.raises(BadInput, match="key="):
+        with pytest.raises(BadInput, match="keys?="):
             await producer.send(Message("T", b""), key=key)  # type: ignore[arg-type]
-        with pytest.raises(BadInput, match="key="):
+        with pytest.raises(BadInput, match="keys?="):
             await producer.send_batch([Message("T", b"")], keys=[key])  # type: ignore[list-item]
-        with pytest.raises(BadInput, match="key="):
+        with pytest.raises(BadInput, match="keys?="):
             await producer.send_many("T", [b""], key=key)  # type: ignore[arg-type]
         assert producer.pending == 0

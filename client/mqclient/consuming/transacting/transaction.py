@@ -294,7 +294,8 @@ class OnceTransaction:
         self._is_rolled_back = True
 
     async def _publisher(self, topic: str) -> Publisher:
-        route = await self._transacting.session.route(topic, "publish to")
+        session = self._transacting.session
+        route = await session.route_within(topic, "publish to", self._timeout_s)
         if not route.writable:
             raise NoRoute(topic, "publish to", "its route has no writable queue")
         if self._broker_name is None:

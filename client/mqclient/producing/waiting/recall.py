@@ -44,7 +44,7 @@ async def recall(
     )
     command = Command(RequestCode.RECALL_MESSAGE, encode_header(header))
     if not session.routes.members(handle.broker_name):  # the message was sent by another program
-        await session.route(topic, "recall from")
+        await session.route_within(topic, "recall from", timeout_s)
     answer = await session.finder.ask(handle.broker_name, command, timeout_s, topic)
     if answer.code != ResponseCode.SUCCESS:
         what = f"the recall of message {handle.unique_key}"
