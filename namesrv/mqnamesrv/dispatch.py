@@ -96,6 +96,8 @@ class Dispatcher:
         self._clock = clock
         self._connections: dict[int, Connection] = {}
         self._take_wiped()
+        self._order_entries: Mapping[str, str] | None = None
+        self._order_body = b""
         self.table = table_of([self], Right)
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
@@ -109,7 +111,7 @@ class Dispatcher:
         try:
             if served.right is Right.ADMIN:
                 self._door.check_admin(request, connection.peer[0])
-            return served.method(request, connection)
+            return self._bounded(request, served.method(request, connection))
         except NotLetIn as error:
             _log.warning("not let in", code=request.code, reason=str(error), peer=connection.peer)
             return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
@@ -121,6 +123,15 @@ class Dispatcher:
                 "request refused", code=request.code, reason=str(error), peer=connection.peer
             )
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+
+    def _bounded(self, request: Command, answer: Answer) -> Answer:
+        """The answer, unless it is one that no client takes."""
+        if isinstance(answer, Command) and len(answer.payload) > limits.ANSWER_BYTES_MAX:
+            raise BadInput(
+                f"the answer to request {request.code} has {len(answer.payload)} bytes; at most "
+                f"{limits.ANSWER_BYTES_MAX} can be sent: ask for less at a time"
+            )
+        return answer
 
     def connected(self, connection: Connection) -> None:
         """A client, a tool or a broker has connected."""
@@ -176,6 +187,14 @@ class Dispatcher:
                 trust=trust.value,
                 displaced=done.displaced,
             )
+        if new.left_out:
+            _log.warning(
+                "topics left out",
+                broker_name=new.broker_name,
+                count=len(new.left_out),
+                topics=[name[:80] for name in new.left_out[: limits.TOPICS_LEFT_OUT_TOLD]],
+                reason="their names, permissions or numbers of queues can't be",
+            )
         follows = new.broker_id != 0
         answer = RegisterBrokerResponseHeader(
             master_addr=done.leader_address if follows else None,
@@ -185,8 +204,21 @@ class Dispatcher:
         )
         body = b""
         if self._config.return_order_topic_config_to_broker:
-            body = encode_body(KVTable(table=dict(self._kv.table.entries(ORDER_TOPIC_CONFIG))))
+            body = self._orders()
         return request.reply(ext=encode_header(answer), body=body)
+
+    def _orders(self) -> bytes:
+        """ORDER_TOPIC_CONFIG as brokers get it, encoded once for each change. Nothing of one that
+        is too large, as an earlier version may have taken it: brokers must be able to register."""
+        entries = self._kv.table.entries(ORDER_TOPIC_CONFIG)
+        if entries is not self._order_entries:
+            body = encode_body(KVTable(table=dict(entries)))
+            if len(body) > 2 * limits.KV_NAMESPACE_BYTES_MAX:
+                reason = f"{len(body)} bytes; at most {limits.KV_NAMESPACE_BYTES_MAX} are kept"
+                _log.error("ORDER_TOPIC_CONFIG not sent to brokers", reason=reason)
+                body = encode_body(KVTable(table={}))
+            self._order_entries, self._order_body = entries, body
+        return self._order_body
 
     @serves(RequestCode.UNREGISTER_BROKER, needs=Right.BROKER)
     def _unregister(self, request: Command, connection: Connection) -> Command:

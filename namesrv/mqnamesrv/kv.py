@@ -45,6 +45,8 @@ class KvTable:
     """All namespaces at one moment."""
 
     namespaces: Namespaces = field(default_factory=dict)
+    #: Bytes of each namespace as it is answered.
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def get(self, namespace: str, key: str) -> str | None:
         """The value, or None."""
@@ -66,7 +68,16 @@ class KvTable:
                 raise BadInput(f"the {name} has {size_bytes} bytes; at most {bytes_max} are kept")
         if self.get(namespace, key) is None and self.count >= limits.KV_ENTRIES_MAX:
             raise BadInput(f"the name server holds {self.count} entries already; delete some")
-        return self._with(namespace, {**self.entries(namespace), key: value})
+        table = self._with(namespace, {**self.entries(namespace), key: value})
+        before, after = self.sizes.get(namespace, 0), table.sizes[namespace]
+        for what, size, bytes_max in (
+            (f"namespace {namespace!r}", after, limits.KV_NAMESPACE_BYTES_MAX),
+            ("key-value config", sum(table.sizes.values()), limits.KV_BYTES_MAX),
+        ):
+            # A file of an earlier version may hold more: that can be made less.
+            if size > bytes_max and after > before:
+                raise BadInput(f"the {what} would have {size} bytes; at most {bytes_max} are kept")
+        return table
 
     def delete(self, namespace: str, key: str) -> KvTable:
         """The table without this key; the same table if it has none."""
@@ -88,7 +99,7 @@ class KvTable:
     def decode(cls, data: bytes) -> KvTable:
         """The table of a config file; ConfigError if it is none."""
         try:
-            return cls(msgspec.json.decode(data, type=_File).config_table)
+            return cls._of(msgspec.json.decode(data, type=_File).config_table)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(f"no key-value config: {error}") from error
 
@@ -111,8 +122,19 @@ class KvTable:
                 entries.pop(key, None)
             else:
                 entries[key] = value
-        return KvTable({name: entries for name, entries in table.items() if entries})
+        return self._of({name: entries for name, entries in table.items() if entries})
 
     def _with(self, namespace: str, entries: Mapping[str, str]) -> KvTable:
         others = {name: kept for name, kept in self.namespaces.items() if name != namespace}
-        return KvTable({**others, namespace: entries} if entries else others)
+        sizes = {name: size for name, size in self.sizes.items() if name != namespace}
+        if not entries:
+            return KvTable(others, sizes)
+        return KvTable({**others, namespace: entries}, {**sizes, namespace: _size(entries)})
+
+    @classmethod
+    def _of(cls, namespaces: Namespaces) -> KvTable:
+        return cls(namespaces, {name: _size(entries) for name, entries in namespaces.items()})
+
+
+def _size(entries: Mapping[str, str]) -> int:
+    return len(msgspec.json.encode(entries))

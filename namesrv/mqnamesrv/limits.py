@@ -21,6 +21,16 @@ TOPICS_PER_GROUP_MAX = 40_000
 """Twice what a broker of ours holds; to take over so many takes the loop 0.1 s."""
 TOPICS_MAX = 100_000
 """Names of all groups together. Brokers that prove find room."""
+TOPIC_ROWS_MAX = 1_000_000
+"""Of all groups; brokers that have proven find room all the same."""
+QUEUES_PER_TOPIC_MAX = 65_536
+"""As clients take of a route: two thousand million would be a list in their memory."""
+PERM_MAX = 15
+"""8 priority, 4 read, 2 write, 1 inherit."""
+TOPIC_CHARACTERS_MAX = 512
+NAME_CHARACTERS_MAX = 255
+"""Of a cluster's and a broker's name."""
+TOPICS_LEFT_OUT_TOLD = 5
 REGISTRATION_BYTES_MAX = 12 * MIB
 """Of a compressed registration, after inflating."""
 PARTS_AT_ONCE_MAX = 256
@@ -28,6 +38,12 @@ PARTS_AT_ONCE_MAX = 256
 
 KV_KEY_BYTES_MAX = 1024
 KV_VALUE_BYTES_MAX = 64 * 1024
+KV_NAMESPACE_BYTES_MAX = 2 * MIB
+"""Of a namespace as it is answered, in one body; ORDER_TOPIC_CONFIG goes to every broker."""
+KV_BYTES_MAX = 16 * MIB
+"""Of all namespaces."""
+ANSWER_BYTES_MAX = 15 * MIB
+"""What an answer may have: clients take frames of 16 MiB."""
 KV_ENTRIES_MAX = 100_000
 KV_JOURNAL_BYTES_MIN = 64 * 1024
 """For a shorter journal the table is not written anew."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import zlib
 
+from dledger.addresses import parse_address
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import BadInput
@@ -41,7 +42,10 @@ def decode_registration(
         computed = crc32(body) & _CRC_MASK
         if computed != header.body_crc32:
             raise BadInput(f"bodyCrc32 is {header.body_crc32}, but the body's is {computed}")
+    _check_names(header)
     wrapper = _decode_compressed(body) if header.compressed else _decode_json(body)
+    listed = wrapper.topic_config_table
+    topics = {name: topic for name, topic in listed.items() if _fits(name, topic)}
     return Registration(
         cluster=header.cluster_name,
         broker_name=header.broker_name,
@@ -51,9 +55,35 @@ def decode_registration(
         term=None if trust is Trust.UNSIGNED else header.term,
         expiry_s=expiry_s(header.heartbeat_timeout_millis),
         data_version=wrapper.data_version,
-        topics=wrapper.topic_config_table,
+        topics=topics,
+        left_out=tuple(name for name in listed if name not in topics),
         since=None if trust is Trust.UNSIGNED else header.since,
         proven=trust is Trust.PROVEN,
+    )
+
+
+def _check_names(header: RegisterBrokerHeader) -> None:
+    """Raise BadInput for names and addresses that clients could not use."""
+    for what, name in (("cluster", header.cluster_name), ("broker", header.broker_name)):
+        if not 0 < len(name) <= limits.NAME_CHARACTERS_MAX or not name.isprintable():
+            raise BadInput(
+                f"{what} name {name[:80]!r} is not 1 to {limits.NAME_CHARACTERS_MAX} characters "
+                "that can be shown"
+            )
+    parse_address(header.broker_addr)
+    if header.ha_server_addr:
+        parse_address(header.ha_server_addr)
+
+
+def _fits(name: str, topic: TopicConfig) -> bool:
+    """Whether a topic can be one, so that a client may read its route. One that can't is left out:
+    its broker's others are no worse for it."""
+    return (
+        0 < len(name) <= limits.TOPIC_CHARACTERS_MAX
+        and name.isprintable()
+        and 0 <= topic.read_queue_nums <= limits.QUEUES_PER_TOPIC_MAX
+        and 0 <= topic.write_queue_nums <= limits.QUEUES_PER_TOPIC_MAX
+        and 0 <= topic.perm <= limits.PERM_MAX
     )
 
 

@@ -71,6 +71,8 @@ class Registration:
     proven: bool = False
     #: `topics` are those that changed since the version with this counter; None if they are all.
     since: int | None = None
+    #: The names of topics that were not taken, since their numbers can't be.
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -207,6 +209,8 @@ class RouteTable:
             # RocketMQ's brokers don't say whether they list all topics, or the one that changed.
             is_whole = new.term is not None and new.since is None
             self.topics.put(group.broker_name, new.topics, is_whole_table=is_whole)
+        elif new.since is None:
+            self.topics.put_missing(group.broker_name, new.topics)
 
     def _check_topics(self, group: Group, old: Member | None, new: Registration) -> None:
         """Refuse too many topics, and changes of a list that this name server does not hold."""
@@ -237,6 +241,15 @@ class RouteTable:
                 f"with {new.broker_name} there would be {names} topics; at most "
                 f"{limits.TOPICS_MAX} are taken of brokers that prove nothing"
             )
+        if not new.proven and new.broker_id == LEADER_ID:
+            served = self.topics.count(group.broker_name)
+            more = self.topics.count_with(group.broker_name, new.topics) - served
+            if more and self.topics.rows + more > limits.TOPIC_ROWS_MAX:
+                raise RegistrationRefused(
+                    f"this name server holds {self.topics.rows} topics of all groups, and "
+                    f"{new.broker_name} lists {more} more; at most {limits.TOPIC_ROWS_MAX} are "
+                    "taken, but of brokers that prove that they know the cluster's secret"
+                )
 
     def heartbeat(
         self,

@@ -54,6 +54,18 @@ class TopicTable:
                 topic_sys_flag=config.topic_sys_flag,
             )
 
+    def put_missing(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
+        """Add the rows of topics that a group has and that are not here: a tool has removed
+        them."""
+        known = self._of(broker_name)
+        missing = {topic: config for topic, config in topics.items() if topic not in known}
+        self.put(broker_name, missing, is_whole_table=False)
+
+    @property
+    def rows(self) -> int:
+        """How many rows all groups have."""
+        return sum(map(len, self._topics.values()))
+
     def queues(self, topic: str) -> list[QueueData]:
         """The rows of a topic in the order of broker names; empty if no group serves it."""
         return [self._shown(row) for _, row in sorted(self._rows.get(topic, {}).items())]

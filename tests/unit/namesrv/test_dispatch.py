@@ -381,3 +381,40 @@ async def test_the_members_of_a_group_are_told_and_topics_come_from_brokers_only
         refused = await ask(peer, RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic="T")
         assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         assert "mqadmin updateTopic" in (refused.remark or "")
+
+
+async def test_brokers_register_whatever_an_earlier_version_keeps_for_them(tmp_path: Path) -> None:
+    """ORDER_TOPIC_CONFIG of 18 MB, in the file: registrations are answered without it, the list is
+    refused with the reason, single keys are answered, and it can be made less."""
+    path = tmp_path / "kv.json"
+    entries = {f"T{number}": "x" * 60_000 for number in range(300)}
+    path.write_text(json.dumps({"configTable": {"ORDER_TOPIC_CONFIG": entries}}))
+    config = NamesrvConfig(listen_port=0, kv_config_path=str(path))
+    ns = {"namespace": "ORDER_TOPIC_CONFIG"}
+    async with name_server(config) as port, connect_peer("127.0.0.1", port) as peer:
+        answer = await register(peer)
+        assert answer.code == ResponseCode.SUCCESS
+        assert decode_body(KVTable, answer.payload).table == {}
+        listed = await ask(peer, RequestCode.GET_KVLIST_BY_NAMESPACE, **ns)
+        assert listed.code == ResponseCode.SYSTEM_ERROR
+        assert "ask for less at a time" in (listed.remark or "")
+        got = await ask(peer, RequestCode.GET_KV_CONFIG, **ns, key="T7")
+        assert got.ext["value"] == entries["T7"]
+        gone = await ask(peer, RequestCode.DELETE_KV_CONFIG, **ns, key="T7")
+        assert gone.code == ResponseCode.SUCCESS
+        more = await ask(peer, RequestCode.PUT_KV_CONFIG, **ns, key="T7", value="x")
+        assert more.code == ResponseCode.SYSTEM_ERROR
+        assert (await register(peer, broker_id=0)).code == ResponseCode.SUCCESS
+
+
+async def test_what_brokers_get_follows_each_change() -> None:
+    """It is encoded once for each, and not once for all."""
+    async with client() as peer:
+        ns: dict[str, ExtValue] = {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA"}
+        for value in ("broker-a:4", "broker-a:8"):
+            await ask(peer, RequestCode.PUT_KV_CONFIG, **ns, value=value)
+            for _ in range(2):
+                table = decode_body(KVTable, (await register(peer)).payload).table
+                assert table == {"TopicA": value}
+        await ask(peer, RequestCode.DELETE_KV_CONFIG, **ns)
+        assert decode_body(KVTable, (await register(peer)).payload).table == {}

@@ -94,3 +94,30 @@ async def test_a_store_without_a_path_works_in_memory() -> None:
     await store.put("n", "k", "v")
     assert store.table.get("n", "k") == "v"
     assert KvStore(None).table.count == 0
+
+
+def test_a_namespace_is_bounded_by_its_answers_length() -> None:
+    """However few or many entries it has; what makes it less is taken, whatever it holds."""
+    table, value = KvTable(), "x" * limits.KV_VALUE_BYTES_MAX
+    for number in range(limits.KV_NAMESPACE_BYTES_MAX // len(value) - 1):
+        table = table.put("n", f"{number}", value)
+    with pytest.raises(BadInput, match="namespace 'n' would have"):
+        table.put("n", "one", value).put("n", "more", value)
+    assert table.sizes["n"] <= limits.KV_NAMESPACE_BYTES_MAX
+    assert table.put("n", "0", "less").sizes["n"] < table.sizes["n"]
+    assert table.put("other", "k", value).sizes["other"] > len(value)
+    controls = "\0" * limits.KV_VALUE_BYTES_MAX  # six bytes each, as they are answered
+    assert KvTable().put("n", "k", controls).sizes["n"] > 6 * len(controls)
+
+
+def test_all_namespaces_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a table that an earlier version let grow beyond both can be read, and made less."""
+    monkeypatch.setattr(limits, "KV_BYTES_MAX", 100)
+    table = KvTable().put("a", "k", "x" * 40)
+    with pytest.raises(BadInput, match="key-value config would have"):
+        table.put("b", "k", "x" * 60)
+    monkeypatch.setattr(limits, "KV_BYTES_MAX", 10)
+    older = KvTable.decode(table.encode())
+    assert older == table
+    assert older.put("a", "k", "x" * 39).get("a", "k") == "x" * 39
+    assert older.delete("a", "k").sizes == {}

@@ -7,6 +7,7 @@ import struct
 import zlib
 
 import pytest
+from msgspec import structs
 
 from dledger.errors import BadInput
 from dledger.remoting.bodies import DataVersion, TopicConfig
@@ -116,3 +117,48 @@ def test_a_body_that_inflates_beyond_the_bound_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr(limits, "REGISTRATION_BYTES_MAX", 1000)
     with pytest.raises(BadInput, match="above 1000 bytes"):
         decode_registration(header(compressed=True), zlib.compress(bytes(1_000_000)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"readQueueNums": count} for count in (-1, 65_537, (1 << 31) - 1)),
+        *({"writeQueueNums": count} for count in (-(1 << 31), 65_537)),
+        *({"perm": perm} for perm in (-1, 16, 1 << 30)),
+    ],
+)
+def test_a_topic_whose_numbers_can_not_be_is_left_out(wrong: dict[str, int]) -> None:
+    """A client or a broker that takes such a route would make that many queues of it."""
+    body = json.loads(STOCK_JSON)
+    table = body["topicConfigSerializeWrapper"]["topicConfigTable"]
+    table["Wrong"] = table["TopicA"] | wrong | {"topicName": "Wrong"}
+    read = decode_registration(header(), json.dumps(body).encode())
+    assert read.topics == {"TopicA": TOPIC_A}
+    assert read.left_out == ("Wrong",)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 513, "a\0b", "a\nb", "\x1b[2J"])
+def test_a_topic_whose_name_can_not_be_is_left_out(name: str) -> None:
+    """In both forms of a body its broker's other topics are taken."""
+    body = json.loads(STOCK_JSON)
+    table = body["topicConfigSerializeWrapper"]["topicConfigTable"]
+    table[name] = table["TopicA"]
+    assert decode_registration(header(), json.dumps(body).encode()).left_out == (name,)
+    texts = [f"{each} 4 3 6 SINGLE_TAG".encode() for each in (name, "TopicA")]
+    read = decode_registration(header(compressed=True), compressed(*texts))
+    assert [*read.topics] == ["TopicA"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"broker_addr": text} for text in ("", "x", "a\0b:1", "h:0", "h:65536", "127.1:80")),
+        *({"ha_server_addr": text} for text in ("x", "a b:1")),
+        *({"broker_name": text} for text in ("", "x" * 256, "a\n")),
+        *({"cluster_name": text} for text in ("", "x" * 256, "\x1b")),
+    ],
+)
+def test_a_broker_whose_names_and_addresses_can_not_be_is_refused(wrong: dict[str, str]) -> None:
+    """Nobody could connect to it."""
+    with pytest.raises(BadInput):
+        decode_registration(structs.replace(header(), **wrong), STOCK_JSON)

@@ -411,3 +411,39 @@ def test_members_and_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(RegistrationRefused, match="3 topics"):
         table.register(leader(N0, 1, 2, "a", "b", "c"), 10, now_s=0.0)
     assert len(addresses(table)) == 3
+
+
+def test_a_topic_that_a_tool_removed_comes_back_with_its_broker() -> None:
+    """Its broker lists it still, with the same version: the next full registration repairs the
+    route; one that lists changes alone does not, and the permission to write stays taken."""
+    table = RouteTable()
+    table.register(leader(N0), 1, now_s=0.0)
+    table.topics.wiped = frozenset({"broker-a"})
+    table.topics.remove_topic("TopicA")
+    assert table.route_of("TopicA") is None
+
+    table.register(replace(leader(N0), topics={}, since=1), 1, now_s=10.0)
+    assert table.route_of("TopicA") is None
+
+    table.register(leader(N0), 1, now_s=30.0)
+    route = table.route_of("TopicA")
+    assert route is not None
+    assert route.queue_datas[0].write_queue_nums == 4
+    kept = table.route_of("TBW102")
+    assert kept is not None
+    assert kept.queue_datas[0].perm & 2 == 0
+
+
+def test_the_topics_of_all_groups_are_bounded_and_proven_brokers_find_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever strangers register where they may."""
+    monkeypatch.setattr(limits, "TOPIC_ROWS_MAX", 3)
+    table = RouteTable()
+    table.register(leader(N0, 1, 1, "A", "B"), 1, now_s=0.0)
+    other = replace(leader(N1, 1, 1, "A", "C"), broker_name="broker-b")
+    with pytest.raises(RegistrationRefused, match="at most 3 are"):
+        table.register(other, 2, now_s=0.0)
+    table.register(replace(other, proven=True), 2, now_s=0.0)
+    table.register(leader(N0, 1, 2, "A", "B"), 1, now_s=1.0)
+    assert table.topics.rows == 4

@@ -112,7 +112,7 @@ class KeyIndex:
             path = self._path(self._written - within)
             room = (self._per_file - within) * UNIT.itemsize
             make_folder(self._directory)
-            with path.open("r+b" if within else "wb") as file:
+            with path.open("r+b") if within else new_file(path) as file:
                 file.seek(within * UNIT.itemsize)
                 file.write(data[:room])
             self._unsynced.add(path)
