@@ -208,7 +208,8 @@ CATCH_UP_BYTES_PER_S = 48 * MIB
 """For a peer that is far behind, while appends are under way (RocketMQ's HA: 100 MB/s)."""
 STATE_PART_BYTES = MIB
 """Of a state machine's state that a peer asked for: one part is under way at a time."""
-STATE_BYTES_MAX = 512 * MIB
+STATE_BYTES_MAX = 1024 * MIB
+"""Of a whole state: a state machine bounds its tables so that it fits."""
 
 # Routes, as name servers tell them: whoever may register a broker may have said them.
 ROUTE_GROUPS_MAX = 1024

@@ -14,6 +14,7 @@ Layout
 ``upkeep``       removes old messages, watches the disk, mends derived files
 ``config``       the settings
 ``limits``       the bounds
+``tables``       the bounds of the state's tables, together (pure)
 ``refusal``      error answers to clients
 ``testing``      the real broker over a ledger in memory
 """

@@ -39,6 +39,8 @@ CLIENT_ID_BYTES_MAX = 256
 
 PRODUCERS_MAX = 16_384
 """Producers with a name: each takes up to 3 KiB of memory, and 600 bytes of every snapshot."""
+SETTINGS_MAX = 64
+"""Config keys that can be changed while a group runs: there are fewer."""
 PRODUCER_KEPT_S = 7 * 86_400
 """A name that is not used for so long is forgotten when room is wanted (Kafka:
 transactional.id.expiration.ms)."""
@@ -54,6 +56,7 @@ POP_BITS_BYTES_MAX = 64 * KIB
 
 ASIDE_REASONS_KEPT = 16
 """Entries set aside that are shown with the reason."""
+ASIDE_REASON_CHARACTERS_MAX = 400
 ASIDE_INDEXES_KEPT = 65_536
 
 QUEUES_IN_STATE_MAX = 65_536
@@ -173,6 +176,9 @@ TIMES_LOOKED_AT = 1024
 TRANSACTIONS_MAX = 73_728
 """Transactions that have not ended. A topic may have eight ninths of them, 65,536, and so may a
 producer group."""
+PRODUCER_GROUP_CHARACTERS_MAX = 255
+"""Of a transactional message (Java: Validators.CHARACTER_MAX_LENGTH): the leader remembers those
+that nobody answers for."""
 TRANSACTION_CHECKS_PER_TURN_MAX = 256
 SCHEDULED_MAX = 1024
 """Waiting messages that a tool is shown at a time."""
@@ -217,10 +223,13 @@ POP_IN_FLIGHT_PER_TOPIC_MAX = 100_000
 POP_IN_FLIGHT_MAX = 262_144
 """Of all groups: what is in flight is kept in memory, and in every snapshot; 400 bytes for a
 message that nobody else was handed out with."""
-POP_SPAN_MESSAGES_MAX = 4096
+POP_SPAN_MESSAGES_MAX = 1024
 """From the first to the last message that one POP takes of a queue, if its filter passes few."""
 POP_INVISIBLE_S_MAX = 3 * 86_400
-POP_ATTEMPT_CHARACTERS_MAX = 128
+POP_QUEUES_MAX = 262_144
+"""Queues that groups have popped: each has a cursor, as long as its topic and its group exist."""
+POP_ATTEMPT_BYTES_MAX = 128
+"""Of an attempt's id: stock clients' is a UUID."""
 POPS_HELD_MAX = 100_000
 POPS_HELD_PER_QUEUE_MAX = 1024
 """Both are RocketMQ's (maxPopPollingSize, popPollingSize); the second is of one group."""
@@ -290,9 +299,13 @@ STATISTICS_ROWS_MAX = 20_000
 PULL_OFFSETS_MAX = 100_000
 """Queues of groups whose last pull is kept for the tools."""
 
+READERS_MAX = 262_144
+"""Queues of groups whose last reader is known. Beyond that they are noted anew."""
 RESETS_PENDING_MAX = 65_536
 """Queues of groups that were reset and have not been pulled from the new offset yet."""
 
+PULLING_GROUPS_MAX = 100_000
+"""Pairs of topic and group whose pulling connections are known. Beyond that they are noted anew."""
 PULLING_PER_GROUP_MAX = 1024
 """Connections that are remembered as a group's readers of a topic."""
 LEFT_BEHIND_PER_CONNECTION_MAX = 1024

@@ -50,6 +50,7 @@ class AsideBook:
     def add(self, index: int, reason: str) -> SetAside:
         """Note an entry, which must follow all that are noted."""
         self.count += 1
+        reason = reason[: limits.ASIDE_REASON_CHARACTERS_MAX]
         self.last.append((index, reason))
         self._indexes[index] = None
         if len(self._indexes) > limits.ASIDE_INDEXES_KEPT:

@@ -25,6 +25,7 @@ class Earlier:
     def __init__(self) -> None:
         #: topic -> group -> connections
         self._pulling: dict[str, dict[str, dict[int, None]]] = {}
+        self._pairs = 0
         #: connection -> (group, topic) -> queue -> whether it was told, and does not know it yet
         self._left: dict[int, dict[tuple[str, str], dict[int, bool]]] = {}
 
@@ -34,6 +35,11 @@ class Earlier:
         pulling = self._pulling.get(topic, {}).get(group)
         if pulling is not None and connection_id in pulling:
             return
+        if pulling is None:
+            if self._pairs >= limits.PULLING_GROUPS_MAX:
+                self._pulling.clear()  # who pulls is noted again with the next pull
+                self._pairs = 0
+            self._pairs += 1
         pulling = self._pulling.setdefault(topic, {}).setdefault(group, {})
         if len(pulling) >= limits.PULLING_PER_GROUP_MAX:
             del pulling[next(iter(pulling))]
@@ -42,6 +48,7 @@ class Earlier:
     def topic_ended(self, topic: str, members: Iterable[tuple[str, int]]) -> None:
         """A topic was deleted; `members` are (group, connection) of its subscribers."""
         pulling = self._pulling.pop(topic, {})
+        self._pairs -= len(pulling)
         pulled = ((group, each) for group, connections in pulling.items() for each in connections)
         for group, connection_id in (*members, *pulled):
             left = self._left.setdefault(connection_id, {})

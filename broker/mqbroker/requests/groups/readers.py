@@ -44,7 +44,7 @@ class Readers:
     def pulled(self, key: QueueKey, connection_id: int, offset: int) -> int | None:
         """Note a pull. If the group was reset and this reader does not know it, returns the new
         offset."""
-        if len(self._last) >= limits.CONSUMER_OFFSETS_MAX:
+        if len(self._last) >= limits.READERS_MAX:
             self._last.clear()  # now a member must pull again before a commit of it may go back
         self._last[key] = connection_id
         if key not in self._resets:

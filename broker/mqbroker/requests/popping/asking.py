@@ -39,7 +39,7 @@ def want_of(core: Core, request: Command, header: PopMessageHeader) -> Want:
             f"{limits.POP_INVISIBLE_S_MAX * 1000}"
         )
     attempt_id = header.attempt_id or ""
-    if len(attempt_id) > limits.POP_ATTEMPT_CHARACTERS_MAX:
+    if len(attempt_id.encode(errors="surrogatepass")) > limits.POP_ATTEMPT_BYTES_MAX:
         raise invalid(f"an attemptId of {len(attempt_id)} characters")
     wanted_bytes = header.max_msg_bytes or 0
     bytes_max = wanted_bytes if wanted_bytes > 0 else limits.PULL_BYTES_DEFAULT

@@ -90,7 +90,7 @@ class View(NamedTuple):
     room: int = limits.POP_MESSAGES_OURS_MAX
     """New messages that may be handed out."""
     new_queues: int = limits.QUEUES_PER_TOPIC_MAX
-    """Queues without an offset that the group may begin."""
+    """Queues that the group may begin to pop."""
 
     def known(self, queue_id: int) -> int:
         """The cursor as the state has it when this plan is applied; -1 if there is none as yet."""
@@ -231,8 +231,8 @@ class _Work:
         queue = self._view.queues.get(queue_id)
         known = self._view.known(queue_id)
         start = self._view.start(queue_id, self._want.init_mode)
-        is_new = known < 0 and self._view.committed.get(queue_id) is None
-        if queue is None or known == start == queue.end or (is_new and not self._new_queues):
+        is_new = known < 0
+        if queue is None or known == start == queue.end or (is_new and self._new_queues <= 0):
             return False
         count = min(room, self._room, self._want.messages_max - len(self._places))
         found = self._found(queue, start, count)

@@ -85,7 +85,9 @@ class Pops:
             committed={each: place(machine, group, topic, each) for each in want.queue_ids},
             ahead=self._ahead.get((group, topic), Ahead()),
             room=min(self._room(group), limits.POP_IN_FLIGHT_PER_TOPIC_MAX - popped.count),
-            new_queues=machine.offsets.shares.room(group),
+            new_queues=min(
+                machine.offsets.shares.room(group), limits.POP_QUEUES_MAX - machine.popped.queues
+            ),
         )
 
     def _room(self, group: str) -> int:
@@ -98,6 +100,8 @@ class Pops:
         machine = self._core.machine
         if not self._room(group):
             return machine.popped.shares.full(group)
+        if machine.popped.queues >= limits.POP_QUEUES_MAX:
+            return f"{machine.popped.queues} queues are popped by groups, as many as may be"
         shares = machine.offsets.shares
         return None if shares.room(group) else shares.full(group)
 

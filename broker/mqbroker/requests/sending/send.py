@@ -271,6 +271,12 @@ class SendHandler:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL, "a transactional message names no producer group"
             )
+        if len(decoded[names.PGROUP]) > limits.PRODUCER_GROUP_CHARACTERS_MAX:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a producer group of {len(decoded[names.PGROUP])} characters; at most "
+                f"{limits.PRODUCER_GROUP_CHARACTERS_MAX} are taken",
+            )
         owner = (topic, owner_name(decoded[names.PGROUP].encode()))
         full = self._core.machine.halves.owners.full(owner)
         if full is not None:

@@ -211,6 +211,8 @@ class Popped:
         self.shares = Shares(
             "popped messages", "group", limits.POP_IN_FLIGHT_MAX, limits.GROUPS_MAX
         )
+        #: Queues that groups have popped.
+        self.queues = 0
         #: The highest fence of a topic or group that was deleted: old handles have no higher one.
         self.floor = 0
 
@@ -288,6 +290,7 @@ class Popped:
 
     def _passed(self, group: str, of_topic: PoppedTopic, take: Take) -> PoppedQueue:
         """Move a queue's cursor. If it goes back, what is behind it was never there."""
+        self.queues += take.queue_id not in of_topic.queues
         queue = of_topic.queues.setdefault(take.queue_id, PoppedQueue(take.cursor))
         if take.cursor < queue.cursor:
             before = queue.count
@@ -373,6 +376,7 @@ class Popped:
         for key in keys:
             of_topic = self._topics.pop(key)
             self.shares.change(key[0], -of_topic.count)
+            self.queues -= len(of_topic.queues)
             self.floor = max(
                 self.floor, *(queue.last_fence for queue in of_topic.queues.values()), 0
             )
@@ -406,10 +410,12 @@ class Popped:
         """Take over what a snapshot kept."""
         self._topics.clear()
         self.shares.begin_again()
+        self.queues = 0
         self.floor = floor
         for group, topic, queue_id, cursor, last_fence, deliveries in rows:
             of_topic = self._topics.setdefault((group, topic), PoppedTopic())
             of_topic.queues[queue_id] = PoppedQueue(cursor, last_fence)
+            self.queues += 1
             for base, bits, fence, visible_ms, times, attempt_id in deliveries:
                 delivery = Delivery(
                     queue_id, base, bits_from_bytes(bits), fence, visible_ms, times, attempt_id
