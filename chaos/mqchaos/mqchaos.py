@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -55,6 +56,8 @@ Network: TypeAlias = Literal["proxy", "namespaces"]
 Disks: TypeAlias = Literal["folders", "own"]
 Clocks: TypeAlias = Literal["orders", "processes"]
 History: TypeAlias = Literal["lines", "parquet"]
+
+ATTACHED_TOPIC = "Attached"
 
 app = cyclopts.App(name="mqchaos", help="Break a broker group on purpose and audit what is left.")
 
@@ -285,7 +288,7 @@ def attach(
     times: Times = 5,
     on: Literal["leader", "node"] = "leader",
     seed: int = 1,
-    topic: str = "Attached",
+    topic: str = "",
     queues: int = 4,
     rate: float = 1_000.0,
     settle: float = SETTLE_S,
@@ -314,7 +317,8 @@ def attach(
     seed
         Draws the times, and the nodes.
     topic
-        Is made if it is not there. Use one that is for this alone.
+        Is made if it is not there. By default our own client has a new one, and a program of the
+        hooks file "Attached". Messages of other runs in it would be taken for phantoms.
     queues
         Of that topic.
     rate
@@ -335,6 +339,7 @@ def attach(
         ("away", away or 0.0, 0.0, DURATION_S_MAX),
     ):
         refuse_outside(name, value, least, most)
+    own_topic = f"{ATTACHED_TOPIC}-{os.urandom(4).hex()}"
     order = Attach(
         namesrv_addr=namesrv,
         hooks=read,
@@ -342,7 +347,7 @@ def attach(
         times=times,
         on=on,
         seed=seed,
-        topic=topic,
+        topic=topic or (own_topic if read.workload is None else ATTACHED_TOPIC),
         queues=queues,
         rate_per_s=rate,
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,

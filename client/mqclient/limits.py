@@ -77,6 +77,8 @@ BATCH_BYTES_MAX = 2 * foundation.MIB
 """A batch holds what has come while the one before it was under way, and so grows with the load.
 What an entry costs a broker by itself is half of what 512 KiB of messages cost."""
 BATCH_RECORDS_MAX = 4096
+STOCK_BATCH_BYTES_MAX = 64 * foundation.KIB
+"""Of a batch for RocketMQ's brokers. In DLedger mode they make an entry of each message in it."""
 STRETCH_BYTES_MIN = 512 * foundation.KIB
 """The messages of one call are cut into batches of so much, which go side by side; and of more,
 up to a batch's bound, while more is under way than that."""

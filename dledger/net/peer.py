@@ -39,7 +39,7 @@ from dledger.limits import (
 from dledger.net.link import Link
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
-from dledger.remoting.command import FLAG_ONEWAY, Command
+from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
 from dledger.vanished import end_unacknowledged
 from dledger.world import world
 
@@ -59,6 +59,8 @@ class Peer:
         self.address = address
         self._link = link
         self._on_request = on_request
+        #: What requests are written in, if the server reads no MSGPACK: RocketMQ's do not.
+        self.encoding: HeaderEncoding | None = None
         #: By opaque: where in the stream of bytes the request begins, and its callback.
         self._in_flight: dict[int, tuple[int, OnResponse]] = {}
         self._opaques = itertools.count(1)
@@ -90,6 +92,11 @@ class Peer:
     def closed(self) -> bool:
         """Whether the connection is gone or about to go."""
         return self._close_reason is not None
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether anything has come from the server over this connection."""
+        return self._link.frames > 0
 
     async def wait_closed(self) -> None:
         """Wait until the connection is gone."""
@@ -175,6 +182,8 @@ class Peer:
     def _send(self, command: Command, *, at_once: bool = False) -> None:
         if self._close_reason is not None:
             raise ConnectFailed(f"{self.address}: not sent: {self._close_reason}")
+        if self.encoding is not None and not command.is_response:
+            command.encoding = self.encoding
         try:
             self._link.send(command, at_once=at_once)
         except OSError as error:

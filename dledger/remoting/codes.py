@@ -14,6 +14,8 @@ from enum import IntEnum
 VERSION = 409
 #: From this version on a name server answers routes in the standard JSON dialect: V4_9_4.
 VERSION_STANDARD_JSON = 401
+#: From this version on a broker delays a message by any time: V5_0_0.
+VERSION_ANY_DELAY = 413
 
 
 class RequestCode(IntEnum):

@@ -26,7 +26,7 @@ from pathlib import Path
 
 VERSION = "4.9.7"
 """The newest 4.9 whose broker is on Maven Central."""
-CACHE = Path(__file__).parents[2] / ".cache" / f"rocketmq-{VERSION}"
+CACHE = Path(__file__).parents[2] / ".cache"
 NODES = ("n0", "n1", "n2")
 GROUP = "RaftNode00"
 OPENED = [
@@ -50,31 +50,35 @@ LOGBACK = """<configuration><appender name="o" class="ch.qos.logback.core.Consol
 """
 DEPENDENCY = (
     "<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{}</artifactId>"
-    f"<version>{VERSION}</version></dependency>"
+    "<version>{}</version></dependency>"
 )
 
 
-def fetch() -> Path:
-    """The jars, once."""
-    jars = CACHE / "lib"
-    if not (CACHE / "done").exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
+def fetch(version: str = VERSION) -> Path:
+    """The jars of a version, once."""
+    home = CACHE / f"rocketmq-{version}"
+    jars = home / "lib"
+    if not (home / "done").exists():
+        home.mkdir(parents=True, exist_ok=True)
         names = ("broker", "namesrv")
-        (CACHE / "pom.xml").write_text(POM.format("".join(map(DEPENDENCY.format, names))))
+        wanted = "".join(DEPENDENCY.format(name, version) for name in names)
+        (home / "pom.xml").write_text(POM.format(wanted))
         words = [
             "mvn",
             "-q",
             "-B",
-            f"-Dmaven.repo.local={CACHE / 'maven'}",
+            f"-Dmaven.repo.local={home / 'maven'}",
             "-DincludeScope=runtime",
         ]
         words += [f"-DoutputDirectory={jars}", "dependency:copy-dependencies"]
-        subprocess.run(words, cwd=CACHE, check=True, timeout=900)
-        (CACHE / "done").touch()
+        subprocess.run(words, cwd=home, check=True, timeout=900)
+        (home / "done").touch()
     return jars
 
 
-def java(directory: Path, name: str, main: str, heap: str, *arguments: str) -> None:
+def java(
+    directory: Path, name: str, main: str, heap: str, *arguments: str, version: str = VERSION
+) -> subprocess.Popen[bytes]:
     """Start a server in a session of its own, and keep its process id."""
     home = directory / name
     (home / "conf").mkdir(parents=True, exist_ok=True)
@@ -84,13 +88,14 @@ def java(directory: Path, name: str, main: str, heap: str, *arguments: str) -> N
         *("java", f"-Xms{heap}", f"-Xmx{heap}", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC"),
         *OPENED,
         *(f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"),
-        *("-cp", f"{fetch()}/*", main, *arguments),
+        *("-cp", f"{fetch(version)}/*", main, *arguments),
     ]
     with (home / "out.log").open("ab") as out:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
         )
     (home / "pid").write_text(str(process.pid))
+    return process
 
 
 def kill(directory: Path, name: str) -> None:

@@ -44,6 +44,13 @@ empty field: the client does not have the feature, or its driver does not try it
 
 Our own client and the Java ones also answer, delay and commit what the other reads:
 `tests/conformance/test_our_client.py`.
+
+Our client and `mqadmin` work with RocketMQ's own name servers and brokers, too, of 4.9.7 and 5.5.0
+(`tests/conformance/test_rocketmq_servers.py`): sends of each kind, transactions, consumers, topics,
+groups, routes, progress and queries by key or id; with 5.5.0 delays and `PopConsumer`. RocketMQ
+stores a send again whose first answer was lost, so such sends are *at least once* there. Named
+producers, large bodies in parts, priorities and the commands about Raft need our brokers. RocketMQ
+4 refuses delays other than its levels, and so does our client then.
 """
 
 OTHERS = """

@@ -25,7 +25,6 @@ from dledger.remoting.headers import (
     DeleteSubscriptiongroupHeader,
     GetConsumerConnectionListHeader,
     GetConsumeStatsHeader,
-    GetSubscriptiongroupConfigHeader,
     GetTopicStatsInfoHeader,
     InvokeBrokerToResetOffsetHeader,
     QueryTopicConsumeByWhoHeader,
@@ -115,7 +114,7 @@ class Groups(Part):
         brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
 
         async def update(one: BrokerData) -> str:
-            known = await self._config_on(one, group) or SubscriptionGroupConfig(group)
+            known = await self._requests.group_config(one, group) or SubscriptionGroupConfig(group)
             body = encode_body(msgspec.structs.replace(known, **named, attributes=altered))
             code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
             await self._requests.ask_leader(one, code, header, body)
@@ -128,20 +127,10 @@ class Groups(Part):
     ) -> SubscriptionGroupConfig | None:
         """A consumer group's config on a broker group, or on the first one that has it."""
         for one in await self._session.broker_groups(broker=broker):
-            config = await self._config_on(one, group)
+            config = await self._requests.group_config(one, group)
             if config is not None:
                 return config
         return None
-
-    async def _config_on(self, broker: BrokerData, group: str) -> SubscriptionGroupConfig | None:
-        """A consumer group's config on one broker group; None if it is not there."""
-        header = GetSubscriptiongroupConfigHeader(group=group)
-        code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
-        answer = await self._requests.ask_whoever_leads(broker, code, header)
-        if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-            return None
-        expect_success(answer, f"the config of {group!r}", self._requests.leader(broker))
-        return decode_body(SubscriptionGroupConfig, answer.payload)
 
     async def delete(
         self,

@@ -12,10 +12,24 @@ import msgspec
 
 from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConnectFailed, RemotingError
-from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
+from dledger.remoting.bodies import (
+    BrokerData,
+    ClusterInfo,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigWrapper,
+    TopicRouteData,
+    decode_body,
+)
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
-from dledger.remoting.headers import Header, encode_header
+from dledger.remoting.headers import (
+    GetSubscriptiongroupConfigHeader,
+    GetTopicConfigHeader,
+    Header,
+    encode_header,
+)
 from mqclient.connection.answers import cluster_in
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.lifetime import Living
@@ -106,6 +120,41 @@ class AdminRequests(Living):
         """Every broker group that the name server knows."""
         answer = await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return cluster_in(answer)
+
+    # RocketMQ's brokers before 5.0 have no request for a single config: the table is asked then.
+
+    async def topic_configs(self, broker: BrokerData) -> Mapping[str, TopicConfig]:
+        """All topics of a broker group, by name."""
+        answer = await self.ask_leader(broker, RequestCode.GET_ALL_TOPIC_CONFIG)
+        return decode_body(TopicConfigWrapper, answer.payload).topic_config_table
+
+    async def group_configs(self, broker: BrokerData) -> Mapping[str, SubscriptionGroupConfig]:
+        """All consumer groups of a broker group, by name."""
+        answer = await self.ask_leader(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return decode_body(SubscriptionGroupWrapper, answer.payload).subscription_group_table
+
+    async def topic_config(self, broker: BrokerData, topic: str) -> TopicConfig | None:
+        """A topic's config; None if it is not there."""
+        header = GetTopicConfigHeader(topic=topic)
+        answer = await self.ask_whoever_leads(broker, RequestCode.GET_TOPIC_CONFIG, header)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return (await self.topic_configs(broker)).get(topic)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        expect_success(answer, f"the config of {topic!r}", self.leader(broker))
+        return decode_body(TopicConfig, answer.payload)
+
+    async def group_config(self, broker: BrokerData, group: str) -> SubscriptionGroupConfig | None:
+        """A consumer group's config; None if it is not there."""
+        header = GetSubscriptiongroupConfigHeader(group=group)
+        code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
+        answer = await self.ask_whoever_leads(broker, code, header)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return (await self.group_configs(broker)).get(group)
+        if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            return None
+        expect_success(answer, f"the config of {group!r}", self.leader(broker))
+        return decode_body(SubscriptionGroupConfig, answer.payload)
 
 
 def _encoded(code: RequestCode, header: Header) -> dict[str, ExtValue]:

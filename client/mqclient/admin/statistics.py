@@ -7,8 +7,6 @@ from dledger.remoting.bodies import (
     BrokerData,
     BrokerStatsData,
     BrokerStatsItem,
-    SubscriptionGroupWrapper,
-    TopicConfigWrapper,
     decode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -62,11 +60,8 @@ class Statistics(Part):
         return tuple(rate for rates in found for rate in rates)
 
     async def _rates_of(self, broker: BrokerData) -> list[SetRate]:
-        answer = await self._requests.ask_leader(broker, RequestCode.GET_ALL_TOPIC_CONFIG)
-        topics = decode_body(TopicConfigWrapper, answer.payload).topic_config_table
-        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-        answer = await self._requests.ask_leader(broker, code)
-        groups = decode_body(SubscriptionGroupWrapper, answer.payload).subscription_group_table
+        topics = await self._requests.topic_configs(broker)
+        groups = await self._requests.group_configs(broker)
         found = [
             *(("topic", name, send_rate(topics[name].attributes)) for name in sorted(topics)),
             *(("group", name, consume_rate(groups[name].attributes)) for name in sorted(groups)),

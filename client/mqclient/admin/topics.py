@@ -15,11 +15,11 @@ from dledger.remoting.bodies import (
     decode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Language
 from dledger.remoting.headers import (
     DeleteTopicInBrokerHeader,
     DeleteTopicInNamesrvHeader,
     GetRouteinfoByTopicHeader,
-    GetTopicConfigHeader,
     GetTopicsByClusterHeader,
     GetTopicStatsInfoHeader,
     UpdateAndCreateTopicHeader,
@@ -84,7 +84,7 @@ class Topics(Part):
         groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
 
         async def update(group: BrokerData) -> tuple[TopicConfig, str | None]:
-            known = await self._config_on(group, topic)
+            known = await self._requests.topic_config(group, topic)
             if known is None:
                 queues = read_queues or write_queues or limits.NEW_TOPIC_QUEUES
                 known = TopicConfig(topic, queues, queues)
@@ -104,7 +104,8 @@ class Topics(Part):
             )
             code = RequestCode.UPDATE_AND_CREATE_TOPIC
             answer = await self._requests.ask_leader(group, code, header)
-            return config, answer.remark
+            # Brokers of RocketMQ have a remark at each answer.
+            return config, answer.remark if answer.language is Language.PYTHON else None
 
         found = await change_each(update, groups, _name)
         configs = {
@@ -117,15 +118,6 @@ class Topics(Part):
             tuple(configs),
             tuple(remark for _, remark in found if remark),
         )
-
-    async def _config_on(self, group: BrokerData, topic: str) -> TopicConfig | None:
-        """A topic's config on one broker group; None if it is not there."""
-        code, header = RequestCode.GET_TOPIC_CONFIG, GetTopicConfigHeader(topic=topic)
-        answer = await self._requests.ask_whoever_leads(group, code, header)
-        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            return None
-        expect_success(answer, f"the config of {topic!r}", self._requests.leader(group))
-        return decode_body(TopicConfig, answer.payload)
 
     async def _put_order(self, topic: str, configs: Mapping[str, TopicConfig]) -> None:
         """Set an ordered topic's queue counts on these groups, keep those of others, and remove
@@ -152,7 +144,9 @@ class Topics(Part):
         """
         groups = await self._session.broker_groups(cluster, only_one_cluster=True)
         if topic not in {info.topic for info in await self.list(cluster)}:
-            known = await run_for_each(lambda group: self._config_on(group, topic), groups)
+            known = await run_for_each(
+                lambda group: self._requests.topic_config(group, topic), groups
+            )
             if not any(known):
                 raise UnknownTarget(
                     f"there is no topic {topic!r} in cluster {groups[0].cluster!r}: check the name "

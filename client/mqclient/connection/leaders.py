@@ -10,7 +10,7 @@ leader, or a route, may be older than the failure that started the search.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 
 from dledger.errors import BadInput, RemotingError
 from dledger.remoting.bodies import TopicRouteData
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import VERSION_ANY_DELAY, RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     GetRouteinfoByTopicHeader,
@@ -168,11 +168,37 @@ class LeaderFinder:
                 and (info.role, info.broker_name) == ("leader", broker_name)
                 and info.node_id not in info.learners
                 and self.routes.learn_leader(broker_name, address, info.term)
-            ):
+            ) or (info is None and await self._learn_stock_master(broker_name, address)):
                 self._found[broker_name] += 1
                 tasks.cancel_scope.cancel()
                 return
             await anyio.sleep(backoff_s(attempt))
+
+    async def _learn_stock_master(self, broker_name: str, address: str) -> bool:
+        """Note a broker of RocketMQ's as leader, if the last route calls it the master: it does
+        not say itself whether it leads. Returns whether it was noted."""
+        is_master = self.routes.master(broker_name) == address
+        if not self.pool.met_stock or not is_master:
+            return False
+        version = await self.pool.stock_version(address, limits.FIND_REQUEST_TIMEOUT_S)
+        return bool(version) and self.routes.learn_leader(broker_name, address, 0)
+
+    async def learn_kinds(self, broker_names: Iterable[str]) -> None:
+        """Note which groups' brokers are RocketMQ's, where a name server is; elsewhere none are.
+
+        A group that can't be asked now counts as RocketMQ's: our brokers take its requests, too.
+        """
+        if not self.pool.met_stock:
+            return
+        for broker_name in broker_names:
+            address = self.routes.master(broker_name)
+            timeout_s = limits.FIND_REQUEST_TIMEOUT_S
+            version = None
+            if address is not None:
+                version = await self.pool.stock_version(address, timeout_s)
+            self.routes.learn_version(
+                broker_name, VERSION_ANY_DELAY if version is None else version
+            )
 
     async def group_info(self, address: str) -> GroupInfoResponseHeader | None:
         """A member's answer about its group, or None if it can't be reached."""

@@ -4,11 +4,18 @@ RocketMQ's servers identify a client by its connection, and answers may come in 
 connection per address is both enough and required. The first caller that needs a connection dials
 it; others wait for that. A broken one is dialled again only when a caller needs it, since the
 caller has the deadline.
+
+Our servers read every header encoding, and ours is the shortest. RocketMQ's servers (they are
+called stock servers here) close a connection on which it comes. So a connection that breaks before
+any answer raises the question whether the server is ours, and one request in JSON answers it: our
+servers give their language as PYTHON. A stock server has not read the request that was lost, so it
+is sent again. Once a stock server is known, each new address is asked before it is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,9 +23,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from dledger.addresses import parse_address
-from dledger.errors import Busy, ConnectFailed, RequestTimeout
+from dledger.errors import Busy, ConnectFailed, ConnectionLost, RemotingError, RequestTimeout
 from dledger.net import Peer
-from dledger.remoting.command import Command
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command, HeaderEncoding, Language
+from dledger.remoting.headers import GetRouteinfoByTopicHeader, encode_header
+from dledger.remoting.message import DEFAULT_TOPIC
 from mqclient import limits
 from mqclient.connection.lifetime import Living
 from mqclient.errors import ClientClosed
@@ -45,6 +55,21 @@ class PeerPool(Living):
         self._on_request = on_request
         self._slots: dict[str, _Slot] = {}
         self._tasks: TaskGroup | None = None
+        self._stock: dict[str, int] = {}
+        self._ours: set[str] = set()
+
+    @property
+    def met_stock(self) -> bool:
+        """Whether any server of this pool turned out to be RocketMQ's."""
+        return bool(self._stock)
+
+    async def stock_version(self, address: str, timeout_s: float) -> int | None:
+        """RocketMQ's version (MQVersion) of a server, 0 of ours; None if it can't be asked now."""
+        if address not in self._stock and address not in self._ours:
+            with suppress(RemotingError):
+                peer = await self.connect(address, timeout_s)
+                await self._ask_kind(peer, address, timeout_s)
+        return 0 if address in self._ours else self._stock.get(address)
 
     async def _start(self) -> None:
         self._tasks = await anyio.create_task_group().__aenter__()
@@ -100,24 +125,52 @@ class PeerPool(Living):
             return await peer.request(command, left)
         except Busy as error:
             raise ConnectFailed(f"{address} has too much to answer already: {error}") from error
+        except ConnectionLost:
+            if peer.has_answered or peer.encoding is not None or address in self._ours:
+                raise
+            left = until - anyio.current_time()
+            if left <= 0 or not await self.stock_version(address, left):
+                raise
+        peer = await self.connect(address, left)
+        return await peer.request(command, max(0.001, until - anyio.current_time()))
 
     async def _dial(self, address: str, timeout_s: float) -> Peer:
         if self._tasks is None:
             raise ClientClosed(f"no connection to {address}: the client is not open")
         host, port = parse_address(address)
         on_request = self._on_request
-        return await Peer.open(
+        peer = await Peer.open(
             self._tasks,
             host,
             port,
             connect_timeout_s=timeout_s,
             on_request=None if on_request is None else partial(on_request, address),
         )
+        if address in self._stock:
+            peer.encoding = HeaderEncoding.JSON
+        elif self._stock and address not in self._ours:
+            with suppress(RemotingError):
+                await self._ask_kind(peer, address, timeout_s)
+        return peer
+
+    async def _ask_kind(self, peer: Peer, address: str, timeout_s: float) -> None:
+        """Learn whose a server is by a question that all of them answer. Raises RemotingError."""
+        question = encode_header(GetRouteinfoByTopicHeader(DEFAULT_TOPIC))
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        command = Command(code, question, encoding=HeaderEncoding.JSON)
+        answer = await peer.request(command, timeout_s)
+        if answer.language is Language.PYTHON:
+            self._ours.add(address)
+        else:
+            self._stock[address] = answer.version
+            peer.encoding = HeaderEncoding.JSON
 
     def _drop_closed(self) -> None:
         """Make room for a new address: forget those whose connection is gone."""
         for address, slot in list(self._slots.items()):
             if (slot.peer is None or slot.peer.closed) and not slot.dialling.locked():
                 del self._slots[address]
+                self._stock.pop(address, None)
+                self._ours.discard(address)
         if len(self._slots) >= limits.PEERS_MAX:
             raise ConnectFailed(f"already connected to {limits.PEERS_MAX} servers, the bound")

@@ -48,6 +48,10 @@ class Group:
     leader: str | None = None
     term: int = 0
     cluster: str = ""
+    master: str | None = None
+    """The address under id 0 in the last route. Of a stock broker nothing else says who leads."""
+    stock_version: int = 0
+    """RocketMQ's version (MQVersion) of a group of its brokers; 0 of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,7 @@ class RouteTable:
             group.members = named + tuple(a for a in group.members if a not in named)
             group.members = group.members[: limits.MEMBERS_MAX]
             leader = broker.broker_addrs.get(LEADER_ID)
+            group.master = leader if leader in named else None
             if group.term == 0 and group.leader is None and leader in named:
                 group.leader = leader
 
@@ -197,6 +202,20 @@ class RouteTable:
         """Where to send to for this group, or None: then its members must be asked."""
         group = self._groups.get(broker_name)
         return None if group is None else group.leader
+
+    def master(self, broker_name: str) -> str | None:
+        """The member that the last route called the leader, if any."""
+        group = self._groups.get(broker_name)
+        return None if group is None else group.master
+
+    def stock_version(self, broker_name: str) -> int:
+        """RocketMQ's version of a group's brokers; 0 if they are ours."""
+        group = self._groups.get(broker_name)
+        return 0 if group is None else group.stock_version
+
+    def learn_version(self, broker_name: str, stock_version: int) -> None:
+        """Note whose brokers a group has."""
+        self._group(broker_name).stock_version = stock_version
 
     def cluster(self, broker_name: str) -> str:
         """The cluster that a group belongs to, "" if no route told it."""

@@ -127,7 +127,7 @@ class QueueFetcher:
             max_msg_bytes=progress.ahead.asked_bytes,
             life=progress.life,
         )
-        command = Command(RequestCode.LITE_PULL_MESSAGE, encode_header(header))
+        command = Command(RequestCode.PULL_MESSAGE, encode_header(header))
         with anyio.CancelScope() as self._pulling:
             answer = await self.finder.ask(
                 progress.queue.broker_name,

@@ -73,7 +73,9 @@ class Slot:
             batch.broker_name,
             queue_id,
             ack.offsets[queue_id] + self.nth + number,
-            ack.position + batch.run_starts[queue_id] + self.start_bytes + start_bytes,
+            ack.position_of(
+                self.nth + number, batch.run_starts[queue_id] + self.start_bytes + start_bytes
+            ),
             ack.leader,
             ack.recall_handle,
         )
@@ -81,12 +83,20 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The acknowledgement of a whole batch: log position of its first record, offset per queue."""
+    """The acknowledgement of a whole batch: log position of its first record, offset per queue.
+
+    `positions` are those of all records, from a broker that does not keep them next to each other.
+    """
 
     position: int
     offsets: dict[int, int]
     leader: str
     recall_handle: str = ""
+    positions: tuple[int, ...] = ()
+
+    def position_of(self, number: int, start_bytes: int) -> int:
+        """Where a record lies, by its number and its first byte within the batch."""
+        return self.positions[number] if self.positions else self.position + start_bytes
 
 
 class Unencoded(Sized, SupportsBytes, Protocol):

@@ -55,6 +55,8 @@ class Accumulator:
     batch_bytes_max: int = limits.BATCH_BYTES_MAX
     lanes_per_topic: int = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
     in_flight_max: int = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
+    one_queue_each: bool = False
+    """Whether a batch holds messages of one queue only, as RocketMQ's brokers want it."""
     in_flight: int = 0
     flushes: int = 0
     """How many callers wait for what was added before: meanwhile nothing lingers."""
@@ -115,6 +117,8 @@ class Accumulator:
         lane = self._lane(topic, ONEWAY_LANE)
         lane.oneway = True
         self._put(lane, slot, queue_id, record, now_s)
+        if self.one_queue_each:
+            self._close(lane)
 
     def add_together(
         self,

@@ -2,13 +2,15 @@
 
 Finished records go as PRODUCE, those of a named producer as WRITE_ONCE. A delayed or half message
 is sent by itself, as stock clients do (SEND_MESSAGE_V2): the broker decides where it waits, so the
-broker makes the record.
+broker makes the record. RocketMQ's brokers make all records: a batch for them is of one queue, and
+goes as stock clients send it (SEND_BATCH_MESSAGE).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dledger.errors import BadInput
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -21,8 +23,13 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.remoting.message import DEFAULT_TOPIC, offset_message_id_decode
-from dledger.remoting.record import Record
+from dledger.remoting.message import (
+    DEFAULT_TOPIC,
+    BatchItem,
+    batch_encode,
+    offset_message_id_decode,
+)
+from dledger.remoting.record import Record, walk
 from mqclient import limits
 from mqclient.producing.batch import Ack, Batch
 
@@ -30,8 +37,11 @@ if TYPE_CHECKING:
     from mqclient.producing.naming import Claim
 
 
-def request_for(batch: Batch, producer_group: str, claim: Claim | None = None) -> Command:
-    """The batch as a request: the same body at every try. `claim` is a named producer's."""
+def request_for(
+    batch: Batch, producer_group: str, claim: Claim | None = None, *, to_stock: bool = False
+) -> Command:
+    """The batch as a request: the same body at every try. `claim` is a named producer's; `to_stock`
+    tells that the brokers are RocketMQ's."""
     body = batch.freeze()
     if claim is not None and claim.epoch is not None and batch.stamp is not None:
         stream, sequence = batch.stamp
@@ -45,19 +55,26 @@ def request_for(batch: Batch, producer_group: str, claim: Claim | None = None) -
             moves=[],
         )
         return Command(RequestCode.WRITE_ONCE, encode_header(named), body)
-    if batch.waits:
+    if batch.waits or (to_stock and batch.count == 1):
         return _send(Record(body), producer_group)
+    if to_stock:
+        starts = walk(body)
+        ends = [*starts[1:], len(body)]
+        pieces = map(memoryview(body).__getitem__, map(slice, starts, ends))
+        return _send_batch([*map(Record, pieces)], producer_group)
     header = ProduceHeader(topic=batch.topic, producer_group=producer_group, runs=batch.run_counts)
     return Command(RequestCode.PRODUCE, encode_header(header), body)
 
 
-def acknowledgement(batch: Batch, answer: Command, server: str) -> Ack:
+def acknowledgement(batch: Batch, answer: Command, server: str, *, from_stock: bool = False) -> Ack:
     """The acknowledgement in a successful answer. Raises BadInput if it can't be read."""
-    if batch.waits:
+    if batch.waits or from_stock:
         sent = decode_header(SendMessageResponseHeader, answer)
-        _, _, position = offset_message_id_decode(sent.msg_id)
+        positions = [offset_message_id_decode(each)[2] for each in sent.msg_id.split(",")]
+        if len(positions) != batch.count:
+            raise BadInput(f"{len(positions)} message ids for {batch.count} messages")
         offsets = dict.fromkeys(batch.runs, sent.queue_offset)
-        return Ack(position, offsets, server, sent.recall_handle or "")
+        return Ack(positions[0], offsets, server, sent.recall_handle or "", tuple(positions))
     if batch.stamp is not None:
         written = decode_header(WriteOnceResponseHeader, answer)
         # Of a repeat whose first copy the log has no more, nobody knows the place.
@@ -65,6 +82,25 @@ def acknowledgement(batch: Batch, answer: Command, server: str) -> Ack:
         return Ack(written.position, known, server)
     header = decode_header(ProduceResponseHeader, answer)
     return Ack(header.position, dict(header.offsets), server)
+
+
+def _send_batch(records: list[Record], producer_group: str) -> Command:
+    """Records of one queue, with the head of the first."""
+    items = [BatchItem(each.body, bytes(each.properties), each.flag) for each in records]
+    first = records[0]
+    header = SendMessageV2Header(
+        a=producer_group,
+        b=first.topic,
+        c=DEFAULT_TOPIC,
+        d=limits.QUEUES_WANTED_MAX,
+        e=first.queue_id,
+        f=first.sys_flag,
+        g=first.born_timestamp_ms,
+        h=first.flag,
+        i="",
+        m=True,
+    )
+    return Command(RequestCode.SEND_BATCH_MESSAGE, encode_header(header), batch_encode(items))
 
 
 def _send(record: Record, producer_group: str) -> Command:

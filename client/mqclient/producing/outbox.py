@@ -17,6 +17,7 @@ from typing import NamedTuple
 import anyio
 
 from dledger.observe import get_logger
+from dledger.remoting.codes import VERSION_ANY_DELAY
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import with_queue
 from dledger.world import steady_s
@@ -95,6 +96,7 @@ class Outbox:
             route = await self._session.route_within(topic, "publish to", timeout_s)
             if not route.writable:
                 raise NoRoute(topic, "publish to", "its route has no writable queue")
+            await self._session.finder.learn_kinds(route.broker_names)
             publisher = self._publish_to(topic, route.writable)
         return publisher.queues
 
@@ -145,6 +147,11 @@ class Outbox:
         pending = PendingSlot(unique_key, now_s + timeout_s, choice.moves_max)
         if message.delayed:
             self.refuse_named(message.topic, "a delay")
+            if 0 < self._session.routes.stock_version(queue.broker_name) < VERSION_ANY_DELAY:
+                raise BadMessage(
+                    f"a message to topic {message.topic!r} with a delay: the brokers of "
+                    f"{queue.broker_name} are of RocketMQ 4, which delays by fixed levels only"
+                )
             return pending, self._put_to_wait(pending, queue, record, now_s)
         sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
         add = sender.accumulator.add_alone if alone else sender.accumulator.add
@@ -179,7 +186,7 @@ class Outbox:
         growing = Growing(stretch, pattern, self._encoder)
         size_bytes = pattern.size_bytes + len(message.body)
         sender.accumulator.begin(stretch, topic, queue.queue_id, growing, now_s, size_bytes)
-        bytes_max = self._batch_bytes_max
+        bytes_max = self._bytes_max(queue.broker_name)
         gathering = Gathering(growing, queue, self.budget, bytes_max, closes_s, timeout_s)
         growing.on_encoded = partial(self._gathered, topic, gathering)
         self._gatherings[topic] = gathering
@@ -235,6 +242,11 @@ class Outbox:
         now_s = steady_s()
         queue = choices[0].queue
         queue_ids = [choice.queue.queue_id for choice in choices]
+        if len(set(queue_ids)) > 1 and self._session.routes.stock_version(queue.broker_name):
+            raise BadMessage(
+                f"a batch to topic {queue.topic!r} for {len(set(queue_ids))} queues: RocketMQ's "
+                "brokers take a batch for one queue"
+            )
         encoded = [
             self._encoder.encode(message, choice.queue.queue_id, "", choice.key)
             for message, choice in zip(messages, choices, strict=True)
@@ -262,12 +274,21 @@ class Outbox:
         _refuse_delays([like], "many can't be delayed: send them one by one")
         check_bodies(like.topic, bodies)
         overhead_bytes = self._encoder.overhead_bytes(like, key)
-        return stretches(bodies, overhead_bytes, self._stretch_bytes, limits.BATCH_RECORDS_MAX)
+        size = partial(self._stretch_bytes, like.topic)
+        return stretches(bodies, overhead_bytes, size, limits.BATCH_RECORDS_MAX)
 
-    def _stretch_bytes(self) -> int:
+    def _stretch_bytes(self, topic: str) -> int:
         """How much of one call goes into a batch: all lanes shall have some of what is there."""
+        names = {queue.broker_name for queue in self._publisher(topic).queues}
+        bytes_max = min(map(self._bytes_max, names))
         share_bytes = self.budget.size_bytes // limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
-        return min(self._batch_bytes_max, max(limits.STRETCH_BYTES_MIN, share_bytes))
+        return min(bytes_max, max(limits.STRETCH_BYTES_MIN, share_bytes))
+
+    def _bytes_max(self, broker_name: str) -> int:
+        """The bound on a batch for a broker group."""
+        if self._session.routes.stock_version(broker_name):
+            return min(self._batch_bytes_max, limits.STOCK_BATCH_BYTES_MAX)
+        return self._batch_bytes_max
 
     def put_stretch(
         self, like: Message, bodies: Sequence[bytes], choice: Choice, timeout_s: float
@@ -358,11 +379,15 @@ class Outbox:
     def _sender(self, broker_name: str) -> GroupSender:
         sender = self._senders.get(broker_name)
         if sender is None:
+            is_stock = self._session.routes.stock_version(broker_name) > 0
+            lanes = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
             accumulator = Accumulator(
                 broker_name,
                 self.budget,
                 linger_s=self._linger_s,
-                batch_bytes_max=self._batch_bytes_max,
+                batch_bytes_max=self._bytes_max(broker_name),
+                lanes_per_topic=limits.QUEUES_PER_TOPIC_MAX if is_stock else lanes,
+                one_queue_each=is_stock,
             )
             claim = None
             if self._named is not None:

@@ -226,12 +226,13 @@ class Producer(Sends):
         cut = self._outbox.stretches(like, bodies, key)
         stretches: list[Stretch] = []
         left = len(bodies)
-        for some in cut:
+        while left:
             try:
                 await self._ready(topic, timeout_s)
             except BufferFull as error:
                 stretches.append(Stretch.refused(left, error))
                 break
+            some = next(cut)
             left -= len(some)
             chosen = self._outbox.choose(like, queue_id, key)
             stretches.append(self._outbox.put_stretch(like, some, chosen, timeout_s))

@@ -189,7 +189,8 @@ class GroupSender:
             return
         batch.attempt += 1
         batch.sent_s, batch.sent_to = now_s, leader
-        command = request_for(batch, self._producer_group, self._claim)
+        to_stock = self.accumulator.one_queue_each
+        command = request_for(batch, self._producer_group, self._claim, to_stock=to_stock)
         try:
             if batch.oneway:
                 peer.send_oneway(command)
@@ -226,7 +227,8 @@ class GroupSender:
             return
         if isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
             try:
-                batch.ack = acknowledgement(batch, answer, server)
+                from_stock = self.accumulator.one_queue_each
+                batch.ack = acknowledgement(batch, answer, server, from_stock=from_stock)
                 self._finish(batch)
             except BadInput as error:
                 batch.fail(SendUnknown, f"{server} acknowledged in a way not understood: {error}")

@@ -1,0 +1,238 @@
+"""Our client and `mqadmin` work with RocketMQ's own name server and broker, of 4.9 and of 5."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import trio
+
+from mqchaos.cluster.processes import free_ports
+from mqclient import (
+    Admin,
+    BadMessage,
+    Consumer,
+    Decision,
+    Message,
+    PopConsumer,
+    Producer,
+    ReceivedMessage,
+)
+from mqclient.admin import UnknownTarget
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "examples" / "attach"))
+
+import rocketmq  # noqa: E402 -- the example that starts RocketMQ
+
+pytestmark = [pytest.mark.slow, pytest.mark.conformance]
+
+BROKER = "stock-broker"
+CLUSTER = "stock-cluster"
+WAIT_S = 60.0
+MANY = 500
+
+
+@contextmanager
+def servers(version: str, folder: Path) -> Iterator[str]:
+    """A name server and a broker of RocketMQ's; the name server's address."""
+    for tool in ("mvn", "java"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    try:
+        rocketmq.fetch(version)
+    except (subprocess.SubprocessError, OSError) as error:
+        pytest.skip(f"RocketMQ {version}: {error}")
+    namesrv, broker = places()
+    names = f"127.0.0.1:{namesrv}"
+    store = folder / "broker" / "store"
+    with ExitStack() as ended:
+        start(ended, folder, version, "namesrv", "namesrv.NamesrvStartup", {"listenPort": namesrv})
+        rocketmq.wait_for(namesrv)
+        settings = {
+            "brokerClusterName": CLUSTER,
+            "brokerName": BROKER,
+            "brokerIP1": "127.0.0.1",
+            "listenPort": broker,
+            "namesrvAddr": names,
+            "storePathRootDir": store,
+            "storePathCommitLog": store / "commitlog",
+            "mappedFileSizeCommitLog": 16 << 20,
+            "mappedFileSizeConsumeQueue": 300_000,
+            "timerWheelEnable": "true",
+        }
+        start(ended, folder, version, "broker", "broker.BrokerStartup", settings)
+        rocketmq.wait_for(broker)
+        yield names
+
+
+def places() -> tuple[int, int]:
+    """A port of a name server, and of a broker, which listens two below and one above, too."""
+    while True:
+        namesrv, *around = sorted(free_ports(5))
+        for broker in around:
+            if {broker - 2, broker + 1} & {namesrv} == set():
+                return namesrv, broker
+
+
+def start(
+    ended: ExitStack,
+    folder: Path,
+    version: str,
+    name: str,
+    main: str,
+    settings: Mapping[str, object],
+) -> None:
+    """Start a server with a configuration file; it is killed at the end."""
+    home = folder / name
+    home.mkdir(parents=True)
+    config = home / "settings.conf"
+    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    main = f"org.apache.rocketmq.{main}"
+    process = rocketmq.java(folder, name, main, "256m", "-c", str(config), version=version)
+    ended.callback(process.wait)
+    ended.callback(process.kill)
+
+
+@pytest.fixture(scope="module", params=["4.9.7", pytest.param("5.5.0", marks=pytest.mark.long)])
+def stock(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, str]]:
+    """The version and the name server's address of running servers."""
+    version = request.param
+    with servers(version, tmp_path_factory.mktemp("rocketmq") / version) as address:
+        trio.run(registered, address)
+        yield version, address
+
+
+async def registered(address: str) -> None:
+    """Wait until the name server knows the broker."""
+    async with Admin(address) as admin:
+        with trio.fail_after(WAIT_S):
+            while True:
+                with suppress(UnknownTarget):
+                    await admin.brokers.list()
+                    return
+                await trio.sleep(0.2)
+
+
+async def read(address: str, group: str, topic: str, wanted: set[bytes]) -> set[tuple[int, int]]:
+    """Read until all of these bodies have come, and commit; the places of all that came.
+
+    RocketMQ stores a send again whose first answer was lost or late, so a body may come twice.
+    """
+    bodies: set[bytes] = set()
+    places: set[tuple[int, int]] = set()
+    async with Consumer(address, group, {topic: "*"}) as consumer:
+        with trio.fail_after(WAIT_S):
+            while not wanted <= bodies:
+                some = await consumer.poll(timeout_s=1.0)
+                bodies |= {each.body for each in some}
+                places |= {(each.queue_id, each.queue_offset) for each in some}
+        await consumer.commit()
+    assert bodies == wanted
+    return places
+
+
+async def test_every_way_to_send_reaches_a_consumer(stock: tuple[str, str]) -> None:
+    """One by one, soon, a batch, many, one-way, by a key, in a transaction; a group goes on where
+    it was."""
+    version, address = stock
+    topic = f"Ways{version[0]}"
+    sent = [b"one", *(b"soon %d" % n for n in range(50)), *(b"of a batch %d" % n for n in range(5))]
+    sent += [*(b"many %d" % n for n in range(MANY)), b"one-way", b"keyed", b"committed"]
+    async with Admin(address) as admin:
+        await admin.topics.update(topic, read_queues=4, write_queues=4)
+    async with Producer(address, "ours", checker=lambda _: Decision.UNKNOWN) as producer:
+        first = await producer.send(Message(topic, sent[0], keys="key of one"))
+        soon = [await producer.send_soon(Message(topic, body)) for body in sent[1:51]]
+        batch = await producer.send_batch([Message(topic, body) for body in sent[51:56]])
+        many = await producer.send_many(topic, sent[56 : 56 + MANY])
+        producer.send_oneway(Message(topic, b"one-way"))
+        keyed = await producer.send(Message(topic, b"keyed"), key="ann")
+        async with producer.transaction(Message(topic, b"committed")):
+            pass
+        await producer.flush()
+        results = [first, *(each.result() for each in soon), *batch, *many, keyed]
+    places = {(each.queue_id, each.queue_offset) for each in results}
+    assert len(places) == len(results), "two acknowledgements name one place"
+    read_first = await read(address, "ours", topic, set(sent))
+    assert places <= read_first
+    async with Producer(address, "ours") as producer:
+        await producer.send(Message(topic, b"later"))
+    async with Consumer(address, "ours", {topic: "*"}) as consumer:
+        with trio.fail_after(WAIT_S):
+            while not (some := await consumer.poll(timeout_s=1.0)):
+                pass
+    assert read_first.isdisjoint((each.queue_id, each.queue_offset) for each in some)
+    async with Admin(address) as admin:
+        for each in (first, batch[3], many[MANY - 1]):
+            (found,) = await admin.messages.by_unique_key(topic, each.message_id)
+            place = found.queue_id, found.queue_offset, found.position
+            assert place == (each.queue_id, each.queue_offset, each.position)
+
+
+async def test_delays_are_kept_or_refused(stock: tuple[str, str]) -> None:
+    """RocketMQ 4 has fixed levels only, so a delay is refused; 5 keeps it."""
+    version, address = stock
+    topic = f"Delays{version[0]}"
+    async with Admin(address) as admin:
+        await admin.topics.update(topic, read_queues=1, write_queues=1)
+    async with Producer(address, "ours") as producer:
+        if version < "5":
+            with pytest.raises(BadMessage, match="RocketMQ 4"):
+                await producer.send(Message(topic, b"late", delay_s=2))
+            return
+        began = trio.current_time()
+        await producer.send(Message(topic, b"late", delay_s=2))
+        await read(address, "delays", topic, {b"late"})
+        assert trio.current_time() - began > 1.5
+
+
+async def test_the_administration_works(stock: tuple[str, str]) -> None:
+    """Topics, groups, routes, brokers, configs and progress are shown and changed."""
+    version, address = stock
+    topic, group = f"Admin{version[0]}", "watched"
+    async with Admin(address) as admin:
+        await admin.topics.update(topic, read_queues=3, write_queues=3)
+        await admin.topics.update(topic, read_queues=5, write_queues=5)
+        assert (await admin.topics.route(topic)).groups[0].read_queues == 5
+        await admin.groups.update(group, retry_max_times=3)
+        config = await admin.groups.config(group)
+        assert config is not None
+        assert config.retry_max_times == 3
+        async with Producer(address, "ours") as producer:
+            await producer.send(Message(topic, b"body", keys="k"))
+        assert (await admin.topics.status(topic)).messages == 1
+        await read(address, group, topic, {b"body"})
+        assert (await admin.groups.progress(group)).lag == 0
+        await admin.topics.delete(topic)
+        assert topic not in {each.topic for each in await admin.topics.list()}
+
+
+async def test_pop_consumers_read_from_rocketmq_5(stock: tuple[str, str]) -> None:
+    """Popped and acknowledged once; RocketMQ 4 has no POP."""
+    version, address = stock
+    if version < "5":
+        pytest.skip("RocketMQ 4 has no POP")
+    topic = "Popped"
+    async with Admin(address) as admin:
+        await admin.topics.update(topic, read_queues=2, write_queues=2)
+    async with Producer(address, "ours") as producer:
+        await producer.send_many(topic, [b"%d" % n for n in range(40)])
+    got: list[bytes] = []
+    async with PopConsumer(address, "poppers", {topic: "*"}) as consumer:
+        with trio.move_on_after(WAIT_S) as scope:
+
+            async def handle(message: ReceivedMessage) -> None:
+                got.append(message.body)
+                if len(got) == 40:
+                    scope.cancel()
+
+            await consumer.run(handle)
+    assert sorted(got) == sorted(b"%d" % n for n in range(40))
