@@ -21,6 +21,9 @@ PROPERTIES_COPIED_BYTES_MAX = PROPERTIES_BYTES_MAX - COPY_ROOM_BYTES
 PROPERTIES_SENT_BYTES_MAX = PROPERTIES_COPIED_BYTES_MAX - COPY_ROOM_BYTES
 """Of a message that is sent first: then it can be given up, sent again, and given up once more."""
 PRIORITY_DIGITS_MAX = 10
+SUBSCRIPTION_TAGS_MAX = 1024
+SUBSCRIPTION_CHARACTERS_MAX = 32 * KIB
+"""Of tags: each character is hashed, with each pull."""
 KEYS_PER_MESSAGE_MAX = 32
 """Brokers index the first ones; our client refuses more."""
 TOPIC_BYTES_MAX = 127

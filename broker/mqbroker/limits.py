@@ -208,9 +208,6 @@ SWEEP_PAUSE_S = 0.25
 """Pulls whose time is up within this are run together."""
 EARLIEST_ENTRIES_MAX = 256
 """Entries read from the log's head on, to find its first message."""
-SUBSCRIPTION_TAGS_MAX = 1024
-SUBSCRIPTION_CHARACTERS_MAX = 32 * KIB
-"""Of tags: each character is hashed, with each pull."""
 
 # POP.
 POP_MESSAGES_MAX = 32

@@ -206,6 +206,7 @@ POP_PROLONG_SHARE = 0.5
 POP_LOOKS_PER_TIME = 6
 """A message's time is prolonged when less than this share is left of it; looked at so often."""
 POP_RECONSUME_TIMES = 16
+"""Where the broker does not say how many its group has."""
 POP_RETRY_DELAYS_S = (
     *(10.0, 30.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 420.0, 480.0, 540.0, 600.0),
     *(1200.0, 1800.0, 3600.0, 7200.0),

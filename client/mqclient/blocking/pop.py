@@ -54,7 +54,7 @@ class PopConsumer(Face[consumers.PopConsumer]):
         *,
         timeout_s: float | None = None,
         hold_s: float = limits.POP_HOLD_S,
-        max_reconsume_times: int = limits.POP_RECONSUME_TIMES,
+        max_reconsume_times: int | None = None,
     ) -> None:
         """Call `handler` with each message, for ever, by `concurrency` threads.
 

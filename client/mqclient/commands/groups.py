@@ -68,9 +68,12 @@ def update_sub_group(
         Switch | None, Parameter(name=["--broadcast", "-d", "--consumeBroadcastEnable"])
     ] = None,
     retry_queues: Annotated[
-        int | None, Parameter(name=["--retry-queues", "-q", "--retryQueueNums"])
+        int | None,
+        Parameter(name=["--retry-queues", "-q", "--retryQueueNums"], validator=Number(gte=0)),
     ] = None,
-    retries: Annotated[int | None, Parameter(name=["--retries", "-r", "--retryMaxTimes"])] = None,
+    retries: Annotated[
+        int | None, Parameter(name=["--retries", "-r", "--retryMaxTimes"], validator=Number(gte=0))
+    ] = None,
     notify: Annotated[
         Switch | None, Parameter(name=["--notify", "-a", "--notifyConsumerIdsChanged"])
     ] = None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dledger.errors import BadInput
+from dledger.limits import SUBSCRIPTION_CHARACTERS_MAX, SUBSCRIPTION_TAGS_MAX
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.message import tags_code
 from dledger.remoting.names import UNREADABLE, check_topic_name
@@ -50,7 +51,12 @@ def parse_subscription(topic: str, expression: str | Sql, version_ms: int) -> Su
         return SubscriptionData(topic=topic, sub_string=ALL, sub_version=version_ms)
     tags = [tag.strip() for tag in expression.split("||")]
     if not all(tags) or any("|" in tag for tag in tags):
-        raise BadInput(f"subscription {expression!r} to {topic!r}: expected * or TagA || TagB")
+        raise BadInput(f"subscription {expression!r:.200} to {topic!r}: expected * or TagA || TagB")
+    if len(set(tags)) > SUBSCRIPTION_TAGS_MAX or len(expression) > SUBSCRIPTION_CHARACTERS_MAX:
+        raise BadInput(
+            f"a subscription to {topic!r} of {len(set(tags))} tags, {len(expression)} characters: "
+            f"brokers take {SUBSCRIPTION_TAGS_MAX} and {SUBSCRIPTION_CHARACTERS_MAX} at most"
+        )
     return SubscriptionData(
         topic=topic,
         sub_string=expression,

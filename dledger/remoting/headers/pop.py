@@ -40,7 +40,8 @@ class PopMessageHeader(Header, frozen=True):
 class PopMessageResponseHeader(Header, frozen=True):
     """The answer to a pop. Without the three texts clients make the messages' handles.
 
-    `redelivered` (Base64, as in a batch ack, by the messages' order in the answer) is ours.
+    `redelivered` (Base64, as in a batch ack, by the messages' order in the answer) is ours, and so
+    is `retry_max_times`: after how many tries the group gives a message up.
     """
 
     pop_time: Int64
@@ -51,6 +52,7 @@ class PopMessageResponseHeader(Header, frozen=True):
     msg_offset_info: str | None = None
     order_count_info: str | None = None
     redelivered: str | None = None
+    retry_max_times: Int32 | None = None
 
 
 class AckMessageHeader(Header, frozen=True):

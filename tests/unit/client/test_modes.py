@@ -46,6 +46,8 @@ OTHER = MessageQueue("Orders", "b", 3)
         ({"subscriptions": {}}, "no subscription"),
         ({"subscriptions": {re.compile(b"x"): "*"}}, "of bytes"),
         ({"subscriptions": {"rmq_sys_wheel_timer": "*"}}, "belongs to the brokers"),
+        ({"subscriptions": {"T": "||".join(f"t{n}" for n in range(1025))}}, "1025 tags"),
+        ({"subscriptions": {"T": "x" * 40_000}}, "40000 characters"),
         ({"subscriptions": {re.compile("x"): "a | b"}}, "expected \\* or TagA"),
         ({"subscriptions": {re.compile("x"): "*"}, "assign": [QUEUE]}, "choose one of them"),
     ],

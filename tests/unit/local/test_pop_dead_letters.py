@@ -104,3 +104,29 @@ async def test_a_group_that_takes_none_back_is_through_with_them(autojump_clock:
                 nursery.cancel_scope.cancel()
         async with cluster.admin() as admin:
             assert await admin.dead_letters.list("G") == ()
+
+
+@pytest.mark.parametrize("times", [0, 2])
+async def test_a_group_s_tries_are_counted_for_members_that_pop(
+    autojump_clock: MockClock, times: int
+) -> None:
+    """`updateSubGroup -r`, also while they run; a limit of the call's own goes before it."""
+    async with local_cluster(replicas=1) as cluster:
+        async with cluster.producer("P") as producer:
+            await producer.send(Message("T", b"x"))
+        async with cluster.admin() as admin:
+            await admin.groups.update("G", retry_max_times=times)
+        tried: list[int] = []
+
+        def handle(message: PoppedMessage) -> None:
+            tried.append(message.reconsume_times)
+            poison(message)
+
+        with trio.move_on_after(600):
+            async with PopConsumer(
+                cluster.namesrv_addr, "G", {"T": "*"}, retry_delays_s=[1]
+            ) as consumer:
+                await consumer.run(handle)
+        async with cluster.admin() as admin:
+            assert [each.text for each in await admin.dead_letters.list("G")] == ["x"]
+    assert tried == [*range(times + 1)]

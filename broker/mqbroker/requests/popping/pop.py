@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from msgspec.structs import replace
+
 from dledger.buffers import Buffer
 from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
@@ -189,8 +191,14 @@ class _Asked:
             invisible_time=want.invisible_ms,
             revive_qid=ORDERED_QUEUE if want.ordered else 0,
             rest_num=got.rest,
-            redelivered=_redelivered(got.messages) if is_ours(self._request) else None,
         )
+        if is_ours(self._request):
+            group = core.definitions.known_group(want.group)
+            header = replace(
+                header,
+                redelivered=_redelivered(got.messages),
+                retry_max_times=None if group is None else group.retry_max_times,
+            )
         body = records_of(core, got.messages)
         answer = self._request.reply(ResponseCode.SUCCESS, encode_header(header), body, "FOUND")
         if not core.replies.send(self._request, self._connection, answer):

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dledger import limits as foundation
 from dledger.errors import BadInput
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import ResponseCode
@@ -119,11 +120,11 @@ def _steps(condition: Filter, properties_bytes: int) -> int:
 def _by_tags(expression: str | None) -> MessageFilter:
     if expression is None or expression.strip() in ("", "*"):
         return None
-    if len(expression) > limits.SUBSCRIPTION_CHARACTERS_MAX:
+    if len(expression) > foundation.SUBSCRIPTION_CHARACTERS_MAX:
         raise Refused(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
             f"a subscription of {len(expression)} characters; at most "
-            f"{limits.SUBSCRIPTION_CHARACTERS_MAX} are read",
+            f"{foundation.SUBSCRIPTION_CHARACTERS_MAX} are read",
         )
     tags = [tag.strip() for tag in expression.split("||")]
     tags = [tag for tag in tags if tag]
@@ -180,10 +181,10 @@ def _properties(record: Record) -> Mapping[str, str]:
 
 def _of_codes(codes: Iterable[int]) -> MessageFilter:
     distinct = frozenset(codes)
-    if len(distinct) > limits.SUBSCRIPTION_TAGS_MAX:
+    if len(distinct) > foundation.SUBSCRIPTION_TAGS_MAX:
         raise Refused(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
             f"the subscription names {len(distinct)} tags; at most "
-            f"{limits.SUBSCRIPTION_TAGS_MAX} are taken",
+            f"{foundation.SUBSCRIPTION_TAGS_MAX} are taken",
         )
     return distinct

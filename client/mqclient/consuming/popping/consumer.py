@@ -241,16 +241,17 @@ class PopConsumer(Living):
         *,
         timeout_s: float | None = None,
         hold_s: float = limits.POP_HOLD_S,
-        max_reconsume_times: int = limits.POP_RECONSUME_TIMES,
+        max_reconsume_times: int | None = None,
     ) -> None:
         """Call `handler` with each message until cancelled; await it if it is asynchronous.
 
         Up to `concurrency` messages are handled at a time. One whose handler returns is
         acknowledged. One whose handler raises, or takes longer than `timeout_s` and is cancelled,
         comes again later (`Nack` says when), and after `max_reconsume_times` goes to the group's
-        dead letters. While a handler works its message stays hidden, for `hold_s` at most; then
-        another member may get it. Messages of an `ordered` consumer's queue are handled one after
-        the other, and those that fail again in their place.
+        dead letters: by default after as many as the group's config says (`updateSubGroup -r`).
+        While a handler works its message stays hidden, for `hold_s` at most; then another member
+        may get it. Messages of an `ordered` consumer's queue are handled one after the other, and
+        those that fail again in their place.
         """
         self.check_open()
         policy = Policy(

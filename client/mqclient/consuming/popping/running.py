@@ -45,7 +45,7 @@ class Policy:
     concurrency: int
     timeout_s: float | None
     hold_s: float
-    times_max: int
+    times_max: int | None
     schedule: Sequence[float]
     ordered: bool
 
@@ -53,7 +53,8 @@ class Policy:
         check_at_work(self.concurrency, self.timeout_s)
         if check_seconds("hold_s", self.hold_s) == math.inf:
             raise BadInput(f"hold_s={self.hold_s}: expected for how long a message may be kept")
-        check_whole("max_reconsume_times", self.times_max, 0, INT32_MAX)
+        if self.times_max is not None:
+            check_whole("max_reconsume_times", self.times_max, 0, INT32_MAX)
 
 
 class Running:
@@ -143,8 +144,11 @@ class Running:
         if not isinstance(error, Nack):
             log.warning("message not handled", message=repr(message), error=repr(error))
         tried = message.reconsume_times + message.handled_again
+        times_max = self._policy.times_max
+        if times_max is None:
+            times_max = self._taking.retry_max_times
         try:
-            if delay.level == DEAD or tried >= self._policy.times_max:
+            if delay.level == DEAD or tried >= times_max:
                 late = await self._dead_letters.send_back(message, Delay(DEAD), message.pop_time_ms)
                 if late is None:
                     self._settling.ack_soon(message)

@@ -68,6 +68,8 @@ class Taking:
         self._subscriptions = subscriptions
         self._settling = settling
         self.invisible_s = invisible_s
+        #: After how many tries the group gives a message up, as a broker has told last.
+        self.retry_max_times = limits.POP_RECONSUME_TIMES
         self._init_mode = init_mode
         self._ordered = ordered
         self._closed = False
@@ -198,6 +200,8 @@ class Taking:
     ) -> None:
         """Take in an answer. BadInput for what is none."""
         header = decode_header(PopMessageResponseHeader, answer)
+        if header.retry_max_times is not None:
+            self.retry_max_times = header.retry_max_times
         handed_out = read_bits(header.redelivered or "", limits.POP_MESSAGES_MAX // 8)
         view = memoryview(answer.payload)
         try:
