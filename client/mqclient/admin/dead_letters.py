@@ -235,9 +235,10 @@ def _key_of_copy(letter: DeadLetter) -> str:
 def _copy(message: ReceivedMessage, letter: DeadLetter, queue_id: int) -> SendMessageV2Header:
     """The send of a new message like the old one, under a key that is the same at each try."""
     record = message.record
-    properties = {k: v for k, v in message.properties.items() if k not in _OF_THE_WAY}
-    properties[names.UNIQ_KEY] = _key_of_copy(letter)
-    properties.setdefault(names.ORIGIN_MESSAGE_ID, letter.offset_message_id)
+    kept = names.properties_without(record.properties, (*_OF_THE_WAY, names.UNIQ_KEY))
+    added = {names.UNIQ_KEY: _key_of_copy(letter)}
+    if not names.has_property(kept, names.ORIGIN_MESSAGE_ID):
+        added[names.ORIGIN_MESSAGE_ID] = letter.offset_message_id
     return SendMessageV2Header(
         a=_PRODUCER,
         b=letter.origin_topic,
@@ -247,5 +248,5 @@ def _copy(message: ReceivedMessage, letter: DeadLetter, queue_id: int) -> SendMe
         f=record.sys_flag & (COMPRESSED | COMPRESSION_TYPE),
         g=record.born_timestamp_ms,
         h=record.flag,
-        i=names.properties_encode(properties).decode(),
+        i=(kept + names.properties_encode(added)).decode(),
     )

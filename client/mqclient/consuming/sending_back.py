@@ -7,6 +7,7 @@ the group's dead letters instead, the topic `%DLQ%` and the group's name. Either
 handler's queue, and those behind it are not held up.
 
 If no broker takes it back, for seconds, its handler gets it once more: a message is never dropped.
+One that its broker does not have any more, since retention took it meanwhile, is sent from here.
 """
 
 from __future__ import annotations
@@ -21,18 +22,22 @@ import anyio
 
 from dledger.errors import BadInput, DledgerError
 from dledger.observe import get_logger
-from dledger.remoting.codes import RequestCode
+from dledger.remoting import message as wire
+from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     ConsumerSendMsgBackHeader,
     ConsumerSendMsgBackResponseHeader,
+    SendMessageV2Header,
     decode_header,
     encode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.numbers import INT32_MAX
+from dledger.remoting.record import COMPRESSED, COMPRESSION_TYPE
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
+from mqclient.errors import Refused
 from mqclient.models import ReceivedMessage
 
 log = get_logger(__name__)
@@ -43,6 +48,7 @@ OnError: TypeAlias = Literal["retry", "suspend", "raise"]
 
 DEAD: Final = -1
 """The delay level that means: no more tries, to the dead letters at once."""
+_FIRST_RETRY_LEVEL: Final = 3
 
 
 class Nack(Exception):
@@ -192,7 +198,15 @@ class SendingBack:
         command = Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
         what = f"sending back {message!r} for group {self.group!r}"
         place = (message.broker_name, message.record.topic)
-        answer = await self.finder.granted(what, *place, command, limits.REQUEST_TIMEOUT_S)
+        try:
+            answer = await self.finder.granted(what, *place, command, limits.REQUEST_TIMEOUT_S)
+        except Refused as refused:
+            if refused.code != ResponseCode.SYSTEM_ERROR or pop_time_ms is not None:
+                raise
+            log.warning("message sent back whole", reason=str(refused), **_names(message))
+            copy = _copy_for(self.group, message, delay, self.times_max)
+            await self.finder.granted(what, *place, copy, limits.REQUEST_TIMEOUT_S)
+            return None
         # A broker that does not know of it says nothing; nor does one whose group takes none back.
         if pop_time_ms is None or "late" not in answer.ext:
             return None
@@ -243,6 +257,40 @@ class SendingBack:
         if not self.schedule:
             return Delay()
         return Delay(millis=self.schedule[min(failures, len(self.schedule) - 1)])
+
+
+def _copy_for(group: str, message: ReceivedMessage, delay: Delay, times_max: int | None) -> Command:
+    """The send of a message to its group's retry topic, as stock consumers send it. Raises
+    BadInput."""
+    record = message.record
+    added = {}
+    if not wire.has_property(record.properties, wire.RETRY_TOPIC):
+        added[wire.RETRY_TOPIC] = record.topic
+    if not wire.has_property(record.properties, wire.ORIGIN_MESSAGE_ID):
+        added[wire.ORIGIN_MESSAGE_ID] = message.offset_message_id
+    if delay.millis:
+        added[wire.TIMER_DELAY_MS] = str(delay.millis)
+    elif delay.level != DEAD:
+        added[wire.DELAY] = str(delay.level or _FIRST_RETRY_LEVEL + record.reconsume_times)
+    kept = wire.properties_without(record.properties, (*wire.DELAYS, *added))
+    try:
+        properties = (kept + wire.properties_encode(added)).decode()
+    except UnicodeDecodeError as error:
+        raise BadInput(f"its properties are not UTF-8: {error}") from error
+    header = SendMessageV2Header(
+        a=group,
+        b=wire.RETRY_PREFIX + group,
+        c=wire.DEFAULT_TOPIC,
+        d=1,
+        e=0,
+        f=record.sys_flag & (COMPRESSED | COMPRESSION_TYPE),
+        g=record.born_timestamp_ms,
+        h=record.flag,
+        i=properties,
+        j=min(record.reconsume_times + 1, INT32_MAX),
+        l=0 if delay.level == DEAD else times_max,
+    )
+    return Command(RequestCode.SEND_MESSAGE_V2, encode_header(header), bytes(record.body))
 
 
 def _names(message: ReceivedMessage) -> dict[str, str | int]:

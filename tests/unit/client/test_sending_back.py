@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from typing import cast
 
 import pytest
+from trio.testing import MockClock
 
 from dledger.errors import BadInput
+from dledger.net import Peer
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.message import host_bytes, properties_decode, properties_encode
+from dledger.remoting.record import encode_record
+from mqbroker.testing import served, until
+from mqbroker.testing.requests import heartbeat, make_topic, pull_request, records
 from mqclient import limits
+from mqclient.connection.leaders import LeaderFinder
 from mqclient.consuming.sending_back import (
+    DEAD,
+    Delay,
     Nack,
+    SendingBack,
     check_on_error,
     check_schedule,
     check_times,
 )
+from mqclient.errors import Refused
+from mqclient.models import ReceivedMessage
 
 NOT_WHOLE = (1.5, "3", None, True)
 
@@ -67,3 +83,57 @@ def test_a_word_that_names_no_policy_is_refused() -> None:
     with pytest.raises(BadInput, match="choose 'suspend' or 'raise'"):
         check_on_error("retry", None)
     assert [check_on_error(None, group) for group in ("G", None)] == ["retry", "suspend"]
+
+
+class OneBroker:
+    """Asks one broker, whoever leads."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.codes: list[int] = []
+
+    async def granted(
+        self, what: str, broker_name: str, topic: str, command: Command, timeout_s: float
+    ) -> Command:
+        """As `LeaderFinder`."""
+        self.codes.append(command.code)
+        answer = await self.peer.request(command, timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise Refused(what, "its leader", answer.code, answer.remark)
+        return answer
+
+
+@pytest.mark.parametrize("delay", [Delay(), Delay(millis=50), Delay(level=DEAD)])
+async def test_what_retention_took_is_sent_back_whole(
+    delay: Delay, tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Its broker can't copy it any more, and nobody behind it in its queue has to wait for that."""
+    properties = {"UNIQ_KEY": "k", "filler": "x" * 30_000, "DELAY": "1"}
+    raw = memoryview(
+        encode_record(
+            topic=b"Orders",
+            queue_id=0,
+            body=b"held by its handler",
+            properties=properties_encode(properties),
+            flag=7,
+            born_timestamp_ms=5,
+            born_host=host_bytes("127.0.0.1", 1),
+        )
+    )
+    message = ReceivedMessage(raw, "broker-a")
+    taken = message.record
+    async with served(tmp_path) as (broker, peer):
+        await make_topic(peer)
+        await peer.request(Command(RequestCode.HEART_BEAT, {}, heartbeat("c1", "G")), 5)
+        finder = OneBroker(peer)
+        back = SendingBack("G", cast("LeaderFinder", finder))
+        assert await back.send_back(message, delay) is None
+        assert finder.codes == [RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2]
+        topic = "%DLQ%G" if delay.level == DEAD else "%RETRY%G"
+        await until(lambda: broker.machine.queues.end(topic, 0) == 1)
+        pull = pull_request(0, topic=topic, consumerGroup="G")
+        (copy,) = records(await peer.request(pull, 5))
+    assert (bytes(copy.body), copy.flag, copy.reconsume_times) == (bytes(taken.body), 7, 1)
+    kept = properties_decode(copy.properties)
+    assert (kept["RETRY_TOPIC"], kept["filler"]) == ("Orders", properties["filler"])
+    assert kept["ORIGIN_MESSAGE_ID"] == message.offset_message_id
