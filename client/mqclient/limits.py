@@ -197,6 +197,11 @@ POP_UNSETTLED_MAX = 16_384
 POP_AHEAD_S = 0.25
 POP_AHEAD_MESSAGES_MAX = 8192
 """What is popped before a handler asks for it: as much as it handles in that time."""
+POP_READY_BYTES_MAX = 64 * foundation.MIB
+"""Of records that are here and nobody has; with more, no further ones are popped."""
+POP_HAND_BYTES_MAX = 256 * foundation.MIB
+"""Of messages in handlers' hands, or given by one poll, with their bodies as they become: inflated,
+or fetched in parts. One message is given out however large it is."""
 POP_RATE_S = 0.05
 """How fast handlers are is measured over so long."""
 POP_HOLD_S = 600.0

@@ -173,18 +173,22 @@ class PopConsumer(Living):
     async def poll(self, max_messages: int = 32, timeout_s: float = 1.0) -> list[PoppedMessage]:
         """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
 
+        They are fewer if their bodies would have more than 256 MiB together, inflated and fetched.
         They are this consumer's until their `until_s`: `ack`, `nack` or `extend` them before.
         """
         self.check_open()
         check_count("max_messages", max_messages)
         check_seconds("timeout_s", timeout_s)
         found: list[PoppedMessage] = []
+        room_bytes: int | None = None
         self._taking.want(max_messages)
         try:
             with anyio.move_on_after(timeout_s):
                 while not found:
-                    while len(found) < max_messages and (message := self._taking.take()):
+                    while len(found) < max_messages and (message := self._taking.take(room_bytes)):
                         found.append(message)
+                        hand_bytes = sum(each.hand_bytes for each in found)
+                        room_bytes = max(0, limits.POP_HAND_BYTES_MAX - hand_bytes)
                     if not found:
                         await self._taking.arrived.wait()
         finally:

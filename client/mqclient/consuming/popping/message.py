@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.receipts import write_receipt
+from dledger.remoting.record import COMPRESSED
+from mqclient import limits
 from mqclient.models import ReceivedMessage
 
 
@@ -38,6 +40,14 @@ class PoppedMessage(ReceivedMessage, kw_only=True, eq=False, gc=False):
     def deliveries(self) -> int:
         """How often it was handed out, this time included."""
         return self.reconsume_times + 1
+
+    @property
+    def hand_bytes(self) -> int:
+        """What it may take in memory while somebody has it: its body may be fetched in parts, or
+        inflate to as much as a message may have."""
+        if not self.large_bytes and self.record.sys_flag & COMPRESSED:
+            return self.size_bytes + limits.INFLATED_BODY_BYTES_MAX
+        return self.held_bytes
 
     @property
     def receipt(self) -> str:

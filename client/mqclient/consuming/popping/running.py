@@ -1,4 +1,4 @@
-"""Hands popped messages to a handler, so many at a time.
+"""Hands popped messages to a handler, so many at a time, and so many bytes.
 
 A message is acknowledged when its handler returns. While the handler works, and while a message
 waits for it, its time is prolonged, within bounds. One that is not handled comes again later, to
@@ -76,7 +76,8 @@ class Running:
         self._window = Window(policy.concurrency, anyio.current_time())
         self._lanes: Lanes[PoppedMessage] = Lanes()
         self._next_of_lanes: deque[PoppedMessage] = deque()
-        self._in_hand: dict[PoppedMessage, None] = {}
+        self._in_hand: dict[PoppedMessage, int] = {}
+        self._hand_bytes = 0
         self._workers = 0
 
     async def run(self) -> None:
@@ -92,7 +93,7 @@ class Running:
                     await self._taking.arrived.wait()
         finally:
             self._taking.want(0)
-            self._taking.ready.extendleft(reversed(self._in_hand))
+            self._taking.put_back([*self._in_hand])
 
     def _want(self) -> None:
         if self._settling.unsettled > limits.POP_UNSETTLED_MAX:
@@ -103,18 +104,24 @@ class Running:
     def _next(self) -> PoppedMessage | None:
         if self._next_of_lanes:
             return self._next_of_lanes.popleft()
-        while (message := self._taking.take()) is not None:
-            self._in_hand[message] = None
+        while (message := self._taking.take(self._room_bytes)) is not None:
+            self._in_hand[message] = message.hand_bytes
+            self._hand_bytes += message.hand_bytes
             if self._lanes.enter(lane_of(message, ordered=self._policy.ordered), message):
                 return message
         return None
+
+    @property
+    def _room_bytes(self) -> int | None:
+        """How large the next message may be; None if it may have any size."""
+        return limits.POP_HAND_BYTES_MAX - self._hand_bytes if self._in_hand else None
 
     async def _work(self, message: PoppedMessage | None) -> None:
         for number in count(1):
             if message is None:
                 break
             await self._handle(message)
-            del self._in_hand[message]
+            self._hand_bytes -= self._in_hand.pop(message)
             if number % limits.HANDLED_AT_A_STRETCH == 0:
                 await checkpoint()  # for a handler that never waits itself
             freed = self._lanes.leave(lane_of(message, ordered=self._policy.ordered))

@@ -1,16 +1,17 @@
 """Pops messages from every broker group that has queues of the topics, for who waits for them.
 
-As many are asked for as are wanted and not there yet. A pop waits at its broker until there is
-something; one whose asker is gone meanwhile is not taken back, for the broker may have handed out
-already: what it brings is kept for the next who asks, unless half of its time is over by then. If
-an answer is lost with a leader, the next leader gives the same messages to the same attempt.
+As many are asked for as are wanted and not there yet, unless what is there has many bytes already.
+A pop waits at its broker until there is something; one whose asker is gone meanwhile is not taken
+back, for the broker may have handed out already: what it brings is kept for the next who asks,
+unless half of its time is over by then. If an answer is lost with a leader, the next leader gives
+the same messages to the same attempt.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from itertools import pairwise
 from uuid import uuid4
 
@@ -63,6 +64,7 @@ class Taking:
     ) -> None:
         self.arrived = Broadcast()
         self.ready: deque[PoppedMessage] = deque()
+        self._ready_bytes = 0
         self._session = session
         self._group = group
         self._subscriptions = subscriptions
@@ -85,17 +87,22 @@ class Taking:
 
     @property
     def _lacking(self) -> int:
+        if self._ready_bytes >= limits.POP_READY_BYTES_MAX:
+            return 0
         return self._wanted - len(self.ready)
 
-    def take(self) -> PoppedMessage | None:
-        """The next message; those whose time may be over before they are handled are left to come
-        again. Raises ClientClosed."""
+    def take(self, room_bytes: int | None = None) -> PoppedMessage | None:
+        """The next message, if it has no more bytes than there is room for; those whose time may be
+        over before they are handled are left to come again. Raises ClientClosed."""
         if self._closed:
             raise ClientClosed("this PopConsumer was closed, when its `with` block was left")
         now_s = anyio.current_time()
         now_ms = unix_ms()
         while self.ready:
+            if room_bytes is not None and self.ready[0].hand_bytes > room_bytes:
+                return None
             message = self.ready.popleft()
+            self._ready_bytes -= message.size_bytes
             if (message.expires_ms or now_ms + 1) <= now_ms:
                 self._settling.ack_soon(message)
                 continue
@@ -106,7 +113,13 @@ class Taking:
     def drop(self, queues: Container[MessageQueue]) -> None:
         """The group was reset: what nobody has yet of these queues is not handed out."""
         self.ready = deque(message for message in self.ready if message.queue not in queues)
+        self._ready_bytes = sum(message.size_bytes for message in self.ready)
         self._more.announce()
+
+    def put_back(self, messages: Sequence[PoppedMessage]) -> None:
+        """These were not handled, and are the next again."""
+        self.ready.extendleft(reversed(messages))
+        self._ready_bytes += sum(message.size_bytes for message in messages)
 
     def close(self) -> None:
         """Who waits for messages is told that none will come."""
@@ -227,6 +240,7 @@ class Taking:
                 self._settling.ack_soon(message)  # its tag only has the same hash as a wanted one
             else:
                 self.ready.append(message)
+                self._ready_bytes += message.size_bytes
         if any(message.priority > 0 for message in self.ready):
             self.ready = deque(sorted(self.ready, key=lambda each: -each.priority))
         self.arrived.announce()
