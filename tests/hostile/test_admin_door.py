@@ -21,6 +21,7 @@ from mqbroker.config import BrokerConfig
 from mqbroker.requests.admin.door import FORWARDED_ADMIN, FORWARDED_BY
 from mqbroker.testing import memory_broker
 from mqbroker.testing.requests import TOPIC, ask, send_request, topic_request
+from mqclient.admin.requests import AdminRequests
 
 ADMINISTRATION = {
     "ADD_MEMBER",
@@ -173,6 +174,24 @@ async def test_a_tool_that_proves_the_secret_is_let_in(tmp_path: Path) -> None:
                     tool, broker_door(*OWN), BROKER_ID, 5
                 )
             assert (await tool.request(clean, 5)).code == ResponseCode.NO_PERMISSION
+
+
+async def test_our_tools_prove_where_they_are_refused_otherwise(tmp_path: Path) -> None:
+    """With the secret's file, and only then; another secret is told, and nothing is done."""
+    code = RequestCode.CLEAN_UNUSED_TOPIC
+    async with memory_broker(tmp_path, config()) as broker:
+        address = f"127.0.0.1:{broker.port}"
+        for secret, expected in ((b"", ResponseCode.NO_PERMISSION), (WORD.encode(), 0)):
+            async with AdminRequests(address, 5, secret) as tool:
+                assert (await tool.ask(address, code)).code == expected
+                assert (await tool.ask(address, RequestCode.GROUP_INFO)).code == 0
+        async with AdminRequests(address, 5, b"another word here") as tool:
+            with pytest.raises(ConnectFailed, match="refused the proof"):
+                await tool.ask(address, code)
+    async with memory_broker(tmp_path / "open", BrokerConfig(admin_addresses=FAR)) as broker:
+        address = f"127.0.0.1:{broker.port}"
+        async with AdminRequests(address, 5, WORD.encode()) as tool:
+            assert (await tool.ask(address, code)).code == ResponseCode.NO_PERMISSION
 
 
 async def test_a_proof_for_another_group_is_none_for_this(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ group goes to its leader, and within the deadline follows a failover. Results ar
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from dledger.trust.secret import read_secret
 from mqclient import limits
 from mqclient.admin.brokers import Brokers
 from mqclient.admin.clients import Clients
@@ -52,7 +55,8 @@ __all__ = ["Admin", "UnknownTarget"]
 class Admin(Living):
     """The parts, over the same connections. A request ends in `timeout_s`.
 
-    `namesrv_addr` is "host:port;host:port".
+    `namesrv_addr` is "host:port;host:port". `secret_file` is that of the cluster's secret: brokers
+    want a proof of it for changes from addresses that their `adminAddresses` does not list.
     """
 
     def __init__(
@@ -60,9 +64,11 @@ class Admin(Living):
         namesrv_addr: str = limits.NAMESRV_ADDR,
         *,
         timeout_s: float = limits.REQUEST_TIMEOUT_S,
+        secret_file: str | Path | None = None,
     ) -> None:
         check_seconds("timeout_s", timeout_s, above_zero=True)
-        session = AdminSession(namesrv_addr, timeout_s)
+        secret = b"" if secret_file is None else read_secret(Path(secret_file)).encode()
+        session = AdminSession(namesrv_addr, timeout_s, secret)
         self._requests = session.requests
         self.topics = Topics(session)
         self.groups = Groups(session)

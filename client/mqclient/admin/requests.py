@@ -34,6 +34,7 @@ from mqclient.connection.answers import cluster_in
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.lifetime import Living
 from mqclient.connection.peers import PeerPool
+from mqclient.connection.proven import asked_with_proof
 from mqclient.connection.routing import RouteTable
 from mqclient.errors import PartlyDone, Refused
 
@@ -41,8 +42,9 @@ from mqclient.errors import PartlyDone, Refused
 class AdminRequests(Living):
     """Connections of one administration session. Use it as an async context manager."""
 
-    def __init__(self, namesrv_addr: str, timeout_s: float) -> None:
+    def __init__(self, namesrv_addr: str, timeout_s: float, secret: bytes = b"") -> None:
         self.name_servers = parse_addresses(namesrv_addr)
+        self._secret = secret
         self._timeout_s = timeout_s
         self._pool = PeerPool()
         self._routes = RouteTable()
@@ -60,7 +62,16 @@ class AdminRequests(Living):
         """The answer of one server, with any code. Raises RemotingError if there is none."""
         self.check_open()
         ext = {} if header is None else _encoded(code, header)
-        return await self._pool.request(address, Command(code, ext, body), self._timeout_s)
+        command = Command(code, ext, body)
+        answer = await self._pool.request(address, command, self._timeout_s)
+        return await self._with_proof(address, command, answer)
+
+    async def _with_proof(self, address: str, command: Command, answer: Command) -> Command:
+        """The answer; if it refuses for want of permission, that to the request with a proof."""
+        if answer.code != ResponseCode.NO_PERMISSION or not self._secret:
+            return answer
+        proven = await asked_with_proof(address, command, self._secret, self._timeout_s)
+        return answer if proven is None else proven
 
     async def ask_name_server(self, code: RequestCode, header: Header | None = None) -> Command:
         """The answer of the first name server that gives one."""
@@ -110,7 +121,8 @@ class AdminRequests(Living):
         self._routes.learn_members(TopicRouteData(broker_datas=[broker]))
         ext = {} if header is None else _encoded(code, header)
         command = Command(code, ext, body)
-        return await self._leaders.ask(broker.broker_name, command, self._timeout_s)
+        answer = await self._leaders.ask(broker.broker_name, command, self._timeout_s)
+        return await self._with_proof(self.leader(broker), command, answer)
 
     def leader(self, broker: BrokerData) -> str:
         """The address that answered last for a group, or "" if none has."""

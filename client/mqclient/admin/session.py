@@ -29,9 +29,9 @@ class AdminSession:
     A request ends in `timeout_s`.
     """
 
-    def __init__(self, namesrv_addr: str, timeout_s: float) -> None:
+    def __init__(self, namesrv_addr: str, timeout_s: float, secret: bytes = b"") -> None:
         self.timeout_s = timeout_s
-        self.requests = AdminRequests(namesrv_addr, timeout_s)
+        self.requests = AdminRequests(namesrv_addr, timeout_s, secret)
 
     async def broker_groups(
         self,

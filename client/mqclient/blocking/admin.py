@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from mqclient import admin as admins
 from mqclient import limits
@@ -140,8 +141,9 @@ class Admin(Face[admins.Admin]):
         namesrv_addr: str = limits.NAMESRV_ADDR,
         *,
         timeout_s: float = limits.REQUEST_TIMEOUT_S,
+        secret_file: str | Path | None = None,
     ) -> None:
-        admin = admins.Admin(namesrv_addr, timeout_s=timeout_s)
+        admin = admins.Admin(namesrv_addr, timeout_s=timeout_s, secret_file=secret_file)
         super().__init__(admin)
         self.topics = Topics(self, admin.topics)
         self.groups = Groups(self, admin.groups)

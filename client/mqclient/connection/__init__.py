@@ -11,4 +11,5 @@
 ``lifetime``    objects that live in an `async with` block
 ``forks``       what is open stays behind when its process forks
 ``signals``     lets a task wait for a callback
+``proven``      a request with a proof of the cluster's secret, where a broker wants one
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import anyio
@@ -129,6 +130,15 @@ class Common(Output):
         Parameter(name="--timeout", help="Seconds for each request.", validator=Number(gt=0)),
     ] = limits.REQUEST_TIMEOUT_S
 
+    secret_file: Annotated[
+        Path | None,
+        Parameter(
+            name="--secret-file",
+            env_var="DLEDGER_SECRET_FILE",
+            help="The cluster's secret: brokers want a proof of it for changes from afar.",
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
         try:
             parse_addresses(self.namesrv)
@@ -139,7 +149,8 @@ class Common(Output):
         """The result of a call, from a session that lasts as long as the call."""
 
         async def session() -> _T:
-            async with Admin(self.namesrv, timeout_s=self.timeout_s) as admin:
+            secret = self.secret_file
+            async with Admin(self.namesrv, timeout_s=self.timeout_s, secret_file=secret) as admin:
                 return await call(admin)
 
         return anyio.run(session)
