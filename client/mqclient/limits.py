@@ -254,7 +254,8 @@ UNIQUE_KEY_COPIES_MAX = 32
 """As many copies of one message as stock clients ask for: retries after an unknown outcome."""
 END_OF_TIME_MS = 2**63 - 1
 TABLE_COLUMNS_MAX = 1_000_000
-"""Wider than any row, so that no value is cut; the terminal wraps long rows."""
+"""Wider than any row: nothing is folded where programs read."""
+TERMINAL_COLUMNS_MIN = 40
 
 assert BATCH_BYTES_MAX <= SEND_BATCH_BYTES_MAX <= foundation.ENTRY_BYTES_MAX
 assert FIND_BACKOFF_MIN_S <= FIND_BACKOFF_MAX_S

@@ -92,7 +92,8 @@ def state_of(
         broker_id=broker_id,
         address=address,
         role="leader" if broker_id == LEADER_ID else "follower",
-        version=figures.get("brokerVersionDesc", ""),
+        # Ours say which release of RocketMQ they answer like, and which of ours they are.
+        version=figures.get("dledgerVersion") or figures.get("brokerVersionDesc", ""),
         in_per_s=_first_number(figures.get("putTps", "")),
         out_per_s=_first_number(figures.get("getTransferredTps", "")),
     )

@@ -13,7 +13,8 @@ from cyclopts import App, CycloptsError, MissingArgumentError
 
 from dledger.errors import ConfigError
 from dledger.program.console import let_reader_leave, one_line
-from dledger.program.ending import BY_INPUT, sentence
+from dledger.program.ending import BY_INPUT, EXIT_INTERRUPTED, sentence
+from dledger.version import __version__
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -69,9 +70,11 @@ app = App(
     name="mqadmin",
     help="Administer a RocketMQ cluster. `mqadmin COMMAND --help` explains a command.",
     help_format="plaintext",
+    version=__version__,
+    suppress_keyboard_interrupt=False,
 )
 for _name, (_target, _help) in COMMANDS.items():
-    app.command(f"mqclient.commands.{_target}", name=_name, help=_help)
+    app.command(f"mqclient.commands.{_target}", name=_name, help=_help, version=__version__)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -89,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (*BY_INPUT, ValueError) as error:
         _fail(sentence(error), EXIT_FAILED)
     except KeyboardInterrupt:
-        _fail("interrupted", EXIT_FAILED)
+        _fail("interrupted", EXIT_INTERRUPTED)
 
 
 def _explain(error: CycloptsError) -> str:

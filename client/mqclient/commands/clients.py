@@ -6,9 +6,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from mqclient.admin.results import ClientInfo
+from mqclient.admin.results import END, ClientInfo
 from mqclient.commands.terminal.options import DEFAULTS, Common, Group, Switch, Topic
-from mqclient.commands.terminal.output import Cell, Table, plural
+from mqclient.commands.terminal.output import Cell, Table, moment, plural
 from mqclient.commands.terminal.times import parse_time
 
 _HEADERS = ("CLIENT", "ADDRESS", "LANGUAGE", "VERSION")
@@ -84,8 +84,8 @@ def reset_offset_by_time(
     Parameters
     ----------
     time
-        now, -1 (the end), milliseconds since 1970, or a local time such as
-        2026-07-01#12:30:00:000 or 2026-07-01T12:30:00.
+        now, -1 (the end), milliseconds since 1970, or a time such as 2026-07-01#12:30:00:000 or
+        2026-07-01T12:30:00+02:00; without a zone it is local.
     force
         With false, offsets are only moved back.
     """
@@ -94,7 +94,8 @@ def reset_offset_by_time(
         lambda admin: admin.groups.reset_offset(group, topic, timestamp_ms, force=force == "true")
     )
     rows = [(queue.broker_name, queue.queue_id, queue.offset) for queue in found]
-    notes = [f"group {group} goes on there in topic {topic}"]
+    when = "now" if timestamp_ms == END else moment(timestamp_ms)
+    notes = [f"group {group} goes on there in topic {topic}: from {when} on"]
     common.show("resetOffsetByTime", found, Table(("BROKER", "QUEUE", "OFFSET"), rows, notes))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from contextlib import redirect_stdout
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from dledger.errors import ConfigError
 from dledger.program.console import one_line
@@ -21,7 +23,7 @@ from mqclient.commands.terminal.output import (
     print_json,
     print_table,
 )
-from mqclient.commands.terminal.times import parse_bound
+from mqclient.commands.terminal.times import parse_bound, parse_time
 from mqclient.limits import END_OF_TIME_MS
 
 
@@ -125,3 +127,47 @@ def test_an_offset_that_is_not_understood_is_refused(text: str) -> None:
     """Never silently the default."""
     with pytest.raises(ConfigError, match="earliest, a queue offset, or -N"):
         parse_offset(text)
+
+
+@given(
+    rows=st.lists(st.tuples(st.text("ab 漢\x1b", max_size=60), st.integers()), max_size=3),
+    columns=st.integers(40, 90),
+)
+def test_a_table_fits_the_terminal_and_cuts_nothing(
+    rows: list[tuple[str, int]], columns: int
+) -> None:
+    """What is too wide stands upright, each value behind its header."""
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+        patch.setenv("COLUMNS", str(columns))
+        print_table(Table(("NAME", "COUNT"), rows))
+    lines = out.getvalue().splitlines()
+    assert all(cell_len(line) <= columns for line in lines)
+    shown = "".join(lines).replace(" ", "")
+    for text, number in rows:
+        assert str(number) in shown
+        assert one_line(text).replace(" ", "") in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("2026-03-29T02:30:00", "does not exist: clocks go on"),
+        ("2026-10-25#02:30:00:000", r"comes twice: say .*\+02:00 or .*\+01:00"),
+    ],
+)
+def test_a_time_is_read_as_it_is_printed(
+    monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    """Local, with the zone; a local time that clocks leave out, or show twice, is refused."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        for ms in (1_700_000_000_123, 1_780_000_000_000):
+            assert parse_time(moment(ms)) == ms
+        assert moment(1_780_000_000_000).endswith("+02:00")
+        with pytest.raises(ConfigError, match=told):
+            parse_time(text)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -21,6 +21,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.version import __version__
 from mqbroker.config import SECRET_KEYS
 from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
@@ -160,6 +161,7 @@ class BrokerAdminHandler:
         core = self._core
         return {
             "brokerVersionDesc": "V4_9_8",
+            "dledgerVersion": __version__,
             "brokerVersion": str(VERSION),
             "brokerActive": "true",
             "bootTimestamp": str(self._started_ms),

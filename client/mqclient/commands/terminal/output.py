@@ -6,17 +6,22 @@ classes in `mqclient.admin.results`. The number goes up only if a field is renam
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from dledger.program.console import one_line
 from mqclient import limits
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 JSON_SCHEMA = 1
 #: What JSON leaves as it is, and a terminal may obey: they can stand only within strings.
@@ -43,9 +48,8 @@ def print_table(table: Table) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table as RichTable  # noqa: PLC0415
 
-    console = Console(
-        file=sys.stdout, width=limits.TABLE_COLUMNS_MAX, markup=False, highlight=False, emoji=False
-    )
+    width = terminal_columns()
+    console = Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
     if table.rows:
         grid = RichTable(box=None, pad_edge=False, header_style="bold")
         for number, header in enumerate(table.headers):
@@ -54,11 +58,41 @@ def print_table(table: Table) -> None:
             grid.add_column(header, justify="right" if is_number else "left", no_wrap=True)
         for row in table.rows:
             grid.add_row(*map(_shown, row))
+        if _columns(table) > width:
+            grid = _upright(table, RichTable(box=None, pad_edge=False, show_header=False))
         with console.capture() as capture:
             console.print(grid)
         # The last column is padded like the others; the blanks would be useless in a pipe.
         sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
     sys.stdout.writelines(one_line(note) + "\n" for note in (*table.notes, *table.left_out))
+
+
+def _columns(table: Table) -> int:
+    """How wide a table is that cuts nothing."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    texts = [table.headers, *([_shown(cell) for cell in row] for row in table.rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _upright(table: Table, grid: RichTable) -> RichTable:
+    """A table that is too wide: each row as lines of header and value, folded where they must."""
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for number, row in enumerate(table.rows):
+        if number:
+            grid.add_row("", "")
+        for header, cell in zip(table.headers, row, strict=True):
+            grid.add_row(header, _shown(cell))
+    return grid
+
+
+def terminal_columns() -> int:
+    """How wide lines may be: as the terminal, or COLUMNS says; in a pipe nothing is folded."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
+        return max(limits.TERMINAL_COLUMNS_MIN, shutil.get_terminal_size().columns)
+    return limits.TABLE_COLUMNS_MAX
 
 
 def print_json(command: str, result: object, left_out: Sequence[str] = ()) -> None:

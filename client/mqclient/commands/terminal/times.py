@@ -1,4 +1,4 @@
-"""Points in time on the command line."""
+"""Points in time on the command line: local ones, unless a zone is given, as tables print them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Begin = Annotated[
     Parameter(
         name=["--begin", "-b", "--beginTimestamp"],
         allow_leading_hyphen=True,
-        help="Stored at this time or later: now, milliseconds since 1970, or a local time.",
+        help="Stored at this time or later: now, milliseconds since 1970, or a time (local, if it "
+        "has no zone).",
     ),
 ]
 End = Annotated[
@@ -48,8 +49,28 @@ def parse_time(text: str) -> int:
     for form in (None, *_TIME_FORMATS):
         with suppress(ValueError):
             time = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
-            return round(time.astimezone().timestamp() * 1000)
-    raise ConfigError(
-        f"the time {text!r} is not understood; it must be now, -1, milliseconds since 1970, or a "
-        "local time such as 2026-07-01#12:30:00:000 or 2026-07-01T12:30:00"
-    )
+            break
+    else:
+        raise ConfigError(
+            f"the time {text!r} is not understood; it must be now, -1, milliseconds since 1970, or "
+            "a time such as 2026-07-01#12:30:00:000 or 2026-07-01T12:30:00+02:00; without a zone "
+            "it is local"
+        )
+    _check_local(text, time)
+    return round(time.astimezone().timestamp() * 1000)
+
+
+def _check_local(text: str, time: datetime) -> None:
+    """Refuse a local time that does not exist, or exists twice: clocks are changed then."""
+    if time.tzinfo is not None:
+        return
+    local = time.astimezone()
+    if local.replace(tzinfo=None) != time:
+        raise ConfigError(
+            f"the local time {text!r} does not exist: clocks go on to {local.isoformat()} then"
+        )
+    second = time.replace(fold=1).astimezone()
+    if second.utcoffset() != local.utcoffset():
+        raise ConfigError(
+            f"the local time {text!r} comes twice: say {local.isoformat()} or {second.isoformat()}"
+        )
