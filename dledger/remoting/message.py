@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dledger.buffers import Buffer
+from dledger.checksum import crc32
 from dledger.errors import BadInput
 from dledger.limits import PRIORITY_DIGITS_MAX, PROPERTIES_BYTES_MAX
 from dledger.remoting.numbers import INT32_MAX
@@ -73,6 +74,18 @@ DELAYS = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, REPEAT_CRON)
 
 #: Where a message belongs that waits elsewhere.
 REAL_PLACE = (REAL_TOPIC, REAL_QID)
+
+#: What clients and brokers say of a message by themselves, or by a call's arguments.
+ADDED = frozenset(
+    {
+        *(UNIQ_KEY, WAIT, RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, RECONSUME_TIME),
+        *(MAX_RECONSUME_TIMES, REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP, CLUSTER, MIN_OFFSET),
+        *(MAX_OFFSET, MSG_REGION, TRACE_ON, CORRELATION_ID, REPLY_TO_CLIENT, TTL, MSG_TYPE),
+        *(PUSH_REPLY_TIME, POP_CK, SHARDING_KEY, TIMER_OUT_MS, EXPIRES_AT_MS, LARGE_BODY),
+        *(LARGE_PART, PRIORITY, REPEAT_EVERY_MS, REPEAT_ZONE, REPEATS_LEFT, REPEAT_OF),
+        *(CHECK_IMMUNITY_TIME, LEFT_OUT, *DELAYS),
+    }
+)
 
 # Topic and group names with a meaning.
 DEFAULT_TOPIC = "TBW102"
@@ -170,6 +183,17 @@ def has_property(data: Buffer, name: str) -> bool:
         piece.startswith(wanted) and len(piece) > len(wanted)
         for piece in bytes(data).split(b"\x02")
     )
+
+
+def sender_crc(properties: Mapping[str, str], flag: int) -> int:
+    """A checksum of what a sender says of a message beside its body: its flag, its keys, its tag,
+    and the properties of its own. What clients and brokers add does not count."""
+    own = sorted(
+        f"{name}{_NAME_END}{value}{_VALUE_END}"
+        for name, value in properties.items()
+        if value and name not in ADDED
+    )
+    return crc32("".join(own).encode(), crc32((flag & 0xFFFFFFFF).to_bytes(4, "big")))
 
 
 def priority_of(properties: Mapping[str, str]) -> int:

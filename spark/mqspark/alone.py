@@ -21,6 +21,7 @@ All else needs a history.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
@@ -66,12 +67,14 @@ def record_violations(evidence: Evidence) -> DataFrame:
     )
 
 
-def order_violations(evidence: Evidence) -> DataFrame:
-    """A row for each record whose offset does not follow the one before in its queue."""
+def order_violations(evidence: Evidence, but: Sequence[str] = ()) -> DataFrame:
+    """A row for each record whose offset does not follow the one before in its queue, in all topics
+    `but` some."""
     whole = _whole_logs(evidence)
     queue = Window.partitionBy("replica", "broker", "topic", "queue_id").orderBy("position")
     rows = (
         evidence.records.where(F.col("error").isNull() & evidence.is_settled())
+        .where(~F.col("topic").isin(*but))
         .join(F.broadcast(whole), "broker")
         .where(F.expr("getbit(holders, bit) = 1"))
         .withColumn("offset_before", F.lag("queue_offset").over(queue))
@@ -101,7 +104,12 @@ def _whole_logs(evidence: Evidence) -> DataFrame:
         .select("broker", "replica")
         .collect()
     }
-    disputed = {row.broker for row in evidence.disputes.select("broker").distinct().collect()}
+    differ = {
+        name for name in evidence.members.brokers if len({*evidence.members.begins(name)}) > 1
+    }
+    disputed = differ | {
+        row.broker for row in evidence.disputes.select("broker").distinct().collect()
+    }
     rows = []
     for name in evidence.members.brokers:
         whole = [

@@ -98,7 +98,15 @@ def gather(session: SparkSession, history: Path, replicas: list[Replica]) -> Evi
     parts, brief = history_parts(history), is_brief(history)
     meta = read_meta(history, lambda: _sent_topics(session, parts))
     members = Members(replicas)
-    screened = Screened(session, members, parts, size_bytes(history), meta.topics, brief)
+    screened = Screened(
+        session,
+        members,
+        parts,
+        size_bytes(history),
+        meta.topics,
+        brief,
+        properties="properties" in meta.tells,
+    )
     return Evidence(session, members, screened, meta, brief=brief)
 
 

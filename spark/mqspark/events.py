@@ -41,6 +41,7 @@ MESSAGE_FIELDS: Final[dict[str, pa.DataType]] = {
     "priority": _LONG,
     "how": _TEXT,
     "counted": _FLAG,
+    "properties": _LONG,
 }
 #: Of the events that testify of no message. `again` names one.
 NOTE_FIELDS: Final[dict[str, pa.DataType]] = {
@@ -70,7 +71,7 @@ _USUAL: Final = pa.schema(
         if field.name
         in {
             *("kind", "t", "client", "id", "topic", "broker", "queue_id", "offset", "position"),
-            *("crc", "group"),
+            *("crc", "group", "properties"),
         }
     ]
 )

@@ -18,6 +18,8 @@ of its own."""
 TASK_BYTES_MIN = MIB
 """Segments smaller than this share a task: a task costs as much as reading some hundred KiB."""
 
+PARTS_MAX = 100_000
+"""Of one body: so many of one MiB are far more than a client sends."""
 TIME_MS_MAX = 60_000_000_000_000
 """In the year 3871: a record's time that is further from 1970 is none."""
 

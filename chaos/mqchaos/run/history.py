@@ -32,11 +32,16 @@ class _Event(msgspec.Struct, tag_field="kind", tag=str.lower, frozen=True, gc=Fa
     t: int
 
 
+#: What a history of our own clients tells: what senders say of their messages beside the bodies,
+#: and that whoever was answered that a group goes on at n was answered by a broker.
+TELLS: Final = ("properties", "commit")
+
+
 class Meta(_Event, frozen=True, omit_defaults=True):
     """What was run. `brokers`: broker name -> node id -> its store directory.
 
     `inputs`: for each message there that `group` has passed, `topic` has an output. `levels`: a
-    topic of priorities -> how many queues it has.
+    topic of priorities -> how many queues it has. `tells`: what older histories lack (`TELLS`).
     """
 
     seed: int
@@ -47,6 +52,7 @@ class Meta(_Event, frozen=True, omit_defaults=True):
     inputs: str | None = None
     group: str | None = None
     levels: dict[str, int] | None = None
+    tells: list[str] | None = None
 
 
 class Send(_Event, frozen=True, gc=False, omit_defaults=True):
@@ -54,7 +60,8 @@ class Send(_Event, frozen=True, gc=False, omit_defaults=True):
 
     `due`: not to be delivered before, by the same clock. `transaction`: how it will be ended, by
     `commit` or by `rollback`, whoever is asked. `expires`: not to be delivered after. `priority`:
-    in a topic of priorities.
+    in a topic of priorities. `properties`: a checksum of what else its sender says of it
+    (`dledger.remoting.message.sender_crc`).
     """
 
     client: str
@@ -67,6 +74,7 @@ class Send(_Event, frozen=True, gc=False, omit_defaults=True):
     transaction: str | None = None
     expires: int | None = None
     priority: int | None = None
+    properties: int | None = None
 
 
 class Ack(_Event, frozen=True, gc=False, omit_defaults=True):
@@ -113,7 +121,7 @@ class Deliver(_Event, frozen=True, gc=False, omit_defaults=True):
     """A consumer of the group was given the message. `crc` is over the body as it arrived.
 
     `pop_time` names the delivery, if it was popped. `asked`: nobody had been handed it before, and
-    this was the moment before it was asked for.
+    this was the moment before it was asked for. `properties`: as of a send, and as they arrived.
     """
 
     client: str
@@ -126,6 +134,7 @@ class Deliver(_Event, frozen=True, gc=False, omit_defaults=True):
     crc: int
     pop_time: int | None = None
     asked: int | None = None
+    properties: int | None = None
 
 
 class Settle(_Event, frozen=True, gc=False):

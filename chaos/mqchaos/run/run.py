@@ -41,7 +41,7 @@ from mqchaos.limits import (
     STOP_TIMEOUT_S,
 )
 from mqchaos.network.switch import Switch
-from mqchaos.run.history import End, Fault, HistoryWriter, Meta, Reset
+from mqchaos.run.history import TELLS, End, Fault, HistoryWriter, Meta, Reset
 from mqchaos.run.load.workers import Worker
 from mqchaos.run.load.workload import (
     WORKLOADS,
@@ -436,13 +436,20 @@ class Run:
             if not worker.finished.is_set():
                 self.findings.append(f"a consumer did not leave within {STOP_TIMEOUT_S:.0f} s")
 
+    def _told(self) -> list[str]:
+        """What the clients' history tells: offsets that are kept in files are in no log."""
+        workload = WORKLOADS[self.planned.workload]
+        if workload.stock:
+            return []
+        return [tells for tells in TELLS if not (tells == "commit" and workload.broadcast)]
+
     def _write_meta(self, history: HistoryWriter) -> None:
         stores = self.cluster.stores()
         now = time.monotonic_ns()
         planned = self.planned
         levels = {self.topic: QUEUES} if self._by_priority else None
         about = (planned.seed, planned.scenario, self.topic, True, stores)
-        history.write(Meta(now, *about, levels=levels))
+        history.write(Meta(now, *about, levels=levels, tells=self._told()))
 
 
 def _packer(history: Path, directory: Path) -> Packer:

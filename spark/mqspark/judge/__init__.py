@@ -11,6 +11,7 @@ what the evidence proves:
 - Deliveries may repeat. They must not skip a message, or come before their predecessors.
 
 ``evidence``      the data for all judges, gathered once
+``logs``          what logs say beside the history's messages
 ``members``       the replicas, as numbers
 ``violations``    the form of findings
 ``questions``     what was known before a question was asked

@@ -14,21 +14,50 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
+from mqspark.judge.logs import lacking_parts
 from mqspark.judge.violations import text, together, violation
 from mqspark.screening.testimony import ACK, DELIVER, FAIL, SEND
 
 NUMBER: Final = 2
 TITLE: Final = "Nothing is read that was not sent"
 
-_PLACE: Final = ("id", "broker", "replica", "topic", "queue_id", "queue_offset", "position", "crc")
+_PLACE: Final = (
+    "id",
+    "broker",
+    "replica",
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "position",
+    "crc",
+    "properties",
+)
 
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each reading of a message that was not sent, was refused, or was changed."""
-    if evidence.is_agreed:
-        return evidence.nothing()
+    found = [] if evidence.is_agreed else [_of_records(evidence)]
+    if (lacking := lacking_parts(evidence)) is not None:
+        found.append(
+            violation(
+                lacking.where(~F.col("acked") & evidence.is_settled()),
+                "damaged",
+                text("stored at offset {queue_offset}, and can't be read: {error}"),
+                severity=1,
+                message_id=F.col("id"),
+                positions=[F.col("position")],
+            )
+        )
+    return together(*found) if found else evidence.nothing()
+
+
+def _of_records(evidence: Evidence) -> DataFrame:
     said = evidence.suspects
-    sent = said.where(F.col("source") == SEND).groupBy("id").agg(F.max("crc").alias("sent_crc"))
+    sent = (
+        said.where(F.col("source") == SEND)
+        .groupBy("id")
+        .agg(F.max("crc").alias("sent_crc"), F.max("properties").alias("sent_properties"))
+    )
     refused = (
         said.where((F.col("source") == FAIL) & F.col("definite"))
         .select("id")
@@ -56,10 +85,13 @@ def violations(evidence: Evidence) -> DataFrame:
             f" at {place}, though its send definitely failed",
         ),
         _named(
-            reads.unionByName(waiting.select(*_PLACE)).join(sent, "id").where("crc != sent_crc"),
+            reads.unionByName(waiting.select(*_PLACE))
+            .join(sent, "id")
+            .where("crc != sent_crc OR properties != sent_properties")
+            .withColumn("other", _other()),
             "altered",
             reader,
-            f" at {place} with another body than was sent",
+            f" at {place} with {{other}} than what was sent",
         ),
         violation(
             damaged,
@@ -69,6 +101,13 @@ def violations(evidence: Evidence) -> DataFrame:
             message_id=F.col("id"),
             positions=[F.col("position")],
         ),
+    )
+
+
+def _other() -> Column:
+    """What is not as it was sent."""
+    return F.when(F.col("crc") != F.col("sent_crc"), "another body").otherwise(
+        "other keys, tag, properties or flag"
     )
 
 

@@ -7,7 +7,8 @@ is one of four faults, the worst first:
 
 - lost: no record has that id;
 - damaged: one has, but it fails its own CRC or contradicts its place;
-- altered: its body is whole, but not what was sent;
+- altered: its body is whole, but not what was sent, or its keys, tag, flag or the sender's own
+  properties are not; or the parts of its body are not;
 - moved: it is at another place than was acknowledged.
 
 A message that waits, for its time or for the end of its transaction, must lie at the position that
@@ -28,21 +29,35 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import text, violation
+from mqspark.judge.logs import lacking_parts
+from mqspark.judge.violations import text, together, violation
 from mqspark.screening.testimony import ACK, SEND, WAITING
 
 NUMBER: Final = 1
 TITLE: Final = "Every acknowledged message is on every replica"
 
-_FAULTS: Final = ("lost", "damaged", "altered", "moved")
+_FAULTS: Final = ("lost", "damaged", "altered", "altered", "moved")
 _GOOD: Final = len(_FAULTS)
 _SLOT: Final = ("topic", "queue_id", "queue_offset", "position")
 
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each acknowledged message and replica that does not hold it as it should."""
-    if evidence.is_agreed:
-        return evidence.nothing()
+    found = [] if evidence.is_agreed else [_of_records(evidence)]
+    if (lacking := lacking_parts(evidence)) is not None:
+        found.append(
+            violation(
+                lacking.where("acked"),
+                F.col("what"),
+                text("acknowledged at offset {queue_offset}, position {position}; {error}"),
+                message_id=F.col("id"),
+                positions=[F.col("position")],
+            )
+        )
+    return together(*found) if found else evidence.nothing()
+
+
+def _of_records(evidence: Evidence) -> DataFrame:
     held = evidence.holdings.withColumn("waits", F.lit(False)).unionByName(
         _by_position(evidence.held.withColumn("waits", F.lit(True)))
     )
@@ -53,7 +68,7 @@ def violations(evidence: Evidence) -> DataFrame:
             "replica",
             "waits",
             F.lit(True).alias("found"),
-            F.struct(*_SLOT, "crc", "error").alias("held"),
+            F.struct(*_SLOT, "crc", "properties", "error").alias("held"),
         ),
         ["id", "broker", "replica", "waits"],
         "left",
@@ -70,7 +85,11 @@ def violations(evidence: Evidence) -> DataFrame:
 def _expected(evidence: Evidence) -> DataFrame:
     """Each acknowledgement once for each replica that must hold its message."""
     said = evidence.suspects
-    sent = said.where(F.col("source") == SEND).groupBy("id").agg(F.max("crc").alias("sent_crc"))
+    sent = (
+        said.where(F.col("source") == SEND)
+        .groupBy("id")
+        .agg(F.max("crc").alias("sent_crc"), F.max("properties").alias("sent_properties"))
+    )
     acks = said.withColumn("waits", F.lit(False)).where(F.col("source") == ACK)
     waiting = said.withColumn("waits", F.lit(True)).where(F.col("source") == WAITING)
     columns = ("id", "broker", "waits", *_SLOT)
@@ -101,7 +120,8 @@ def _fault() -> Column:
         F.when(F.col("found").isNull(), 0)
         .when(F.col("held.error").isNotNull(), 1)
         .when(F.col("held.crc") != F.col("sent_crc"), 2)
-        .when(~same_place, 3)
+        .when(F.col("held.properties") != F.col("sent_properties"), 3)
+        .when(~same_place, 4)
         .otherwise(_GOOD)
     )
 
@@ -154,6 +174,7 @@ def _sentence(fault: Column, held: Column) -> Column:
         )
         .when(fault == 1, text("; {error}", error=held["error"]))
         .when(fault == 2, F.lit("; the body is not the one that was sent"))
+        .when(fault == 3, F.lit("; its keys, tag, properties or flag are not those that were sent"))
         .otherwise(
             text(
                 "; it is at {topic}/{queue} offset {offset}, position {position}",

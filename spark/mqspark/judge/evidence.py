@@ -23,7 +23,7 @@ from mqspark.judge.violations import COLUMNS
 from mqspark.limits import FEW_ROWS_MAX
 from mqspark.screening import tasks
 from mqspark.screening.logs import Log
-from mqspark.screening.packets import LOGGED, NONE, SLOT, SUSPECT, WAITER, Rows
+from mqspark.screening.packets import NONE, SLOT, SUSPECT, WAITER, Rows
 from mqspark.screening.queues import doubtful_queues
 from mqspark.screening.screened import Screened
 from mqspark.screening.testimony import ACK, DELIVER, HELD, RECORD_COLUMNS, SEND, STORED, TESTIMONY
@@ -99,7 +99,16 @@ class Evidence:
 
     def _copies(self, source: str) -> DataFrame:
         stored = self.suspects.where(F.col("source") == source)
-        names = ("id", "topic", "queue_id", "queue_offset", "position", "crc", "error")
+        names = (
+            "id",
+            "topic",
+            "queue_id",
+            "queue_offset",
+            "position",
+            "crc",
+            "properties",
+            "error",
+        )
         return (
             stored.join(F.broadcast(self.members_table), "broker")
             .where(F.expr("getbit(holders, bit) = 1"))
@@ -204,31 +213,6 @@ class Evidence:
             return None
         return self.session.createDataFrame(rows, "group string, queue long")
 
-    def unlogged(self) -> DataFrame | None:
-        """The readings of which a commit was answered above all that a log has: group, queue,
-        logged. None if there is none."""
-        logged, rows = self.screened.logged, []
-        for row in self.screened.doubts:
-            place = (int(row["group"]), int(row["queue"]))
-            if row["commit_max"] > logged.get(place, 0):
-                rows += [
-                    (group, place[1], logged.get(place, 0))
-                    for group in self.screened.readers[place[0]]
-                ]
-        if not rows:
-            return None
-        return self.session.createDataFrame(rows, "group string, queue long, logged long")
-
-    @cached_property
-    def done(self) -> DataFrame:
-        """What groups popped, and are through with by an entry of a log: group, queue,
-        queue_offset, pop_time."""
-        named = self.session.createDataFrame(
-            [*self.screened.through.items()], "number long, group string"
-        )
-        rows = self.screened.rows(tasks.DONE, LOGGED).withColumnRenamed("group", "number")
-        return rows.join(F.broadcast(named), "number").drop("number")
-
     def first_reads(self, of: DataFrame) -> DataFrame:
         """The first delivery of each offset in the readings `of` some groups and queues.
 
@@ -289,7 +273,8 @@ class Evidence:
         """Messages that replicas do not all hold alike and whole: broker, id, position, unacked."""
         held = self.holdings.withColumn("acked", F.lit(None).cast("long"))
         acked = self.suspects.where(F.col("source") == ACK).withColumn("acked", F.col("position"))
-        version = F.struct("topic", "queue_id", "queue_offset", "position", "crc", "error")
+        place = ("topic", "queue_id", "queue_offset", "position")
+        version = F.struct(*place, "crc", "properties", "error")
         found = F.col("replica").isNotNull()
         members = self.members_table.select(
             "broker", F.bit_count("everyone").alias("members")

@@ -6,6 +6,8 @@ the order of their offsets. Every read is a prefix of the final queue: what a gr
 moment is the queue from where the group began, without a gap. So only the first delivery of each
 offset counts, repeats are free, and the first deliveries must come in the order of the offsets.
 
+Of topics that the history is not about the log alone tells (:mod:`mqspark.alone`).
+
 Times are of the harness's monotonic clock. A group may begin behind offset 0: that is no violation.
 """
 
@@ -16,7 +18,9 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from mqspark import alone
 from mqspark.judge.evidence import Evidence
+from mqspark.judge.logs import are_others_odd
 from mqspark.judge.violations import text, together, violation
 from mqspark.screening.testimony import DELIVER, QUEUE, STORED
 
@@ -26,9 +30,12 @@ TITLE: Final = "Acknowledgements and reads keep the order of a queue"
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each message out of order, hole in a queue, and skip in what a group read."""
-    if evidence.is_agreed and evidence.doubtful is None and _are_reads_plain(evidence):
-        return evidence.nothing()
-    return together(_of_queues(evidence), _of_reads(evidence), _vanished(evidence))
+    found = []
+    if not (evidence.is_agreed and evidence.doubtful is None and _are_reads_plain(evidence)):
+        found += [_of_queues(evidence), _of_reads(evidence), _vanished(evidence)]
+    if are_others_odd(evidence):
+        found.append(alone.order_violations(evidence, evidence.meta.topics))
+    return together(*found) if found else evidence.nothing()
 
 
 def _of_queues(evidence: Evidence) -> DataFrame:

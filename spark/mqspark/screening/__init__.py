@@ -21,7 +21,9 @@ judge would find.
 ``queues``      stretches of queues, and which queues are doubtful (pure)
 ``readings``    what groups got, and which readings are doubtful (pure)
 ``groups``      what a log's entries say of groups (pure)
+``large``       large bodies and their parts (pure)
 ``logs``        whether replicas hold one log (pure)
+``others``      queues of topics that the history is not about (pure)
 ``tasks``       what Spark's workers run
 ``screened``    starts them, and holds what they found
 """

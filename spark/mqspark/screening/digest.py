@@ -216,6 +216,7 @@ def digest(statements: Rows, full_masks: Numbers, begins: Sequence[Sequence[int]
         | (said.most("position", placed) != position)
         | (said.most("position", waits) != held_position)
         | (said.most("crc", good) != said.least("crc", good))
+        | (said.most("properties", good) != said.least("properties", good))
     )
     return Digest(
         identity=said.identity,

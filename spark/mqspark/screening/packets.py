@@ -40,6 +40,7 @@ STATEMENT: Final = np.dtype(
         ("queue_offset", "i8"),
         ("position", "i8"),
         ("crc", "i8"),
+        ("properties", "i8"),
         ("holders", "i8"),
         ("due", "i8"),
         ("source", "i1"),

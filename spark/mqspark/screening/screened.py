@@ -22,7 +22,9 @@ from mqspark.screening import tasks
 from mqspark.screening.digest import Totals, added
 from mqspark.screening.groups import queue_numbers
 from mqspark.screening.hashing import hashed
+from mqspark.screening.large import Large
 from mqspark.screening.logs import Log, agreed_logs
+from mqspark.screening.others import QueuesLook
 from mqspark.screening.packets import READ, STRETCH, Numbers, Rows, ddl, joined
 from mqspark.screening.parts import HistoryPart
 from mqspark.screening.readings import doubts
@@ -37,7 +39,8 @@ from mqspark.source.schema import row_schema
 class Screened:
     """The screening of one audit. `history_bytes`: the size of the history as lines.
 
-    `brief`: there is so little that dividing the work costs more than it saves.
+    `brief`: there is so little that dividing the work costs more than it saves. `properties`: the
+    history says what senders said of their messages.
     """
 
     session: SparkSession
@@ -46,6 +49,7 @@ class Screened:
     history_bytes: int
     topics: Sequence[str]
     brief: bool
+    properties: bool = False
 
     @cached_property
     def input(self) -> tasks.Reading:
@@ -60,6 +64,7 @@ class Screened:
             begins=[self.members.begins(name) for name in self.members.brokers],
             digest_tasks=max(several, self.history_bytes // DIGEST_HISTORY_BYTES),
             queue_tasks=max(several, self.history_bytes // DIGEST_HISTORY_BYTES),
+            properties=self.properties,
         )
 
     @cached_property
@@ -183,6 +188,18 @@ class Screened:
             )
             found[place] = max(offset, found.get(place, 0))
         return found
+
+    @property
+    def large(self) -> list[Large]:
+        """The records that are about large bodies."""
+        _, told = self._counted
+        return [record for each in told for record in each.large]
+
+    @property
+    def others(self) -> list[QueuesLook]:
+        """What segments show of the queues of other topics."""
+        _, told = self._counted
+        return [look for each in told for look in each.others]
 
     @cached_property
     def through(self) -> dict[int, str]:

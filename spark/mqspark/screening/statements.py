@@ -18,7 +18,8 @@ _OUTCOMES: Final = ("commit", "rollback")
 
 def statements(testimony: pa.Table, brokers: Sequence[str]) -> Rows:
     """The testimony as numbers. `broker` is a place in `brokers`, -1 for another."""
-    plain = ("identity", "t", "queue", "queue_offset", "position", "crc", "holders", "due")
+    place = ("queue", "queue_offset", "position", "holders")
+    plain = ("identity", "t", *place, "crc", "properties", "due")
     return rows_of(
         STATEMENT,
         **{name: numbers(testimony[name]) for name in plain},

@@ -19,7 +19,9 @@ from mqspark.events import NOTE_FIELDS, OF_MESSAGES
 from mqspark.screening.digest import digest
 from mqspark.screening.groups import GroupsLogged, logged_numbers
 from mqspark.screening.hashing import hashed
+from mqspark.screening.large import Large, large_in
 from mqspark.screening.logs import SegmentLook
+from mqspark.screening.others import OtherQueues, QueuesLook
 from mqspark.screening.packets import (
     NONE,
     READING,
@@ -44,6 +46,7 @@ from mqspark.screening.testimony import (
     DELIVER,
     RECORD_COLUMNS,
     SEND,
+    SENDER_CRC,
     SOURCES,
     of_events,
     of_records,
@@ -72,7 +75,8 @@ class Told(msgspec.Struct):
     many messages were `popped`, how many of them were `new` to their group, and how many have an
     end of their own; how many events of each kind are about no single message; what segments look
     like. `logged`: broker, group, topic, queue, and the highest offset at which a log has the group
-    go on; `through` are the groups that by a log are through with what they popped.
+    go on; `through` are the groups that by a log are through with what they popped. `large` are
+    large bodies and their parts, `others` the queues of topics that the history is not about.
     """
 
     groups: set[str | None] = msgspec.field(default_factory=set)
@@ -84,6 +88,8 @@ class Told(msgspec.Struct):
     logged: list[tuple[str, str, str, int, int]] = msgspec.field(default_factory=list)
     through: set[str] = msgspec.field(default_factory=set)
     segments: list[SegmentLook] = msgspec.field(default_factory=list)
+    large: list[Large] = msgspec.field(default_factory=list)
+    others: list[QueuesLook] = msgspec.field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,7 @@ class Reading:
     begins: Sequence[Sequence[int]]
     digest_tasks: int
     queue_tasks: int
+    properties: bool = False
 
     def testimony(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """The testimony in the parts whose numbers come."""
@@ -187,13 +194,17 @@ class Reading:
             for events in part.events():
                 yield of_events(events, self.topics), events
             return
-        schema = row_schema(MESSAGES, RECORD_COLUMNS)
+        columns = (*RECORD_COLUMNS, *([SENDER_CRC] if self.properties else ()))
+        schema = row_schema(MESSAGES, columns)
         reader = SegmentReader(self.replicas, MESSAGES, schema, verify=True, merge=True)
         for segment in part.segments:
-            groups = GroupsLogged()
+            groups, others = GroupsLogged(), OtherQueues(segment, self.topics)
             tally = Tally(segment, None if logged is None else groups.take)
             for records in reader.segment(segment, tally):
+                told.large += large_in(records)
+                others.take(records)
                 yield of_records(records, self.topics), None
+            told.others.append(others.look)
             told.logged += [
                 (segment.broker, *queue, offset) for queue, offset in groups.offsets.items()
             ]

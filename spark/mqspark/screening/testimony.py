@@ -42,9 +42,12 @@ QUEUE: Final = ("broker", "topic", "queue_id")
 #: The columns of a record that the testimony needs.
 RECORD_COLUMNS: Final = (
     *("broker", "holders", "position", "topic", "queue_id", "queue_offset"),
-    *("unique_key", "content_crc", "error", "moved"),
+    *("unique_key", "content_crc", "error", "moved", "large"),
 )
-#: `crc` is that of the body as sent; `identity` and `queue` are numbers for names.
+#: What is read of them besides, if the history says what senders said of their messages.
+SENDER_CRC: Final = "sender_crc"
+#: `crc` is that of the body as sent, `properties` that of what else the sender said; `identity` and
+#: `queue` are numbers for names.
 TESTIMONY: Final = pa.schema(
     {
         "source": pa.string(),
@@ -58,6 +61,7 @@ TESTIMONY: Final = pa.schema(
         "queue_offset": pa.int64(),
         "position": pa.int64(),
         "crc": pa.int64(),
+        "properties": pa.int64(),
         "definite": pa.bool_(),
         "error": pa.string(),
         "due": pa.int64(),
@@ -111,6 +115,8 @@ def of_records(records: pa.RecordBatch, topics: Sequence[str]) -> pa.Table:
         "id": pc.coalesce(rows["unique_key"], unnamed),
         "crc": rows["content_crc"],
     }
+    if SENDER_CRC in rows.column_names:
+        added["properties"] = rows[SENDER_CRC]
     return _table(held | added, len(rows))
 
 

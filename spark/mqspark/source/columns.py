@@ -17,7 +17,15 @@ from pyspark.sql.types import StructType
 
 from dledger.checksum import crc32
 from dledger.errors import BadInput
-from dledger.remoting.message import KEYS, TAGS, host_decode, properties_decode
+from dledger.remoting.message import (
+    KEYS,
+    LARGE_BODY,
+    LARGE_PART,
+    PARTS_PREFIX,
+    TAGS,
+    host_decode,
+    properties_decode,
+)
 from dledger.remoting.record import BORN_HOST_IPV6, HOST_IPV4_BYTES, HOST_IPV6_BYTES
 from dledger.remoting.record.layout import (
     BODY_CRC_AT,
@@ -32,7 +40,7 @@ from dledger.remoting.record.layout import (
 from mqspark.limits import TIME_MS_MAX
 from mqspark.source.plain import cut
 from mqspark.source.planning import SegmentPartition
-from mqspark.source.records import RecordColumns
+from mqspark.source.records import RecordColumns, sender_crc_in
 from mqspark.source.schema import arrow_schema
 
 Ints = npt.NDArray[np.int64]
@@ -84,6 +92,8 @@ class MessageColumns:
             "store_host": lambda rows: self._hosts(rows, store=True),
             "keys": lambda rows: [_decoded(raw).get(KEYS) for raw in self._properties(rows)],
             "tags": lambda rows: [_decoded(raw).get(TAGS) for raw in self._properties(rows)],
+            "sender_crc": self._sender_crcs,
+            "large": self._large,
             "properties": lambda rows: _where_whole(
                 rows, (list(_decoded(raw).items()) for raw in self._properties(rows))
             ),
@@ -138,6 +148,28 @@ class MessageColumns:
     def _record_crcs(self, rows: RecordColumns) -> Values:
         spans = zip(rows.starts, rows.sizes, strict=True)
         return _where_whole(rows, (crc32(self._raw[at : at + size]) for at, size in spans))
+
+    def _sender_crcs(self, rows: RecordColumns) -> Values:
+        flags = self._fixed("flag", pa.int32(), rows).to_pylist()
+        return [
+            None if flag is None else sender_crc_in(raw, flag)
+            for flag, raw in zip(flags, self._properties(rows), strict=True)
+        ]
+
+    def _large(self, rows: RecordColumns) -> Values:
+        """Where the parts of a body are, or whose part this is; few records say either."""
+        found: list[str | None] = [None] * len(rows)
+        parts = {topic for topic in {*rows.topics} if topic and topic.startswith(PARTS_PREFIX)}
+        for k, (_, size) in enumerate(rows.bodies):
+            if size and not parts:
+                continue
+            is_part = rows.topics[k] in parts
+            if rows.topics[k] is not None and (is_part or not size):
+                properties = _decoded(self._span(rows.properties[k]))
+                found[k] = properties.get(LARGE_PART if is_part else LARGE_BODY)
+                if is_part:
+                    found[k] = f"{found[k]} {size}"
+        return found
 
     def _hosts(self, rows: RecordColumns, *, store: bool) -> Values:
         """The born or store host of each record, as `address:port`."""

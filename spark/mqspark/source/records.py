@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dledger.checksum import crc32
+from dledger.remoting.message import ADDED
 from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import (
     BORN_HOST_IPV6,
@@ -58,6 +59,8 @@ _BODY_LENGTH_BYTES: Final = 4
 #: Stands between two properties. One more in front lets each pattern begin with fixed bytes, which
 #: halves the time of a search.
 _BETWEEN: Final = b"\x02"
+_NAME_END: Final = b"\x01"
+_ADDED: Final = frozenset(name.encode() for name in ADDED)
 _UNIQUE_KEY: Final = re.compile(rb"\x02UNIQ_KEY\x01([^\x02]*)")
 #: The third word of what names the parts of a body is the CRC-32 of the whole.
 _PARTS: Final = re.compile(rb"\x02LARGE_BODY\x01[^ \x02]* [0-9]+ ([0-9a-f]{8}) ")
@@ -210,6 +213,16 @@ def unique_key_in(properties: bytes) -> tuple[int, int] | None:
     """Where the first unique key among properties begins and ends; None if there is none."""
     found = _UNIQUE_KEY.search(_BETWEEN + properties)
     return found and (found.start(1) - len(_BETWEEN), found.end(1) - len(_BETWEEN))
+
+
+def sender_crc_in(properties: bytes, flag: int) -> int:
+    """`dledger.remoting.message.sender_crc` of a record's bytes."""
+    own = {}
+    for piece in properties.split(_BETWEEN):
+        name, _, value = piece.partition(_NAME_END)
+        if value and name not in _ADDED:
+            own[name] = piece + _BETWEEN
+    return crc32(b"".join(sorted(own.values())), crc32((flag & 0xFFFFFFFF).to_bytes(4, "big")))
 
 
 def crc_of_parts(properties: bytes, crc: int) -> int:

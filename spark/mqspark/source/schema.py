@@ -56,7 +56,9 @@ _ENTRY: Final[dict[str, DataType]] = {
 #: `position` is where the record stands; `physical_offset` is where it says that it stands.
 #: `body_crc` is the stored field (31 bits), `content_crc` the CRC-32 of the body as the
 #: application sent it, of all its parts if it is stored in parts (null if it can't be inflated, or
-#: with verify=none), `record_crc` that of the whole record. `moved`: its entry begins with a note
+#: with verify=none), `record_crc` that of the whole record, `sender_crc` that of its sender's flag,
+#: keys, tag and own properties. `large` says where the parts of a large body are, or of which body
+#: this is a part, and how many bytes of it. `moved`: its entry begins with a note
 #: of the broker's, so the broker itself stored it.
 _MESSAGE: Final[dict[str, DataType]] = {
     **_ORIGIN,
@@ -86,6 +88,8 @@ _MESSAGE: Final[dict[str, DataType]] = {
     "tags": _TEXT,
     "error": _TEXT,
     "moved": BooleanType(),
+    "sender_crc": _LONG,
+    "large": _TEXT,
 }
 _BODY: Final[dict[str, DataType]] = {"body": BinaryType()}
 _PROPERTIES: Final[dict[str, DataType]] = {"properties": MapType(_TEXT, _TEXT)}

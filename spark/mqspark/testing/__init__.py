@@ -4,7 +4,9 @@
 ``rewriting``  a log as values: read whole, changed, written again
 ``planting``   puts in the faults that judges must find
 ``small_runs``  whole runs of some ten messages, from a seed
+``small_making``  lets these happen
 ``small_plants``  faults for these, and what only looks odd
+``content_plants``  of them, those of bodies, and of what senders say beside them
 ``group_plants``  of them, those of groups that pop, and of outputs
 ``waiting_plants``  of them, those of delays and transactions
 ``reference``  a second judge, without Spark

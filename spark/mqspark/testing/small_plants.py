@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dledger.checksum import crc32
+from mqspark.testing import content_plants as contents
 from mqspark.testing import group_plants as groups
 from mqspark.testing import waiting_plants as waiting
+from mqspark.testing.content_plants import acked, waiting_ack
 from mqspark.testing.group_plants import END
 from mqspark.testing.planting import Event
 from mqspark.testing.small_runs import (
@@ -51,40 +53,42 @@ class Fault:
 
 def lost(run: SmallRun, draw: random.Random) -> None:
     """An acknowledged message is in no log of one node."""
-    run.drop(draw.choice(NODES), _acked(run, draw)["id"])
+    run.drop(draw.choice(NODES), acked(run, draw)["id"])
 
 
 def lost_while_waiting(run: SmallRun, draw: random.Random) -> None:
     """A node has not what was acknowledged to wait."""
-    run.drop("n2", _waiting(run, draw)["id"], topic=draw.choice([SCHEDULE_TOPIC, HALF_TOPIC]))
+    run.drop("n2", waiting_ack(run, draw)["id"], topic=draw.choice([SCHEDULE_TOPIC, HALF_TOPIC]))
     run.drop("n2", run.of("ack", waiting=True)[0]["id"], topic=SCHEDULE_TOPIC)
 
 
 def moved(run: SmallRun, draw: random.Random) -> None:
     """An acknowledgement names another position."""
-    _acked(run, draw)["position"] += 8
+    acked(run, draw)["position"] += 8
 
 
 def moved_while_waiting(run: SmallRun, draw: random.Random) -> None:
     """So does one of a message that waits."""
-    _waiting(run, draw)["position"] += 8
+    waiting_ack(run, draw)["position"] += 8
 
 
-def altered(run: SmallRun, draw: random.Random) -> None:
-    """A log has another body than was sent."""
-    run.change(draw.choice(NODES), _acked(run, draw)["id"], body=b"another!")
-
-
-def altered_while_waiting(run: SmallRun, draw: random.Random) -> None:
-    """A message was changed where it waits, and where it came to."""
-    message_id = _waiting(run, draw)["id"]
+def hole_in_another_topic(run: SmallRun, draw: random.Random) -> None:
+    """A topic that no client tells of has lost a message, on all nodes."""
+    found = run.stored(run.of("ack", waiting=True)[0]["id"], SCHEDULE_TOPIC)
+    assert found is not None
     for node in NODES:
-        run.change(node, message_id, body=b"another!")
+        others = [replace(found, topic="Others", id=f"{run.broker}-{k}", offset=k) for k in (0, 2)]
+        run.logs[node] += [Entry(2, (each,)) for each in others]
 
 
-def altered_on_the_way(run: SmallRun, draw: random.Random) -> None:
-    """A consumer got another body."""
-    draw.choice(run.of("deliver"))["crc"] ^= 1
+def made_again(run: SmallRun, draw: random.Random) -> None:
+    """A topic that no client tells of was deleted and made again."""
+    found = run.stored(run.of("ack", waiting=True)[0]["id"], SCHEDULE_TOPIC)
+    assert found is not None
+    for node in NODES:
+        for k in (0, 1, 0, 1, 2):
+            other = replace(found, topic="Others", id=f"{run.broker}-{k}", offset=k)
+            run.logs[node].append(Entry(2, (other,)))
 
 
 def phantom(run: SmallRun, draw: random.Random) -> None:
@@ -94,7 +98,7 @@ def phantom(run: SmallRun, draw: random.Random) -> None:
 
 def refused(run: SmallRun, draw: random.Random) -> None:
     """A send that was refused is stored and read."""
-    ack = _acked(run, draw)
+    ack = acked(run, draw)
     fail = {"kind": "fail", "t": ack["t"], "id": ack["id"], "definite": True, "client": "p"}
     run.events[run.events.index(ack)] = {**fail, "error": "refused"}
 
@@ -153,7 +157,7 @@ def changed(run: SmallRun, draw: random.Random) -> None:
     """One node has other bytes in an entry, and so another chain from there on."""
     ids = {a["id"] for a in run.of("ack")}
     unacked = [m.id for e in run.logs["n1"] for m in e.messages if m.id not in ids]
-    victim = draw.choice(unacked) if unacked else _acked(run, draw)["id"]
+    victim = draw.choice(unacked) if unacked else acked(run, draw)["id"]
     run.change("n1", victim, body=b"another!")
 
 
@@ -237,7 +241,7 @@ def rewound(run: SmallRun, draw: random.Random) -> None:
 
 def duplicate(run: SmallRun, draw: random.Random) -> None:
     """A message is in a log twice."""
-    ack = _acked(run, draw)
+    ack = acked(run, draw)
     found = run.stored(ack["id"])
     assert found is not None
     for node in NODES:
@@ -274,7 +278,7 @@ def duplicate_while_waiting(run: SmallRun, draw: random.Random) -> None:
 
 def stale_end(run: SmallRun, draw: random.Random) -> None:
     """A queue's end was told to be where a message had been acknowledged before."""
-    ack = _acked(run, draw)
+    ack = acked(run, draw)
     look = {"broker": run.broker, "topic": TOPIC, "queue_id": ack["queue_id"]}
     times = {"began": ack["t"] + 10, "t": ack["t"] + 20}
     run.events.append({"kind": "queue_end", "offset": ack["offset"], **look, **times})
@@ -287,9 +291,17 @@ FAULTS: Final = tuple(
         (1, "lost", lost_while_waiting),
         (1, "moved", moved),
         (1, "moved", moved_while_waiting),
-        (1, "altered", altered),
-        (1, "altered", altered_while_waiting),
-        (2, "altered", altered_on_the_way),
+        (1, "altered", contents.altered),
+        (1, "altered", contents.altered_while_waiting),
+        (1, "altered", contents.other_keys),
+        (1, "altered", contents.other_keys_while_waiting),
+        (1, "altered", contents.part_altered),
+        (1, "lost", contents.part_taken),
+        (1, "lost", contents.part_lost),
+        (2, "damaged", contents.part_altered_unacknowledged),
+        (2, "altered", contents.altered_on_the_way),
+        (2, "altered", contents.other_keys_on_the_way),
+        (2, "altered", contents.other_keys_unacknowledged),
         (2, "phantom", phantom),
         (2, "refused", refused),
         (3, "contested", contested),
@@ -299,6 +311,7 @@ FAULTS: Final = tuple(
         (4, "vanished", vanished),
         (4, "hole", hole),
         (4, "misplaced", misplaced),
+        (4, "hole", hole_in_another_topic),
         (5, "changed", changed),
         (5, "changed", other_term),
         (5, "disordered", fallen_term),
@@ -377,7 +390,7 @@ def disk_taken_away(run: SmallRun, draw: random.Random) -> None:
 
 def asked_meanwhile(run: SmallRun, draw: random.Random) -> None:
     """An end was asked for while the acknowledgement was on its way."""
-    ack = _acked(run, draw)
+    ack = acked(run, draw)
     look = {"broker": run.broker, "topic": TOPIC, "queue_id": ack["queue_id"]}
     earlier = {"offset": ack["offset"], "began": ack["t"], "t": ack["t"] + 20}
     run.events.append({"kind": "queue_end", **look, **earlier})
@@ -429,6 +442,8 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     one_more_in_a_tail,
     retained,
     retained_unlike,
+    contents.said_by_nobody,
+    made_again,
     sent_again,
     waiting.seen_after_faults,
     waiting.renewed,
@@ -444,14 +459,6 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     groups.passed_over_after_a_reset,
     groups.passed_over_after_a_commit,
 )
-
-
-def _acked(run: SmallRun, draw: random.Random) -> Event:
-    return draw.choice(run.of("ack", waiting=None, topic=TOPIC))
-
-
-def _waiting(run: SmallRun, draw: random.Random) -> Event:
-    return draw.choice(run.of("ack", waiting=True))
 
 
 def _above(low: Event, high: Event) -> bool:

@@ -86,7 +86,8 @@ def renewed(run: SmallRun, draw: random.Random) -> None:
     assert found is not None
     note = Stored(f"{run.broker}-note", OP_TOPIC, 0, 0, b"rmq_sys_wheel_timer 0 0-1")
     for node in NODES:
-        run.logs[node].append(Entry(2, (note, replace(found, offset=9))))
+        end = sum(m.topic == SCHEDULE_TOPIC for entry in run.logs[node] for m in entry.messages)
+        run.logs[node].append(Entry(2, (note, replace(found, offset=end))))
 
 
 def _never(run: SmallRun, message_id: str) -> None:

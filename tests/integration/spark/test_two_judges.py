@@ -22,6 +22,7 @@ from mqspark.auditing import gather, judge_run
 from mqspark.testing import planting, reference, small_plants
 from mqspark.testing.reference import Finding
 from mqspark.testing.rewriting import read_log
+from mqspark.testing.small_making import small_run
 from mqspark.testing.small_plants import FAULTS, INNOCENT
 from mqspark.testing.small_runs import (
     GROUP,
@@ -30,7 +31,6 @@ from mqspark.testing.small_runs import (
     SEGMENT_BYTES,
     TOPIC,
     SmallRun,
-    small_run,
     write_runs,
 )
 from mqspark.verdict import PROPERTIES

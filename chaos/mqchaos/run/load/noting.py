@@ -9,9 +9,10 @@ import trio
 
 from dledger.checksum import crc32
 from dledger.errors import RecordError
+from dledger.remoting.message import KEYS, TAGS, sender_crc
 from mqchaos.limits import CLOCK_STEP_NS, NS_PER_S
 from mqchaos.run.history import Ack, Deliver
-from mqclient import PoppedMessage, ReceivedMessage, SendResult
+from mqclient import Message, PoppedMessage, ReceivedMessage, SendResult
 
 
 def acknowledged(client: str, result: SendResult, *, waits: bool = False) -> Ack:
@@ -27,6 +28,13 @@ def acknowledged(client: str, result: SendResult, *, waits: bool = False) -> Ack
         result.position,
         waits,
     )
+
+
+def said(message: Message) -> int:
+    """What is noted of all that an application says of a message beside its body."""
+    keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
+    named = {**(message.properties or {}), KEYS: keys, TAGS: message.tags}
+    return sender_crc(named, message.flag)
 
 
 def popped(client: str, reader: str, message: PoppedMessage) -> Deliver:
@@ -63,4 +71,5 @@ def delivered(
         crc32(body),
         pop_time,
         asked,
+        sender_crc(message.properties, message.record.flag),
     )

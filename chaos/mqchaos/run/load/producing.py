@@ -28,7 +28,7 @@ from mqchaos.limits import (
     SENDS_IN_FLIGHT_MAX,
 )
 from mqchaos.run.history import Fail, HistoryWriter, Resolve, Send
-from mqchaos.run.load.noting import acknowledged
+from mqchaos.run.load.noting import acknowledged, said
 from mqchaos.run.load.priorities import priority_of
 from mqchaos.run.load.workload import (
     Produce,
@@ -120,7 +120,8 @@ class ProducerWork:
         task = self._task
         index = (task.index + number * task.producers) % len(self._lines)
         body, key = self._body(index), f"line-{index}"
-        message = Message(task.topic, body, keys=key)
+        own = {"number": str(number), "sender": task.client}
+        message = Message(task.topic, body, key, f"tag-{number % 3}", own, flag=number % 5)
         message.unique_key = unique_key(task.run, task.client, number)
         self.progress.sent += 1
         delay_ns, life_ns = self.prepared(message, number), self.lifetime(message, number)
@@ -138,6 +139,7 @@ class ProducerWork:
                 self.ending(number),
                 None if life_ns is None else now + life_ns,
                 message.priority,
+                said(message),
             )
         )
         await self._hand_over(producer, message, key if task.keyed else None)

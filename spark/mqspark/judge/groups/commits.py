@@ -31,6 +31,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
+from mqspark.judge.logs import unlogged_readings
 from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
 from mqspark.screening.tasks import COMMIT, GROUP_OFFSET, RESET
@@ -50,7 +51,7 @@ def violations(evidence: Evidence) -> DataFrame:
     found = [] if ahead is None else [_ahead(evidence, ahead)]
     if back is not None:
         found.append(_back(evidence, evidence.kept(_said(evidence, back))))
-    if is_logged(evidence) and (unlogged := evidence.unlogged()) is not None:
+    if is_logged(evidence) and (unlogged := unlogged_readings(evidence)) is not None:
         found.append(_unlogged(evidence, unlogged))
     return together(*found) if found else evidence.nothing()
 

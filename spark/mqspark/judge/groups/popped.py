@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
+from mqspark.judge.logs import settled_in_logs
 from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
 from mqspark.screening.tasks import GROUP_OFFSET, RESET
@@ -230,11 +231,10 @@ def _unlogged(evidence: Evidence, places: DataFrame) -> DataFrame:
     """Acknowledgements that counted, and no log has them."""
     if evidence.is_trimmed:
         return evidence.nothing()
+    done = settled_in_logs(evidence)
     rows = _settled(evidence, ACKED).join(F.broadcast(places), list(_PLACE), "left_semi")
     return violation(
-        evidence.kept(
-            rows.join(evidence.done, ["group", "queue", "queue_offset", "pop_time"], "left_anti")
-        ),
+        evidence.kept(rows.join(done, ["group", "queue", "queue_offset", "pop_time"], "left_anti")),
         "unlogged",
         text(
             "group {group} was answered at {t} ns that it is through with it by the delivery "

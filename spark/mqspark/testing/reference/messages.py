@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Final
 
 from dledger.checksum import crc32
+from dledger.remoting.message import LARGE_BODY, LARGE_PART, properties_decode, sender_crc
 from mqspark.limits import (
     CLOCK_SLACK_MS,
     CLOCK_SLACK_SHARE,
@@ -36,7 +37,7 @@ def durable(run: Inputs) -> Iterator[Finding]:
             if ack["position"] < run.begins[node]:
                 continue
             copies = [r for r in run.records(node, waiting=waits) if r.message_id == ack["id"]]
-            whole = [r for r in copies if not _altered(run, ack["id"], _crc(r))]
+            whole = [r for r in copies if not _altered(run, ack["id"], _crc(r), _said(r))]
             if waits:
                 right = [r for r in whole if r.position == ack["position"]]
             else:
@@ -53,22 +54,23 @@ def authentic(run: Inputs) -> Iterator[Finding]:
     """2: nothing is read that was not sent, or was refused, or is not what was sent."""
     acked = {event["id"] for event in run.of("ack")}
     refused = {event["id"] for event in run.of("fail") if event["definite"]} - acked
-    reads: list[tuple[str | None, str, int, bool]] = [
-        (None, event["id"], event["crc"], True) for event in run.of("deliver")
+    reads: list[tuple[str | None, str, int, int | None, bool]] = [
+        (None, event["id"], event["crc"], event.get("properties"), True)
+        for event in run.of("deliver")
     ]
     for node, record in run.all_records:
         settled = record.position < run.settled_end
-        reads.append((node, str(record.message_id), _crc(record), settled))
-    for reader, message_id, crc, final in reads:
+        reads.append((node, str(record.message_id), _crc(record), _said(record), settled))
+    for reader, message_id, crc, said, final in reads:
         if message_id not in run.sent:
             yield 2, "phantom", message_id, reader, None, None
         if message_id in refused and final:
             yield 2, "refused", message_id, reader, None, None
-        if _altered(run, message_id, crc):
+        if _altered(run, message_id, crc, said):
             yield 2, "altered", message_id, reader, None, None
     for holder in run.logs:
         for record in run.records(holder, waiting=True):
-            if _altered(run, str(record.message_id), _crc(record)):
+            if _altered(run, str(record.message_id), _crc(record), _said(record)):
                 yield 2, "altered", record.message_id, holder, None, None
 
 
@@ -97,6 +99,22 @@ def ordered(run: Inputs) -> Iterator[Finding]:
                 yield 4, "misplaced", message_id, None, queue_id, offset
             elif offset - below > 1 and (number or not run.begin):
                 yield 4, "hole", message_id, None, queue_id, offset
+
+
+def others_in_order(run: Inputs) -> Iterator[Finding]:
+    """4: in each log the offsets of other topics' queues go up by one, or begin anew at 0."""
+    for node, log in run.logs.items():
+        last: dict[tuple[str, int], int] = {}
+        for record in (m for entry in log for m in entry.messages):
+            topic, queue = str(record.topic), (str(record.topic), record.queue_id)
+            if topic in run.topics or record.position >= run.settled_end:
+                continue
+            first = record.queue_offset - 1 if run.begins[node] else -1
+            expected = last.get(queue, first) + 1
+            last[queue] = record.queue_offset
+            if record.queue_offset not in (0, expected):
+                what = "hole" if expected < record.queue_offset else "misplaced"
+                yield 4, what, record.message_id, None, record.queue_id, record.queue_offset
 
 
 def kept(run: Inputs) -> Iterator[Finding]:
@@ -278,12 +296,74 @@ def fresh(run: Inputs) -> Iterator[Finding]:
             yield 12, "stale", None, None, told["queue_id"], max(earlier)
 
 
+def readable(run: Inputs) -> Iterator[Finding]:
+    """1 and 2: a body that is stored in parts is there, on each replica that has its message."""
+    acked = {event["id"] for event in run.of("ack")}
+    for node, record in run.all_records:
+        named = _properties(record).get(LARGE_BODY)
+        if record.body_bytes or named is None:
+            continue
+        set_id, size, crc, topic, _, queue_id, places = named.split(" ")
+        offsets = [
+            offset
+            for run_ in places.split(",")
+            for first, _, last in [run_.partition("-")]
+            for offset in range(int(first), int(last or first) + 1)
+        ]
+        kept = [
+            part.queue_offset
+            for log in run.logs.values()
+            for entry in log
+            for part in entry.messages
+            if (part.topic, part.queue_id) == (topic, int(queue_id))
+        ]
+        if run.begin and offsets[0] < min(kept, default=offsets[0] + 1):
+            continue
+        parts = {
+            part.queue_offset: part
+            for entry in run.logs[node]
+            for part in entry.messages
+            if (part.topic, part.queue_id) == (topic, int(queue_id))
+            and _properties(part).get(LARGE_PART) == set_id
+        }
+        whole = b"".join(_body(parts[offset]) for offset in offsets if offset in parts)
+        lost = any(offset not in parts for offset in offsets)
+        if lost or len(whole) != int(size) or crc32(whole) != int(crc, 16):
+            if record.message_id in acked:
+                yield 1, "lost" if lost else "altered", record.message_id, node, None, None
+            elif record.position < run.settled_end:
+                yield 2, "damaged", record.message_id, node, None, None
+
+
+def _body(record: StoredMessage) -> bytes:
+    return record.raw[record.body_at : record.body_at + record.body_bytes]
+
+
 def _crc(record: StoredMessage) -> int:
-    return crc32(record.raw[record.body_at : record.body_at + record.body_bytes])
+    """That of the body as it was sent; its parts are looked at by themselves."""
+    named = _properties(record).get(LARGE_BODY)
+    return (
+        crc32(_body(record)) if record.body_bytes or named is None else int(named.split(" ")[2], 16)
+    )
 
 
-def _altered(run: Inputs, message_id: str, crc: int) -> bool:
-    return message_id in run.sent and run.sent[message_id]["crc"] != crc
+def _properties(record: StoredMessage) -> dict[str, str]:
+    rest = record.raw[record.body_at + record.body_bytes :]
+    return properties_decode(rest[1 + rest[0] + 2 :])
+
+
+def _said(record: StoredMessage) -> int:
+    """What its sender said of it beside the body."""
+    return sender_crc(_properties(record), int.from_bytes(record.raw[16:20], "big", signed=True))
+
+
+def _altered(run: Inputs, message_id: str, crc: int, said: int | None) -> bool:
+    """Whether it is not as it was sent, as far as its sender says."""
+    sent = run.sent.get(message_id)
+    if sent is None:
+        return False
+    unlike = said is not None and sent.get("properties") not in {None, said}
+    return unlike or sent["crc"] != crc
 
 
 def _slot(
@@ -315,9 +395,11 @@ def _slot(
 
 JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
     durable,
+    readable,
     authentic,
     identical_names,
     ordered,
+    others_in_order,
     kept,
     unchanged,
     in_log_order,

@@ -1,0 +1,95 @@
+"""What is planted in what messages are: bodies, their parts, and what senders say beside them."""
+
+from __future__ import annotations
+
+import random
+
+from mqspark.testing.planting import Event
+from mqspark.testing.small_runs import NODES, PARTS, TOPIC, SmallRun
+
+
+def altered(run: SmallRun, draw: random.Random) -> None:
+    """A log has another body than was sent."""
+    run.change(draw.choice(NODES), acked(run, draw)["id"], body=b"another!")
+
+
+def altered_while_waiting(run: SmallRun, draw: random.Random) -> None:
+    """A message was changed where it waits, and where it came to."""
+    message_id = waiting_ack(run, draw)["id"]
+    for node in NODES:
+        run.change(node, message_id, body=b"another!")
+
+
+def altered_on_the_way(run: SmallRun, draw: random.Random) -> None:
+    """A consumer got another body."""
+    draw.choice(run.of("deliver"))["crc"] ^= 1
+
+
+def other_keys(run: SmallRun, draw: random.Random) -> None:
+    """All logs have other keys than were sent, with the body that was."""
+    message_id = acked(run, draw)["id"]
+    for node in NODES:
+        run.change(node, message_id, keys="one two three")
+
+
+def other_keys_while_waiting(run: SmallRun, draw: random.Random) -> None:
+    """A message has other keys where it waits, and where it came to."""
+    message_id = waiting_ack(run, draw)["id"]
+    for node in NODES:
+        run.change(node, message_id, keys="one twx")
+
+
+def other_keys_unacknowledged(run: SmallRun, draw: random.Random) -> None:
+    """So has one that was not acknowledged."""
+    ack = acked(run, draw)
+    run.events.remove(ack)
+    run.change("n1", ack["id"], keys="one twx")
+
+
+def other_keys_on_the_way(run: SmallRun, draw: random.Random) -> None:
+    """A consumer got other properties than were sent."""
+    draw.choice(run.of("deliver"))["properties"] ^= 1
+
+
+def said_by_nobody(run: SmallRun, draw: random.Random) -> None:
+    """An older client said nothing of what else it sent."""
+    send = draw.choice(run.of("send"))
+    del send["properties"]
+
+
+def part_altered(run: SmallRun, draw: random.Random) -> None:
+    """A part of a large body is another on all nodes, under right checksums."""
+    for node in NODES:
+        run.change(node, f"{_large(run)}-part0", body=b"xyz")
+
+
+def part_taken(run: SmallRun, draw: random.Random) -> None:
+    """What one node has in a part's place belongs to another body."""
+    run.change("n2", f"{_large(run)}-part1", part_of=f"{run.broker}-9999")
+
+
+def part_lost(run: SmallRun, draw: random.Random) -> None:
+    """All nodes have lost a part of a large body."""
+    for node in NODES:
+        run.drop(node, f"{_large(run)}-part{draw.randrange(3)}", PARTS)
+
+
+def part_altered_unacknowledged(run: SmallRun, draw: random.Random) -> None:
+    """So has a body that is stored, and whose sender got no answer."""
+    part_altered(run, draw)
+    run.events.remove(run.of("ack", id=_large(run))[0])
+
+
+def _large(run: SmallRun) -> str:
+    """The message whose body is in parts."""
+    return next(m.id for entry in run.logs["n0"] for m in entry.messages if m.large)
+
+
+def acked(run: SmallRun, draw: random.Random) -> Event:
+    """An acknowledgement of a message in its topic."""
+    return draw.choice(run.of("ack", waiting=None, topic=TOPIC))
+
+
+def waiting_ack(run: SmallRun, draw: random.Random) -> Event:
+    """One of a message that waits."""
+    return draw.choice(run.of("ack", waiting=True))
