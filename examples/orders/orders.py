@@ -2,7 +2,7 @@
 
 Its tests, beside it, run it on a whole cluster within their own process:
 
-    pip install dledger pytest-trio
+    pip install PATH-OR-GIT-URL pytest-trio
     pytest examples/orders
 
 An order is a message of the topic Orders, and one of Deadlines that arrives later. A bank that does
