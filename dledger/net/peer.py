@@ -54,7 +54,9 @@ log = get_logger(__name__)
 class Peer:
     """One connection to a server, for one thread. Make it with `Peer.open` or `connect_peer`."""
 
-    def __init__(self, link: Link, address: str, on_request: OnRequest | None) -> None:
+    def __init__(
+        self, link: Link, address: str, on_request: OnRequest | None, *, outlives: bool = False
+    ) -> None:
         #: "host:port" of the server.
         self.address = address
         self._link = link
@@ -66,7 +68,7 @@ class Peer:
         self._opaques = itertools.count(1)
         self._close_reason: str | None = None
         self._closed = anyio.Event()
-        self._scope = anyio.CancelScope()
+        self._scope = anyio.CancelScope(shield=outlives)
 
     @classmethod
     async def open(
@@ -77,14 +79,18 @@ class Peer:
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         on_request: OnRequest | None = None,
+        outlives: bool = False,
     ) -> Peer:
         """Connect. A task of `task_group` serves the connection, and never raises.
+
+        One that `outlives` a cancellation around it is ended by `close` alone: so its owner, too,
+        can say good-bye over it.
 
         `on_request` answers what the server asks by itself (RocketMQ's brokers do); its result is
         sent unless the request is one-way or the result None. Raises ConnectFailed.
         """
         connected = await _connect(host, port, connect_timeout_s)
-        peer = cls(Link(connected), f"{host}:{port}", on_request)
+        peer = cls(Link(connected), f"{host}:{port}", on_request, outlives=outlives)
         task_group.start_soon(peer._run)
         return peer
 

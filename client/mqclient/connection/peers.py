@@ -10,6 +10,9 @@ called stock servers here) close a connection on which it comes. So a connection
 any answer raises the question whether the server is ours, and one request in JSON answers it: our
 servers give their language as PYTHON. A stock server has not read the request that was lost, so it
 is sent again. Once a stock server is known, each new address is asked before it is used.
+
+Connections outlive a cancellation around the client: over them it tells its servers what it has
+done and that it leaves; then it closes them.
 """
 
 from __future__ import annotations
@@ -76,6 +79,9 @@ class PeerPool(Living):
 
     async def _end(self, *, failed: bool) -> None:
         tasks, self._tasks = self._tasks, None
+        for slot in self._slots.values():
+            if slot.peer is not None:
+                slot.peer.close()
         if tasks is not None:
             tasks.cancel_scope.cancel()
             await tasks.__aexit__(None, None, None)
@@ -135,22 +141,31 @@ class PeerPool(Living):
         return await peer.request(command, max(0.001, until - anyio.current_time()))
 
     async def _dial(self, address: str, timeout_s: float) -> Peer:
-        if self._tasks is None:
+        tasks = self._tasks
+        if tasks is None:
             raise ClientClosed(f"no connection to {address}: the client is not open")
         host, port = parse_address(address)
         on_request = self._on_request
         peer = await Peer.open(
-            self._tasks,
+            tasks,
             host,
             port,
             connect_timeout_s=timeout_s,
             on_request=None if on_request is None else partial(on_request, address),
+            outlives=True,
         )
-        if address in self._stock:
-            peer.encoding = HeaderEncoding.JSON
-        elif self._stock and address not in self._ours:
-            with suppress(RemotingError):
-                await self._ask_kind(peer, address, timeout_s)
+        try:
+            if address in self._stock:
+                peer.encoding = HeaderEncoding.JSON
+            elif self._stock and address not in self._ours:
+                with suppress(RemotingError):
+                    await self._ask_kind(peer, address, timeout_s)
+        except BaseException:
+            peer.close()  # nobody else knows of it
+            raise
+        if self._tasks is not tasks:
+            peer.close()
+            raise ClientClosed(f"no connection to {address}: the client was closed meanwhile")
         return peer
 
     async def _ask_kind(self, peer: Peer, address: str, timeout_s: float) -> None:

@@ -69,7 +69,11 @@ class Session(Living):
         self.host = local_host_towards(self.name_servers[0])
         self._client_id = make_client_id(self.host)
         await self.pool.__aenter__()
-        self._tasks = await anyio.create_task_group().__aenter__()
+        try:
+            self._tasks = await anyio.create_task_group().__aenter__()
+        except BaseException:
+            await self.pool.__aexit__(None, None, None)
+            raise
         self._tasks.start_soon(self._refresh_routes)
 
     async def _end(self, *, failed: bool) -> None:

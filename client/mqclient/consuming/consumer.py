@@ -213,11 +213,13 @@ class Consumer(Steered):
                         UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
                     )
         finally:
-            await self._session.__aexit__(None, None, None)
-            if self._transacting is not None:
-                self._transacting.close()
-            self._offsets.close()
-            self._handout.arrived.announce()
+            try:
+                await self._session.__aexit__(None, None, None)
+            finally:  # cancelled or not
+                if self._transacting is not None:
+                    self._transacting.close()
+                self._offsets.close()
+                self._handout.arrived.announce()
 
     def __aiter__(self) -> Self:
         return self

@@ -40,6 +40,10 @@ class Budget:
         self.messages += messages
         self.size_bytes += size_bytes
 
+    def clear(self) -> None:
+        """Nothing is held any more."""
+        self.messages = self.size_bytes = 0
+
 
 @dataclass(slots=True)
 class Accumulator:

@@ -358,7 +358,7 @@ class Outbox:
             batch.fail(SendUnknown, reason)
             with suppress(Exception):  # an event loop that waited is not here
                 batch.settle()
-        self.budget.take(-self.budget.messages, -self.budget.size_bytes)
+        self.budget.clear()
 
     def abandon(self) -> None:
         """Fail all remaining messages, and wake the callers that wait for them, or for room."""
@@ -366,7 +366,7 @@ class Outbox:
             error_type = SendUnknown if batch.maybe_stored else SendFailed
             batch.fail(error_type, "the producer was closed")
             batch.settle()
-        self.budget.take(-self.budget.messages, -self.budget.size_bytes)
+        self.budget.clear()
         self._room.announce()
 
     def _every_sender(self) -> list[GroupSender]:

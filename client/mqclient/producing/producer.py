@@ -136,7 +136,7 @@ class Producer(Sends):
         return self._outbox.budget.messages
 
     async def _start(self) -> None:
-        await self._session.__aenter__()
+        await self._session.__aenter__()  # the last thing here that waits
         self._outbox.begin()
         if self.named is not None:
             self.named.begin()
@@ -149,13 +149,18 @@ class Producer(Sends):
                 self._outbox.abandon()
             else:
                 await self._outbox.drain()
-            with move_on_after(limits.HEARTBEAT_TIMEOUT_S, shield=True):
-                await self._session.leave(
-                    UnregisterClientHeader(client_id=self.client_id, producer_group=self.group)
-                )
         finally:
             self._questions.close()
-            await self._session.__aexit__(None, None, None)
+            try:
+                with move_on_after(limits.HEARTBEAT_TIMEOUT_S, shield=True):
+                    await self._session.leave(
+                        UnregisterClientHeader(client_id=self.client_id, producer_group=self.group)
+                    )
+            finally:
+                try:
+                    await self._session.__aexit__(None, None, None)
+                finally:
+                    self._outbox.budget.clear()  # answers may have come for what was given up
 
     def stay_behind(self) -> None:
         """In a fork of the process that opened it: the outcomes of what is under way are there."""

@@ -97,9 +97,15 @@ class Settling:
         return sum(ask.late for ask in asks)
 
     async def flush(self) -> None:
-        """Wait until everything that was acknowledged is sent."""
+        """Wait until everything that was acknowledged is sent; what the cancelled tasks of this
+        consumer have left is sent here."""
         while self._sending:
             await self._idle.wait()
+        while self._soon:
+            for broker_name in [*self._soon]:
+                await self._send_some(broker_name)
+                if not self._soon.get(broker_name):
+                    self._soon.pop(broker_name, None)
 
     def _send(self, broker_name: str) -> None:
         if broker_name not in self._sending:
@@ -140,6 +146,7 @@ class Settling:
             self._try_again(broker_name, soon, error)
             await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
         except BaseException:
+            self._soon.setdefault(broker_name, []).extend(soon)  # told twice is told once
             for ask in asks:
                 ask.cut_off()
             raise
