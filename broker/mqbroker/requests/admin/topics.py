@@ -154,7 +154,7 @@ class TopicAdminHandler:
         topic = decode_header(GetTopicConfigHeader, request).topic
         return request.reply(body=encode_body(self._core.definitions.topic(topic)))
 
-    @serves(RequestCode.GET_TOPIC_STATS_INFO, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.GET_TOPIC_STATS_INFO, needs=Needs.CONFIRMED, right=Right.ANYONE)
     def topic_stats(self, request: Command, _: Connection) -> Command:
         """The first and last offset of each queue, and its newest store time."""
         config = self._core.definitions.topic(decode_header(GetTopicStatsInfoHeader, request).topic)
@@ -164,21 +164,23 @@ class TopicAdminHandler:
             table[key] = self._queue_stats(config.topic_name, queue_id)
         return request.reply(body=encode_body(TopicStats(table), dialect_for(request)))
 
-    @serves(RequestCode.QUERY_CONSUME_QUEUE, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.QUERY_CONSUME_QUEUE, needs=Needs.CONFIRMED, right=Right.ANYONE)
     def consume_queue(self, request: Command, _: Connection) -> Command:
         """Units of one queue, for people who search for a message's place."""
         header = decode_header(QueryConsumeQueueHeader, request)
         queue = self._core.machine.queues.get(header.topic, header.queue_id)
-        if queue is None:
+        queues = self._core.definitions.topic(header.topic).queues
+        if queue is None and not 0 <= header.queue_id < queues:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
-                f"queue {header.queue_id} of {header.topic!r} does not exist, or was never sent to",
+                f"queue {header.queue_id} of {header.topic!r} does not exist: it has {queues}",
             )
+        begin, end = self._core.machine.queues.span(header.topic, header.queue_id)
         count = min(header.count, limits.QUERY_UNITS_MAX)
-        units = queue.read(header.index, count) if queue.begin <= header.index < queue.end else ()
+        units = queue.read(header.index, count) if queue and begin <= header.index < end else ()
         answer = QueryConsumeQueueResponseBody(
-            max_queue_index=queue.end,
-            min_queue_index=queue.begin,
+            max_queue_index=end,
+            min_queue_index=begin,
             queue_data=[
                 ConsumeQueueData(int(unit["position"]), int(unit["size"]), int(unit["tags_code"]))
                 for unit in units
@@ -196,6 +198,6 @@ class TopicAdminHandler:
     def _queue_stats(self, topic: str, queue_id: int) -> TopicOffset:
         queue = self._core.machine.queues.get(topic, queue_id)
         if queue is None or queue.end == queue.begin:
-            return TopicOffset()
+            return TopicOffset(*self._core.machine.queues.span(topic, queue_id))
         newest_ms = int(queue.read(queue.end - 1, 1)["store_timestamp_ms"][0])
         return TopicOffset(queue.begin, queue.end, newest_ms)

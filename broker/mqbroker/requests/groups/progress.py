@@ -1,6 +1,7 @@
 """The progress of consumer groups.
 
-A group's place in a queue is its committed offset; what was pulled and not committed is in flight.
+A group's place in a queue is told as `mqbroker.state.groups.places` says, or as the queue's first
+message if it is nowhere yet; what was pulled and not committed is in flight.
 Times are those at which messages were stored. Numbers are the reference's (AdminBrokerProcessor).
 """
 
@@ -41,7 +42,7 @@ from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.needs import Needs
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.derived.consume_queue import ConsumeQueue
-from mqbroker.state.groups.places import fault
+from mqbroker.state.groups.places import fault, place
 from mqbroker.state.topics import check_group_name
 
 #: Group, topic, queue id, offset.
@@ -56,7 +57,7 @@ class ProgressHandler:
         self._membership = membership
         self._commits = commits
 
-    @serves(RequestCode.GET_CONSUME_STATS, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.GET_CONSUME_STATS, needs=Needs.CONFIRMED, right=Right.ANYONE)
     async def consume_stats(self, request: Command, _: Connection) -> Command:
         """The progress of a group in each queue of the topics that it consumes.
 
@@ -74,7 +75,7 @@ class ProgressHandler:
         body = await encode_in_turns(ConsumeStats(table), dialect_for(request))
         return request.reply(body=body)
 
-    @serves(RequestCode.GET_BROKER_CONSUME_STATS, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.GET_BROKER_CONSUME_STATS, needs=Needs.CONFIRMED, right=Right.ANYONE)
     async def broker_stats(self, request: Command, _: Connection) -> Command:
         """The progress of all groups, topic by topic."""
         only_ordered = decode_header(GetBrokerConsumeStatsHeader, request).is_order
@@ -124,13 +125,13 @@ class ProgressHandler:
                 f"{limits.PROGRESS_QUEUES_MAX} are told at once: {instead}",
             )
 
-    @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, needs=Needs.CONFIRMED, right=Right.ANYONE)
     async def time_span(self, request: Command, _: Connection) -> Command:
         """The store times of the messages that a group has still to consume in a topic."""
         header = decode_header(QueryConsumeTimeSpanHeader, request)
         config = self._core.definitions.topic(header.topic)
         spans = list[QueueTimeSpan]()
-        await in_turns(self._span_steps(header, config.write_queue_nums, spans))
+        await in_turns(self._span_steps(header, config.read_queue_nums, spans))
         return request.reply(body=await encode_in_turns(QueryConsumeTimeSpanBody(spans)))
 
     def _span_steps(
@@ -194,18 +195,23 @@ class ProgressHandler:
                 yield
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-        queue = self._core.machine.queues.get(topic, queue_id)
-        end = queue.end if queue is not None else 0
-        offset = self._commits.latest(group, topic, queue_id) or 0
-        last_ms = _stored_ms(queue, offset - 1)
+        queues = self._core.machine.queues
+        end, offset = queues.span(topic, queue_id)[1], self._place(group, topic, queue_id)
+        last_ms = _stored_ms(queues.get(topic, queue_id), offset - 1)
         pulled = self._core.rates.pull_offset((group, topic, queue_id))
-        return OffsetWrapper(end, offset, last_ms, max(offset, pulled))
+        return OffsetWrapper(end, offset, last_ms, min(max(offset, pulled), end))
+
+    def _place(self, group: str, topic: str, queue_id: int) -> int:
+        """Where a group is in a queue; at the first message if it is nowhere yet."""
+        machine, taken = self._core.machine, self._commits.latest(group, topic, queue_id)
+        at = place(machine, group, topic, queue_id, taken)
+        return machine.queues.span(topic, queue_id)[0] if at is None else at
 
     def _span(self, group: str, of: MessageQueue) -> QueueTimeSpan:
         machine = self._core.machine
         queue = machine.queues.get(of.topic, of.queue_id)
-        begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
-        offset = max(machine.offsets.get(group, of.topic, of.queue_id) or 0, begin)
+        begin, end = machine.queues.span(of.topic, of.queue_id)
+        offset = self._place(group, of.topic, of.queue_id)
         first_ms = _stored_ms(queue, begin)
         next_ms = _stored_ms(queue, offset)
         return QueueTimeSpan(

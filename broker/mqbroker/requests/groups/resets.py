@@ -38,6 +38,7 @@ from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.needs import Needs
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.groups.locks import QueueKey
+from mqbroker.state.groups.places import place
 from mqbroker.state.topics import check_group_name
 
 _END = -1
@@ -95,13 +96,13 @@ class ResetHandler:
     def _target(self, header: InvokeBrokerToResetOffsetHeader, queue_id: int) -> int:
         machine = self._core.machine
         queue = machine.queues.get(header.topic, queue_id)
-        begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
+        begin, end = machine.queues.span(header.topic, queue_id)
         if header.offset is not None and header.offset >= 0:
             return min(max(header.offset, begin), end)
         target = end
         if header.timestamp != _END and queue is not None:
             target = queue.first_at(header.timestamp)
-        present = machine.offsets.get(header.group, header.topic, queue_id)
+        present = place(machine, header.group, header.topic, queue_id)
         # Without force a group is only moved back.
         return target if header.is_force or present is None else min(target, present)
 

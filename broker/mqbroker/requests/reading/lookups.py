@@ -66,7 +66,7 @@ class LookupHandler:
         answer = GetMinOffsetResponseHeader(self._span(header.topic, header.queue_id)[0])
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, needs=Needs.CONFIRMED, right=Right.ANYONE)
     def search_offset(self, request: Command, _: Connection) -> Command:
         """The first offset stored at or after a time; with UPPER the last one at or before it."""
         header = decode_header(SearchOffsetByTimestampHeader, request)
@@ -78,7 +78,7 @@ class LookupHandler:
             offset = queue.first_at(header.timestamp)
         return request.reply(ext=encode_header(SearchOffsetByTimestampResponseHeader(offset)))
 
-    @serves(RequestCode.GET_EARLIEST_MSG_STORETIME, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.GET_EARLIEST_MSG_STORETIME, needs=Needs.CONFIRMED, right=Right.ANYONE)
     def earliest_store_time(self, request: Command, _: Connection) -> Command:
         """When the first message was stored; -1 for an empty queue, as in the reference."""
         header = decode_header(GetEarliestMsgStoretimeHeader, request)
