@@ -15,15 +15,24 @@ from replicas import Group, group
 from trio.testing import MockClock
 
 from dledger.limits import RATE_PER_S_MAX, STATE_BYTES_MAX
-from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from dledger.remoting.bodies import (
+    LockBatchBody,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    encode_body,
+)
+from dledger.remoting.codes import RequestCode as Code
+from dledger.remoting.command import Command, ExtValue
+from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.numbers import INT32_MIN, INT64_MAX
 from mqbroker import limits
 from mqbroker.state.aside import AsideBook
 from mqbroker.state.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES
 from mqbroker.state.groups.subscriptions import Beginning
-from mqbroker.state.snapshot import State
+from mqbroker.state.snapshot import State, encode_state, read_snapshot
 from mqbroker.state.topics import Birth
 from mqbroker.tables import TABLES
+from mqbroker.testing.requests import topic_request
 
 ROOT = Path(__file__).parents[2]
 NAME, CLIENT = "n" * 127, "c" * limits.CLIENT_ID_BYTES_MAX
@@ -108,6 +117,51 @@ def test_the_docs_show_every_table() -> None:
     for field, table in TABLES.items():
         wanted = [f"{table.rows_max:,}", f"{table.row_bytes_max:,}", table.owner, table.freed_by]
         assert shown.get(field) == wanted, f"| `{field}` | {' | '.join(wanted)} |"
+
+
+def test_a_state_is_encoded_field_by_field_as_in_one_piece() -> None:
+    """So older and newer versions read each other's snapshots."""
+    assert encode_state(largest()) == msgspec.msgpack.encode(largest())
+    assert encode_state(State()) == msgspec.msgpack.encode(State())
+
+
+async def test_a_picture_does_not_change_while_it_waits_to_be_written(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """A thread encodes it, and entries are applied meanwhile: of every kind, to every table."""
+    async with group(tmp_path) as found:
+        await found.begin()
+        stranger = found.connect()
+        key: dict[str, ExtValue] = {"consumerGroup": "G", "topic": "Orders", "queueId": 0}
+
+        async def change(number: int) -> None:
+            commit = Command(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": number})
+            queues = [MessageQueue("Orders", "broker-a", number)]
+            lock = encode_body(LockBatchBody("G", f"c{number}", queues))
+            naming = {"producerName": f"n{number % 2}", "instance": f"i{number}"}
+            await found.begin()
+            for request in (
+                commit,
+                Command(Code.LOCK_BATCH_MQ, {}, lock),
+                Command(Code.REGISTER_PRODUCER, naming),
+                topic_request("Grows", 4 + number),
+            ):
+                answer = await stranger.ask(request)
+                assert answer is not None
+                assert answer.code == 0, answer.remark
+
+        for number in range(2):
+            await change(number)
+            picture = found.machine.begin_snapshot()
+            expected = msgspec.msgpack.encode(found.machine._state())
+            await change(number + 2)
+            await stranger.ask(Command(Code.DELETE_TOPIC_IN_BROKER, {"topic": "Grows"}))
+            assert msgspec.msgpack.encode(found.machine._state()) != expected
+            picture.write()
+            found.machine.saved(picture)
+            payload = read_snapshot(found.machine._snapshot_path)
+            assert payload == expected
+        found.agree()
 
 
 # -- what a leader keeps beside the state ---------------------------------------------------------

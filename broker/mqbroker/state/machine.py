@@ -28,8 +28,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from dledger.errors import CorruptLog, StorageError, WrittenByNewer
 from dledger.log.entry import OF_MESSAGES, Entry, Kind
 from dledger.remoting.message import PGROUP, REAL_TOPIC
@@ -52,7 +50,9 @@ from mqbroker.state.snapshot import (
     PendingSnapshot,
     State,
     decode_state,
+    encode_state,
     read_snapshot,
+    uncollected,
     write_snapshot,
 )
 
@@ -241,12 +241,12 @@ class Machine(Memory):
         self._unsynced |= self.queues.take_unsynced() | self.keys.take_unsynced()
         self._outdated.update(self.queues.take_deleted())
         unsynced, deleted = frozenset(self._unsynced), frozenset(self._outdated)
-        payload = msgspec.msgpack.encode(self._state())
+        state = self._state()
         path, keys, keys_end = self._snapshot_path, self.keys, self.keys.end
 
         def write() -> None:
             sync_files(unsynced)
-            write_snapshot(path, payload)
+            write_snapshot(path, encode_state(state))
             remove_paths(deleted)
             keys.seal(keys_end)
 
@@ -266,7 +266,7 @@ class Machine(Memory):
 
     def capture(self) -> tuple[int, bytes]:
         """The state for a replica that can't replay all of it: the log's head is gone."""
-        return self.applied_index, msgspec.msgpack.encode(self._state())
+        return self.applied_index, encode_state(self._state())
 
     def install(self, index: int, payload: bytes, first_index: int) -> None:
         """Replace the state by another replica's, as of entry `index`.
@@ -331,7 +331,8 @@ class Machine(Memory):
             ahead_index=self._ahead_index,
             units_format=UNITS_FORMAT,
         )
-        self.dump_memory(state)
+        with uncollected():
+            self.dump_memory(state)
         return state
 
     def _derive_again(self, entry: Entry) -> None:
