@@ -87,16 +87,17 @@ class Session(NamedTuple):
 def check_hello(node_id: object, nonce: object) -> Hello:
     """A hello's fields, of the types and sizes that they must have. Raises FrameError."""
     bytes_max = limits.NODE_ID_BYTES_MAX
-    if not isinstance(node_id, str) or not 0 < len(node_id) <= bytes_max or not _is_utf8(node_id):
-        raise FrameError(f"node id {str(node_id)[:80]!r} is no text of 1 to {bytes_max} bytes")
+    if not isinstance(node_id, str) or not 0 < len(node_id) <= bytes_max or not _is_shown(node_id):
+        raise FrameError(f"node id {str(node_id)[:80]!r} is not 1 to {bytes_max} bytes of text")
     if not isinstance(nonce, bytes) or len(nonce) != NONCE_BYTES:
         raise FrameError(f"the hello's nonce is not {NONCE_BYTES} bytes")
     return Hello(node_id, nonce)
 
 
-def _is_utf8(text: str) -> bool:
+def _is_shown(text: str) -> bool:
+    """Whether a text can be written, and be read in a line of a log."""
     try:
-        return len(text.encode()) <= limits.NODE_ID_BYTES_MAX
+        return len(text.encode()) <= limits.NODE_ID_BYTES_MAX and text.isprintable()
     except UnicodeEncodeError:
         return False
 

@@ -15,7 +15,8 @@ import msgspec
 import trio
 from cyclopts import App, CycloptsError, Parameter
 
-from dledger.errors import ConfigError, leaves
+from dledger.addresses import check_host
+from dledger.errors import BadInput, ConfigError, leaves
 from dledger.limits import OTHERS
 from dledger.observe import configure_logging
 from dledger.program.config import load_config
@@ -54,11 +55,10 @@ def run(
             settings = msgspec.structs.replace(settings, listen_port=port)
         if host is not None:
             settings = msgspec.structs.replace(settings, bind_address=host)
-        if "\0" in settings.bind_address:
-            raise ConfigError("bindAddress has a NUL in it")
+        check_host(settings.bind_address, "bindAddress")
         configure_logging(settings.log_format, settings.log_level)
         return _serve(settings)
-    except (ConfigError, ValueError) as error:
+    except (BadInput, ValueError) as error:
         return _fail(str(error))
 
 

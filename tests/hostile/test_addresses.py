@@ -19,14 +19,16 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from replicas import group
-from test_peer_port import Owner, port_of
+from test_peer_port import Owner, port_of, running, start
 from trio.testing import MockClock
 
 from dledger import Ledger, LedgerConfig, open_ledger
 from dledger.addresses import check_host, check_reachable, join_address, parse_address
 from dledger.errors import BadInput, ConnectFailed, Fenced, FrameError
 from dledger.net import Faults, connect_peer
+from dledger.raft import links
 from dledger.raft.engine import RaftEngine
+from dledger.raft.library.messages import Denied, encode_message
 from dledger.raft.links import PeerNetwork, listen
 from dledger.raft.membership import configuration
 from dledger.raft.membership.configuration import (
@@ -124,7 +126,7 @@ def test_an_id_is_read_or_refused(node_id: str, nonce: bytes) -> None:
     for check, kind in ((check_node_id, BadInput), (lambda it: check_hello(it, nonce), FrameError)):
         with suppress(kind):
             check(node_id)
-            assert node_id.encode()
+            assert node_id.encode().decode().isprintable()
 
 
 @given(hosts, hosts, ports)
@@ -322,6 +324,26 @@ async def test_an_unforeseen_fault_of_the_engine_fences_the_node(
             assert isinstance(reason, Fenced)
             assert "planted" in str(ledger.status.fenced)
     assert "unforeseen fault" in {line["event"] for line in logs}
+
+
+@pytest.mark.parametrize("broken", ["decode_message", "tune"])
+async def test_an_unforeseen_fault_of_one_connection_ends_no_other(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is read, or is accepted: it is told, and the peer comes back."""
+    async with running() as nursery:
+        one = start(nursery, "a", {"b": 1})
+        other = start(nursery, "b", {"a": one.port})
+        await until(lambda: other.owner.links and one.owner.links)
+        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+            patched.setattr(links, broken, Mock(side_effect=TypeError("planted")))
+            other.owner.links["a"].send(encode_message(Denied(1)))
+            if broken == "tune":
+                other.owner.links["a"].close("to be made again")
+            await until(lambda: {"link failed", "handshake failed"} & {x["event"] for x in logs})
+        await until(lambda: other.owner.links and one.owner.links)
+        other.owner.links["a"].send(encode_message(Denied(7)))
+        await until(lambda: 7 in one.owner.terms)
 
 
 @pytest.mark.parametrize("kind", [TypeError, OSError, BadInput, RuntimeError])
