@@ -136,6 +136,12 @@ REMARK_CHARACTERS_MAX = 4096
 """Of an error's text: it may quote what the client sent."""
 LOG_TEXT_CHARACTERS_MAX = 16 * KIB
 """Of one value in a line of the log."""
+LOG_LINES_AT_ONCE = 20
+"""About one event and one host; more come at the pace below."""
+LOG_LINES_OF_ALL = 100
+"""The same of all hosts together."""
+LOG_LINES_PER_S = 0.2
+LOG_KINDS_MAX = 4096
 
 # The log.
 SEGMENT_BYTES = 128 * MIB

@@ -1,4 +1,4 @@
-"""What commands print: to readers who may leave early, and of texts that strangers have written.
+"""Standard output for commands whose reader may leave early.
 
 After a reader has left, as in `mqcluster up | head`, the rest of the output is dropped silently,
 and the exit status stays the same: the command goes on with its work. (The signal SIGPIPE could end
@@ -13,14 +13,6 @@ from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
-
-
-def one_line(text: str) -> str:
-    """Text that may hold anything, in one line and without control characters.
-
-    A terminal would obey those: it clears its screen, or shows what was never printed.
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class _Output(io.FileIO):

@@ -10,7 +10,7 @@ import os
 from typing import Final
 
 from dledger.errors import DledgerError
-from dledger.program.console import one_line
+from dledger.observe import one_line
 
 #: The status of a command that Ctrl-C has ended: 128 and the number of SIGINT, as shells have it.
 EXIT_INTERRUPTED: Final = 130

@@ -268,6 +268,7 @@ class PeerNetwork:
         self._complain(
             "a connection to the peer port was refused",
             f"{most} has too many connections that have not proven that they know the secret",
+            peer=most,
         )
         trio.lowlevel.notify_closing(oldest)
         oldest.close()
@@ -277,11 +278,12 @@ class PeerNetwork:
             tune(sock)
             peer_id, session = await self._greeter.accept(sock, self._admit)
         except (OSError, FrameError, trio.ClosedResourceError) as error:
-            self._complain("a connection to the peer port was refused", str(error))
+            address = self._unproven.get(sock, "")
+            self._complain("a connection to the peer port was refused", str(error), peer=address)
             sock.close()
             return
         except Exception as error:
-            log.error("handshake failed", exc_info=error)
+            log.error("handshake failed", peer=self._unproven.get(sock, ""), exc_info=error)
             sock.close()
             return
         except BaseException:
@@ -338,10 +340,10 @@ class PeerNetwork:
         self.unreached[peer_id] = problem
         return None
 
-    def _complain(self, event: str, reason: str) -> None:
+    def _complain(self, event: str, reason: str, **values: str) -> None:
         if self._said.get(event) != reason and len(self._said) < limits.CONNECTIONS_MAX:
             self._said[event] = reason
-            log.warning(event, reason=reason)
+            log.warning(event, reason=reason, **values)
 
     def _admit(self, peer_id: str) -> None:
         """Raise FrameError for a node that may not connect. A stranger may: it may be a newer

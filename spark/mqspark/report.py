@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dledger.program.console import one_line
+from dledger.observe import one_line
 from dledger.verdict import form
 from dledger.verdict.page import (
     NOTHING,

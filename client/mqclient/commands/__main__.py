@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, MissingArgumentError
 
 from dledger.errors import ConfigError
-from dledger.program.console import let_reader_leave, one_line
+from dledger.observe import one_line
+from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, EXIT_INTERRUPTED, sentence
 from dledger.version import __version__
 

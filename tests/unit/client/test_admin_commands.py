@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from dledger.errors import ConfigError
-from dledger.program.console import one_line
+from dledger.observe import one_line
 from mqclient.admin.results import QueueStatus, TopicInfo
 from mqclient.commands.messages import first_offset, parse_offset
 from mqclient.commands.terminal.output import (

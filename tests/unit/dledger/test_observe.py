@@ -7,11 +7,13 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 import structlog
 
-from dledger.observe import configure_logging, get_logger
+from dledger.limits import LOG_LINES_AT_ONCE, LOG_LINES_OF_ALL
+from dledger.observe import PeerLimit, configure_logging, get_logger
 
 
 @pytest.fixture(autouse=True)
@@ -92,3 +94,44 @@ def test_lines_go_to_what_is_standard_error_at_the_moment(
     closed.close()
     logger.info("after")
     assert "after" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format_", ["json", "console"])
+def test_a_terminal_does_not_obey_what_strangers_have_written(
+    capsys: pytest.CaptureFixture[str], format_: Literal["json", "console"]
+) -> None:
+    """In texts, and in the text of an exception: what can't be printed is escaped."""
+    hostile = "a\x1b[2J\x9b31m\x07\u202eb"
+    configure_logging(format_)
+    try:
+        raise LookupError(hostile)
+    except LookupError:
+        get_logger("x").exception("failed " + hostile, reason=hostile, peer=(hostile, 1))
+    said = capsys.readouterr().err
+    assert [c for c in said if not c.isprintable() and c != "\n"] == []
+    assert "LookupError: a" in said
+
+
+def test_lines_that_peers_cause_are_limited_by_kind_and_host() -> None:
+    """Others are not; the next line that is written says how many were left out."""
+    now = [0.0]
+    limit = PeerLimit(lambda: now[0])
+
+    def written(event: str, peer: object = None) -> dict[str, object] | None:
+        line = {"event": event} if peer is None else {"event": event, "peer": peer}
+        try:
+            return dict(limit(None, "info", line))
+        except structlog.DropEvent:
+            return None
+
+    flood = [written("refused", ("10.0.0.1", port)) for port in range(1000)]
+    assert sum(line is not None for line in flood) == LOG_LINES_AT_ONCE
+    assert written("closed", ("10.0.0.1", 1)) is not None
+    assert all(written("role changed") for _ in range(1000))
+    other = written("refused", "10.0.0.2:77")
+    assert other is not None
+    assert other["left_out"] == 1000 - LOG_LINES_AT_ONCE
+    many = [written("refused", (f"10.1.{n // 250}.{n % 250}", 1)) for n in range(1000)]
+    assert sum(line is not None for line in many) <= LOG_LINES_OF_ALL
+    now[0] = 3600
+    assert written("refused", ("10.0.0.1", 1)) is not None

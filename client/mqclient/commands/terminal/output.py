@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from dledger.program.console import one_line
+from dledger.observe import one_line
 from mqclient import limits
 
 if TYPE_CHECKING:
