@@ -102,6 +102,11 @@ LARGE_PARTS_MAX = LARGE_BODY_BYTES_MAX // LARGE_PART_BYTES
 LARGE_SEND_TIMEOUT_S = 60.0
 LARGE_FETCH_S = 10.0
 """So long a body's parts are asked for before the message is taken for one without a body."""
+LARGE_GROUPS_WAITED_MAX = 2
+"""Groups that are not known and don't serve: so many are waited for one by one, further ones as
+one."""
+LARGE_PATIENCE_AGAIN_S = 60.0
+"""A group that no message has named for so long is waited for anew."""
 LARGE_TURN_S = 1.0
 """A message whose group is away is waited for so long; then other queues have their turn."""
 LARGE_PULL_BYTES_MAX = 4 * foundation.MIB

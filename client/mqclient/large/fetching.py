@@ -23,7 +23,7 @@ from dledger.remoting.message import LARGE_PART
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.retry import RETRIED_CODES, backoff_s
-from mqclient.errors import NoLeader
+from mqclient.errors import NoLeader, Refused
 from mqclient.large.manifest import Manifest
 from mqclient.lookup import look
 from mqclient.models import ReceivedMessage, messages_in
@@ -52,11 +52,38 @@ class _Away(_NotNow):
     """The group with the parts serves nobody now."""
 
 
+class Patience:
+    """How long groups that don't serve are waited for: each once, not with each message that names
+    it. Pure."""
+
+    def __init__(self) -> None:
+        #: Group -> since when it does not serve, and when that was last seen.
+        self._waits: dict[str, tuple[float, float]] = {}
+
+    def until_s(self, broker_name: str, now_s: float) -> float:
+        """Until when a group that does not serve now is waited for.
+
+        All groups beyond `LARGE_GROUPS_WAITED_MAX` count as one: names may be made up.
+        """
+        if broker_name not in self._waits and len(self._waits) >= limits.LARGE_GROUPS_WAITED_MAX:
+            broker_name = ""
+        since_s, seen_s = self._waits.get(broker_name, (now_s, now_s))
+        if now_s - seen_s > limits.LARGE_PATIENCE_AGAIN_S:
+            since_s = now_s
+        self._waits[broker_name] = (since_s, now_s)
+        return since_s + limits.LARGE_FETCH_S
+
+    def served(self, broker_name: str) -> None:
+        """A group serves."""
+        self._waits.pop(broker_name, None)
+
+
 class LargeBodies:
     """Of one consumer."""
 
     def __init__(self, finder: LeaderFinder) -> None:
         self._finder = finder
+        self._patience = Patience()
 
     async def wait_for(self, messages: Sequence[ReceivedMessage], deadline_s: float) -> int:
         """Have the bodies of messages there. One that can't be had raises when it is looked at.
@@ -117,19 +144,25 @@ class LargeBodies:
         """Through a change of leaders, and what passes by itself.
 
         A group that is known gets until `deadline_s`, then this raises _Away. A message may lie
-        about where its parts are: for a group that nobody knows, or one that answers that it
-        failed, `LARGE_FETCH_S` is enough.
+        about where its parts are. If name servers have no such queue, it does. A group that is not
+        known, or answers that it failed, is waited for `LARGE_FETCH_S` and no longer, however many
+        messages name it.
         """
         manifest = Manifest.decode(message.manifest)
         attempt = 0
-        until_s = anyio.current_time() + limits.LARGE_FETCH_S
+        broker_name = manifest.queue.broker_name
+        if not self._knows(broker_name, message):
+            await self._check_unknown(manifest.queue)
         while True:
             attempt += 1
             try:
                 return await self._fetch(message, manifest)
             except (RemotingError, NoLeader, _NotNow) as error:
                 failed = isinstance(error, _NotNow) and not isinstance(error, _Away)
-                waits = not failed and self._knows(manifest.queue.broker_name, message)
+                if failed and attempt == 1:
+                    await self._check_place(manifest.queue)
+                waits = not failed and self._knows(broker_name, message)
+                until_s = self._patience.until_s(broker_name, anyio.current_time())
                 if anyio.current_time() >= (deadline_s if waits else until_s):
                     if waits:
                         raise _Away(str(error)) from error
@@ -139,13 +172,41 @@ class LargeBodies:
     def _knows(self, broker_name: str, message: ReceivedMessage) -> bool:
         return broker_name == message.broker_name or bool(self._finder.routes.members(broker_name))
 
+    async def _check_unknown(self, queue: MessageQueue) -> None:
+        """Raise RecordError for a group that is not there, or was waited for already."""
+        await self._check_place(queue)
+        now_s = anyio.current_time()
+        if now_s >= self._patience.until_s(queue.broker_name, now_s):
+            raise RecordError(f"the broker group of {queue}, part of a body, is not known")
+
+    async def _check_place(self, queue: MessageQueue) -> None:
+        """Raise RecordError if a name server knows the topic's groups, also those that are away,
+        and none of them has this queue. Without an answer, or with RocketMQ's, nobody can say."""
+        for name_server in self._finder.name_servers:
+            try:
+                route = await self._finder.topic_route(name_server, queue.topic)
+            except (RemotingError, Refused, BadInput):
+                continue
+            if route is None or route.absent_queue_datas is None:
+                continue
+            rows = (*route.queue_datas, *route.absent_queue_datas)
+            if not any(
+                row.broker_name == queue.broker_name and queue.queue_id < row.read_queue_nums
+                for row in rows
+            ):
+                raise RecordError(f"there is no {queue}, which would have the parts of a body")
+            return
+
     async def _fetch(self, message: ReceivedMessage, manifest: Manifest) -> bytes:
         pieces: list[bytes] = []
         left = manifest.size_bytes
         for first, last in manifest.runs:
             offset = first
             while offset <= last:
-                for part in await self._pull(manifest.queue, offset, last - offset + 1):
+                found = await self._pull(manifest.queue, offset, last - offset + 1)
+                if not found:
+                    raise _gone(manifest, offset)
+                for part in found:
                     if part.queue_offset != offset or offset > last:
                         raise _gone(manifest, offset)
                     if part.properties.get(LARGE_PART) != manifest.set_id:
@@ -155,6 +216,7 @@ class LargeBodies:
                     offset += 1
                     if left < 0:
                         raise _gone(manifest, offset)
+        self._patience.served(manifest.queue.broker_name)
         body = b"".join(pieces)
         if left or crc32(body) != manifest.crc:
             raise RecordError(
