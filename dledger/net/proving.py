@@ -62,7 +62,7 @@ class Prover:
             return None
         if response.code != ResponseCode.SUCCESS:
             raise ConnectFailed(
-                f"{peer.address}: the {server_id} refused the proof that this end knows the "
+                f"{peer.address}: the {server_id} refused this end's proof that it knows the "
                 f"cluster's secret: {response.remark}"
             )
         return decode_header(ProveResponseHeader, response)

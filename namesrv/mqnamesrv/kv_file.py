@@ -69,9 +69,6 @@ class _Files:
     def load(self) -> KvTable:
         """Read what was acknowledged. Raises ConfigError if the files are damaged."""
         disk = Disk()
-        for path in (self.path, self._journal):
-            if path.exists():
-                close_to_others(path)
         try:
             data, journal = disk.read(self.path), disk.read(self._journal)
         except OSError as error:
@@ -83,6 +80,9 @@ class _Files:
         except ConfigError as error:
             remedy = "repair or move it away"
             raise ConfigError(f"kvConfigPath {self.path}: {error}; {remedy}") from error
+        for path in (self.path, self._journal):  # which are a table's, it has turned out
+            if path.exists():
+                close_to_others(path)
         self._table_bytes = len(data)
         self._is_known = not journal and self.path.exists()
         return table

@@ -169,7 +169,7 @@ async def test_a_tool_that_proves_the_secret_is_let_in(tmp_path: Path) -> None:
             with pytest.raises(RemotingError):
                 await tool.request(Command(RequestCode.GROUP_INFO), 5)
         async with connect_peer("127.0.0.1", broker.port) as tool:
-            with pytest.raises(ConnectFailed, match="refused the proof"):
+            with pytest.raises(ConnectFailed, match="refused this end's proof"):
                 await Prover(b"another word here", *OWN, "tool").prove(
                     tool, broker_door(*OWN), BROKER_ID, 5
                 )
@@ -186,7 +186,7 @@ async def test_our_tools_prove_where_they_are_refused_otherwise(tmp_path: Path) 
                 assert (await tool.ask(address, code)).code == expected
                 assert (await tool.ask(address, RequestCode.GROUP_INFO)).code == 0
         async with AdminRequests(address, 5, b"another word here") as tool:
-            with pytest.raises(ConnectFailed, match="refused the proof"):
+            with pytest.raises(ConnectFailed, match="refused this end's proof"):
                 await tool.ask(address, code)
     async with memory_broker(tmp_path / "open", BrokerConfig(admin_addresses=FAR)) as broker:
         address = f"127.0.0.1:{broker.port}"

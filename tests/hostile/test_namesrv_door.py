@@ -179,7 +179,7 @@ async def test_nothing_that_brokers_say_is_done_for_a_stranger(
 async def test_a_broker_with_another_secret_is_told_so(tmp_path: Path) -> None:
     """It does not register without a signature instead."""
     async with name_server(tmp_path) as port:
-        with pytest.raises(ConnectFailed, match="the name server refused the proof"):
+        with pytest.raises(ConnectFailed, match="the name server refused this end's proof"):
             async with member(port, OTHER):
                 pass
 

@@ -14,6 +14,7 @@ import structlog.testing
 import trio
 
 from dledger import LedgerConfig, open_ledger
+from dledger.errors import ConfigError
 from dledger.limits import OTHERS
 from dledger.log.entry import Kind
 from dledger.testing.local import KeepsNothing
@@ -108,6 +109,16 @@ async def test_a_name_servers_settings_are_its_users_alone(tmp_path: Path) -> No
             assert open_to_others(path.parent) == []
             for each in path.parent.iterdir():
                 each.chmod(0o644)
+
+
+def test_what_is_no_table_is_left_as_it_is(tmp_path: Path) -> None:
+    """A kvConfigPath that names somebody else's file is refused, and the file keeps its mode."""
+    path = tmp_path / "other"
+    path.write_text("not a table")
+    path.chmod(0o644)
+    with pytest.raises(ConfigError):
+        KvStore(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
 def test_servers_have_a_umask_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
