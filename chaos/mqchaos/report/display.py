@@ -12,6 +12,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from dledger.observe import one_line
 from mqchaos.cluster.probe import NodeState
 from mqchaos.limits import LINE_S, REFRESH_S
 from mqchaos.report.report import rows
@@ -102,9 +103,9 @@ def print_report(report: Report, console: Console) -> None:
         told = Text.assemble(f"property {each.number:>2}  ", (each.word, style), f"  {each.title}")
         console.print(told, soft_wrap=True)
     for finding in report.findings:
-        console.print(Text(finding, style="bold red"), soft_wrap=True)
+        console.print(Text(one_line(finding), style="bold red"), soft_wrap=True)
     for note in report.notes:
-        console.print(Text(f"note: {note}"), soft_wrap=True)
+        console.print(Text(one_line(f"note: {note}")), soft_wrap=True)
     if report.gap_median_s is not None and report.gap_worst_s is not None:
         console.print(
             f"gaps over {len(report.gaps)} faults: median {report.gap_median_s * 1000:.0f} ms, "

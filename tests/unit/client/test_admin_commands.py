@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +16,10 @@ from rich.cells import cell_len
 
 from dledger.errors import ConfigError
 from dledger.observe import one_line
+from dledger.program.ending import sentence
+from mqclient import commands
 from mqclient.admin.results import QueueStatus, TopicInfo
+from mqclient.commands.__main__ import _fail
 from mqclient.commands.messages import first_offset, parse_offset
 from mqclient.commands.terminal.output import (
     Table,
@@ -24,6 +29,7 @@ from mqclient.commands.terminal.output import (
     print_table,
 )
 from mqclient.commands.terminal.times import parse_bound, parse_time
+from mqclient.errors import Refused
 from mqclient.limits import END_OF_TIME_MS
 
 
@@ -171,3 +177,25 @@ def test_a_time_is_read_as_it_is_printed(
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_commands_print_by_the_renderer_alone() -> None:
+    """So whatever a server says is escaped, whichever command shows it."""
+    folder = Path(commands.__file__).parent
+    writes = re.compile(r"\bprint\(|sys\.stdout|Console\(|\becho\b")
+    found = [
+        str(path.relative_to(folder))
+        for path in sorted(folder.rglob("*.py"))
+        if writes.search(path.read_text())
+    ]
+    assert found == ["terminal/output.py"]
+
+
+def test_an_error_that_a_server_has_worded_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its remark may hold anything, too."""
+    hostile = "a\x1b[2J\r\nb\x9b31m"
+    with pytest.raises(SystemExit):
+        _fail(sentence(Refused("x", "y", 1, hostile)), 1)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert [c for c in said if not c.isprintable() and c != "\n"] == []

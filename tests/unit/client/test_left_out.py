@@ -7,8 +7,15 @@ import re
 from collections.abc import Iterator
 
 import pytest
+import trio
+from anyio.abc import TaskStatus
+from anyio.from_thread import start_blocking_portal
 from trio.testing import MockClock
 
+from dledger.net import connect_peer
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+from mqbroker.testing.requests import heartbeat
 from mqclient import Message
 from mqclient.admin.session import change_each
 from mqclient.commands.__main__ import main
@@ -144,3 +151,48 @@ async def test_a_change_that_is_done_on_some_says_on_which(autojump_clock: MockC
         await change_each(change, ["bad"], str)
     with pytest.raises(PartlyDone, match="done on a, b, but not on bad1: .*; not on bad2: "):
         await change_each(change, ["bad1", "a", "bad2", "b"], str)
+
+
+HOSTILE = "a\x1b[2J\x9b31m\u202e\r\nb"
+SHOWN = [
+    *("consumeMessage -t H", "printMsg -t H", "queryMsgByKey -t H -k k", "listScheduled"),
+    "queryMsgByOffset -t H -b broker-a -i 0 --offset 0",
+    *("consumerConnection -g HG", "consumerStatus -g HG", "consumerProgress", "topicList"),
+    *("topicRoute -t H", "raftStatus", "clusterList", "brokerStatus", "getBrokerConfig"),
+    *("statsAll", "listRates", "getNamesrvConfig", "topicStatus -t H", "deadLetters -g HG"),
+]
+
+
+async def beat(address: str, *, task_status: TaskStatus[None]) -> None:
+    """Be a consumer with a hostile id and subscription, for a moment."""
+    host, port = address.split(":")
+    async with connect_peer(host, int(port)) as peer:
+        body = heartbeat(HOSTILE, "HG", "H").replace(b'"*"', json.dumps(HOSTILE).encode())
+        await peer.request(Command(RequestCode.HEART_BEAT, {}, body), 5)
+        task_status.started()
+        await trio.sleep_forever()
+
+
+def test_what_strangers_have_written_is_shown_and_not_obeyed(
+    filled: ThreadedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By every command that shows it, to people and to programs."""
+    with filled.producer("P") as producer, filled.admin() as admin:
+        told = {"p": HOSTILE}
+        message = Message(
+            "H", HOSTILE.encode(), keys=["k", "\x1b[2J"], tags="\x9b", properties=told
+        )
+        producer.send(message, queue_id=0)
+        message.delay_s = 999
+        producer.send(message)
+        (broker,) = admin.brokers.list()
+    with start_blocking_portal("trio") as portal:
+        stranger, _ = portal.start_task(beat, broker.address)
+        for line in SHOWN:
+            for form in ("table", "json"):
+                _, out, err = run(capsys, filled, f"{line} -o {form} --timeout 3")
+                odd = [c for c in out + err if not c.isprintable() and c != "\n"]
+                assert odd == [], line
+                if "Connection" in line:
+                    assert "x1b" in out or "u001b" in out
+        stranger.cancel()
