@@ -66,6 +66,15 @@ class NoRoute(ClientError):
         self.topic = topic
 
 
+def not_writable(topic: str) -> NoRoute:
+    """The error for a topic that may be read, and not written to, wherever it is."""
+    advice = (
+        f"Allow it: `mqadmin updateTopic -t {topic} -p 6`, or addWritePerm for a broker group "
+        "after wipeWritePerm (`mqadmin topicRoute` shows both)"
+    )
+    return NoRoute(topic, "publish to", "its route has no writable queue", advice)
+
+
 class NoLeader(ClientError):
     """A broker group has no leader that can be reached, for the whole of the caller's deadline."""
 

@@ -288,6 +288,8 @@ class Dispatcher:
             route.absent_queue_datas = self.routes.topics.absent(header.topic)
             known = header.known or []
             route.without = [name for name in known if self.routes.topics.lacks(name, header.topic)]
+            rows = (*route.queue_datas, *route.absent_queue_datas)
+            route.withdrawn = self.routes.topics.withdrawn(row.broker_name for row in rows)
         is_standard = header.accept_standard_json_only or request.version >= VERSION_STANDARD_JSON
         dialect = Dialect.STANDARD if is_standard else Dialect.LOOSE
         parts = len(route.queue_datas) + len(route.absent_queue_datas or ())

@@ -23,6 +23,7 @@ from dledger.remoting.bodies import (
     decode_body,
 )
 from dledger.remoting.headers import RegisterBrokerHeader
+from dledger.remoting.names import PERM_READ_WRITE
 from mqnamesrv import limits
 from mqnamesrv.door import Trust
 from mqnamesrv.routes import Registration
@@ -57,6 +58,7 @@ def decode_registration(
         data_version=wrapper.data_version,
         topics=topics,
         left_out=tuple(name for name in listed if name not in topics),
+        permission=PERM_READ_WRITE if header.permission is None else header.permission,
         since=None if trust is Trust.UNSIGNED else header.since,
         proven=trust is Trust.PROVEN,
     )

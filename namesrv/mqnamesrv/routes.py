@@ -39,6 +39,7 @@ from dledger.remoting.bodies import (
     TopicConfig,
     TopicRouteData,
 )
+from dledger.remoting.names import PERM_READ_WRITE
 from mqnamesrv import limits
 from mqnamesrv.topics import TopicTable
 
@@ -69,6 +70,8 @@ class Registration:
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
     #: Whether it was signed with the cluster's secret.
     proven: bool = False
+    #: What the group may be used for; its topics have no other permissions.
+    permission: int = PERM_READ_WRITE
     #: `topics` are those that changed since the version with this counter; None if they are all.
     since: int | None = None
     #: The names of topics that were not taken, since their numbers can't be.
@@ -204,6 +207,7 @@ class RouteTable:
         """Take over the leader's term and, if they may have changed, its topics."""
         led_before = old is not None and old.broker_id == LEADER_ID and group.term == new.term
         group.term, group.term_from, group.term_until_s = new.term, new.address, None
+        self.topics.permit(group.broker_name, new.permission)
         known = old.data_version if old is not None and led_before else None
         if known is None or known != new.data_version:
             # RocketMQ's brokers don't say whether they list all topics, or the one that changed.

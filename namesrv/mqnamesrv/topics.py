@@ -33,6 +33,7 @@ class TopicTable:
         self._rows: dict[str, dict[str, QueueData]] = {}
         self._topics: dict[str, set[str]] = {}
         self._absent: dict[str, dict[str, QueueData]] = {}
+        self._closed: set[str] = set()
         #: The groups whose write permission an operator has taken.
         self.wiped: frozenset[str] = frozenset()
 
@@ -74,6 +75,17 @@ class TopicTable:
         """The rows that it had of groups that have no members now, likewise."""
         absent = sorted(self._absent.items())
         return [self._shown(rows[topic]) for _, rows in absent if topic in rows]
+
+    def permit(self, broker_name: str, permission: int) -> None:
+        """A group's leader says what the group may be used for."""
+        if permission & PERM_WRITE:
+            self._closed.discard(broker_name)
+        elif len(self._closed) < limits.BROKER_GROUPS_MAX:
+            self._closed.add(broker_name)
+
+    def withdrawn(self, broker_names: Iterable[str]) -> list[str]:
+        """Which of these groups take no messages of any topic."""
+        return [name for name in broker_names if name in self.wiped or name in self._closed]
 
     def lacks(self, broker_name: str, topic: str) -> bool:
         """Whether a group is there without the topic."""

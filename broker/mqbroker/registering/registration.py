@@ -189,6 +189,7 @@ class Registration:
             term=role.term,
             node_id=role.node_id,
             since=since,
+            permission=core.config.broker_permission,
         )
         failpoint("register.send")
         response = await peer.request(RequestCode.REGISTER_BROKER, header, body)

@@ -19,12 +19,14 @@ A key's queue follows from all queues that a topic has, so a broker group that i
 change them. In RocketMQ it does: a route has the groups that are there. Our name servers tell of
 those that are away, too; and of one that a name server says nothing of, since it has begun anew or
 is RocketMQ's, what was known before still counts. A group loses its place only by what an operator
-does: the topic's permission or queues, or the whole topic, were taken from it.
+does: queues, the topic, or the permission to write to the whole group were taken from it. Where
+only the topic is not writable its keys are refused: they would move to and fro while a topic is
+made read-only, or writable again, on one group after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 from dledger.addresses import are_addresses
@@ -63,9 +65,14 @@ class Route:
     """
 
     topic: str
+    every: tuple[MessageQueue, ...]
+    """All that keys are spread over."""
     writable: tuple[MessageQueue, ...]
+    """The same; none if no group takes messages."""
     readable: tuple[MessageQueue, ...]
     broker_names: tuple[str, ...]
+    closed: frozenset[str] = frozenset()
+    """The groups that take no messages of the topic now."""
     promised: frozenset[str] = frozenset()
 
 
@@ -77,46 +84,57 @@ def route_from(
     Raises BadInput for an order config that says nothing.
     """
     named = {broker.broker_name for broker in data.broker_datas}
-    told = named & {entry.broker_name for entry in data.queue_datas}
+    rows = [row for row in data.queue_datas if row.broker_name in named]
+    told = {row.broker_name for row in rows}
     promised = frozenset(told) if is_promise else frozenset[str]()
+    closed = frozenset(row.broker_name for row in rows if not row.perm & PERM_WRITE)
     if data.order_topic_conf:
-        writable = _ordered(topic, data.order_topic_conf)
+        every = _ordered(topic, data.order_topic_conf)
     else:
-        away, without = data.absent_queue_datas or [], data.without or []
-        present = queues_of(topic, data, PERM_WRITE)
-        absent = _queues(topic, [row for row in away if row.broker_name not in told])
-        silent = () if known is None else known.writable
         if known is not None and not is_promise:
             promised = known.promised - told
-        told = told | {row.broker_name for row in away}
-        kept = tuple(
-            queue
-            for queue in silent
-            if queue.broker_name not in told
-            and (queue.broker_name not in without or queue.broker_name in promised)
-        )
-        writable = tuple(sorted((*present, *absent, *kept), key=_place))
+        every = _every_queue(topic, data, rows, () if known is None else known.every, promised)
     return Route(
         topic=topic,
-        writable=writable,
+        every=every,
+        writable=every if any(queue.broker_name not in closed for queue in every) else (),
         readable=queues_of(topic, data, PERM_READ),
-        broker_names=tuple(sorted(named & {entry.broker_name for entry in data.queue_datas})),
+        broker_names=tuple(sorted(told)),
+        closed=closed,
         promised=promised,
     )
 
 
-def _place(queue: MessageQueue) -> tuple[str, int]:
-    return queue.broker_name, queue.queue_id
-
-
-def _queues(topic: str, rows: Sequence[QueueData]) -> tuple[MessageQueue, ...]:
-    """The queues of groups that are away."""
-    return tuple(
+def _every_queue(
+    topic: str,
+    data: TopicRouteData,
+    rows: Sequence[QueueData],
+    known: Sequence[MessageQueue],
+    promised: Set[str],
+) -> tuple[MessageQueue, ...]:
+    """The queues of the groups that are there (`rows`), of those that are away, and the `known`
+    ones of those that nothing is said of."""
+    there = {row.broker_name for row in rows}
+    rows = [*rows, *(row for row in data.absent_queue_datas or () if row.broker_name not in there)]
+    told, without = {row.broker_name for row in rows}, data.without or ()
+    queues = [
         MessageQueue(topic, row.broker_name, queue_id)
         for row in rows
         if row.perm & PERM_WRITE
+        or (data.withdrawn is not None and row.broker_name not in data.withdrawn)
         for queue_id in range(row.write_queue_nums)
-    )
+    ]
+    queues += [
+        queue
+        for queue in known
+        if queue.broker_name not in told
+        and (queue.broker_name not in without or queue.broker_name in promised)
+    ]
+    return tuple(sorted(queues, key=_place))
+
+
+def _place(queue: MessageQueue) -> tuple[str, int]:
+    return queue.broker_name, queue.queue_id
 
 
 def _ordered(topic: str, config: str) -> tuple[MessageQueue, ...]:

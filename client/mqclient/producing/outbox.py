@@ -24,9 +24,17 @@ from dledger.world import steady_s
 from mqclient import limits
 from mqclient.compression import Compressor
 from mqclient.connection.identity import UniqueKeys
+from mqclient.connection.routing import Route
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast
-from mqclient.errors import BadMessage, BufferFull, NoRoute, SendFailed, SendUnknown
+from mqclient.errors import (
+    BadMessage,
+    BufferFull,
+    NoRoute,
+    SendFailed,
+    SendUnknown,
+    not_writable,
+)
 from mqclient.models import Message, Selector
 from mqclient.producing.batch import Batch, Slot
 from mqclient.producing.batching import Accumulator, Budget
@@ -95,9 +103,9 @@ class Outbox:
         if publisher is None:
             route = await self._session.route_within(topic, "publish to", timeout_s)
             if not route.writable:
-                raise NoRoute(topic, "publish to", "its route has no writable queue")
+                raise not_writable(topic)
             await self._session.finder.learn_kinds(route.broker_names)
-            publisher = self._publish_to(topic, route.writable)
+            publisher = self._publish_to(topic, route)
         return publisher.queues
 
     def ready(self, topic: str) -> bool:
@@ -422,9 +430,12 @@ class Outbox:
         self._session.tasks.start_soon(sender.keep_leader)
         return sender
 
-    def _publish_to(self, topic: str, queues: tuple[MessageQueue, ...]) -> Publisher:
-        turn = random.randrange(len(queues))
-        publisher = Publisher(topic, queues, self._serves, turn)
+    def _publish_to(self, topic: str, route: Route) -> Publisher:
+        def serves(broker_name: str) -> bool:
+            return broker_name not in route.closed and self._serves(broker_name)
+
+        turn = random.randrange(len(route.writable))
+        publisher = Publisher(topic, route.writable, serves if route.closed else self._serves, turn)
         self._publishers[topic] = publisher
         return publisher
 
@@ -473,7 +484,7 @@ class Outbox:
         if topic not in self._publishers or route is None:
             return
         if route.writable:
-            self._publish_to(topic, route.writable)
+            self._publish_to(topic, route)
         else:  # who sends next looks again, and hears why not
             del self._publishers[topic]
 

@@ -86,8 +86,9 @@ class BrokerData(Body):
 class TopicRouteData(Body):
     """GET_ROUTEINFO_BY_TOPIC: where the queues of a topic are.
 
-    Ours are the last two, which our clients alone are sent: the topic's queues of broker groups
-    that are away; and which of the groups that the request calls known are there without the topic.
+    Ours are the last three, which our clients alone are sent: the topic's queues of broker groups
+    that are away; which of the groups that the request calls known are there without the topic; and
+    which groups take no messages at all, while a topic without write permission may be in any.
     """
 
     broker_datas: list[BrokerData] = []
@@ -96,6 +97,7 @@ class TopicRouteData(Body):
     order_topic_conf: str | None = None
     absent_queue_datas: list[QueueData] | None = None
     without: list[str] | None = None
+    withdrawn: list[str] | None = None
 
 
 class ClusterInfo(Body):

@@ -47,10 +47,10 @@ class GetKvlistByNamespaceHeader(Header, frozen=True):
 class RegisterBrokerHeader(Header, frozen=True):
     """REGISTER_BROKER (103).
 
-    `body_crc32` is the body's CRC-32 without its top bit, 0 for unchecked. Ours are the last three:
+    `body_crc32` is the body's CRC-32 without its top bit, 0 for unchecked. Ours are the last four:
     `term` lets the name server refuse a leader of an older term, `node_id` names the replica. With
     `since` the body lists those topics only that have changed since the sender's registration whose
-    data version had this counter.
+    data version had this counter. `permission` is the group's brokerPermission.
     """
 
     broker_name: str
@@ -65,6 +65,7 @@ class RegisterBrokerHeader(Header, frozen=True):
     term: Int64 | None = None
     node_id: str | None = None
     since: Int64 | None = None
+    permission: Int32 | None = None
 
 
 class RegisterBrokerResponseHeader(Header, frozen=True):

@@ -161,6 +161,10 @@ def test_what_an_operator_takes_from_a_group_is_gone() -> None:
     table.update("T", read_only)
     assert groups(table) == {"b"}
     table.update("T", route("a", "b"))
+    read_only.withdrawn = ["a"]
+    table.update("T", read_only)
+    assert groups(table) == {"b"}
+    table.update("T", route("a", "b"))
     deleted = route("b")
     deleted.without = ["a"]
     table.update("T", deleted)
@@ -170,6 +174,23 @@ def test_what_an_operator_takes_from_a_group_is_gone() -> None:
     wiped.absent_queue_datas = [QueueData("a", 3, 2, 4)]
     table.update("T", wiped)
     assert groups(table) == {"b"}
+
+
+def test_a_topic_that_is_read_only_in_one_group_keeps_its_keys() -> None:
+    """They are refused there, and don't move: the whole group takes messages."""
+    table = RouteTable()
+    data = route("a", "b")
+    data.queue_datas[0].perm, data.withdrawn = 4, []
+    table.update("T", data)
+    found = table.route("T")
+    assert found is not None
+    assert (groups(table), found.closed) == ({"a", "b"}, {"a"})
+    data.queue_datas[1].perm = 4
+    table.update("T", data)
+    assert groups(table) == set()
+    data.queue_datas[0].perm = 6
+    table.update("T", data)
+    assert groups(table) == {"a", "b"}
 
 
 def test_a_topic_that_is_being_made_keeps_the_queues_that_it_was_promised() -> None:

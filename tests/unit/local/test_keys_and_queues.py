@@ -126,7 +126,8 @@ async def test_a_producer_that_begins_while_a_group_is_away_knows_its_queues(
 
 
 async def test_queues_that_an_operator_takes_are_taken(autojump_clock: MockClock) -> None:
-    """A group that is wiped, or whose topic is read-only, has no keys any more: they move."""
+    """A group that is wiped has no keys any more: they move. Where only the topic is read-only they
+    are refused, and the others stay."""
     async with two_groups() as cluster, cluster.producer("P") as producer:
         before = await places(producer)
         away, here = cluster.groups
@@ -138,8 +139,12 @@ async def test_queues_that_an_operator_takes_are_taken(autojump_clock: MockClock
             await trio.sleep(LOOKED_AGAIN_S)
             assert await places(producer) == before
             await admin.topics.update("T", broker=away, perm=4)
-            await trio.sleep(LOOKED_AGAIN_S)
-            assert {name for name, _ in (await places(producer)).values()} == {here}
+            here_still = [key for key in KEYS if before[key][0] == here]
+            assert await places(producer, here_still) == {key: before[key] for key in here_still}
+            refused = next(key for key in KEYS if before[key][0] == away)
+            with pytest.raises(SendFailed, match="not writable"):
+                await send(producer, refused)
+            assert (await producer.send(Message("T", b"m"))).broker_name == here
 
 
 async def test_a_producer_stops_where_it_may_not_write(autojump_clock: MockClock) -> None:

@@ -55,13 +55,13 @@ from mqclient.errors import (
     AcrossGroups,
     BadMessage,
     ClientError,
-    NoRoute,
     NotAssigned,
     OffsetsMoved,
     ProducerFenced,
     Refused,
     TransactionClosed,
     TransactionUnanswered,
+    not_writable,
 )
 from mqclient.models import Message, Selector, SendResult
 from mqclient.producing.encoding import Encoder
@@ -297,10 +297,14 @@ class OnceTransaction:
         session = self._transacting.session
         route = await session.route_within(topic, "publish to", self._timeout_s)
         if not route.writable:
-            raise NoRoute(topic, "publish to", "its route has no writable queue")
+            raise not_writable(topic)
         if self._broker_name is None:
             led = self._transacting.session.routes.leader
-            serving = [queue for queue in route.writable if led(queue.broker_name) is not None]
+            serving = [
+                queue
+                for queue in route.writable
+                if queue.broker_name not in route.closed and led(queue.broker_name) is not None
+            ]
             self._broker_name = random.choice(serving or route.writable).broker_name
         own = tuple(queue for queue in route.writable if queue.broker_name == self._broker_name)
         if not own:
