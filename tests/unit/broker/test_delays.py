@@ -278,9 +278,9 @@ def test_what_is_always_due_keeps_nothing_else_waiting(
 def test_a_message_whose_topic_is_deleted_meanwhile_goes_with_it(tmp_path: Path) -> None:
     """It is not delivered into a topic of that name made later, nor does it stop the others."""
     leader = Leader(tmp_path)
+    leader.definitions.put_topic(read_write("Bills", 4), lambda _: None)
     leader.send(b"gone", 1)
     leader.send(b"kept", 1, topic="Bills")
-    leader.definitions.put_topic(read_write("Bills", 4), lambda _: None)
     leader.definitions.delete_topic("Orders", lambda _: None)
     leader.now_ms += 1000
     assert leader.deliver()

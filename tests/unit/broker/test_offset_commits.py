@@ -32,7 +32,9 @@ class Commits:
         role = Role("n0", {"n0": "127.0.0.1:1"})
         role.leading(1)
         assignments = Assignments(self.machine, lambda: 1, lambda: 0.0)
-        definitions = Definitions(self.machine, self.ledger, role, assignments, lambda: True)
+        definitions = self.definitions = Definitions(
+            self.machine, self.ledger, role, assignments, lambda: True
+        )
         self.wakes: list[float] = []
         self.answers: list[AppendError | None] = []
         self.commits = OffsetCommits(self.machine, definitions, self.wakes.append)
@@ -167,3 +169,18 @@ def test_the_number_of_offsets_is_bounded(
     commits.commits.flush()
     commits.ledger.commit()
     assert commits.machine.offsets.get("G", "T", 0) == 2
+
+
+def test_commits_that_would_come_behind_the_end_of_their_topic_are_left_out(
+    commits: Commits,
+) -> None:
+    """In the log they would be of a topic that is made again; who waits for one is answered."""
+    for queue_id in (0, 1):
+        commits.commit(queue_id, 7)
+        if queue_id == 0:
+            commits.definitions.delete_topic("T", lambda _: None)
+    commits.definitions.put_topic(read_write("T", 4), lambda _: None)
+    commits.commits.flush()
+    commits.ledger.commit()
+    assert commits.answers == [None, None]
+    assert commits.machine.offsets.get("G", "T", 0) is None
