@@ -110,7 +110,7 @@ class Broker:
             GroupAdminHandler(core, membership),
             LeadershipHandler(core),
             LookupHandler(core, membership, self._commits, counting),
-            *_pop_handlers(core, self._popping),
+            *_pop_handlers(core, self._popping, membership),
             OnceHandler(core, self._commits, fence),
             ProduceHandler(core),
             ProgressHandler(core, membership, self._commits),
@@ -442,11 +442,11 @@ def _local_day(clock_ms: int) -> int:
     return datetime.fromtimestamp(clock_ms / 1000).astimezone().toordinal()
 
 
-def _pop_handlers(core: Core, popping: Popping) -> list[object]:
+def _pop_handlers(core: Core, popping: Popping, membership: Membership) -> list[object]:
     """All that POP is asked by."""
     return [
         GivingBackHandler(core, popping),
-        PopHandler(core, popping),
+        PopHandler(core, popping, membership),
         PopQuestionHandler(core, popping),
         RequestModeHandler(core),
     ]

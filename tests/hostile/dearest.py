@@ -18,6 +18,7 @@ from dledger.limits import (
     HEADER_BYTES_MAX,
     MIB,
     PROPERTIES_TEXT_BYTES_MAX,
+    SUBSCRIPTION_TAGS_MAX,
 )
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
@@ -113,7 +114,7 @@ POP: Final[Mapping[str, ExtValue]] = OF_MANY | {
     "bornTime": 0,
     "initMode": 0,
 }
-TAGS = " || ".join(f"tag-{number}" for number in range(limits.SUBSCRIPTION_TAGS_MAX))
+TAGS = " || ".join(f"tag-{number}" for number in range(SUBSCRIPTION_TAGS_MAX))
 DEAR_SQL = " OR ".join(["a>9"] * 1169)
 FILTERS: Final = (("*", "TAG"), (TAGS, "TAG"), ("x = 1", "SQL92"), (DEAR_SQL, "SQL92"))
 FLYING: Final = POP | {"consumerGroup": "G0"}

@@ -124,6 +124,7 @@ def test_a_member_that_differs_is_refused_with_both_named_if_it_asks_for_that(
     """Nothing of it is kept then; without asking it is taken, as RocketMQ takes it."""
     membership = Membership()
     beat(membership, 1, particular({"A": "y || x"}))
+    membership.reads("G", 1)
     with pytest.raises(Refused) as refused:
         beat(membership, 2, other)
     assert refused.value.code == ResponseCode.SUBSCRIPTION_DIFFERS
@@ -136,11 +137,27 @@ def test_a_member_that_differs_is_refused_with_both_named_if_it_asks_for_that(
     beat(membership, 1, particular({"A": "x || y"}))
 
 
+def test_a_member_that_never_reads_keeps_nobody_out() -> None:
+    """A stranger's heartbeat once locked all new members of a group out."""
+    membership = Membership()
+    beat(membership, 1, particular({"Nonsense": "*"}))
+    membership.reads("Other", 1)
+    membership.reads("G", 7)
+    beat(membership, 2, particular({"A": "*"}))
+    membership.reads("G", 2)
+    beat(membership, 3, particular({"A": "*"}))
+    with pytest.raises(Refused, match="client-2 subscribes to"):
+        beat(membership, 4, particular({"B": "*"}))
+    membership.disconnected(2)
+    beat(membership, 4, particular({"B": "*"}))
+
+
 def test_a_stock_member_is_compared_by_what_it_subscribes_to() -> None:
     """It does not say how it shares queues out. Who comes again by a new connection is no other."""
     membership = Membership()
     beat(membership, 1, consumer("G", "A"))
     beat(membership, 2, particular({"A": "*"}))
+    membership.reads("G", 2)
     with pytest.raises(Refused):
         beat(membership, 3, particular({"B": "*"}))
     again = Client("client-2", "10.0.0.2:2", "PYTHON", 409)

@@ -79,6 +79,8 @@ class ConsumerGroup:
     members: dict[int, Client] = field(default_factory=dict)
     wants: dict[int, Wants] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    readers: set[int] = field(default_factory=set)
+    """The members that have asked for messages."""
 
 
 @dataclass(slots=True)
@@ -106,7 +108,7 @@ class Membership:
         """Take in a heartbeat. Returns the consumer groups whose members or subscriptions changed.
 
         Raises Refused if it names more groups or topics than a client may; or if it asks for that
-        should other members subscribe to something else.
+        should other members, who read, subscribe to something else.
         """
         groups = self._groups.get(connection_id) or _Groups(client.client_id)
         _check_bounds(groups, heartbeat)
@@ -159,6 +161,13 @@ class Membership:
             if now_s - seen_s > limits.CLIENT_EXPIRY_S
         ]
         return {group for connection_id in silent for group in self.disconnected(connection_id)}
+
+    def reads(self, group: str, connection_id: int) -> None:
+        """A connection has asked for messages of its group: what it subscribes to counts. Of who
+        only says that it belongs there, nothing keeps others out."""
+        found = self._consumers.get(group)
+        if found is not None and connection_id in found.members:
+            found.readers.add(connection_id)
 
     def consumers(self, group: str) -> ConsumerGroup | None:
         """A consumer group with at least one member, or None."""
@@ -217,6 +226,8 @@ class Membership:
             return
         mine = Wants.of(data)
         for other_id, other in group.members.items():
+            if other_id not in group.readers:
+                continue
             theirs = group.wants[other_id]
             if other.client_id != client.client_id and not mine.agrees(theirs):
                 raise Refused(
@@ -269,6 +280,7 @@ class Membership:
         if group is None or group.members.pop(connection_id, None) is None:
             return False
         group.wants.pop(connection_id, None)
+        group.readers.discard(connection_id)
         if not group.members:
             del self._consumers[group_name]
         elif group.described_by == connection_id:

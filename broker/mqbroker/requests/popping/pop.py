@@ -29,6 +29,7 @@ from dledger.remoting.record import with_reconsume_times
 from mqbroker import limits
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests.core import Core
+from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.popping.asking import check_waited, is_ours, want_of
 from mqbroker.requests.popping.held_pops import HeldPop
@@ -41,15 +42,17 @@ from mqbroker.requests.popping.waiting import Popping
 class PopHandler:
     """Answers this request."""
 
-    def __init__(self, core: Core, popping: Popping) -> None:
+    def __init__(self, core: Core, popping: Popping, membership: Membership) -> None:
         self._core = core
         self._popping = popping
+        self._membership = membership
 
     @serves(RequestCode.POP_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
     def pop(self, request: Command, connection: Connection) -> Command | None:
         """Answered when what is handed out is in the log, or when the wait is over."""
         header = decode_header(PopMessageHeader, request)
         want = want_of(self._core, request, header)
+        self._membership.reads(header.consumer_group, connection.id)
         request.body = b""  # as a view it would keep alive all bytes that arrived with it
         hold_s = min(max(header.poll_time, 0) / 1000, limits.POP_HOLD_S_MAX)
         until_s = self._core.clock_s() + hold_s

@@ -94,6 +94,7 @@ class PullHandler:
             except Refused as refused:
                 self._core.replies.log_refusal(request, connection, refused)
         key = _queue_of(header)
+        self._membership.reads(header.consumer_group, connection.id)
         moved = self._counting.pulled(key, connection.id, header.queue_offset, header.life)
         hold_s = min(header.suspend_timeout_millis / 1000, limits.PULL_HOLD_S_MAX)
         if not header.sys_flag & PULL_SUSPEND:
