@@ -10,6 +10,7 @@
 ``compression``  compressed bodies
 ``large``        bodies that are too large for one record
 ``models``       messages and results
+``stopping``     stops a program in order, by signals
 ``user_properties``  keys and properties of a message: which can be kept (pure)
 ``arguments``    numbers that an application gives, checked
 ``signatures``   the types of all that it gives, checked
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         NoRoute,
         NotAssigned,
         OffsetsMoved,
+        PartlyDone,
         ProducerFenced,
         RecallTooLate,
         Refused,
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from mqclient.producing.producer import Producer
     from mqclient.producing.stretches.many import SentMany
     from mqclient.producing.waiting.transactions import Decision, Transaction
+    from mqclient.stopping import run_until_signal
 
 __all__ = [
     "AcrossGroups",
@@ -106,6 +109,7 @@ __all__ = [
     "NotAssigned",
     "OffsetsMoved",
     "OnceTransaction",
+    "PartlyDone",
     "PendingSend",
     "PopConsumer",
     "PoppedMessage",
@@ -135,6 +139,7 @@ __all__ = [
     "TransactionUnanswered",
     "TransactionUnknown",
     "UnknownTarget",
+    "run_until_signal",
 ]
 
 _HOMES = {
@@ -142,7 +147,7 @@ _HOMES = {
     "mqclient.consuming.consumer": "Consumer",
     "mqclient.errors": "AcrossGroups BadMessage BufferFull ClientClosed ClientError "
     "HandlerTimeout ManyFailed NoLeader NoReply NoRoute NotAssigned "
-    "OffsetsMoved ProducerFenced RecallTooLate Refused SendError SendFailed "
+    "OffsetsMoved PartlyDone ProducerFenced RecallTooLate Refused SendError SendFailed "
     "SendUnknown SubscriptionConflict TooMuchUncommitted TransactionClosed "
     "TransactionEnded TransactionUnanswered TransactionUnknown",
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
@@ -158,6 +163,7 @@ _HOMES = {
     "mqclient.consuming.subscriptions": "Sql",
     "mqclient.consuming.transacting.transaction": "OnceTransaction",
     "mqclient.producing.waiting.transactions": "Decision Transaction",
+    "mqclient.stopping": "run_until_signal",
     "dledger.errors": "BadInput Busy ConnectFailed ConnectionLost DledgerError RecordError "
     "RemotingError RequestTimeout",
     "dledger.remoting.json_dialect": "MessageQueue",

@@ -181,6 +181,8 @@ LOCK_RETRY_S = 0.2
 """Until another member's queue is asked for again. What is refused costs the broker no entry."""
 LOCK_ATTEMPTS_SILENT = 25
 """So often without a word in the log."""
+DRAIN_S = 30.0
+"""For handlers to finish what they have when their consumer stops in order."""
 REVOKE_S = 5.0
 """For the application to finish with queues that another member is to read."""
 VIRTUAL_NODES_MAX = 1024

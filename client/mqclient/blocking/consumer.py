@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
-from typing import NoReturn, Self
+from typing import Self
 
 from anyio import to_thread
 
@@ -75,6 +75,7 @@ class Consumer(Face[consumers.Consumer]):
         prefetch_messages: int = limits.PREFETCH_RECORDS_MAX,
         prefetch_bytes: int = limits.PREFETCH_BYTES_MAX,
         revoke_timeout_s: float = limits.REVOKE_S,
+        drain_timeout_s: float = limits.DRAIN_S,
         on_revoke: Callable[[tuple[MessageQueue, ...]], None] | None = None,
         on_rebalance: Callable[[Rebalance], None] | None = None,
     ) -> None:
@@ -94,6 +95,7 @@ class Consumer(Face[consumers.Consumer]):
                 prefetch_messages=prefetch_messages,
                 prefetch_bytes=prefetch_bytes,
                 revoke_timeout_s=revoke_timeout_s,
+                drain_timeout_s=drain_timeout_s,
                 on_revoke=None if on_revoke is None else _in_a_thread(on_revoke),
                 on_rebalance=on_rebalance,
             )
@@ -102,6 +104,7 @@ class Consumer(Face[consumers.Consumer]):
     poll = blocking(consumers.Consumer.poll)
     poll_many = blocking(consumers.Consumer.poll_many)
     commit = blocking(consumers.Consumer.commit)
+    drain = blocking(consumers.Consumer.drain)
 
     def __iter__(self) -> Self:
         """Messages without end; asking for one says that the one before is processed."""
@@ -109,7 +112,10 @@ class Consumer(Face[consumers.Consumer]):
 
     def __next__(self) -> ReceivedMessage:
         """Wait for the next message; asking for it says that the one before is processed."""
-        return self.call(self._client.__anext__)
+        try:
+            return self.call(self._client.__anext__)
+        except StopAsyncIteration:
+            raise StopIteration from None
 
     nack = blocking(consumers.Consumer.nack)
 
@@ -145,6 +151,7 @@ class Consumer(Face[consumers.Consumer]):
         """
         if concurrency == 1 and timeout_s is None:
             self._run_here(handler, self._client.sending_back(on_error, max_reconsume_times))
+            return
         self.call(
             partial(
                 self._client.run,
@@ -158,10 +165,9 @@ class Consumer(Face[consumers.Consumer]):
             )
         )
 
-    def _run_here(self, handler: Callable[[ReceivedMessage], None], back: SendingBack) -> NoReturn:
-        message: ReceivedMessage | None = None
-        while True:
-            message = self.call(partial(self._client.next_after, message))
+    def _run_here(self, handler: Callable[[ReceivedMessage], None], back: SendingBack) -> None:
+        message = self.call(partial(self._client.next_after, None))
+        while message is not None:
             try:
                 while not self._handled(handler, message, back):
                     pass
@@ -169,6 +175,7 @@ class Consumer(Face[consumers.Consumer]):
                 with suppress(ClientClosed):
                     self.call(partial(self._client.give_back, message))
                 raise
+            message = self.call(partial(self._client.next_after, message))
 
     def _handled(
         self,

@@ -116,6 +116,15 @@ class Face(Caller[ClientT]):
         finally:
             uproot(self)
 
+    def open(self) -> Self:
+        """Enter the block, for programs that can't write one."""
+        return self.__enter__()
+
+    def close(self) -> None:
+        """Leave the block in order. Closing twice does nothing."""
+        if self._running is not None:
+            self.__exit__(None, None, None)
+
     def stay_behind(self) -> None:
         """In a fork of the process that opened it: this copy can't be used."""
         self._running = None

@@ -28,6 +28,7 @@ class PopConsumer(Face[consumers.PopConsumer]):
         ordered: bool = False,
         retry_delays_s: Sequence[float] = limits.POP_RETRY_DELAYS_S,
         same_subscriptions: bool = True,
+        drain_timeout_s: float = limits.DRAIN_S,
     ) -> None:
         super().__init__(
             consumers.PopConsumer(
@@ -39,11 +40,13 @@ class PopConsumer(Face[consumers.PopConsumer]):
                 ordered=ordered,
                 retry_delays_s=retry_delays_s,
                 same_subscriptions=same_subscriptions,
+                drain_timeout_s=drain_timeout_s,
             )
         )
 
     poll = blocking(consumers.PopConsumer.poll)
     ack = blocking(consumers.PopConsumer.ack)
+    drain = blocking(consumers.PopConsumer.drain)
     nack = blocking(consumers.PopConsumer.nack)
     extend = blocking(consumers.PopConsumer.extend)
 

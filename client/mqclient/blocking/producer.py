@@ -134,6 +134,7 @@ class Producer(Face[producers.Producer]):
     reply = blocking(producers.Producer.reply)
     recall = blocking(producers.Producer.recall)
     flush = blocking(producers.Producer.flush)
+    drain = blocking(producers.Producer.drain)
 
     send_soon = handing_over(producers.Producer.send_soon)
     transaction = in_a_block(producers.Producer.transaction)

@@ -80,11 +80,32 @@ class Living(ABC):
     ) -> None:
         if self._state is _State.FORKED:
             return  # the process that opened it ends it
-        self._state = _State.CLOSED
+        failed = exc_type is not None
         try:
-            await self._end(failed=exc_type is not None)
+            if not failed:
+                await self._wind_down()
+        except BaseException:
+            failed = True
+            raise
         finally:
-            uproot(self)
+            self._state = _State.CLOSED
+            try:
+                await self._end(failed=failed)
+            finally:
+                uproot(self)
+
+    async def _wind_down(self) -> None:
+        """The block is left in order: what has begun may end, as long as this is open."""
+        self.check_open()
+
+    async def open(self) -> Self:
+        """Enter the block, for programs that can't write one; the same task must `close`."""
+        return await self.__aenter__()
+
+    async def close(self) -> None:
+        """Leave the block in order. Closing twice does nothing."""
+        if self._state is _State.OPEN:
+            await self.__aexit__(None, None, None)
 
     def stay_behind(self) -> None:
         """In a fork of the process that opened it: this copy can't be used."""

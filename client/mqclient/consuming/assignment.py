@@ -72,6 +72,7 @@ class Assignment:
     locks: Locks | None = None
     ahead: Ahead = field(default_factory=Ahead)
     fetchers: dict[MessageQueue, QueueFetcher] = field(default_factory=dict)
+    draining: bool = False
     _wake: Wakeup = field(default_factory=Wakeup)
     _cause: str = "joined"
     _routeless: set[str] = field(default_factory=set)
@@ -113,6 +114,8 @@ class Assignment:
                 share = tuple(queue for queue in self.fetchers if queue.topic == topic)
                 complete = complete and topic.startswith(RETRY_PREFIX)
             wanted.update(share)
+        if self.draining:
+            return True
         revoked = tuple(sorted(set(self.fetchers) - wanted))
         if revoked:
             await self.revoke(revoked)
@@ -155,6 +158,19 @@ class Assignment:
             share = strategy(self.session.client_id, members, queues)
             self._computed[topic] = known = (members, queues, share)
         return known[2]
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Hand out nothing more, and wait until handlers and callers are through with what they
+        have; whether they were."""
+        self.draining = True
+        for fetcher in self.fetchers.values():
+            fetcher.scope.cancel()
+            fetcher.progress.closing = True
+        self.arrived.announce()
+        with anyio.move_on_after(timeout_s) as scope:
+            while any(fetcher.progress.is_in_hand for fetcher in self.fetchers.values()):
+                await self.arrived.wait()
+        return not scope.cancelled_caught
 
     async def revoke(self, queues: tuple[MessageQueue, ...]) -> None:
         """Give queues up: hand out no more, let the application finish, commit, forget the rest."""

@@ -23,6 +23,7 @@ from typing import Self
 import anyio
 
 from dledger.errors import BadInput
+from dledger.observe import get_logger
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
@@ -57,6 +58,8 @@ from mqclient.consuming.transacting.transaction import OnceTransaction, Transact
 from mqclient.large.fetching import LargeBodies
 from mqclient.models import Rebalance, ReceivedMessage
 from mqclient.signatures import checked
+
+log = get_logger(__name__)
 
 
 @checked
@@ -104,6 +107,7 @@ class Consumer(Steered):
         prefetch_messages: int = limits.PREFETCH_RECORDS_MAX,
         prefetch_bytes: int = limits.PREFETCH_BYTES_MAX,
         revoke_timeout_s: float = limits.REVOKE_S,
+        drain_timeout_s: float = limits.DRAIN_S,
         on_revoke: OnRevoke | None = None,
         on_rebalance: Callable[[Rebalance], None] | None = None,
     ) -> None:
@@ -129,6 +133,8 @@ class Consumer(Steered):
             same_subscriptions=same_subscriptions and not self._wanted.patterns,
         )
         self._session = Session(namesrv_addr, self._asked)
+        self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
+        self._has_left = False
         self._offsets: Offsets = NoOffsets()
         self._assignment: Assignment | None = None
         self._large = LargeBodies(self._session.finder)
@@ -195,24 +201,57 @@ class Consumer(Steered):
         if self._auto_commit:
             session.tasks.start_soon(self._keep_committing, assignment)
 
+    async def drain(self, timeout_s: float = limits.DRAIN_S) -> bool:
+        """Stop in order: fetch nothing more, let handlers finish what they have, commit, leave.
+
+        Others take the queues over at once. `run` returns, a loop ends, a poll that waits returns
+        what it has, and later ones raise ClientClosed. Returns whether all was finished within
+        `timeout_s`; what was not, others are given again.
+        """
+        self.check_open()
+        check_seconds("timeout_s", timeout_s)
+        self._handout.ended = True
+        done = await self._assigned().drain(timeout_s)
+        if not done:
+            log.warning("drained before all was finished", group=self.group, waited_s=timeout_s)
+        await self._leave(commit=True)
+        return done
+
+    async def _wind_down(self) -> None:
+        """The block is left in order: let handlers finish, for a time."""
+        if self._auto_commit:
+            self._handout.finish_polled()
+        if any(fetcher.progress.handling for fetcher in self._readings().values()):
+            self._handout.forget_polled()
+            await self.drain(self._drain_timeout_s)
+
+    async def _leave(self, *, commit: bool) -> None:
+        """Commit what is finished, and leave the group, once."""
+        if self._has_left:
+            return
+        self._has_left = True
+        assignment, self._handout.ended = self._assignment, True
+        self._presence.leave()
+        with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
+            if assignment is not None:
+                assignment.draining = True
+                if commit:
+                    await assignment.commit(limits.REQUEST_TIMEOUT_S)
+        # A time of its own: a lock that is not given up keeps its queue from everybody.
+        with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
+            if self._locks is not None:
+                await self._locks.leave()
+            if self.group is not None:
+                await self._session.leave(
+                    UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
+                )
+
     async def _end(self, *, failed: bool) -> None:
         """Commit what is finished (if `auto_commit`) and leave the group."""
-        assignment, self._assignment = self._assignment, None
-        if self._auto_commit and not failed:
-            self._handout.finish_polled()
         try:
-            with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
-                if assignment is not None and self._auto_commit:
-                    await assignment.commit(limits.REQUEST_TIMEOUT_S)
-            # A time of its own: a lock that is not given up keeps its queue from everybody.
-            with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
-                if self._locks is not None:
-                    await self._locks.leave()
-                if self.group is not None:
-                    await self._session.leave(
-                        UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
-                    )
+            await self._leave(commit=self._auto_commit)
         finally:
+            self._assignment = None
             try:
                 await self._session.__aexit__(None, None, None)
             finally:  # cancelled or not
@@ -229,8 +268,9 @@ class Consumer(Steered):
         self.check_open()
         return await self._handout.next_message()
 
-    async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage:
-        """For handlers in the caller's thread: `message` is handled; wait for the next one."""
+    async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage | None:
+        """For handlers in the caller's thread: `message` is handled; wait for the next one. None if
+        there will be none."""
         self.check_open()
         return await self._handout.next_after(message)
 
@@ -338,7 +378,15 @@ class Consumer(Steered):
                 "each key in them ('key')"
             )
         handler = self._large.before(handler)
-        await Handling(self._readings, self._handout.arrived, handler, back.settle, pace).run()
+        handling = Handling(
+            self._readings,
+            self._handout.arrived,
+            handler,
+            back.settle,
+            pace,
+            lambda: self._handout.ended,
+        )
+        await handling.run()
 
     async def nack(
         self, message: ReceivedMessage, delay_level: int = 0, *, delay_s: float | None = None

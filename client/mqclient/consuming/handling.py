@@ -129,7 +129,9 @@ class Handling:
         handler: BatchHandler,
         failed: Failed,
         pace: Pace,
+        ended: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._ended = ended
         self._turns = Turns(readings)
         self._arrived = arrived
         self._handler = handler
@@ -143,13 +145,16 @@ class Handling:
         self._workers = 0
 
     async def run(self) -> None:
-        """Handle messages until cancelled, or until the handler's error is raised."""
+        """Handle messages until cancelled, or until the handler's error is raised, or until there
+        will be no more and all that were begun are through."""
         try:
             async with together() as tasks:
                 while True:
                     while self._workers < self._pace.concurrency and (work := self._next()):
                         self._workers += 1
                         tasks.start_soon(self._work, work)
+                    if self._ended() and not self._workers:
+                        break
                     await self._arrived.wait()
         finally:
             for work in (*self._under_way, *self._ready, *self._lanes.waiting()):
@@ -169,6 +174,8 @@ class Handling:
                 self._arrived.announce()  # what was in the way may have been more than one
             work = self._next()
         self._workers -= 1
+        if self._ended():
+            self._arrived.announce()
 
     async def _handle(self, work: Work) -> None:
         """Until all is settled; what is not, when the queue is lost, is its next reader's."""

@@ -22,7 +22,7 @@ from mqclient.consuming.progress import QueueProgress
 from mqclient.consuming.stretches.many import ReadMany
 from mqclient.consuming.stretches.stretch import Listed, Stretch
 from mqclient.consuming.turns import Reading, Turns
-from mqclient.errors import TooMuchUncommitted
+from mqclient.errors import ClientClosed, TooMuchUncommitted
 from mqclient.models import ReceivedMessage
 
 
@@ -63,6 +63,8 @@ class HandOut:
         self._handed: dict[QueueProgress, tuple[int, int]] = {}
         self._in_hand: tuple[QueueProgress, ReceivedMessage] | None = None
         self._here: QueueProgress | None = None
+        #: Nothing more is handed out: the consumer is drained.
+        self.ended = False
 
     async def next_message(self) -> ReceivedMessage:
         """Wait for the next message; the one before it is finished, if asking says so."""
@@ -76,11 +78,15 @@ class HandOut:
         reading.progress.polled = True
         return message
 
-    async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage:
-        """For handlers in the caller's thread: `message` is handled; wait for the next one."""
+    async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage | None:
+        """For handlers in the caller's thread: `message` is handled; wait for the next one. None if
+        there will be none."""
         if message is not None:
             self._end_here().finish(message.queue_offset, message.queue_offset)
-        message, reading = await self.take_one()
+        try:
+            message, reading = await self.take_one()
+        except StopAsyncIteration:
+            return None
         self._here = reading.progress
         self._here.handling += 1
         return message
@@ -99,8 +105,11 @@ class HandOut:
         return progress
 
     async def take_one(self) -> tuple[ReceivedMessage, Reading]:
-        """Wait for the next message, of which whoever takes it says when it is finished."""
+        """Wait for the next message, of which whoever takes it says when it is finished. Raises
+        StopAsyncIteration if there will be none."""
         while True:
+            if self.ended:
+                raise StopAsyncIteration
             if self._current is None or self._left == 0:
                 await checkpoint()
                 self._current = self._turns.next(_has_room)
@@ -130,12 +139,16 @@ class HandOut:
         check_seconds("timeout_s", timeout_s)
         if self._asking_finishes:
             self.finish_handed()
+        if self.ended:
+            raise ClientClosed("this consumer was drained: it hands out nothing more")
         taken: list[_Taken] = []
         deadline_s = anyio.current_time() + timeout_s
         await checkpoint()
         with anyio.move_on_after(timeout_s):
             while not taken:
                 taken = self._take_all(max_messages, one_group=one_group)
+                if not taken and self._has_ended():
+                    break
                 if not taken:
                     await self._wait()
         if any(each.large for each in taken):
@@ -197,6 +210,14 @@ class HandOut:
             progress.finish(first, last)
             self._let_go(progress)
         self._handed.clear()
+
+    def _has_ended(self) -> bool:
+        return self.ended
+
+    def forget_polled(self) -> None:
+        """Whoever iterated or polled has left: nobody finishes what they have."""
+        for progress in self.handed_out():
+            progress.polled = False
 
     def handed_out(self) -> list[QueueProgress]:
         """The queues of what was handed out and not finished."""

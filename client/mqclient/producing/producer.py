@@ -367,6 +367,13 @@ class Producer(Sends):
         self.check_open()
         await self._questions.reply(request, body, properties or {}, self._timeout(timeout_s))
 
+    async def drain(self, timeout_s: float = limits.DRAIN_S) -> bool:
+        """`flush` for `timeout_s` at most; whether everything is settled."""
+        self.check_open()
+        with move_on_after(check_seconds("timeout_s", timeout_s)) as scope:
+            await self._outbox.flush()
+        return not scope.cancelled_caught
+
     async def flush(self) -> None:
         """Wait until everything handed over before this call is settled, lingering batches
         included. What other tasks send meanwhile is not waited for."""

@@ -49,7 +49,7 @@ NAMED = {"message_id": "7F00000100002A9F0000000000000000", "count": 1}
 #: Those that say what they know without anybody's help.
 OPEN_TO_ALL = {
     *("check_open", "client_id", "pending", "group", "portal", "call", "requests"),
-    "stay_behind",
+    *("stay_behind", "open", "close"),
 }
 
 

@@ -7,7 +7,7 @@ from those that are there, unless the application says that this is what it want
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -59,6 +59,7 @@ class Presence:
     consume_from: Start
     same_subscriptions: bool
     started_ms: int = 0
+    _telling: anyio.CancelScope | None = None
 
     async def beat(self, session: Session) -> list[Command]:
         """Tell every known broker that we are here; the answers of those that decline."""
@@ -92,7 +93,16 @@ class Presence:
         """Keep brokers knowing us, as long as the session lasts."""
         if self.group is not None:
             now = partial(self._heartbeat, session.client_id, self.group)
-            session.tasks.start_soon(session.heartbeats.keep_telling, now)
+            session.tasks.start_soon(self._keep_telling, session, now)
+
+    async def _keep_telling(self, session: Session, now: Callable[[], HeartbeatData]) -> None:
+        with anyio.CancelScope() as self._telling:
+            await session.heartbeats.keep_telling(now)
+
+    def leave(self) -> None:
+        """Tell brokers of us no more."""
+        if self._telling is not None:
+            self._telling.cancel()
 
     async def watch_leaders(self, session: Session, assignment: Assignment) -> None:
         """Notice a leader that fell silent or was replaced while a pull of ours waits there."""

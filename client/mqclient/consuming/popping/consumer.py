@@ -43,7 +43,7 @@ from mqclient.consuming.popping.taking import Taking
 from mqclient.consuming.sending_back import Delay, SendingBack, check_schedule
 from mqclient.consuming.sharing.beginnings import learn_brokers
 from mqclient.consuming.subscriptions import Sql, check_readable, parse_subscription
-from mqclient.errors import NoRoute, SubscriptionConflict
+from mqclient.errors import ClientClosed, NoRoute, SubscriptionConflict
 from mqclient.large.fetching import LargeBodies
 from mqclient.signatures import checked
 
@@ -76,6 +76,7 @@ class PopConsumer(Living):
         ordered: bool = False,
         retry_delays_s: Sequence[float] = limits.POP_RETRY_DELAYS_S,
         same_subscriptions: bool = True,
+        drain_timeout_s: float = limits.DRAIN_S,
     ) -> None:
         if not group:
             raise BadInput("group is missing: two programs of one group share its messages")
@@ -106,6 +107,10 @@ class PopConsumer(Living):
         }
         self._session = Session(namesrv_addr, self._asked)
         self._started_ms = 0
+        self._runs: set[Running] = set()
+        self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
+        self._has_left = False
+        self._telling: anyio.CancelScope | None = None
         self._settling = Settling(self._session, group)
         self._large = LargeBodies(self._session.finder)
         self._taking = Taking(
@@ -135,7 +140,7 @@ class PopConsumer(Living):
             await self._session.__aexit__(None, None, None)
             raise
         tasks = self._session.tasks
-        tasks.start_soon(self._session.heartbeats.keep_telling, self._heartbeat)
+        tasks.start_soon(self._keep_telling)
         tasks.start_soon(self._taking.keep, tasks)
 
     async def _join(self) -> None:
@@ -151,21 +156,57 @@ class PopConsumer(Living):
             if answer.code == ResponseCode.SUBSCRIPTION_DIFFERS:
                 raise SubscriptionConflict(self.group, answer.remark or "")
 
-    async def _end(self, *, failed: bool) -> None:
+    async def drain(self, timeout_s: float = limits.DRAIN_S) -> bool:
+        """Stop in order: pop nothing more, give back what nobody has begun with, let handlers
+        finish what they have, acknowledge it, and leave.
+
+        `run` returns; a poll that waits returns what it has, and later ones raise ClientClosed.
+        What was polled can be acknowledged until the block is left. Returns whether all handlers
+        were through within `timeout_s`.
+        """
+        self.check_open()
+        check_seconds("timeout_s", timeout_s)
+        self._taking.stop()
+        with anyio.move_on_after(timeout_s) as scope:
+            while any(running.is_at_work for running in self._runs):
+                await self._taking.arrived.wait()
+        if scope.cancelled_caught:
+            log.warning("drained before all was finished", group=self.group, waited_s=timeout_s)
+        await self._leave()
+        return not scope.cancelled_caught
+
+    async def _wind_down(self) -> None:
+        """The block is left in order: let handlers finish, for a time."""
+        if any(running.is_at_work for running in self._runs):
+            await self.drain(self._drain_timeout_s)
+
+    async def _leave(self) -> None:
         """Send what is acknowledged, give back what nobody had, and leave the group."""
-        try:
-            with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
-                self._taking.want(0)
-                try:
-                    await self._settling.flush()
-                    if self._taking.ready:
-                        ready = [*self._taking.ready]
-                        await self._settling.hide(ready, 0, keep=False, suspend=True)
-                except DledgerError as error:
-                    log.warning("messages not given back", group=self.group, reason=str(error))
+        self._taking.stop()
+        if self._telling is not None:
+            self._telling.cancel()
+        with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
+            try:
+                await self._settling.flush()
+                ready = self._taking.take_all()
+                if ready:
+                    await self._settling.hide(ready, 0, keep=False, suspend=True)
+            except DledgerError as error:
+                log.warning("messages not given back", group=self.group, reason=str(error))
+            if not self._has_left:
+                self._has_left = True
                 await self._session.leave(
                     UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
                 )
+
+    async def _keep_telling(self) -> None:
+        with anyio.CancelScope() as self._telling:
+            await self._session.heartbeats.keep_telling(self._heartbeat)
+
+    async def _end(self, *, failed: bool) -> None:
+        """Leave the group, and give back what was popped since."""
+        try:
+            await self._leave()
         finally:
             self._taking.close()
             await self._session.__aexit__(None, None, None)
@@ -179,6 +220,8 @@ class PopConsumer(Living):
         self.check_open()
         check_count("max_messages", max_messages)
         check_seconds("timeout_s", timeout_s)
+        if self._taking.stopped:
+            raise ClientClosed("this consumer was drained: it hands out nothing more")
         found: list[PoppedMessage] = []
         room_bytes: int | None = None
         self._taking.want(max_messages)
@@ -190,6 +233,8 @@ class PopConsumer(Living):
                         hand_bytes = sum(each.hand_bytes for each in found)
                         room_bytes = max(0, limits.POP_HAND_BYTES_MAX - hand_bytes)
                     if not found:
+                        if self._taking.has_stopped():
+                            break
                         await self._taking.arrived.wait()
         finally:
             self._taking.want(0)
@@ -267,7 +312,12 @@ class PopConsumer(Living):
 
         large = self._large.before(handle)
         running = Running(large, policy, self._taking, self._settling, self._dead_letters())
-        await running.run()
+        self._runs.add(running)
+        try:
+            await running.run()
+        finally:
+            self._runs.discard(running)
+            self._taking.arrived.announce()
 
     def _asked(self, address: str, command: Command) -> Command | None:
         """A broker tells of a reset, or asks on a tool's behalf; who else is a member is all the

@@ -81,7 +81,8 @@ class Running:
         self._workers = 0
 
     async def run(self) -> None:
-        """Handle messages until cancelled."""
+        """Handle messages until cancelled, or until there will be no more and all that were begun
+        are through."""
         try:
             async with together() as tasks:
                 tasks.start_soon(self._keep_hidden)
@@ -90,10 +91,18 @@ class Running:
                     while self._workers < self._policy.concurrency and (work := self._next()):
                         self._workers += 1
                         tasks.start_soon(self._work, work)
+                    if self._taking.stopped and not self._workers:
+                        tasks.cancel_scope.cancel()
+                        break
                     await self._taking.arrived.wait()
         finally:
             self._taking.want(0)
             self._taking.put_back([*self._in_hand])
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a handler has a message."""
+        return self._workers > 0
 
     def _want(self) -> None:
         if self._settling.unsettled > limits.POP_UNSETTLED_MAX:
@@ -102,7 +111,7 @@ class Running:
             self._taking.want(max(0, self._window.size - len(self._in_hand)))
 
     def _next(self) -> PoppedMessage | None:
-        if self._next_of_lanes:
+        if self._next_of_lanes and not self._taking.stopped:
             return self._next_of_lanes.popleft()
         while (message := self._taking.take(self._room_bytes)) is not None:
             self._in_hand[message] = message.hand_bytes

@@ -75,6 +75,8 @@ class Taking:
         self._init_mode = init_mode
         self._ordered = ordered
         self._closed = False
+        #: Nothing more is handed out: the consumer is drained.
+        self.stopped = False
         self._wanted = 0
         self._more = Broadcast()
         self._sources: set[tuple[str, str]] = set()
@@ -85,9 +87,23 @@ class Taking:
         if self._lacking > 0:
             self._more.announce()
 
+    def has_stopped(self) -> bool:
+        """Whether nothing more is handed out."""
+        return self.stopped
+
+    def stop(self) -> None:
+        """Pop nothing more, and hand nothing out."""
+        self.stopped = True
+        self.arrived.announce()
+
+    def take_all(self) -> list[PoppedMessage]:
+        """What nobody has, to be given back."""
+        ready, self.ready, self._ready_bytes = [*self.ready], deque(), 0
+        return ready
+
     @property
     def _lacking(self) -> int:
-        if self._ready_bytes >= limits.POP_READY_BYTES_MAX:
+        if self.stopped or self._ready_bytes >= limits.POP_READY_BYTES_MAX:
             return 0
         return self._wanted - len(self.ready)
 
@@ -98,7 +114,7 @@ class Taking:
             raise ClientClosed("this PopConsumer was closed, when its `with` block was left")
         now_s = anyio.current_time()
         now_ms = unix_ms()
-        while self.ready:
+        while self.ready and not self.stopped:
             if room_bytes is not None and self.ready[0].hand_bytes > room_bytes:
                 return None
             message = self.ready.popleft()
