@@ -85,6 +85,16 @@ class Settings(Part):
         expect_success(answer, "GET_KV_CONFIG", "the name server")
         return decode_header(GetKvConfigResponseHeader, answer).value
 
+    async def has_kv_config(self, namespace: str, key: str) -> bool:
+        """Whether any name server has a value: they share no state."""
+        header = GetKvConfigHeader(namespace=namespace, key=key)
+        for address in self._requests.name_servers:
+            answer = await self._requests.ask(address, RequestCode.GET_KV_CONFIG, header)
+            if answer.code != ResponseCode.QUERY_NOT_FOUND:
+                expect_success(answer, "GET_KV_CONFIG", address)
+                return True
+        return False
+
     async def update_kv_config(self, namespace: str, key: str, value: str) -> tuple[str, ...]:
         """Set a value on every name server. Returns their addresses."""
         header = PutKvConfigHeader(namespace=namespace, key=key, value=value)

@@ -103,6 +103,7 @@ class Settings(AdminPart[settings.Settings]):
     namesrv_config = blocking(settings.Settings.namesrv_config)
     update_namesrv_config = blocking(settings.Settings.update_namesrv_config)
     kv_config = blocking(settings.Settings.kv_config)
+    has_kv_config = blocking(settings.Settings.has_kv_config)
     update_kv_config = blocking(settings.Settings.update_kv_config)
     delete_kv_config = blocking(settings.Settings.delete_kv_config)
     set_write_perm = blocking(settings.Settings.set_write_perm)

@@ -105,7 +105,7 @@ def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULT
     """
 
     async def delete(admin: Admin) -> tuple[str, ...]:
-        if await admin.settings.kv_config(namespace, key) is None:
+        if not await admin.settings.has_kv_config(namespace, key):
             raise UnknownTarget(f"there is no entry {namespace}/{key}: check both names")
         return await admin.settings.delete_kv_config(namespace, key)
 

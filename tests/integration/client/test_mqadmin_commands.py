@@ -272,7 +272,12 @@ STEPS = [
         "is false on",
     ),
     Step("updateKvConfig -s N -k a -v b", lambda r, s: len(r["namesrvs"]) == 2, "N/a is set"),
-    Step("deleteKvConfig -s N -k a", lambda r, s: len(r["namesrvs"]) == 2, "N/a is deleted"),
+    Step(
+        "deleteKvConfig -s N -k a",
+        lambda r, s: len(r["namesrvs"]) == 2,
+        "N/a is deleted",
+        again="updateKvConfig -s N -k a -v b",
+    ),
     Step("wipeWritePerm -b broker-a", lambda r, s: not r[1]["writable"], "no"),
     Step("addWritePerm -b broker-a", lambda r, s: r[0]["topics"] >= 2, "yes"),
     Step("cleanExpiredCQ", lambda r, s: len(r["brokers"]) == 3, "3 brokers cleaned"),
