@@ -19,7 +19,7 @@ import trio
 from dledger.addresses import check_host, check_port
 from dledger.errors import FrameError
 from dledger.raft.greeting import Greeter
-from dledger.raft.limits import CONNECT_TIMEOUT_S, LOOKUP_S, UNACKNOWLEDGED_S
+from dledger.raft.limits import CONNECT_TIMEOUT_S, LOOKUP_AGAIN_S, LOOKUP_S, UNACKNOWLEDGED_S
 from dledger.trust.proof import Session
 from dledger.vanished import end_unacknowledged
 from dledger.world import Found, world
@@ -36,6 +36,7 @@ class Dialling:
         self._host = host
         self._port = port
         self._found: list[Found] = []
+        self._look_up_at = float("-inf")
         self._problem: OSError | FrameError = OSError(f"{host!r} has no address")
 
     async def connect(self) -> Connected:
@@ -43,7 +44,7 @@ class Dialling:
         check_host(self._host)
         check_port(self._port)
         connected = await self._first_of(self._found)
-        if connected is None:
+        if connected is None and trio.current_time() >= self._look_up_at:
             found = await self._lookup()
             new = [each for each in found if each not in self._found]
             self._found = found
@@ -53,9 +54,17 @@ class Dialling:
         return connected
 
     async def _lookup(self) -> list[Found]:
-        with trio.move_on_after(LOOKUP_S):
-            return await world().lookup(self._host, self._port)
-        raise OSError(f"{self._host!r} could not be looked up within {LOOKUP_S:g} s")
+        """What the host is now. A peer that is down is dialled often, and looked up seldom."""
+        try:
+            with trio.fail_after(LOOKUP_S):
+                return await world().lookup(self._host, self._port)
+        except (OSError, trio.TooSlowError) as error:
+            late = isinstance(error, trio.TooSlowError)
+            reason = f"no answer within {LOOKUP_S:g} s" if late else str(error)
+            self._problem = OSError(f"{self._host!r} could not be looked up: {reason}")
+            raise self._problem from error
+        finally:
+            self._look_up_at = trio.current_time() + LOOKUP_AGAIN_S
 
     async def _first_of(self, addresses: Iterable[Found]) -> Connected | None:
         for family, address in addresses:

@@ -119,6 +119,8 @@ CONNECT_TIMEOUT_S = 1.0
 LOOKUP_S = 15.0
 """A peer's name is looked up for this long: a resolver may ask several servers in turn, each for
 5 s. Nothing else waits for it."""
+LOOKUP_AGAIN_S = 1.0
+"""Between two look-ups of a peer's name."""
 REDIAL_WAIT_S = 0.1
 """Between two attempts to connect to a peer that this node should dial."""
 ACCEPT_AGAIN_S = 0.1

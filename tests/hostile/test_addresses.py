@@ -27,7 +27,9 @@ from dledger.addresses import check_host, check_reachable, join_address, parse_a
 from dledger.errors import BadInput, ConnectFailed, Fenced, FrameError
 from dledger.net import Faults, connect_peer
 from dledger.raft import links
+from dledger.raft.dialling import Dialling
 from dledger.raft.engine import RaftEngine
+from dledger.raft.greeting import Greeter
 from dledger.raft.library.messages import Denied, encode_message
 from dledger.raft.links import PeerNetwork, listen
 from dledger.raft.membership import configuration
@@ -44,6 +46,7 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.testing.local import KeepsNothing
 from dledger.trust.proof import NONCE_BYTES, check_hello
+from dledger.world import Found, World
 from mqbroker.config import BrokerConfig
 from mqbroker.upkeep.keeping import keep_running
 from mqchaos.cluster.processes import free_ports
@@ -279,6 +282,27 @@ async def test_a_slow_resolver_holds_up_nothing(monkeypatch: pytest.MonkeyPatch)
             nursery.cancel_scope.cancel()
     # A turn that waits for a resolver takes 0.3 s; a busy machine may stop one of them, not most.
     assert sorted(turns)[len(turns) // 2] < 0.2
+
+
+async def test_a_peer_that_is_down_is_looked_up_seldom(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """It is dialled ten times a second, by the addresses that it had; its name is asked once."""
+    looked_up, dialled = Mock(), Mock(side_effect=OSError("refused"))
+
+    async def lookup(self: World, host: str, port: int) -> list[Found]:
+        looked_up()
+        return [(socket.AF_INET, ("127.0.0.1", port))]
+
+    monkeypatch.setattr(World, "lookup", lookup)
+    monkeypatch.setattr(Dialling, "_connect", dialled)
+    dialling = Dialling(Greeter("g", "a", 1 << 20, b""), "b", "name-b", 1)
+    for _ in range(50):
+        with pytest.raises(OSError, match="refused"):
+            await dialling.connect()
+        await trio.sleep(0.1)
+    assert dialled.call_count >= 50
+    assert looked_up.call_count <= 6
 
 
 async def test_a_name_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
