@@ -74,7 +74,7 @@ async def test_a_call_is_refused(autojump_clock: MockClock) -> None:
             for value in NO_COUNT:
                 with pytest.raises(BadInput, match="max_messages="):
                     await call(value)
-        for value in (None, -1, 2**31, 1.5, True):
+        for value in (-1, 2**31, 1.5, True):
             with pytest.raises(BadInput, match="max_reconsume_times="):
                 await pops.run(print, max_reconsume_times=value)  # type: ignore[arg-type]
         assert producer.pending == 0
