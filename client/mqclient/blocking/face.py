@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from functools import partial, wraps
 from types import TracebackType
-from typing import Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar
+from weakref import WeakSet
 
 from anyio.from_thread import BlockingPortal
 
+from dledger.observe import get_logger
 from mqclient.blocking.loop import Loop
 from mqclient.connection.forks import forked_from, root_here, uproot
 from mqclient.connection.lifetime import refuse_copy
 from mqclient.errors import ClientClosed
 from mqclient.signatures import checked, checks_itself
+
+log = get_logger(__name__)
 
 T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound=AbstractAsyncContextManager[object])
@@ -36,7 +41,13 @@ class Caller(ABC, Generic[T]):
 
 
 class Face(Caller[ClientT]):
-    """The client, and the thread with its event loop, for the time of the `with` block."""
+    """The client, and the thread with its event loop, for the time of the `with` block.
+
+    What a program has forgotten to close is closed when it exits: a producer in order, so that what
+    was handed over is sent, a consumer without waiting for its handlers.
+    """
+
+    _ends_in_order = False
 
     def __init_subclass__(cls) -> None:
         checked(cls)
@@ -99,6 +110,7 @@ class Face(Caller[ClientT]):
             self._stack = stack.pop_all()
         self._opened_in = os.getpid()
         root_here(self)
+        _open.add(self)
         return self
 
     def __exit__(
@@ -115,6 +127,7 @@ class Face(Caller[ClientT]):
             return self._stack.__exit__(exc_type, exc, traceback)
         finally:
             uproot(self)
+            _open.discard(self)
 
     def open(self) -> Self:
         """Enter the block, for programs that can't write one."""
@@ -130,9 +143,22 @@ class Face(Caller[ClientT]):
         self._running = None
         self._is_forked = True
         self._stack.pop_all()
+        _open.discard(self)
 
     def __reduce__(self) -> NoReturn:
         refuse_copy(self)
+
+
+_open: WeakSet[Face[Any]] = WeakSet()
+
+
+@atexit.register
+def _close_forgotten() -> None:
+    for face in [*_open]:
+        log.warning("client was not closed: close it, or use its `with` block", client=repr(face))
+        end = None if face._ends_in_order else SystemExit()
+        with suppress(Exception):
+            face.__exit__(None if end is None else SystemExit, end, None)
 
 
 def _stop(

@@ -92,6 +92,8 @@ def in_a_block(
 class Producer(Face[producers.Producer]):
     """`mqclient.Producer`, blocking."""
 
+    _ends_in_order = True
+
     def __init__(
         self,
         namesrv_addr: str = limits.NAMESRV_ADDR,

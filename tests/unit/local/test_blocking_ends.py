@@ -1,0 +1,73 @@
+"""Blocking clients that are drained, and those that a program forgets to close."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from mqclient import ClientClosed
+from mqclient.blocking import Consumer, PopConsumer
+from mqclient.models import ReceivedMessage
+from mqlocal.threaded import local_cluster_in_thread
+
+WAIT_S = 60
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize("kind", [Consumer, PopConsumer])
+def test_a_drained_run_returns_once_its_handlers_are_through(
+    kind: type[Consumer], concurrency: int
+) -> None:
+    """Called by another thread, as a signal's handler would; nothing comes twice."""
+    began, ended = threading.Event(), []
+
+    def handle(message: ReceivedMessage) -> None:
+        began.set()
+        time.sleep(0.3)
+        ended.append(message.body)
+
+    with local_cluster_in_thread(replicas=1) as cluster:
+        with cluster.producer() as producer:
+            producer.send_many("T", [b"%d" % number for number in range(10)])
+        with kind(cluster.namesrv_addr, "G", {"T": "*"}) as consumer:
+            running = threading.Thread(target=consumer.run, args=(handle, concurrency))
+            running.start()
+            assert began.wait(WAIT_S)
+            assert consumer.drain()
+            running.join(WAIT_S)
+            assert not running.is_alive()
+            with pytest.raises(ClientClosed, match="drained"):
+                consumer.poll()
+        first = len(ended)
+        assert 1 <= first <= 4
+        with cluster.consumer("G", {"T": "*"}) as consumer:
+            ended += [message.body for message in consumer.poll(20, timeout_s=WAIT_S)]
+            while kind is Consumer and len(ended) < 10:
+                ended += [message.body for message in consumer.poll(20, timeout_s=WAIT_S)]
+    if kind is Consumer:
+        assert sorted(map(int, ended)) == [*range(10)]
+
+
+def test_what_a_program_has_handed_over_is_sent_though_it_forgets_to_close() -> None:
+    """It exits, in order; its consumer is gone at once."""
+    with local_cluster_in_thread(replicas=1) as cluster:
+        program = (
+            "from mqclient.blocking import Consumer, Message, Producer\n"
+            f"consumer = Consumer({cluster.namesrv_addr!r}, 'G', {{'T': '*'}}).open()\n"
+            f"producer = Producer({cluster.namesrv_addr!r}, linger_s=1.0).open()\n"
+            "for number in range(5):\n"
+            "    producer.send_soon(Message('T', str(number).encode()))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, timeout=WAIT_S, check=True
+        )
+        assert b"was not closed" in done.stderr
+        got = []
+        with cluster.consumer("H", {"T": "*"}) as consumer:
+            while len(got) < 5:
+                got += [message.body for message in consumer.poll(timeout_s=WAIT_S)]
+        assert sorted(map(int, got)) == [*range(5)]
