@@ -47,16 +47,22 @@ class Reader:
 
 
 @asynccontextmanager
-async def reader(cluster: LocalCluster, way: str, directory: Path) -> AsyncIterator[Reader]:
-    """A member that was there for a while."""
+async def reader_now(cluster: LocalCluster, way: str, directory: Path) -> AsyncIterator[Reader]:
     options = {"subscriptions": {"T": "*"}, "consume_from": "last", **WAYS[way]}
     if way == "file":
         options["offsets"] = directory / "offsets.json"
-    kind = PopConsumer if way == "popped" else cluster.consumer
     if way == "popped":
-        options["namesrv_addr"] = cluster.namesrv_addr
-    async with kind(**options) as consumer:
-        member = Reader(consumer)
+        async with PopConsumer(cluster.namesrv_addr, **options) as popping:
+            yield Reader(popping)
+        return
+    async with cluster.consumer(**options) as consumer:
+        yield Reader(consumer)
+
+
+@asynccontextmanager
+async def reader(cluster: LocalCluster, way: str, directory: Path) -> AsyncIterator[Reader]:
+    """A member that was there for a while."""
+    async with reader_now(cluster, way, directory) as member:
         await member.read(0)
         yield member
 
@@ -98,19 +104,6 @@ async def test_queues_that_a_topic_gets_are_read_from_their_first_message(
                 got = await member.read(6)
         assert [each for each in got if not each.startswith(b"new")] == []
         assert got == [b"new %d" % number for number in range(6)]
-
-
-@asynccontextmanager
-async def reader_now(cluster: LocalCluster, way: str, directory: Path) -> AsyncIterator[Reader]:
-    options = {"subscriptions": {"T": "*"}, "consume_from": "last", **WAYS[way]}
-    if way == "file":
-        options["offsets"] = directory / "offsets.json"
-    if way == "popped":
-        async with PopConsumer(cluster.namesrv_addr, **options) as popping:
-            yield Reader(popping)
-        return
-    async with cluster.consumer(**options) as consumer:
-        yield Reader(consumer)
 
 
 @pytest.mark.parametrize("away", [False, True])
