@@ -107,7 +107,7 @@ def headline(properties: Sequence[Property]) -> str:
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """All of it: "ok" or "violated", and why. `counts` is what people ask for first."""
+    """All of it: "ok", "violated" or "undecided". `counts` is what people ask for first."""
 
     verdict: str
     properties: list[Property]

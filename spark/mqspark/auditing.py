@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from dledger.errors import ConfigError
+from dledger.log.replica import is_held
 from dledger.verdict.form import write_verdict
 from dledger.verdict.junit import cases, junit
 from mqspark.exhibits.collecting import exhibits
@@ -38,6 +40,12 @@ def run_audit(
     `keep_classes`: later audits shall start sooner.
     """
     replicas = find_replicas([str(store) for store in stores])
+    for store in stores:
+        if is_held(store):
+            raise ConfigError(
+                f"{store} is in use by a process, and changes while it is read: stop the node, or "
+                "judge a copy (mqadmin exportReplica)"
+            )
     say("starting Spark")
     end_on_interrupt()
     brief = history is None or is_brief(history)
@@ -107,6 +115,15 @@ def gather(session: SparkSession, history: Path, replicas: list[Replica]) -> Evi
         brief,
         properties="properties" in meta.tells,
     )
+    if falls := screened.falls:
+        screened.close()
+        screened = replace(screened, unsure=falls)
+    if screened.silent:
+        raise ConfigError(
+            f"{history}: no file of {', '.join(screened.silent)} is there, and the run had "
+            f"{'them' if len(screened.silent) > 1 else 'it'}: what is missing would look like the "
+            "broker's faults"
+        )
     return Evidence(session, members, screened, meta, brief=brief)
 
 

@@ -24,6 +24,7 @@ from dledger.errors import ConfigError
 from mqspark.limits import LEVELS_MAX, LINE_BYTES_MEAN, META_BYTES_MAX
 
 LINES, PARQUET = ".jsonl", ".parquet"
+COMPRESSED = frozenset({".gz", ".zst", ".xz", ".bz2", ".lz4", ".zip"})
 REST = "rest"
 """The column of a packed history with what has no column of its own."""
 
@@ -46,6 +47,7 @@ class Meta:
     outputs: dict[str, tuple[str, str]] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
     tells: frozenset[str] = frozenset()
+    is_told: bool = True
 
     @property
     def copies_max(self) -> int:
@@ -80,6 +82,14 @@ def find_history(path: Path) -> list[Path]:
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in {LINES, PARQUET})
+        packed = sorted(file.name for file in path.iterdir() if file.suffix in COMPRESSED)
+        if packed:
+            raise ConfigError(
+                f"{path} has {', '.join(packed[:3])}: unpack what belongs to the history, and take "
+                "away the rest. What is missing would look like the broker's faults"
+            )
+    elif path.suffix in COMPRESSED:
+        raise ConfigError(f"{path} is compressed: unpack it")
     if not path.exists() or not files:
         raise ConfigError(
             f"{path}: no history there: a file of JSON Lines or Parquet, or a directory of "
@@ -120,6 +130,7 @@ def read_meta(path: Path, sent_topics: Callable[[], set[str]]) -> Meta:
         },
         levels=_levels(metas),
         tells=_tells(metas),
+        is_told=bool(metas),
     )
 
 

@@ -20,7 +20,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
@@ -30,6 +30,9 @@ from dledger.program.ending import BY_INPUT, EXIT_INTERRUPTED, sentence
 from dledger.program.extras import require_spark
 from mqspark.interrupting import own_temporary_files, was_interrupted
 from mqspark.paths import check_inputs, check_report
+
+if TYPE_CHECKING:
+    from mqspark.verdict import Verdict
 
 EXIT_VIOLATED = 1
 EXIT_UNUSABLE = 2
@@ -117,6 +120,18 @@ def audit(
             unusable = _unusable(error)
             return unusable if verdict.holds else EXIT_VIOLATED
         console.print(f"report: {report / 'report.html'}", highlight=False)
+    return _status(verdict, progress)
+
+
+def _status(verdict: Verdict, progress: Console) -> int:
+    """The exit status of a verdict."""
+    if verdict.is_undecided:
+        progress.print(
+            "mqaudit: the history is damaged, and may explain what was found: see the notes",
+            style="red",
+            highlight=False,
+        )
+        return EXIT_UNUSABLE
     return 0 if verdict.holds else EXIT_VIOLATED
 
 

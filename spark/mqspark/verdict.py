@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -96,9 +96,26 @@ PROPERTIES: Final = (
 assert [item.number for item in PROPERTIES] == list(form.NUMBERS)
 
 
+#: Which violations a line that is missing in the history may explain: the send of a phantom, what a
+#: group was given, a reset, a fault, what was sent again.
+EXPLAINED: Final[dict[int, tuple[str, ...]]] = {
+    authenticity.NUMBER: ("phantom",),
+    order.NUMBER: ("skipped", "late"),
+    leadership.ELECTION_NUMBER: ("forgotten",),
+    commits.NUMBER: ("ahead", "back", "unlogged"),
+    copies.NUMBER: ("duplicate",),
+    waiting.TRANSACTIONS_NUMBER: ("late", "open"),
+    waiting.DELAYS_NUMBER: ("late", "missing"),
+    outputs.NUMBER: ("missing", "untaken"),
+    popped.NUMBER: ("again", "back", "passed"),
+    priorities.NUMBER: ("passed over",),
+}
+
+
 @dataclass(frozen=True)
 class Judgement:
-    """What a judge found. `count` is complete, `violations` are the first of them."""
+    """What a judge found. `count` is complete, `violations` are the first of them. So many more
+    are `doubted`: lines of the history that can't be read may explain them."""
 
     number: int
     title: str
@@ -108,6 +125,7 @@ class Judgement:
     exhibits: Sequence[form.Exhibit] = ()
     unjudged: str | None = None
     kinds: dict[str, int] = field(default_factory=dict)
+    doubted: int = 0
 
     @property
     def holds(self) -> bool:
@@ -144,10 +162,16 @@ class Verdict:
         """Whether every property holds."""
         return all(judgement.holds for judgement in self.judgements)
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether nothing is proven, and what was found may come of a damaged history."""
+        return self.holds and any(judgement.doubted for judgement in self.judgements)
+
     def written(self) -> form.Verdict:
         """The verdict as `verdict.json` has it."""
+        word = "undecided" if self.is_undecided else "ok"
         return form.Verdict(
-            "ok" if self.holds else "violated",
+            word if self.holds else "violated",
             [judgement.written() for judgement in self.judgements],
             self.counts,
             self.notes,
@@ -178,7 +202,12 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     judgements = []
     for item in PROPERTIES:
         progress(f"judging property {item.number}: {item.title}")
-        judgements.append(_judgement(evidence, item, totals[item.checked], item.judge(evidence)))
+        rows, doubted = _believed(evidence, item, item.judge(evidence))
+        judgement = _judgement(evidence, item, totals[item.checked], rows)
+        if doubted:
+            reason = None if judgement.count else _doubts(evidence, doubted)
+            judgement = replace(judgement, doubted=doubted, unjudged=reason)
+        judgements.append(judgement)
     return Verdict(judgements, _counts(evidence, totals, judgements), _notes(evidence))
 
 
@@ -238,6 +267,29 @@ def _totals(evidence: Evidence) -> dict[str, int]:
     return {name: value for name, value in found.items() if isinstance(value, int)} | stored
 
 
+def _believed(evidence: Evidence, item: Property, rows: DataFrame) -> tuple[DataFrame, int]:
+    """The violations that no line of the history explains which can't be read; and how many may be
+    explained so."""
+    explained = EXPLAINED.get(item.number)
+    if not explained or not evidence.screened.unreadable or evidence.is_nothing(rows):
+        return rows, 0
+    rows = evidence.kept(rows)
+    return rows.where(~F.col("what").isin(*explained)), rows.where(
+        F.col("what").isin(*explained)
+    ).count()
+
+
+def _doubts(evidence: Evidence, count: int) -> str:
+    return f"{_lines_lost(evidence)}; {count} violations that were found may come of that"
+
+
+def _lines_lost(evidence: Evidence) -> str:
+    found = evidence.screened.unreadable
+    return ", ".join(
+        f"{count} line{'s' * (count > 1)} of {file} can't be read" for file, count in found.items()
+    )
+
+
 def _judgement(evidence: Evidence, item: Property, checked: int, rows: DataFrame) -> Judgement:
     """How many violations there are, and the worst and first; replicas are put together."""
     if evidence.is_nothing(rows):
@@ -283,6 +335,25 @@ def _count_of(judgement: Judgement, kinds: Iterable[str]) -> int:
     return sum(judgement.kinds.get(kind, 0) for kind in kinds)
 
 
+def _of_lines(evidence: Evidence) -> list[str]:
+    """What is wrong with the history itself."""
+    notes = [
+        f"the clock of {writer} fell by {fall_ns / 1e9:.1f} s: of what it noted nothing counts as "
+        "before or after what others noted"
+        for writer, fall_ns in sorted(evidence.screened.unsure.items())
+    ]
+    if evidence.screened.unreadable:
+        notes.append(f"{_lines_lost(evidence)}; what they would say is missed")
+    if not evidence.screened.noted_kinds.get("end"):
+        notes.append("the history has no end: its run goes on, or was cut off")
+    if not evidence.meta.is_told:
+        notes.append(
+            "the history does not say what was run (meta): topics are those that were sent to, "
+            "sends are taken to be idempotent, and outputs and priorities are not judged"
+        )
+    return notes
+
+
 def _trimmed(evidence: Evidence) -> list[str]:
     """From where each log is judged, if not from its beginning."""
     notes = [
@@ -311,6 +382,7 @@ def _notes(evidence: Evidence) -> list[str]:
         if missing:
             notes.append(f"{broker}: no store of {', '.join(missing)} is given; it is not judged")
     notes += _trimmed(evidence)
+    notes += _of_lines(evidence)
     if COMMIT not in evidence.meta.tells and evidence.screened.noted_kinds.get(COMMIT):
         notes.append(
             f"property {commits.NUMBER}: the history does not say that its commits are stored by "

@@ -93,6 +93,12 @@ class Ack(_Event, frozen=True, gc=False, omit_defaults=True):
     waiting: bool = False
 
 
+class Started(_Event, frozen=True, gc=False):
+    """A client that the harness has started says that its history has begun."""
+
+    client: str
+
+
 class Again(_Event, frozen=True, gc=False):
     """The application does not know what became of the message, and sends it once more."""
 
@@ -255,6 +261,7 @@ Event: TypeAlias = (
     | Send
     | Ack
     | Fail
+    | Started
     | Again
     | Resolve
     | Deliver

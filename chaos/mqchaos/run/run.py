@@ -41,7 +41,7 @@ from mqchaos.limits import (
     STOP_TIMEOUT_S,
 )
 from mqchaos.network.switch import Switch
-from mqchaos.run.history import TELLS, End, Fault, HistoryWriter, Meta, Reset
+from mqchaos.run.history import TELLS, End, Fault, HistoryWriter, Meta, Reset, Started
 from mqchaos.run.load.workers import Worker
 from mqchaos.run.load.workload import (
     WORKLOADS,
@@ -199,7 +199,7 @@ class Run:
             if workload.stock:
                 self._plan_stock(workload)
             else:
-                self._plan_workers(workload)
+                self._plan_workers(workload, _noting_starts(history))
             for client in [*self.consumers, *self.producers]:
                 await nursery.start(client.run)
             if workload.tools is not None:
@@ -233,8 +233,8 @@ class Run:
         self.producers.append(program.sending)
         self.consumers.append(program.reading)
 
-    def _plan_workers(self, workload: Workload) -> None:
-        """Processes of our client."""
+    def _plan_workers(self, workload: Workload, started: Callable[[str], None]) -> None:
+        """Processes of our client. `started` is told of each that has begun its history."""
         planned = self.planned
         run = run_name(planned.seed, planned.scenario)
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
@@ -261,7 +261,7 @@ class Run:
                 naps=self._by_priority,
             )
             log = self.directory / f"{name}.log"
-            self.consumers.append(Worker(reads, log, workload.dies_s, through))
+            self.consumers.append(Worker(reads, log, workload.dies_s, through, started))
         dies_s = None if workload.only_readers_die else workload.dies_s
         for number, share in enumerate(shares):
             name = f"producer-{number}"
@@ -284,7 +284,7 @@ class Run:
                 sends=workload.sends,
             )
             log = self.directory / f"{name}.log"
-            self.producers.append(Worker(sends, log, dies_s, through))
+            self.producers.append(Worker(sends, log, dies_s, through, started))
 
     def _through(self) -> list[str]:
         """The command by which a client gets to where it can reach the servers."""
@@ -467,6 +467,11 @@ def short_name(server: Server) -> str:
 def names_of(servers: Victims) -> str:
     """Their short names, for people."""
     return ", ".join(map(short_name, servers))
+
+
+def _noting_starts(history: HistoryWriter) -> Callable[[str], None]:
+    """Writes down that a client has begun its history."""
+    return lambda client: history.write(Started(time.monotonic_ns(), client))
 
 
 def _noting(history: HistoryWriter) -> OffsetsMoved:

@@ -203,15 +203,25 @@ class Evidence:
 
     def doubted(self, doubt: str) -> DataFrame | None:
         """The readings that are doubtful so (`DOUBT`): group, queue. None if there is none."""
-        found = self.screened.doubts
+        found, unsure = self.screened.doubts, self.screened.unsure_readings
         rows = [
             (group, int(row["queue"]))
             for row in found[found[doubt]]
             for group in self.screened.readers[int(row["group"])]
+            if doubt == "disorder" or (group, int(row["queue"])) not in unsure
         ]
         if not rows:
             return None
         return self.session.createDataFrame(rows, "group string, queue long")
+
+    def sure(self, rows: DataFrame) -> DataFrame:
+        """Those of `rows`, with `group` and `queue`, that nobody has read whose clock fell."""
+        if not self.screened.unsure_readings:
+            return rows
+        unsure = self.session.createDataFrame(
+            [*self.screened.unsure_readings], "group string, queue long"
+        )
+        return rows.join(F.broadcast(unsure), ["group", "queue"], "left_anti")
 
     def first_reads(self, of: DataFrame) -> DataFrame:
         """The first delivery of each offset in the readings `of` some groups and queues.

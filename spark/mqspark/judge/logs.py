@@ -10,7 +10,7 @@ from mqspark.judge.evidence import Evidence
 from mqspark.screening import tasks
 from mqspark.screening.hashing import hashed
 from mqspark.screening.large import lacking
-from mqspark.screening.others import are_odd
+from mqspark.screening.logs import are_odd
 from mqspark.screening.packets import LOGGED
 from mqspark.screening.testimony import ACK
 

@@ -109,7 +109,7 @@ def _of_reads(evidence: Evidence) -> DataFrame:
         .withColumn("offset_above", F.lag("queue_offset").over(higher))
     )
     late = F.col("first_above") < F.col("t")
-    skipped = F.col("offset_above") - F.col("queue_offset") > 1
+    skipped = F.coalesce(F.col("offset_above") - F.col("queue_offset") > 1, F.lit(False))
     flagged = evidence.kept(rows.where(late | skipped))
     names = (
         evidence.testimony.where(F.col("source") == DELIVER)
@@ -123,6 +123,7 @@ def _of_reads(evidence: Evidence) -> DataFrame:
         named = named.join(F.broadcast(evidence.kept_from), "queue", "left").where(
             late | (F.col("offset_above") - 1 >= F.col("kept_from"))
         )
+    named = named.where(skipped).unionByName(evidence.sure(named.where(late & ~skipped)))
     return violation(
         named,
         F.when(skipped, "skipped").otherwise("late"),

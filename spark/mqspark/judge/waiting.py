@@ -89,7 +89,7 @@ def delay_violations(evidence: Evidence) -> DataFrame:
     found = []
     if evidence.screened.totals["delayed"]:
         found.append(_untimely(evidence))
-    if evidence.screened.ending:
+    if evidence.screened.ending and not evidence.screened.unsure:
         found.append(_expired(evidence))
     return together(*found) if found else evidence.nothing()
 

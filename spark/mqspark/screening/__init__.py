@@ -22,8 +22,8 @@ judge would find.
 ``readings``    what groups got, and which readings are doubtful (pure)
 ``groups``      what a log's entries say of groups (pure)
 ``large``       large bodies and their parts (pure)
-``logs``        whether replicas hold one log (pure)
-``others``      queues of topics that the history is not about (pure)
+``lines``       which lines say nothing, and whose clock fell (pure)
+``logs``        whether replicas hold one log, and other topics' queues (pure)
 ``tasks``       what Spark's workers run
 ``screened``    starts them, and holds what they found
 """

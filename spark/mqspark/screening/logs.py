@@ -2,6 +2,12 @@
 
 Most logs are alike byte for byte, and whole. That takes no table of their entries to say: it is
 enough that each segment says so of its own, and that each goes on where the one before it ended.
+
+**Queues of topics that the history is not about.** No client tells of them, but the log does: in
+its order the offsets of a queue go up by one, or begin anew at 0 as after a topic was deleted and
+made again. Each segment looks at its own, and what it shows to its neighbours is where each queue
+begins and ends in it. That is enough to see whether anything is odd; what it is the records are
+asked (`mqspark.alone`).
 """
 
 from __future__ import annotations
@@ -9,6 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mqspark.screening.packets import Numbers, numbers, run_starts
+from mqspark.screening.testimony import queue_number
+from mqspark.source.planning import SegmentPartition
 
 
 class SegmentLook(msgspec.Struct, frozen=True):
@@ -56,3 +69,66 @@ def agreed_logs(
         before = logs[look.broker]
         logs[look.broker] = Log(before.entries + look.entries, look.end, look.terms | before.terms)
     return logs
+
+
+class QueuesLook(msgspec.Struct, array_like=True):
+    """What the records of one segment show. `ends`: the first and the last offset of each queue, by
+    its number. `odd`: one does not follow the one before."""
+
+    broker: str
+    position: int
+    ends: dict[int, tuple[int, int]] = {}
+    odd: bool = False
+
+
+class OtherQueues:
+    """Looks at the records of one segment, but for those of some topics."""
+
+    def __init__(self, segment: SegmentPartition, topics: Sequence[str]) -> None:
+        self.look = QueuesLook(segment.broker, segment.position)
+        self._topics = pa.array(topics, pa.string())
+
+    def take(self, records: pa.RecordBatch) -> None:
+        """The next of them, in the order of the log."""
+        own = pc.is_in(records["topic"], value_set=self._topics, skip_nulls=False)
+        others = pc.and_(pc.invert(own), pc.is_valid(records["topic"]))
+        if not pc.any(others).as_py():
+            return
+        rows = pa.Table.from_batches([records]).filter(others)
+        self._take(queue_number(rows).to_numpy(), numbers(rows["queue_offset"]))
+
+    def _take(self, queues: Numbers, offsets: Numbers) -> None:
+        order = np.argsort(queues, kind="stable")
+        queues, offsets = queues[order], offsets[order]
+        starts = run_starts(queues)
+        follows = (offsets[1:] == offsets[:-1] + 1) | (offsets[1:] == 0)
+        follows[starts[1:] - 1] = True
+        self.look.odd |= not bool(np.all(follows))
+        ends = [*(starts[1:] - 1).tolist(), len(queues) - 1]
+        for start, end in zip(starts.tolist(), ends, strict=True):
+            self._joined(int(queues[start]), int(offsets[start]), int(offsets[end]))
+
+    def _joined(self, queue: int, first: int, last: int) -> None:
+        known = self.look.ends.get(queue)
+        if known is None:
+            self.look.ends[queue] = (first, last)
+            return
+        self.look.odd |= first not in (0, known[1] + 1)
+        self.look.ends[queue] = (known[0], last)
+
+
+def are_odd(looks: Sequence[QueuesLook], whole: dict[str, bool]) -> bool:
+    """Whether anything is odd in any queue, by what all segments of one log show.
+
+    `whole`: whether a broker's log begins at 0; then each of its queues does.
+    """
+    last: dict[tuple[str, int], int] = {}
+    for look in sorted(looks, key=lambda look: (look.broker, look.position)):
+        if look.odd:
+            return True
+        for queue, (first, end) in look.ends.items():
+            before = last.get((look.broker, queue), -1 if whole[look.broker] else first - 1)
+            if first not in (0, before + 1):
+                return True
+            last[look.broker, queue] = end
+    return False

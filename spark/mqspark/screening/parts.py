@@ -20,11 +20,13 @@ from mqspark.limits import LINE_BYTES_MAX, LINE_BYTES_MEAN, LINES_BYTES_MAX, PAR
 
 @dataclass(frozen=True)
 class HistoryPart:
-    """A range of a file: of bytes, or of a Parquet file's row groups."""
+    """A range of a file: of bytes, or of a Parquet file's row groups. `is_last`: the file ends
+    with it."""
 
     file: Path
     start: int
     end: int
+    is_last: bool = True
 
     def events(self) -> Iterator[pa.Table]:
         """Its events, some at a time."""
@@ -65,7 +67,9 @@ def _parts_of(file: Path) -> list[HistoryPart]:
         end = about.num_row_groups
         rows = max(1, about.num_rows // max(1, end))
         step = max(1, PART_BYTES // LINE_BYTES_MEAN // rows)
-    return [HistoryPart(file, at, min(at + step, end)) for at in range(0, end, step)]
+    return [
+        HistoryPart(file, at, min(at + step, end), at + step >= end) for at in range(0, end, step)
+    ]
 
 
 def _rest_of_line(file: BinaryIO) -> bytes:

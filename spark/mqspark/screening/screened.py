@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -23,8 +23,8 @@ from mqspark.screening.digest import Totals, added
 from mqspark.screening.groups import queue_numbers
 from mqspark.screening.hashing import hashed
 from mqspark.screening.large import Large
-from mqspark.screening.logs import Log, agreed_logs
-from mqspark.screening.others import QueuesLook
+from mqspark.screening.lines import falls, unreadable, writer_of
+from mqspark.screening.logs import Log, QueuesLook, agreed_logs
 from mqspark.screening.packets import READ, STRETCH, Numbers, Rows, ddl, joined
 from mqspark.screening.parts import HistoryPart
 from mqspark.screening.readings import doubts
@@ -40,7 +40,7 @@ class Screened:
     """The screening of one audit. `history_bytes`: the size of the history as lines.
 
     `brief`: there is so little that dividing the work costs more than it saves. `properties`: the
-    history says what senders said of their messages.
+    history says what senders said of their messages. `unsure`: whose clocks fell, and how far.
     """
 
     session: SparkSession
@@ -50,6 +50,7 @@ class Screened:
     topics: Sequence[str]
     brief: bool
     properties: bool = False
+    unsure: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
     def input(self) -> tasks.Reading:
@@ -65,6 +66,7 @@ class Screened:
             digest_tasks=max(several, self.history_bytes // DIGEST_HISTORY_BYTES),
             queue_tasks=max(several, self.history_bytes // DIGEST_HISTORY_BYTES),
             properties=self.properties,
+            unsure=self.unsure,
         )
 
     @cached_property
@@ -194,6 +196,33 @@ class Screened:
         """The records that are about large bodies."""
         _, told = self._counted
         return [record for each in told for record in each.large]
+
+    @property
+    def falls(self) -> dict[str, int]:
+        """Whose clocks fell, and how far."""
+        _, told = self._counted
+        return falls([look for each in told for look in each.lines])
+
+    @cached_property
+    def unreadable(self) -> dict[str, int]:
+        """How many lines of each file say nothing, where any does."""
+        _, told = self._counted
+        return unreadable([look for each in told for look in each.lines])
+
+    @cached_property
+    def unsure_readings(self) -> set[tuple[str, int]]:
+        """The groups and queues that were read by somebody whose clock fell."""
+        _, told = self._counted
+        return {reading for each in told for reading in each.unsure}
+
+    @cached_property
+    def silent(self) -> list[str]:
+        """The clients that were started, and whose files are not there."""
+        _, told = self._counted
+        said = {name for each in told for name in each.clients}
+        said |= {writer_of(look.file) for each in told for look in each.lines}
+        said |= {name.rpartition(".")[0] for name in said}
+        return sorted({name for each in told for name in each.started} - said)
 
     @property
     def others(self) -> list[QueuesLook]:

@@ -6,8 +6,8 @@ is: rows of numbers, Arrow's own form of a table, or JSON.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -20,8 +20,8 @@ from mqspark.screening.digest import digest
 from mqspark.screening.groups import GroupsLogged, logged_numbers
 from mqspark.screening.hashing import hashed
 from mqspark.screening.large import Large, large_in
-from mqspark.screening.logs import SegmentLook
-from mqspark.screening.others import OtherQueues, QueuesLook
+from mqspark.screening.lines import LinesLook, without_times, writer_of
+from mqspark.screening.logs import OtherQueues, QueuesLook, SegmentLook
 from mqspark.screening.packets import (
     NONE,
     READING,
@@ -64,6 +64,8 @@ _PACKETS: Final = pa.schema({"place": pa.int32(), "kind": pa.int32(), "data": pa
 NOTE: Final = pa.schema([*NOTE_FIELDS.items(), ("queue", pa.int64())])
 #: The notes that say where a group is, in the order of `readings.COMMITTED` and what follows it.
 COMMIT, GROUP_OFFSET, RESET = _POSITIONS = ("commit", "group_offset", "reset")
+#: The harness has started a client, which said so itself.
+STARTED: Final = "started"
 Batches = Iterable[pa.RecordBatch]
 Packet = tuple[int, int, bytes]
 
@@ -77,6 +79,8 @@ class Told(msgspec.Struct):
     like. `logged`: broker, group, topic, queue, and the highest offset at which a log has the group
     go on; `through` are the groups that by a log are through with what they popped. `large` are
     large bodies and their parts, `others` the queues of topics that the history is not about.
+    `lines` is what files look like, `unsure` the groups and queues that were read by somebody whose
+    clock fell. The harness has `started` clients, and `clients` say something.
     """
 
     groups: set[str | None] = msgspec.field(default_factory=set)
@@ -90,6 +94,10 @@ class Told(msgspec.Struct):
     segments: list[SegmentLook] = msgspec.field(default_factory=list)
     large: list[Large] = msgspec.field(default_factory=list)
     others: list[QueuesLook] = msgspec.field(default_factory=list)
+    lines: list[LinesLook] = msgspec.field(default_factory=list)
+    unsure: set[tuple[str, int]] = msgspec.field(default_factory=set)
+    started: set[str] = msgspec.field(default_factory=set)
+    clients: set[str] = msgspec.field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,7 @@ class Reading:
     digest_tasks: int
     queue_tasks: int
     properties: bool = False
+    unsure: Mapping[str, int] = field(default_factory=dict)
 
     def testimony(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """The testimony in the parts whose numbers come."""
@@ -180,6 +189,28 @@ class Reading:
         packets = divided(rows, read_numbers(rows, self.queue_tasks))
         return _batch((place, READINGS, data) for place, data in packets)
 
+    def _of_lines(self, part: HistoryPart, told: Told) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """The testimony in lines, of those that say something."""
+        look = LinesLook(part.file.name, part.start)
+        told.lines.append(look)
+        fall_ns = self.unsure.get(writer_of(part.file.name))
+        for events, is_end in with_last(part.events()):
+            sound = look.take(events, is_end=is_end and part.is_last)
+            if fall_ns is not None:
+                sound = without_times(sound, fall_ns)
+            testimony = of_events(sound, self.topics)
+            if fall_ns is not None:
+                read = testimony.filter(pc.equal(testimony["source"], DELIVER))
+                told.unsure |= set(
+                    zip(read["group"].to_pylist(), read["queue"].to_pylist(), strict=True)
+                )
+            are_started = pc.equal(sound["kind"], STARTED)
+            if pc.any(are_started).as_py():
+                told.started |= set(sound.filter(are_started)["client"].to_pylist()) - {None}
+            said = sound["client"].filter(pc.invert(are_started))
+            told.clients |= set(pc.unique(said).to_pylist()) - {None}
+            yield testimony, sound
+
     def _parts(self, batches: Batches) -> Iterator[HistoryPart | Task]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -191,8 +222,7 @@ class Reading:
         """The testimony in a part, and the events that it is from. `logged` gets what members of
         groups are through with by entries of a log."""
         if isinstance(part, HistoryPart):
-            for events in part.events():
-                yield of_events(events, self.topics), events
+            yield from self._of_lines(part, told)
             return
         columns = (*RECORD_COLUMNS, *([SENDER_CRC] if self.properties else ()))
         schema = row_schema(MESSAGES, columns)
@@ -253,6 +283,17 @@ def settled(slots: Rows, settled_end: Numbers) -> Rows:
     told = (slots["ack_t"] != NONE) | (slots["read_t"] != NONE)
     kept: Rows = slots[told | (slots["position"] < settled_end[slots["broker_number"]])]
     return kept
+
+
+def with_last(tables: Iterable[pa.Table]) -> Iterator[tuple[pa.Table, bool]]:
+    """Each table, and whether it is the last."""
+    before: pa.Table | None = None
+    for table in tables:
+        if before is not None:
+            yield before, False
+        before = table
+    if before is not None:
+        yield before, True
 
 
 def columns_of(kind: np.dtype[Any]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

@@ -16,6 +16,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from pyspark.sql import SparkSession
 
+from dledger.errors import ConfigError
 from dledger.log.entry import Kind
 from mqspark.auditing import judge_run
 from mqspark.source.planning import Replica
@@ -320,3 +321,50 @@ def test_what_can_not_be_concluded_is_no_violation(copy: Copy, session: SparkSes
     verdict = copy.audited(session)
     assert found(verdict) == {}
     assert [note.split(":")[0] for note in verdict.notes] == ["broker-a/n0", "broker-a/n1"]
+
+
+def test_a_clock_that_falls_blames_nobody(copy: Copy, session: SparkSession) -> None:
+    """Of a producer and a consumer: what each noted later is 2 s too early. It is said whose."""
+    for client in ("producer-0", "consumer-1"):
+        path = copy.history / f"{client}.jsonl"
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        for event in events[len(events) // 2 :]:
+            event["t"] -= 2_000_000_000
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    verdict = copy.audited(session)
+    assert found(verdict) == {}
+    assert {note.split(" fell")[0] for note in verdict.notes} >= {
+        "the clock of consumer-1",
+        "the clock of producer-0",
+    }
+    planting.remove(copy.replicas[0], REMOVED, recompute=True)
+    assert 1 in found(copy.audited(session))
+
+
+def test_lines_that_cannot_be_read_leave_a_run_undecided(copy: Copy, session: SparkSession) -> None:
+    """Torn in the middle of a file, or without a field: what they would say nobody knows."""
+    path = copy.history / "producer-0.jsonl"
+    lines = path.read_text().splitlines()
+    lines[4], lines[6] = lines[4][:40], lines[6].replace('"crc"', '"cr"')
+    path.write_text("\n".join(lines) + "\n" + lines[8][:30])
+    verdict = copy.audited(session)
+    assert found(verdict) == {}
+    assert verdict.is_undecided
+    authentic = verdict.judgements[1]
+    assert authentic.unjudged is not None
+    assert authentic.unjudged.startswith("2 lines of producer-0.jsonl can't be read; ")
+    assert verdict.written().verdict == "undecided"
+    planting.flip(copy.replicas[0], FLIPPED, recompute=True)
+    assert not copy.audited(session).is_undecided
+
+
+def test_a_client_without_a_file_is_named(copy: Copy, session: SparkSession) -> None:
+    """Its absence would look like thousands of phantoms; so would one that is compressed."""
+    with (copy.history / "harness.jsonl").open("a") as file:
+        for client in ("producer-0", "producer-7"):
+            file.write(json.dumps({"kind": "started", "t": 10**12, "client": client}) + "\n")
+    with pytest.raises(ConfigError, match="no file of producer-7 is there"):
+        copy.audited(session)
+    (copy.history / "producer-7.jsonl.gz").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"has producer-7\.jsonl\.gz: unpack"):
+        copy.audited(session)

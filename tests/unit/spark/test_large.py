@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dledger.remoting.message import ADDED, properties_encode, sender_crc
 from mqspark.screening.large import Lacking, Large, crc_of_both, lacking
-from mqspark.screening.others import OtherQueues, QueuesLook, are_odd
+from mqspark.screening.logs import OtherQueues, QueuesLook, are_odd
 from mqspark.source.planning import SegmentPartition
 from mqspark.source.records import sender_crc_in
 

@@ -7,7 +7,7 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,7 +24,7 @@ class Worker:
 
     With `dies_s` it is killed after so long, and another comes in its place, with a name of its own
     and a history of its own, until it is told to finish. `through` is a command that becomes the
-    one behind it.
+    one behind it. `started` is told the name of each whose history has begun.
     """
 
     def __init__(
@@ -33,8 +33,10 @@ class Worker:
         log: Path,
         dies_s: float | None = None,
         through: Sequence[str] = (),
+        started: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._task = task
+        self._started = started
         self._through = through
         self._log = log
         self._dies_s = math.inf if dies_s is None else dies_s
@@ -54,10 +56,11 @@ class Worker:
         Raises ClusterError, with the end of its log, if it fails: a run without it proves nothing.
         """
         for life in itertools.count(1):
-            process = await self._start(self._task if life == 1 else self._again(life))
+            task = self._task if life == 1 else self._again(life)
+            process = await self._start(task)
             if life == 1:
                 task_status.started()
-            if await self._live(process):
+            if await self._live(process, task.client):
                 break
             self._before, self._now = self.progress, Progress()
         self.finished.set()
@@ -85,7 +88,7 @@ class Worker:
                 start_new_session=True,
             )
 
-    async def _live(self, process: trio.Process) -> bool:
+    async def _live(self, process: trio.Process, client: str) -> bool:
         """Follow one process; returns whether it ended in order, and was not killed."""
         killed = False
         try:
@@ -93,7 +96,7 @@ class Worker:
                 nursery.start_soon(self._pass_on, process)
                 if math.isfinite(self._dies_s):
                     nursery.start_soon(self._kill_later, process)
-                await self._follow(process)
+                await self._follow(process, client)
                 nursery.cancel_scope.cancel()
             status = await process.wait()
             killed = status == -signal.SIGKILL and math.isfinite(self._dies_s)
@@ -124,9 +127,9 @@ class Worker:
         if process.stdin is not None:
             await process.stdin.aclose()
 
-    async def _follow(self, process: trio.Process) -> None:
+    async def _follow(self, process: trio.Process, client: str) -> None:
         """Keep `progress` up to date until the process closes its output."""
-        decoder = msgspec.json.Decoder(Progress)
+        decoder, is_new = msgspec.json.Decoder(Progress), True
         buffered = bytearray()
         if process.stdout is None:
             return
@@ -137,5 +140,8 @@ class Worker:
                 buffered = bytearray(rest)
                 if lines:
                     self._now = decoder.decode(lines[-1])
+                    if is_new:
+                        self._started(client)
+                        is_new = False
                 if len(buffered) > WORKER_LINE_BYTES_MAX:
                     raise ClusterError(f"{self._task.client} printed a line without an end")

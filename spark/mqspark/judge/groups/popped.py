@@ -58,11 +58,12 @@ def violations(evidence: Evidence) -> DataFrame:
         .join(F.broadcast(places), list(_PLACE), "left_semi")
         .select(*_PLACE, "queue", F.coalesce("began", "t").alias("began"), "t", "offset")
     )
+    sure = evidence.sure(told)
     messages = _messages(evidence)
     return together(
         _again(evidence, messages, places),
         _back(evidence, told),
-        _passed(evidence, told, deliveries, messages),
+        _passed(evidence, sure, deliveries, messages),
         _buried_twice(evidence, messages),
         _unburied(evidence),
         _unlogged(evidence, places),

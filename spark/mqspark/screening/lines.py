@@ -1,0 +1,142 @@
+"""What a history's lines are worth: which of them say nothing, and whose clock fell. Pure.
+
+A line that is no event, or lacks what its kind must say, proves nothing, and what it would have
+said is missed. The last line of a file may be torn: its writer was killed. Of any other it must be
+told, since its absence looks like somebody's fault.
+
+All lines of a file are stamped by one process, by a clock that never falls. Threads may write a
+moment after they have looked at it. If times fall by more than that, this was no such clock: what
+it says of before and after is true within the file alone. So what is known since some moment is
+taken to be known at no time, and what began then to have begun before all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mqspark.limits import CLOCK_FALL_NS_MAX
+from mqspark.screening.packets import NONE, numbers
+
+_PLACE: Final = ("broker", "topic", "queue_id", "offset")
+#: What events of each kind must say besides when they were noted.
+_NEEDED: Final[Mapping[str, Sequence[str]]] = {
+    "send": ("id", "topic", "crc"),
+    "ack": ("id", "position", *_PLACE),
+    "fail": ("id", "definite"),
+    "deliver": ("id", "group", "crc", *_PLACE),
+    "resolve": ("id", "transaction"),
+    "settle": ("id", "group", "pop_time", "how", "counted", *_PLACE),
+    "commit": ("group", *_PLACE),
+    "reset": ("group", *_PLACE),
+    "group_offset": ("group", *_PLACE),
+    "queue_end": _PLACE,
+    "lead": ("broker", "node", "term"),
+    "vote": ("broker", "node", "term"),
+    "again": ("id",),
+    "fault": ("fault",),
+}
+#: Kinds of which the moment is that since when something is known.
+_KNOWN_SINCE: Final = (
+    *("ack", "fail", "resolve", "settle", "commit", "group_offset", "queue_end", "reset"),
+)
+_NEVER: Final = 2**62
+_PART: Final = re.compile(r"(.+)\.\d{6}")
+
+
+class LinesLook(msgspec.Struct, array_like=True):
+    """What some lines of a file show, which begin at `start`: how many say nothing, the least and
+    the most of their times, and how far these fall among them."""
+
+    file: str
+    start: int
+    unreadable: int = 0
+    t_min: int = _NEVER
+    t_max: int = NONE
+    fall_ns: int = 0
+
+    def take(self, events: pa.Table, *, is_end: bool) -> pa.Table:
+        """Look at the next of them; gives those that say something. `is_end`: of the file."""
+        bad = _unreadable(events)
+        if bad is not None:
+            torn = is_end and bool(bad[-1])
+            self.unreadable += int(np.count_nonzero(bad)) - torn
+            events = events.filter(pa.array(~bad))
+        times = numbers(pc.drop_null(events["t"]))
+        if len(times):
+            most = np.maximum.accumulate(np.maximum(times, self.t_max))
+            self.fall_ns = max(self.fall_ns, int(np.max(most - times)))
+            self.t_min, self.t_max = min(self.t_min, int(times.min())), int(most[-1])
+        return events
+
+
+def writer_of(file: str) -> str:
+    """Who wrote a file, which may be one of a row."""
+    stem = Path(file).stem
+    part = _PART.fullmatch(stem)
+    return part[1] if part else stem
+
+
+def falls(looks: Sequence[LinesLook]) -> dict[str, int]:
+    """By how much the times of each writer fall, if by more than threads explain."""
+    most: dict[str, int] = {}
+    found: dict[str, int] = {}
+    for look in sorted(looks, key=lambda look: (look.file, look.start)):
+        writer = writer_of(look.file)
+        fall_ns = max(look.fall_ns, most.get(writer, NONE) - look.t_min)
+        if fall_ns > CLOCK_FALL_NS_MAX:
+            found[writer] = max(fall_ns, found.get(writer, 0))
+        most[writer] = max(look.t_max, most.get(writer, NONE))
+    return found
+
+
+def unreadable(looks: Sequence[LinesLook]) -> dict[str, int]:
+    """How many lines of each file say nothing, where any does."""
+    found: dict[str, int] = {}
+    for look in looks:
+        found[look.file] = found.get(look.file, 0) + look.unreadable
+    return {file: count for file, count in sorted(found.items()) if count}
+
+
+def without_times(events: pa.Table, fall_ns: int) -> pa.Table:
+    """The events of a writer whose clock fell: they prove no order between it and others."""
+    kind, t = events["kind"], events["t"]
+    known = pc.is_in(kind, value_set=pa.array(_KNOWN_SINCE))
+    sent = pc.equal(kind, "send")
+    read = pc.equal(kind, "deliver")
+    late = pc.if_else(read, pc.add(t, fall_ns), t)
+    changed = {
+        "kind": pc.if_else(pc.equal(kind, "vote"), "unsure", kind),
+        "t": pc.if_else(known, _NEVER, pc.if_else(sent, 0, late)),
+        "began": pc.if_else(pc.is_valid(events["began"]), 0, None),
+        "due": pa.nulls(len(events), pa.int64()),
+        "expires": pc.if_else(pc.is_valid(events["expires"]), _NEVER, None),
+        "asked": pa.nulls(len(events), pa.int64()),
+    }
+    for name, column in changed.items():
+        at = events.schema.get_field_index(name)
+        events = events.set_column(at, name, column.cast(events.schema.field(name).type))
+    return events
+
+
+def _unreadable(events: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+    """Which lines say nothing, or not what they must; None if all do."""
+    kind, bad = events["kind"], None
+    if kind.null_count:
+        bad = pc.is_null(kind)
+    kinds = {*pc.unique(kind).to_pylist()} - {None}
+    lacking = [name for name in events.column_names if events[name].null_count]
+    for each in kinds:
+        for name in {"t", *_NEEDED.get(each, ())}.intersection(lacking):
+            missing = pc.and_(pc.equal(kind, each), pc.is_null(events[name]))
+            if pc.any(missing).as_py():
+                missing = pc.fill_null(missing, False)
+                bad = missing if bad is None else pc.or_(bad, missing)
+    return None if bad is None else bad.to_numpy()

@@ -1,0 +1,92 @@
+"""Lines that say nothing, and clocks that fall."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqspark.events import columns
+from mqspark.limits import CLOCK_FALL_NS_MAX
+from mqspark.screening.lines import LinesLook, falls, unreadable, without_times
+
+S = 1_000_000_000
+PLACE = {"topic": "T", "broker": "b", "queue_id": 0, "offset": 1}
+EVENTS: dict[str, dict[str, object]] = {
+    "send": {"id": "m", "topic": "T", "crc": 1},
+    "ack": {"id": "m", "position": 2, **PLACE},
+    "fail": {"id": "m", "definite": True},
+    "deliver": {"id": "m", "group": "g", "crc": 2, **PLACE},
+    "commit": {"group": "g", **PLACE},
+    "vote": {"broker": "b", "node": "n", "term": 2},
+    "again": {"id": "m"},
+}
+
+
+def look_at(*lines: bytes, end: bool = True) -> tuple[LinesLook, list[str | None]]:
+    look = LinesLook("f.jsonl", 0)
+    kept = look.take(columns(b"\n".join(lines)), is_end=end)
+    return look, kept["kind"].to_pylist()
+
+
+def line(kind: str, t: int = 5, **changed: object) -> bytes:
+    return json.dumps({"kind": kind, "t": t, **EVENTS.get(kind, {}), **changed}).encode()
+
+
+@pytest.mark.parametrize(("kind", "field"), [(k, f) for k, v in EVENTS.items() for f in (*v, "t")])
+def test_an_event_without_what_its_kind_must_say_is_none(kind: str, field: str) -> None:
+    """It is counted, and the others say what they say."""
+    for value in (None, {"x": 1}, 2**70):
+        odd = json.loads(line(kind)) | {field: value}
+        look, kept = look_at(line("end"), json.dumps(odd).encode(), line(kind))
+        assert (look.unreadable, kept) == (1, ["end", kind]), value
+
+
+def test_the_last_line_of_a_file_may_be_torn() -> None:
+    """Its writer was killed; in the middle of a file nothing explains it."""
+    torn = line("send")[:20]
+    assert look_at(line("send"), torn)[0].unreadable == 0
+    assert look_at(line("send"), torn, end=False)[0].unreadable == 1
+    assert look_at(torn, line("send"))[0].unreadable == 1
+    assert unreadable([LinesLook("a", 0, 1), LinesLook("b", 0), LinesLook("a", 9, 2)]) == {"a": 3}
+
+
+@given(st.lists(st.integers(0, 10), min_size=1, max_size=12), st.data())
+def test_a_fall_is_the_most_that_a_time_is_below_an_earlier_one(
+    seconds: list[int], data: st.DataObject
+) -> None:
+    """However the lines are divided into parts of a row of files."""
+    most = np.maximum.accumulate(seconds)
+    expected = int(np.max(most - seconds)) * S
+    looks, at = [], 0
+    while at < len(seconds):
+        size = data.draw(st.integers(1, 6))
+        look = LinesLook(f"p-0.{at // 3:06}.jsonl", at)
+        some = [line("end", s * S) for s in seconds[at : at + size]]
+        look.take(columns(b"\n".join(some)), is_end=True)
+        looks.append(look)
+        at += size
+    assert falls(looks[::-1]) == ({"p-0": expected} if expected else {})
+
+
+def test_threads_may_write_a_moment_late() -> None:
+    """Times that fall by less prove nothing against a clock."""
+    look, _ = look_at(line("end", S), line("end", S - CLOCK_FALL_NS_MAX))
+    assert falls([look]) == {}
+
+
+def test_what_a_fallen_clock_noted_is_before_and_after_nothing() -> None:
+    """Sends began before all; what is known since a moment is never known in time."""
+    events = columns(b"\n".join([line("send"), line("ack"), line("commit", began=3), line("vote")]))
+    changed = without_times(events, 7)
+    assert changed.schema == events.schema
+    sent, acked, committed, vote = changed.to_pylist()
+    assert (sent["t"], sent["id"]) == (0, "m")
+    assert acked["t"] == committed["t"] > 2**61
+    assert (acked["offset"], committed["began"]) == (1, 0)
+    assert vote["kind"] != "vote"
+    (read,) = without_times(columns(line("deliver", 5, asked=2)), 7).to_pylist()
+    assert (read["t"], read["asked"]) == (12, None)
