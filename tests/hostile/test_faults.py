@@ -19,7 +19,13 @@ from mqbroker.leader.definitions import Definitions
 from mqbroker.requests.admin.rates import Rates
 from mqbroker.requests.reading import pull
 from mqbroker.requests.reading.held_pulls import HeldPulls
-from mqbroker.testing.requests import TOPIC, pull_request, send_request, topic_request
+from mqbroker.testing.requests import (
+    TOPIC,
+    produce_request,
+    pull_request,
+    send_request,
+    topic_request,
+)
 
 
 def broken(*_: object, **__: object) -> object:
@@ -82,6 +88,7 @@ async def test_commits_that_can_not_be_written_hold_up_no_others(
     async with group(tmp_path) as found:
         stranger = found.connect()
         await stranger.ask(topic_request())
+        await stranger.ask(produce_request("in", runs=((0, 9),)))
         ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         await stranger.ask(Command(code, ext | {"commitOffset": 1}))
@@ -158,6 +165,7 @@ async def test_no_exception_of_a_loop_ends_the_process(
     async with group(tmp_path) as found:
         stranger = found.connect()
         await stranger.ask(topic_request())
+        await stranger.ask(produce_request("in", runs=((0, 9),)))
         ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:

@@ -15,7 +15,14 @@ from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue, HeaderEncod
 from dledger.remoting.headers import ProduceHeader, encode_header
 from dledger.remoting.record import encode_record
 from dledger.remoting.record.lone import parse_records
-from mqbroker.testing.requests import BORN_HOST, TOPIC, pull_request, send_request, topic_request
+from mqbroker.testing.requests import (
+    BORN_HOST,
+    TOPIC,
+    produce_request,
+    pull_request,
+    send_request,
+    topic_request,
+)
 
 BEYOND = [2**31, 2**31 - 1, -(2**31), -(2**31) - 1, 2**40, 2**63 - 1, 2**63, 2**64, 2**70, -(2**70)]
 
@@ -170,6 +177,7 @@ async def test_a_commit_of_an_offset_that_is_none_ends_nothing(
     async with group(tmp_path) as found:
         stranger = found.connect()
         await stranger.ask(topic_request())
+        await stranger.ask(produce_request("in", runs=((0, 9),)))
         ext: dict[str, ExtValue] = {
             "consumerGroup": "C",
             "topic": TOPIC,
