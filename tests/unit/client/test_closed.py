@@ -16,6 +16,7 @@ from dledger.remoting.message import host_bytes
 from dledger.remoting.record import encode_record
 from mqclient import Admin, ClientClosed, Consumer, Message, Producer, SendResult, blocking
 from mqclient.admin.session import Part
+from mqclient.connection.routing import Route
 from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.progress import Chunk, QueueProgress
 from mqclient.consuming.stretches.stretch import Listed
@@ -26,6 +27,7 @@ from mqclient.signatures import accepts
 #: Nobody listens on port 1.
 NOBODY = "127.0.0.1:1"
 QUEUE = MessageQueue("T", "b", 0)
+ROUTE = Route("T", (QUEUE,), (QUEUE,), (QUEUE,), ("b",))
 RECORD = memoryview(
     encode_record(
         topic=b"T",
@@ -151,7 +153,7 @@ async def test_whoever_waits_for_a_send_is_told_when_its_producer_fails() -> Non
     """A block left by an exception sends nothing more; what was not sent has definitely failed."""
     producer = Producer(NOBODY)
     await producer.__aenter__()
-    producer._outbox._publish_to("T", (QUEUE,))
+    producer._outbox._publish_to("T", ROUTE)
     pending = producer.send_nowait(Message("T", b""))
     await producer.__aexit__(KeyError, KeyError(), None)
     with trio.fail_after(1), pytest.raises(SendFailed, match="closed"):
@@ -163,7 +165,7 @@ async def test_what_is_on_the_wire_when_its_producer_fails_is_of_unknown_outcome
     """A broker may have it."""
     producer = Producer(NOBODY)
     await producer.__aenter__()
-    producer._outbox._publish_to("T", (QUEUE,))
+    producer._outbox._publish_to("T", ROUTE)
     pending = producer.send_nowait(Message("T", b""))
     pending.batch.on_wire = True
     await producer.__aexit__(KeyError, KeyError(), None)
