@@ -347,6 +347,7 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes] | None]]
     Code.UNREGISTER_CLIENT: (H.UnregisterClientHeader, None),
     Code.GET_CONSUMER_LIST_BY_GROUP: (H.GetConsumerListByGroupHeader, None),
     Code.CHECK_CLIENT_CONFIG: (None, documents(CHECK)),
+    Code.PROVE: (None, None),
     Code.GROUP_INFO: (H.GroupInfoHeader, None),
     Code.GET_BROKER_CONFIG: (None, None),
     Code.GET_BROKER_RUNTIME_INFO: (None, None),
