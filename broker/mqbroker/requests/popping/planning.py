@@ -223,7 +223,7 @@ class _Work:
             self.again(flying, self._want.messages_max)
             if len(self._places) == sum(map(len, flying)) and self._room > 0:
                 self._take_new(queue_id, self._want.messages_max)
-            if self._rows:
+            if self._places:
                 return
 
     def _take_new(self, queue_id: int, room: int) -> bool:
@@ -232,7 +232,15 @@ class _Work:
         known = self._view.known(queue_id)
         start = self._view.start(queue_id, self._want.init_mode)
         is_new = known < 0
-        if queue is None or known == start == queue.end or (is_new and self._new_queues <= 0):
+        if is_new and self._new_queues <= 0:
+            return False
+        if queue is None:
+            if is_new and self._want.init_mode == FROM_END:
+                # Noted now: else the first message to come would be before the end.
+                self._new_queues -= 1
+                self._move(queue_id, known, start, start, 0)
+            return False
+        if known == start == queue.end:
             return False
         count = min(room, self._room, self._want.messages_max - len(self._places))
         found = self._found(queue, start, count)
@@ -248,12 +256,14 @@ class _Work:
         ):
             bits |= 1 << number
             self._places[queue_id, start + number] = (place[0], place[1])
-        row = self._row(queue_id)
-        self._rows[queue_id] = PopQueue(
-            queue_id, known, found.next_offset, start, bits_to_bytes(bits), row.again
-        )
-        self._cursors[queue_id] = found.next_offset
+        self._move(queue_id, known, found.next_offset, start, bits)
         return found.next_offset < queue.end and len(found.numbers) < room
+
+    def _move(self, queue_id: int, known: int, cursor: int, base: int, bits: int) -> None:
+        """Have the entry move a queue's cursor, and hand out what lies between."""
+        again = self._row(queue_id).again
+        self._rows[queue_id] = PopQueue(queue_id, known, cursor, base, bits_to_bytes(bits), again)
+        self._cursors[queue_id] = cursor
 
     def _found(self, queue: ConsumeQueue, start: int, count: int) -> _Found:
         """Up to `count` messages from `start` on that pass, of about as many bytes as are left; one
