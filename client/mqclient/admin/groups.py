@@ -28,8 +28,8 @@ from dledger.remoting.headers import (
     GetTopicStatsInfoHeader,
     InvokeBrokerToResetOffsetHeader,
     QueryTopicConsumeByWhoHeader,
+    UpdateAndCreateSubscriptiongroupHeader,
     UpdateConsumerOffsetHeader,
-    UpdateSubscriptionGroupHeader,
 )
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import DLQ_PREFIX, RETRY_PREFIX
@@ -110,7 +110,7 @@ class Groups(Part):
             "notify_consumer_ids_changed_enable": notify_consumer_ids_changed_enable,
         }
         named = {name: value for name, value in given.items() if value is not None}
-        header = UpdateSubscriptionGroupHeader(wire_names(SubscriptionGroupConfig, named))
+        header = UpdateAndCreateSubscriptiongroupHeader(wire_names(SubscriptionGroupConfig, named))
         brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
 
         async def update(one: BrokerData) -> str:

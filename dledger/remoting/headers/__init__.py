@@ -36,8 +36,8 @@ from dledger.remoting.headers.admin import (
     QuerySubscriptionByConsumerHeader,
     QueryTopicConsumeByWhoHeader,
     QueryTopicsByConsumerHeader,
+    UpdateAndCreateSubscriptiongroupHeader,
     UpdateAndCreateTopicHeader,
-    UpdateSubscriptionGroupHeader,
     ViewBrokerStatsDataHeader,
 )
 from dledger.remoting.headers.base import Header, decode_header, encode_header
@@ -232,9 +232,9 @@ __all__ = [
     "TransferLeaderResponseHeader",
     "UnregisterBrokerHeader",
     "UnregisterClientHeader",
+    "UpdateAndCreateSubscriptiongroupHeader",
     "UpdateAndCreateTopicHeader",
     "UpdateConsumerOffsetHeader",
-    "UpdateSubscriptionGroupHeader",
     "ViewBrokerStatsDataHeader",
     "ViewMessageByIdHeader",
     "WipeWritePermOfBrokerHeader",

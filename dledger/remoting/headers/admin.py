@@ -29,7 +29,7 @@ class UpdateAndCreateTopicHeader(Header, frozen=True):
     changes: str | None = None
 
 
-class UpdateSubscriptionGroupHeader(Header, frozen=True):
+class UpdateAndCreateSubscriptiongroupHeader(Header, frozen=True):
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), whose config is the body.
 
     `changes` is ours: the body's fields that were named; of an existing group the others stay.

@@ -28,6 +28,7 @@ from dledger.remoting.headers import (
     GroupInfoResponseHeader,
     ProduceHeader,
     ProduceResponseHeader,
+    QueryMessageResponseHeader,
     SendMessageResponseHeader,
     decode_header,
     encode_header,
@@ -84,7 +85,8 @@ class Leader:
         if request.code == RequestCode.PRODUCE:
             return self.store(request)
         if request.code == RequestCode.QUERY_MESSAGE:
-            return request.reply(0, body=b"".join(bytes(r._view) for r in self.stored))
+            told = encode_header(QueryMessageResponseHeader(0, 0))
+            return request.reply(0, told, b"".join(bytes(r._view) for r in self.stored))
         if request.code == RequestCode.SEND_MESSAGE_V2:
             place = offset_message_id(host_bytes("127.0.0.1", 1), 0)
             header = SendMessageResponseHeader(msg_id=place, queue_id=0, queue_offset=0)

@@ -32,7 +32,7 @@ from dledger.remoting.headers import (
     QuerySubscriptionByConsumerHeader,
     QueryTopicConsumeByWhoHeader,
     QueryTopicsByConsumerHeader,
-    UpdateSubscriptionGroupHeader,
+    UpdateAndCreateSubscriptiongroupHeader,
     decode_header,
 )
 from mqbroker import limits
@@ -59,7 +59,7 @@ class GroupAdminHandler:
     async def put_group(self, request: Command, _: Connection) -> Command:
         """Make or change a group; answered once applied."""
         config = decode_body(SubscriptionGroupConfig, request.payload)
-        changes = decode_header(UpdateSubscriptionGroupHeader, request).changes
+        changes = decode_header(UpdateAndCreateSubscriptiongroupHeader, request).changes
         return await self._put(request, [config], changes)
 
     @serves(
