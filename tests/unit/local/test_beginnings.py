@@ -149,6 +149,21 @@ async def test_a_topic_that_appears_is_read_from_its_first_message(
         assert got == [b"new 0", b"new 1"]
 
 
+@pytest.mark.parametrize("way", ["popped", "shared", "ordered", "pattern", "file"])
+async def test_what_is_read_of_a_topic_that_appeared_does_not_come_again(
+    autojump_clock: MockClock, way: str, tmp_path: Path
+) -> None:
+    """Nothing that the group learns about its beginning sets it back when it has gone on."""
+    async with local_cluster(replicas=1) as cluster:
+        async with reader(cluster, way, tmp_path):
+            pass
+        await make(cluster, 2)
+        await send(cluster, "new", 0, 1)
+        async with reader_now(cluster, way, tmp_path) as member:
+            assert await member.read(2) == [b"new 0", b"new 1"]
+            assert [await member.read(0) for _ in range(4)] == [[]] * 4
+
+
 @pytest.mark.parametrize("away", [False, True])
 @pytest.mark.parametrize("way", ["shared", "popped"])
 async def test_queues_on_a_further_broker_group_are_read_from_their_first_message(

@@ -65,6 +65,10 @@ class Wants(NamedTuple):
         return alike and self.topics == other.topics
 
 
+#: The `consume_type` of members that pop and never pull: ours.
+POPS = "CONSUME_POP"
+
+
 @dataclass(slots=True)
 class ConsumerGroup:
     """The members of a consumer group at the moment, and what they said about it."""
@@ -177,6 +181,11 @@ class Membership:
         """Whether a connection is a member of a consumer group."""
         found = self._consumers.get(group)
         return found is not None and connection_id in found.members
+
+    def has_pullers(self, group: str) -> bool:
+        """Whether the members of a consumer group pull, by their newest heartbeat."""
+        found = self._consumers.get(group)
+        return found is not None and found.consume_type != POPS
 
     def consumer_groups(self) -> Iterator[tuple[str, ConsumerGroup]]:
         """All consumer groups with members."""

@@ -143,10 +143,13 @@ class LookupHandler:
                     ext={"life": life, "bornMs": born_ms},
                 )
             offset = 0
-        elif machine.offsets.get(*key) is None and self._membership.is_consumer(
-            key.group, connection.id
+        elif (
+            machine.offsets.get(*key) is None
+            and self._membership.is_consumer(key.group, connection.id)
+            and self._membership.has_pullers(key.group)
         ):
-            # From now on it has this offset, and tools see how far behind it is.
+            # From now on it has this offset, and tools see how far behind it is. Pops note it by
+            # themselves: behind their first one it would set the group back.
             with suppress(Refused):  # at a bound it is told all the same
                 self._commits.gather(*key, offset)
         begun = machine.groups.beginning(key.group)
