@@ -87,24 +87,19 @@ def acknowledgement(batch: Batch, answer: Command, server: str, *, from_stock: b
 def _send_batch(records: list[Record], producer_group: str) -> Command:
     """Records of one queue, with the head of the first."""
     items = [BatchItem(each.body, bytes(each.properties), each.flag) for each in records]
-    first = records[0]
-    header = SendMessageV2Header(
-        a=producer_group,
-        b=first.topic,
-        c=DEFAULT_TOPIC,
-        d=limits.QUEUES_WANTED_MAX,
-        e=first.queue_id,
-        f=first.sys_flag,
-        g=first.born_timestamp_ms,
-        h=first.flag,
-        i="",
-        m=True,
-    )
+    header = _header(records[0], producer_group, "", is_batch=True)
     return Command(RequestCode.SEND_BATCH_MESSAGE, encode_header(header), batch_encode(items))
 
 
 def _send(record: Record, producer_group: str) -> Command:
-    header = SendMessageV2Header(
+    header = _header(record, producer_group, bytes(record.properties).decode())
+    return Command(RequestCode.SEND_MESSAGE_V2, encode_header(header), bytes(record.body))
+
+
+def _header(
+    record: Record, producer_group: str, properties: str, *, is_batch: bool | None = None
+) -> SendMessageV2Header:
+    return SendMessageV2Header(
         a=producer_group,
         b=record.topic,
         c=DEFAULT_TOPIC,
@@ -113,6 +108,6 @@ def _send(record: Record, producer_group: str) -> Command:
         f=record.sys_flag,
         g=record.born_timestamp_ms,
         h=record.flag,
-        i=bytes(record.properties).decode(),
+        i=properties,
+        m=is_batch,
     )
-    return Command(RequestCode.SEND_MESSAGE_V2, encode_header(header), bytes(record.body))
