@@ -96,7 +96,7 @@ class Publisher:
 
     def elsewhere(self, broker_name: str) -> MessageQueue | None:
         """The next queue in turn of another group that serves, or None."""
-        for step in range(1, len(self.queues)):
+        for step in range(1, len(self.queues) + 1):
             queue = self.queues[(self._turn + step) % len(self.queues)]
             if queue.broker_name != broker_name and self._serves(queue.broker_name):
                 self._turn += step

@@ -42,6 +42,21 @@ def test_turns_pass_over_a_group_without_a_leader() -> None:
     assert publisher(leaderless="ab").choose(MESSAGE, None, None, None) in QUEUES
 
 
+@pytest.mark.parametrize("there", [1, 2, 3])
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_whatever_leaves_a_group_finds_the_other_as_often_as_it_looks(
+    gone: int, there: int
+) -> None:
+    """However few queues that one has, and wherever the turns are."""
+    counts = {"a": gone, "b": there}
+    queues = tuple(MessageQueue("T", name, each) for name in "ab" for each in range(counts[name]))
+    for turn in range(len(queues)):
+        each = Publisher("T", queues, lambda broker: broker == "b", turn)
+        found = [each.elsewhere("a") for _ in range(2 * len(queues))]
+        assert set(found) == {queue for queue in queues if queue.broker_name == "b"}
+        assert each.elsewhere("b") is None
+
+
 def test_a_key_picks_its_queue_as_java_would() -> None:
     """Math.abs("order-17".hashCode()) % 4, whoever leads."""
     code = 0
