@@ -95,8 +95,10 @@ class HardStateFile:
             )
         self._sequence, self.state = good[-1] if good else (0, HardState())
         self._descriptor = disk.open(path)
-        # A killed process may have left a slot that can be read but is not durable.
+        # A killed process may have left a slot that can be read but is not durable, or the file
+        # without a durable name.
         disk.sync_data(self._descriptor)
+        disk.sync_folder(path.parent)
 
     def save(self, state: HardState) -> None:
         """Make `state` durable. Raises OSError; the node must then take no further part."""

@@ -186,6 +186,7 @@ def _check_identity(path: Path, identity: dict[str, object]) -> None:
     if not raw:
         disk.replace(path, json.dumps(identity).encode())
         return
+    disk.sync_folder(path.parent)  # a killed process may not have come to that
     try:
         held = json.loads(raw)
     except (ValueError, RecursionError) as error:

@@ -142,8 +142,8 @@ def write_snapshot(path: Path, payload: bytes) -> None:
 
 
 def read_snapshot(path: Path) -> bytes | None:
-    """The payload; None if there is no snapshot; StorageError if it does not check, or the disk has
-    lost a part of it."""
+    """The payload, durable; None if there is no snapshot; StorageError if it does not check, or the
+    disk has lost a part of it."""
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
@@ -158,4 +158,7 @@ def read_snapshot(path: Path) -> bytes | None:
     payload = raw[_HEADER.size :]
     if magic != _MAGIC or length != len(payload) or crc != crc32(payload):
         raise StorageError(f"{path} does not match its own length or checksum")
+    # A killed process may have given it its name and not synced the folder. The log may lose what
+    # this state holds, so no older one may come back.
+    Disk().sync_folder(path.parent)
     return payload

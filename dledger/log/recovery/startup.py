@@ -60,6 +60,7 @@ def open_log(
     """
     disk = disk or Disk()
     disk.make_folder(folder)
+    _settle_names(folder, disk)
     names = disk.names(folder)
     for leftover in (name for name in names if name.endswith(".new")):
         disk.remove(folder / leftover)
@@ -73,6 +74,16 @@ def open_log(
         log.replace_by(head)
     failpoint("recovery.opened")
     return log, recovery
+
+
+def _settle_names(folder: Path, disk: Disk) -> None:
+    """Make durable which files there are: a killed process may have named or removed one, and not
+    have synced the folder.
+
+    All that follows relies on it. Otherwise a power loss could bring back a segment that a cut had
+    removed, or an old head after the segments before the new one are gone.
+    """
+    disk.sync_folder(folder)
 
 
 def _read_checkpoint(folder: Path, disk: Disk) -> Checkpoint:

@@ -237,9 +237,11 @@ class OnSimulatedDisk(OnDisk):
         self.simulated = SimulatedDisk()
         super().__init__(self.simulated, FOLDER)
 
-    def open(self) -> SegmentedLog:
-        """Open it; what the process before had written is still there."""
+    def open(self, crash_in: int | None = None) -> SegmentedLog:
+        """Open it; what the process before had written is still there. Raises Crashed if the node
+        dies on the way, in the operation after so many more."""
         self.simulated.stop_process()
+        self.simulated.crash_in = crash_in
         return super().open()
 
     def another(self) -> OnSimulatedDisk:

@@ -73,6 +73,7 @@ PLANTED = (
         "vouch for what a killed process left", (), storage.vouch_for_unsynced_leftovers, seed=1
     ),
     PlantedBug("forget the folder's sync", (), storage.forget_the_folder, seed=0),
+    PlantedBug("rely on names that were not synced", (), storage.rely_on_unsynced_names),
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
     PlantedBug("vouch for no new segment", (), storage.vouch_for_no_new_segment),
     PlantedBug("vouch for what a cut removed", (), storage.vouch_for_what_a_cut_removed),
@@ -123,7 +124,7 @@ PLANTED = (
     PlantedBug(
         "take a rotten header for another entry", (), repair.take_a_rotten_header_for_another_entry
     ),
-    PlantedBug("fill a short file with zeros", (), repair.fill_a_short_file_with_zeros, seed=116),
+    PlantedBug("fill a short file with zeros", (), repair.fill_a_short_file_with_zeros, seed=15),
     PlantedBug("apply what waited for the state", (), repair.apply_what_waited_for_the_state),
     PlantedBug("answer a read without asking", (), reads.answer_a_read_without_asking, seed=118),
     PlantedBug("join a round under way", (), reads.join_a_round_under_way, seed=9),

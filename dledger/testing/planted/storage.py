@@ -63,6 +63,11 @@ def forget_the_folder() -> Planted:
     return patch.object(SimulatedDisk, "sync_folder", lambda self, path: None)
 
 
+def rely_on_unsynced_names() -> Planted:
+    """A start takes the files that a killed process left for durable under their names."""
+    return patch.object(startup, "_settle_names", lambda folder, disk: None)
+
+
 def use_a_removed_segment() -> Planted:
     """A segment that was being prepared while the log was cut is used, although the cut may have
     removed its file."""

@@ -12,6 +12,7 @@ import trio
 
 from dledger.errors import StorageError
 from dledger.ledger.config import LedgerStatus
+from dledger.log.disk import Disk as RealDisk
 from dledger.log.entry import Entry
 from dledger.remoting.message import properties_encode
 from dledger.testing.local import LocalLedger
@@ -228,6 +229,20 @@ def test_a_picture_that_was_not_written_leaves_its_files_to_the_next_one(tmp_pat
     second.write()
     leader.machine.saved(second)
     assert not leader.machine.begin_snapshot().synced
+
+
+def test_a_state_that_a_start_finds_is_durable_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed process may have given it its name, and not have come to sync the folder."""
+    save(filled(tmp_path).machine)
+    again, synced = Machine(tmp_path), list[tuple[Path, int]]()
+    monkeypatch.setattr(
+        RealDisk, "sync_folder", lambda disk, path: synced.append((path, again.saved_index))
+    )
+    assert again.restore() is None
+    assert again.saved_index > 0
+    assert synced == [(tmp_path, 0)]
 
 
 def test_a_state_that_can_not_be_used_is_not_a_saved_one(tmp_path: Path) -> None:

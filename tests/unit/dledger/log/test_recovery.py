@@ -289,6 +289,19 @@ def test_term_and_vote_that_a_killed_process_left_are_made_durable_too() -> None
     assert HardStateFile(FOLDER / "term", disk).state == HardState(7, "n1")
 
 
+def test_a_vote_is_in_a_file_whose_name_is_durable() -> None:
+    """Killed before the folder of its new file was synced, a node votes in the next life: the power
+    takes neither the file nor the vote."""
+    disk = SimulatedDisk()
+    disk.crash_in = 1
+    with pytest.raises(Crashed):
+        HardStateFile(FOLDER / "term", disk)
+    disk.stop_process()
+    HardStateFile(FOLDER / "term", disk).save(HardState(7, "n1"))
+    disk.lose_power(random.Random(0), keep=0.0)
+    assert HardStateFile(FOLDER / "term", disk).state == HardState(7, "n1")
+
+
 def terms_after_a_stale_checkpoint(life: Life, first_cut: int, count: int) -> list[int]:
     """What a start finds when the checkpoint is older than a cut, and than what replaced it."""
     life.sync()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import StorageError
+from dledger.log.disk import Disk
 from dledger.log.replica import hold_replica
 
 MINE = ("broker-a", "n0", 4096)
@@ -29,6 +30,23 @@ def test_a_folder_is_one_nodes_for_ever(tmp_path: Path) -> None:
     assert "has broker_name 'broker-a'; the config says broker_name 'broker-b'. Mend" in told
     told = refusal(tmp_path, "broker-a", "n1", 8192)
     assert "has node_id 'n0', segment_bytes 4096; the config says node_id 'n1', segment" in told
+
+
+def test_what_says_whose_folder_it_is_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a killed process has written it, and not come to sync the folder."""
+    synced, sync_folder = list[Path](), Disk.sync_folder
+
+    def sync(disk: Disk, path: Path) -> None:
+        if (path / "replica.json").exists():
+            synced.append(path)
+        sync_folder(disk, path)
+
+    monkeypatch.setattr(Disk, "sync_folder", sync)
+    for _ in range(2):
+        with hold_replica(tmp_path, *MINE):
+            assert synced.pop() == tmp_path
 
 
 def test_a_folder_is_of_one_process_at_a_time(tmp_path: Path) -> None:

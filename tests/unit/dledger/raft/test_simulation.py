@@ -132,6 +132,7 @@ def test_every_planted_bug_has_a_test() -> None:
         "leave what lies behind the log",
         "make a lost file without a mark",
         "note no new segment",
+        "rely on names that were not synced",
         "seat a learner at once",
         "seat only where nobody has a term",
         "send what has rotted",
