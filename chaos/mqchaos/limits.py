@@ -55,6 +55,19 @@ RESET_BACK_S = 2.0
 """By so much offsets are set back."""
 RESET_SETTLES_S = 2.0
 """So long after a reset a member may still commit what it had read before."""
+WIDENED_QUEUES_MAX = 32
+"""Of a topic that gets one queue more each time."""
+AWAY_ROUND_S = 5.0
+READING_S = 2.5
+"""In each round the members of a group read so long, and are all away then."""
+DEPLOYED_AFTER_S = 1.0
+"""So long a consumer has handled messages when it is told to stop."""
+HANDLING_S = (0.0, 0.0, 0.005, 0.05)
+"""So long handlers take, in turn."""
+HANDLED_AT_ONCE = 8
+GIVEN_WITHIN_S = 5.0
+"""From its acknowledgement until a message is given to a group that is deployed; it was measured to
+be below a second. A lock that nobody gave up lasts a minute."""
 MEDDLED_MAX = 4
 """Topics and groups that tools make, and delete again."""
 NS_PER_S = 1_000_000_000
@@ -131,6 +144,7 @@ SLOWNESS_TOLD = 1.1
 STEADY_S = (1.0, 2.0)
 AWAY_S = (0.5, 2.0)
 STILL_S = (2.0, 4.0)
+CALM_S = 5.0
 BREATH_S = (0.05, 0.5)
 """From one change of leader to the next."""
 

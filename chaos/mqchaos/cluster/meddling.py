@@ -18,7 +18,13 @@ import trio
 
 from dledger.errors import BadInput, DledgerError
 from mqchaos.cluster.layout import CLIENTS, Layout
-from mqchaos.limits import MEDDLE_EVERY_S, MEDDLED_MAX, RESET_BACK_S, RESET_SETTLES_S
+from mqchaos.limits import (
+    MEDDLE_EVERY_S,
+    MEDDLED_MAX,
+    RESET_BACK_S,
+    RESET_SETTLES_S,
+    WIDENED_QUEUES_MAX,
+)
 from mqclient import Admin
 from mqclient.admin.results import QueueReset
 
@@ -63,7 +69,25 @@ async def change(layout: Layout, topic: str, group: str, on_moved: OffsetsMoved)
                 await trio.sleep(MEDDLE_EVERY_S / 4)
 
 
+async def widen(layout: Layout, topic: str, group: str, on_moved: OffsetsMoved) -> None:
+    """Once the group reads, give the topic one queue more, again and again."""
+    async with Admin(layout.namesrv_addr_for(CLIENTS)) as admin:
+        queues = 0
+        while not queues:
+            await trio.sleep(MEDDLE_EVERY_S / 4)
+            with suppress(DledgerError, BadInput):
+                rows = (await admin.groups.progress(group, topic)).queues
+                queues = len(rows) if any(row.consumer_offset > 0 for row in rows) else 0
+        while queues < WIDENED_QUEUES_MAX:
+            await trio.sleep(MEDDLE_EVERY_S)
+            with suppress(DledgerError, BadInput):
+                await admin.topics.update(topic, read_queues=queues + 1, write_queues=queues + 1)
+                queues += 1
+        await trio.sleep_forever()
+
+
 MEDDLING: Final[Mapping[str, Callable[[Layout, str, str, OffsetsMoved], Awaitable[None]]]] = {
     "resets": reset,
     "changes": change,
+    "widens": widen,
 }

@@ -22,7 +22,7 @@ from mqchaos.faults.kinds import (
     Kind,
 )
 from mqchaos.faults.targets import Target
-from mqchaos.limits import AWAY_S, BREATH_S, STEADY_S, STILL_S
+from mqchaos.limits import AWAY_S, BREATH_S, CALM_S, STEADY_S, STILL_S
 
 #: Draws a number from the half-open interval that it is given: `random.Random(seed).uniform`.
 Uniform: TypeAlias = Callable[[float, float], float]
@@ -81,6 +81,11 @@ def strikes(fault: Kind, target: Target, count: int, uniform: Uniform) -> Plan:
             Step(After(0.0), Phase.LEVEL, Target.GROUP),
         ]
     return (*plan, Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP))
+
+
+def calm(count: int, uniform: Uniform) -> Plan:
+    """`count` times a while in which nothing is hurt, and a look whether all is level."""
+    return (Step(After(CALM_S), Phase.LEVEL, Target.GROUP),) * count
 
 
 def in_turn(faults: Sequence[tuple[Kind, Target]], count: int, uniform: Uniform) -> Plan:

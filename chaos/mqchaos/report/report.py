@@ -47,11 +47,13 @@ def make_report(
     pauses_judged: bool = True,
     pauses_stretch: float = 1.0,
     slowness: float = 1.0,
+    notes: Sequence[str] = (),
 ) -> Report:
     """Put the verdict and the measured times together, and judge the times.
 
     Where faults overlap, no pause is one fault's: `pauses_judged` is False then. `pauses_stretch`:
-    of the bounds of their kinds. `slowness`: of the machine (`mqchaos.run.pace`), which is told.
+    of the bounds of their kinds. `slowness`: of the machine (`mqchaos.run.pace`), which is told, as
+    are `notes`.
     """
     gaps = [
         GapFound(gap.fault.what, gap.fault.node, gap.fault.at_s, gap.length_s) for gap in found.gaps
@@ -86,7 +88,7 @@ def make_report(
             for each in failovers(found)
         ],
         latency=Latency(quantiles_s) if quantiles_s else None,
-        notes=[*verdict.notes, *_about_the_machine(slowness, pauses_judged)],
+        notes=[*notes, *verdict.notes, *_about_the_machine(slowness, pauses_judged)],
     )
 
 

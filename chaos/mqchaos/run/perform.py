@@ -78,6 +78,7 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
         pauses_judged=planned.strict and WORKLOADS[planned.workload].paused_by_faults_alone,
         pauses_stretch=stretch * run.pace.slowness,
         slowness=run.pace.slowness,
+        notes=run.notes,
     )
     write_report(order.report, report, found, [node.node for node in nodes])
     print_report(report, console)

@@ -31,6 +31,7 @@ from mqchaos.faults.targets import NEED_LEADER, Server, Target, Victims, victims
 from mqchaos.limits import (
     BACK_TIMEOUT_S,
     DRAIN_TIMEOUT_S,
+    GIVEN_WITHIN_S,
     HISTORY_PART_BYTES,
     LEADER_TIMEOUT_S,
     PROBE_INTERVAL_S,
@@ -41,19 +42,32 @@ from mqchaos.limits import (
     STOP_TIMEOUT_S,
 )
 from mqchaos.network.switch import Switch
-from mqchaos.run.history import TELLS, End, Fault, HistoryWriter, Meta, Reset, Started
+from mqchaos.run.given import (
+    about_deploying,
+    about_younger,
+    against_deploying,
+    against_skipping,
+    given,
+)
+from mqchaos.run.history import (
+    TELLS,
+    End,
+    Fault,
+    HistoryWriter,
+    Meta,
+    Reset,
+    Started,
+    read_history,
+)
+from mqchaos.run.load.assigning import CONSUMERS, PRODUCERS, Assigning
 from mqchaos.run.load.workers import Worker
 from mqchaos.run.load.workload import (
     WORKLOADS,
-    Consume,
-    Produce,
     Progress,
     Workload,
     acknowledged_since,
     caught_up,
     outputs_of,
-    run_name,
-    split,
 )
 from mqchaos.run.observer import Observer, without_their_output
 from mqchaos.run.others.programs import Client, Program
@@ -69,8 +83,6 @@ if TYPE_CHECKING:
 
 BROKER: Final = "broker-a"
 GROUP: Final = "chaos-readers"
-PRODUCERS: Final = 2
-CONSUMERS: Final = 2
 QUEUES: Final = 8
 
 
@@ -97,6 +109,7 @@ class Run:
         self.nodes: list[NodeState] = []
         self.done: list[str] = []
         self.findings: list[str] = []
+        self.notes: list[str] = []
         self.pace = Pace()
         self._lines = lines
         self._hurt: list[_Hurt] = []
@@ -161,13 +174,23 @@ class Run:
                 history.write(End(time.monotonic_ns()))
             self.phase = "stopping the servers"
             await trio.to_thread.run_sync(self.cluster.stop)
+            await trio.to_thread.run_sync(self._look_at_what_was_given)
         finally:
             self.cluster.kill_all()
 
-    @property
-    def _by_priority(self) -> bool:
-        """Whether messages have priorities."""
-        return WORKLOADS[self.planned.workload].sends == "priority"
+    def _look_at_what_was_given(self) -> None:
+        """To a group in its ordinary life, which the audit knows nothing of."""
+        workload = WORKLOADS[self.planned.workload]
+        deployed = sum(each.deployed for each in self.consumers if isinstance(each, Worker))
+        if workload.deployed:
+            found = given(read_history(self.history), GROUP)
+            shared, within_s = workload.shares, GIVEN_WITHIN_S * self.pace.slowness
+            self.findings += against_deploying(found, within_s, shared=shared)
+            self.notes.append(about_deploying(found, deployed))
+        elif workload.tools == "widens":
+            found = given(read_history(self.history), GROUP, QUEUES)
+            self.findings += against_skipping(found)
+            self.notes.append(about_younger(found))
 
     @property
     def produced(self) -> list[Progress]:
@@ -188,7 +211,7 @@ class Run:
                     topic,
                     read_queues=QUEUES,
                     write_queues=QUEUES,
-                    attributes="+message.type=PRIORITY" if self._by_priority else None,
+                    attributes="+message.type=PRIORITY" if workload.by_priority else None,
                 )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, probe, observer)
@@ -235,55 +258,17 @@ class Run:
 
     def _plan_workers(self, workload: Workload, started: Callable[[str], None]) -> None:
         """Processes of our client. `started` is told of each that has begun its history."""
-        planned = self.planned
-        run = run_name(planned.seed, planned.scenario)
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
-        total = planned.messages
+        where = (address, self.topic, GROUP, self.directory, self._lines, self._part_bytes)
+        assigning = Assigning(self.planned, *where)
         through = self._through()
-        rate_per_s = min(planned.rate_per_s, workload.rate_per_s_max)
-        shares = [None] * PRODUCERS if total is None else split(total, PRODUCERS)
-        for number in range(CONSUMERS):
-            name = f"consumer-{number}"
-            offsets = str(self.directory / f"{name}.offsets.json") if workload.broadcast else None
-            reads = Consume(
-                client=name,
-                namesrv_addr=address,
-                topic=self.topic,
-                history=self._file(name),
-                at_once=workload.dies_s is not None,
-                part_bytes=self._part_bytes,
-                group=GROUP,
-                stay_s=workload.stay_s,
-                ordered=workload.ordered,
-                offsets=offsets,
-                once=name if workload.once else None,
-                members=workload.members,
-                naps=self._by_priority,
-            )
-            log = self.directory / f"{name}.log"
-            self.consumers.append(Worker(reads, log, workload.dies_s, through, started))
-        dies_s = None if workload.only_readers_die else workload.dies_s
-        for number, share in enumerate(shares):
-            name = f"producer-{number}"
-            sends = Produce(
-                client=name,
-                namesrv_addr=address,
-                topic=self.topic,
-                history=self._file(name),
-                at_once=dies_s is not None,
-                part_bytes=self._part_bytes,
-                lines=str(self._lines),
-                index=number,
-                producers=PRODUCERS,
-                messages=share,
-                rate_per_s=rate_per_s * workload.pace / PRODUCERS,
-                run=run,
-                lines_each=workload.lines,
-                keyed=workload.keyed,
-                send_timeout_s=planned.send_timeout_s,
-                sends=workload.sends,
-            )
-            log = self.directory / f"{name}.log"
+        turns = trio.Semaphore(1) if workload.deployed else None
+        for reads in map(assigning.consume, range(CONSUMERS)):
+            log = self.directory / f"{reads.client}.log"
+            self.consumers.append(Worker(reads, log, workload.dies_s, through, started, turns))
+        for sends in map(assigning.produce, range(PRODUCERS)):
+            log = self.directory / f"{sends.client}.log"
+            dies_s = workload.producers_die_s
             self.producers.append(Worker(sends, log, dies_s, through, started))
 
     def _through(self) -> list[str]:
@@ -447,7 +432,8 @@ class Run:
         stores = self.cluster.stores()
         now = time.monotonic_ns()
         planned = self.planned
-        levels = {self.topic: QUEUES} if self._by_priority else None
+        by_priority = WORKLOADS[planned.workload].by_priority
+        levels = {self.topic: QUEUES} if by_priority else None
         about = (planned.seed, planned.scenario, self.topic, True, stores)
         history.write(Meta(now, *about, levels=levels, tells=self._told()))
 

@@ -15,6 +15,7 @@ from mqchaos.faults.generator import (
     Uniform,
     at_places,
     blind,
+    calm,
     in_turn,
     main_job,
     rolling,
@@ -121,6 +122,11 @@ def _on_leader_and_follower(*kinds: Kind) -> Callable[[int, Uniform], Plan]:
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
+        Scenario(
+            "calm",
+            "no fault at all, five seconds at a time: what clients and tools do is enough",
+            calm,
+        ),
         Scenario(
             "leader-kill",
             "SIGKILL whoever leads, start it again, wait until it is level; under steady sends",

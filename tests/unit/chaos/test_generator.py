@@ -58,7 +58,7 @@ def test_every_fault_is_healed_and_the_group_level_in_the_end(
         else:
             assert not hurt
 
-    assert injected >= count
+    assert injected >= count or scenario.name == "calm"
     assert not hurt
     assert step.phase is Phase.LEVEL
 

@@ -1,10 +1,11 @@
 """The clients of a run: what they send and read, each a process of its own.
 
 ``workload``    what clients are told, and tell (pure)
+``assigning``   the tasks of a run's clients, by its plan (pure)
 ``workers``     the harness's side of them
 ``work``        the process of one
 ``producing``   what producers send, and note
 ``popping``     members of a group that pops
-``priorities``  which priorities, and when nobody pops (pure)
+``priorities``  which priorities, and when nobody reads (pure)
 ``noting``      what is noted of a message
 """

@@ -21,16 +21,28 @@ from dledger.errors import DledgerError
 from dledger.observe import configure_logging, get_logger
 from mqchaos.limits import (
     COMMIT_INTERVAL_S,
+    HANDLED_AT_ONCE,
+    HANDLING_S,
     HISTORY_FLUSH_S,
     PROGRESS_INTERVAL_S,
     RANDOM_SEND_TIMEOUT_S,
 )
 from mqchaos.run.history import Commit, End, HistoryWriter, Meta, Rebalance, Send
-from mqchaos.run.load.noting import acknowledged, delivered
+from mqchaos.run.load.noting import acknowledged, delivered, popped
 from mqchaos.run.load.popping import PopWork
+from mqchaos.run.load.priorities import stay_s
 from mqchaos.run.load.producing import PRODUCERS
 from mqchaos.run.load.workload import Consume, Produce, Progress, output_key, outputs_of
-from mqclient import Consumer, Message, MessageQueue, Producer, ReceivedMessage
+from mqclient import (
+    Consumer,
+    Message,
+    MessageQueue,
+    PopConsumer,
+    PoppedMessage,
+    Producer,
+    ReceivedMessage,
+    run_until_signal,
+)
 from mqclient import Rebalance as RebalanceNotice
 
 
@@ -45,7 +57,10 @@ class ConsumerWork:
     async def run(self, told_to_stop: trio.Event) -> None:
         """Until told to stop, in as many stays as that takes."""
         while not told_to_stop.is_set():
-            await self._stay(told_to_stop)
+            if self._task.away and not stay_s(time.monotonic()):
+                await trio.sleep(PROGRESS_INTERVAL_S)
+            else:
+                await self._stay(told_to_stop)
 
     async def _stay(self, told_to_stop: trio.Event) -> None:
         """Join the group and read; then commit what was delivered, and leave."""
@@ -53,6 +68,8 @@ class ConsumerWork:
             now = trio.current_time()
             next_commit = now + COMMIT_INTERVAL_S
             until = math.inf if self._task.stay_s is None else now + self._task.stay_s
+            if self._task.away:
+                until = now + stay_s(time.monotonic())
             while not told_to_stop.is_set() and now < until:
                 for message in await consumer.poll(
                     max_messages=1024, timeout_s=PROGRESS_INTERVAL_S
@@ -72,8 +89,9 @@ class ConsumerWork:
             subscriptions={task.topic: "*"},
             assign="averaged" if task.offsets is None else "all",
             ordered=task.ordered,
+            consume_from=task.beginning,
             offsets="broker" if task.offsets is None else Path(task.offsets),
-            auto_commit=False,
+            auto_commit=task.handles,
             on_rebalance=self._rebalanced,
         )
 
@@ -163,6 +181,44 @@ class OnceWork(ConsumerWork):
         self._committed(ends, began)
 
 
+class HandlingWork(ConsumerWork):
+    """A member that has a handler called until its process is told to stop, and then drains.
+
+    A message counts as delivered when its handler is through: one that was cut off is an error.
+    """
+
+    async def run(self, told_to_stop: trio.Event) -> None:
+        """Until a signal, or until told to stop."""
+        self._begun = 0
+        async with self._member() as consumer, trio.open_nursery() as nursery:
+            nursery.start_soon(_drain_at, told_to_stop, consumer)
+            await run_until_signal(lambda: consumer.run(self._handle, HANDLED_AT_ONCE), consumer)
+            nursery.cancel_scope.cancel()
+        if self._begun != self.progress.delivered:
+            cut_off = self._begun - self.progress.delivered
+            raise RuntimeError(f"{cut_off} of {self._begun} handlers were cut off")
+
+    def _member(self) -> Consumer | PopConsumer:
+        task = self._task
+        if task.members:
+            return PopConsumer(task.namesrv_addr, task.group, {task.topic: "*"})
+        return self._consumer()
+
+    async def _handle(self, message: ReceivedMessage) -> None:
+        self._begun += 1
+        if isinstance(message, PoppedMessage):
+            self._history.write(popped(self._task.client, self._task.reader, message))
+        else:
+            self._note_delivery(message)
+        await trio.sleep(HANDLING_S[message.queue_offset % len(HANDLING_S)])
+        self._through_with(message)
+
+
+async def _drain_at(told_to_stop: trio.Event, consumer: Consumer | PopConsumer) -> None:
+    await told_to_stop.wait()
+    await consumer.drain()
+
+
 async def _watch_stdin(told_to_stop: trio.Event) -> None:
     """The harness closes our standard input when we are to finish; so does its death."""
     async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
@@ -205,6 +261,8 @@ async def _work(task: Produce | Consume) -> None:
 
 
 def _reader(task: Consume, history: HistoryWriter) -> ConsumerWork | PopWork:
+    if task.handles:
+        return HandlingWork(task, history)
     if task.members:
         return PopWork(task, history)
     return (ConsumerWork if task.once is None else OnceWork)(task, history)

@@ -15,7 +15,7 @@ import trio
 from msgspec.structs import replace
 
 from mqchaos.cluster.processes import ClusterError, log_tail
-from mqchaos.limits import WORKER_LINE_BYTES_MAX
+from mqchaos.limits import DEPLOYED_AFTER_S, PROGRESS_INTERVAL_S, WORKER_LINE_BYTES_MAX
 from mqchaos.run.load.workload import Consume, Produce, Progress, together
 
 
@@ -23,7 +23,9 @@ class Worker:
     """One worker process. `progress` is what it said last; `finished` that it ended in order.
 
     With `dies_s` it is killed after so long, and another comes in its place, with a name of its own
-    and a history of its own, until it is told to finish. `through` is a command that becomes the
+    and a history of its own, until it is told to finish. With `turns` it is told to stop in order
+    (SIGTERM) once it has worked for a while; nobody else of these `turns` is meanwhile, until the
+    one that comes in its place works. `through` is a command that becomes the
     one behind it. `started` is told the name of each whose history has begun.
     """
 
@@ -34,12 +36,16 @@ class Worker:
         dies_s: float | None = None,
         through: Sequence[str] = (),
         started: Callable[[str], None] = lambda _: None,
+        turns: trio.Semaphore | None = None,
     ) -> None:
         self._task = task
         self._started = started
         self._through = through
         self._log = log
         self._dies_s = math.inf if dies_s is None else dies_s
+        self._turns = turns
+        self._has_turn = False
+        self.deployed = 0
         self._before = Progress()
         self._now = Progress()
         self._told_to_finish = trio.Event()
@@ -89,13 +95,15 @@ class Worker:
             )
 
     async def _live(self, process: trio.Process, client: str) -> bool:
-        """Follow one process; returns whether it ended in order, and was not killed."""
-        killed = False
+        """Follow one process; returns whether it ended in order, and nobody comes for it."""
+        killed, deployed = False, self.deployed
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._pass_on, process)
                 if math.isfinite(self._dies_s):
                     nursery.start_soon(self._kill_later, process)
+                if self._turns is not None:
+                    nursery.start_soon(self._deploy, process, self._turns)
                 await self._follow(process, client)
                 nursery.cancel_scope.cancel()
             status = await process.wait()
@@ -107,7 +115,24 @@ class Worker:
             raise ClusterError(
                 f"the worker {self._task.client} ended with status {status}.\n{log_tail(self._log)}"
             )
-        return not killed
+        return not killed and (self.deployed == deployed or self._told_to_finish.is_set())
+
+    async def _deploy(self, process: trio.Process, turns: trio.Semaphore) -> None:
+        """Tell it to stop once it has worked for a while, unless it was told to finish before.
+
+        Until the one in its place works, nobody else is told to.
+        """
+        while not self._now.delivered:  # noqa: ASYNC110 - progress comes as lines
+            await trio.sleep(PROGRESS_INTERVAL_S)
+        if self._has_turn:
+            self._has_turn = False
+            turns.release()
+        await trio.sleep(DEPLOYED_AFTER_S)
+        await turns.acquire()
+        self._has_turn = True
+        if not self._told_to_finish.is_set():
+            self.deployed += 1
+            process.terminate()
 
     async def _kill_later(self, process: trio.Process) -> None:
         """Kill it in the middle of whatever it does, unless it was told to finish before."""

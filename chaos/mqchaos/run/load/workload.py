@@ -22,7 +22,8 @@ from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from mqchaos.limits import DELAYS_S, LIFETIMES_S, MESSAGES_MAX, POP_MEMBERS, SEND_TIMEOUT_S
 
 Sends: TypeAlias = Literal["plain", "delayed", "transactional", "fleeting", "parts", "priority"]
-Tools: TypeAlias = Literal["resets", "changes"]
+Tools: TypeAlias = Literal["resets", "changes", "widens"]
+Beginning: TypeAlias = Literal["first", "last"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,14 @@ class Workload:
 
     `keyed`: each message has a key that decides its queue. `stay_s`: consumers leave their group
     after so long, and join it again. `dies_s`: all clients are killed after so long, and others
-    come; `only_readers_die`: all consumers are. `ordered`: consumers lock their queues.
+    come; `only_readers_die`: all consumers are. `deployed`: consumers handle messages until they
+    are told to stop (SIGTERM), one after the other, and others come. `ordered`: consumers lock
+    their queues.
     `broadcast`: each reads all. `tools`: what is changed meanwhile, as by `mqadmin`: the group's
     offsets, or topics, groups and settings. `once`: consumers write an output for each message, in
     transactions with its offset. `members`: so many in each of the consumers' processes, which pop.
-    `stock`: the clients are RocketMQ's own, this one of those that the conformance suite builds.
+    `beginning`: where the group reads queues without an offset; `away`: all its members are now
+    and then. `stock`: the clients are RocketMQ's own, of those that the conformance suite builds.
     """
 
     name: str
@@ -52,17 +56,35 @@ class Workload:
     rate_per_s_max: float = math.inf
     dies_s: float | None = None
     only_readers_die: bool = False
+    deployed: bool = False
     ordered: bool = False
     broadcast: bool = False
     tools: Tools | None = None
     once: bool = False
     members: int = 0
+    beginning: Beginning = "first"
+    away: bool = False
     stock: str = ""
 
     @property
     def paused_by_faults_alone(self) -> bool:
         """Whether pauses are as long as our client needs at a fault, and no longer."""
         return self.dies_s is None and not self.stock
+
+    @property
+    def producers_die_s(self) -> float | None:
+        """After so long all producers are killed."""
+        return None if self.only_readers_die else self.dies_s
+
+    @property
+    def by_priority(self) -> bool:
+        """Whether messages have priorities."""
+        return self.sends == "priority"
+
+    @property
+    def shares(self) -> bool:
+        """Whether members share the queues out among themselves, and nothing else parts them."""
+        return not (self.ordered or self.members or self.broadcast)
 
 
 WORKLOADS: Final = {
@@ -143,6 +165,34 @@ WORKLOADS: Final = {
             "as keyed; topics, groups and settings are made, changed and deleted meanwhile",
             tools="changes",
         ),
+        Workload(
+            "deploy",
+            "consumers handle messages, and are stopped in order one after the other; others come",
+            rate_per_s_max=300.0,
+            deployed=True,
+        ),
+        Workload(
+            "deploy-ordered",
+            "as deploy, in a group whose members lock their queues",
+            rate_per_s_max=300.0,
+            deployed=True,
+            ordered=True,
+        ),
+        Workload(
+            "deploy-pop",
+            "as deploy, in a group that pops",
+            rate_per_s_max=300.0,
+            deployed=True,
+            members=1,
+        ),
+        Workload(
+            "widened",
+            "the topic gets queues while its group, which begins at the end, reads or is away",
+            rate_per_s_max=300.0,
+            tools="widens",
+            beginning="last",
+            away=True,
+        ),
         *(
             Workload(
                 name,
@@ -194,7 +244,8 @@ class Consume(Task, frozen=True):
 
     With a file for `offsets` it reads all queues, whoever else does. With a producer's name in
     `once` it writes an output for each message, in transactions. With `members` it is so many
-    members that pop, who with `naps` all stand still now and then.
+    members that pop, who with `naps` all stand still now and then. With `handles` a handler is
+    called until the process is told to stop. `away`: between its stays, with all other members.
     """
 
     group: str
@@ -205,6 +256,9 @@ class Consume(Task, frozen=True):
     at_once: bool = False
     members: int = 0
     naps: bool = False
+    handles: bool = False
+    beginning: Beginning = "first"
+    away: bool = False
     part_bytes: int = 0
 
     @property

@@ -1,0 +1,118 @@
+"""What a group was given, of what was acknowledged: read off the history at the end of a run. Pure.
+
+The audit takes a message that nobody was given for one that is still to come, and one that came
+twice for one that was repeated: from outside both may be. The harness knows more: it has waited
+until the group had all of it, whether a fault excuses a repetition, and which queues are younger
+than the group. Each sentence here is about a run's ordinary life: a consumer that is deployed anew,
+a topic that gets queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from mqchaos.limits import NS_PER_S
+from mqchaos.run.history import Ack, Deliver, Event, Fault, Rebalance
+
+Place: TypeAlias = tuple[str, str, int, int]
+"""Topic, broker, queue, offset."""
+
+
+class Given(NamedTuple):
+    """`missing`: what was acknowledged, and never given. `twice`: what was given again.
+
+    `at_joins`: the same, by a member that had just joined, in a queue that it took
+    from one that went on reading: without locks it may begin before the other has committed.
+    `wait_s`: the longest time from an acknowledgement until the message was given; `faults`: how
+    many were injected or healed.
+    """
+
+    acknowledged: int
+    missing: list[Place]
+    twice: list[Place]
+    at_joins: list[Place]
+    wait_s: float
+    faults: int
+
+
+def given(events: Iterable[Event], group: str, first_queue: int = 0) -> Given:
+    """Of the queues from this one on."""
+    acked: dict[Place, int] = {}
+    first: dict[Place, int] = {}
+    joined: dict[str, list[tuple[str, int]]] = {}
+    twice: list[Place] = []
+    at_joins: list[Place] = []
+    faults = 0
+    for event in events:
+        if isinstance(event, Fault):
+            faults += 1
+        elif isinstance(event, Rebalance):
+            joined.setdefault(event.client, event.queues)
+        elif not isinstance(event, Ack | Deliver) or event.queue_id < first_queue:
+            continue
+        elif isinstance(event, Ack):
+            if not event.waiting:
+                acked[_place(event)] = event.t
+        elif event.group == group:
+            if _place(event) in first:
+                taken = joined.get(event.client, [])
+                again = at_joins if (event.broker, event.queue_id) in taken else twice
+                again.append(_place(event))
+            first.setdefault(_place(event), event.t)
+    missing = sorted(acked.keys() - first.keys())
+    waits = [first[place] - t for place, t in acked.items() if place in first]
+    return Given(len(acked), missing, twice, at_joins, max([*waits, 0]) / NS_PER_S, faults)
+
+
+def _place(event: Ack | Deliver) -> Place:
+    return event.topic, event.broker, event.queue_id, event.offset
+
+
+def told(what: str, places: Sequence[Place]) -> str:
+    """A sentence with the first places."""
+    named = [f"{topic}/{broker}/{queue}/{at}" for topic, broker, queue, at in places]
+    return f"{len(places):,} messages {what}: {', '.join(named[:3])}"
+
+
+def against_deploying(found: Given, wait_s_max: float, *, shared: bool) -> list[str]:
+    """What is wrong with how a group that was deployed anew was given its messages.
+
+    While a leader dies a commit or an acknowledgement may be lost, and all takes longer. If members
+    share the queues out `shared` among themselves, without locks, what came twice `at_joins` is no
+    fault of who left.
+    """
+    wrong = against_skipping(found)
+    twice = found.twice + ([] if shared else found.at_joins)
+    if twice and not found.faults:
+        wrong.append(told("were handled twice", twice))
+    if found.wait_s > wait_s_max and not found.faults:
+        wrong.append(
+            f"a message came {found.wait_s:.1f} s after it was acknowledged, above "
+            f"{wait_s_max:.1f} s: its queue was not handed over"
+        )
+    return wrong
+
+
+def about_deploying(found: Given, times: int) -> str:
+    """What was counted, for whoever reads the report."""
+    return (
+        f"consumers were deployed {times} times; of {found.acknowledged:,} messages "
+        f"{len(found.twice):,} were given twice, {len(found.at_joins):,} as a member joined, and "
+        f"the latest after {found.wait_s:.2f} s"
+    )
+
+
+def about_younger(found: Given) -> str:
+    """The same, of queues that are younger than the group."""
+    return (
+        f"{found.acknowledged:,} messages were sent to queues younger than the group, of which "
+        f"{len(found.missing):,} were never given to it"
+    )
+
+
+def against_skipping(found: Given) -> list[str]:
+    """What was acknowledged and not given."""
+    if not found.missing:
+        return []
+    return [told("were never given to the group", found.missing)]

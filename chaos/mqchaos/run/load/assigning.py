@@ -1,0 +1,80 @@
+"""The tasks of a run's clients, by its plan and its workload. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mqchaos.run.load.workload import WORKLOADS, Consume, Produce, Workload, run_name, split
+from mqchaos.run.planned import Planned
+
+PRODUCERS: Final = 2
+CONSUMERS: Final = 2
+
+
+class Assigning(NamedTuple):
+    """Makes the tasks. Clients reach the name servers at `address`, and keep what they keep in the
+    run's `directory`."""
+
+    planned: Planned
+    address: str
+    topic: str
+    group: str
+    directory: Path
+    lines: Path
+    part_bytes: int
+
+    @property
+    def workload(self) -> Workload:
+        """What clients do."""
+        return WORKLOADS[self.planned.workload]
+
+    def file(self, client: str) -> str:
+        """A client's history."""
+        return str(self.directory / "history" / f"{client}.jsonl")
+
+    def consume(self, number: int) -> Consume:
+        """The n-th consumer's."""
+        workload, name = self.workload, f"consumer-{number}"
+        offsets = str(self.directory / f"{name}.offsets.json") if workload.broadcast else None
+        return Consume(
+            client=name,
+            namesrv_addr=self.address,
+            topic=self.topic,
+            history=self.file(name),
+            at_once=workload.dies_s is not None,
+            part_bytes=self.part_bytes,
+            group=self.group,
+            stay_s=workload.stay_s,
+            ordered=workload.ordered,
+            offsets=offsets,
+            once=name if workload.once else None,
+            members=workload.members,
+            naps=workload.by_priority,
+            handles=workload.deployed,
+            beginning=workload.beginning,
+            away=workload.away,
+        )
+
+    def produce(self, number: int) -> Produce:
+        """The n-th producer's."""
+        workload, planned, name = self.workload, self.planned, f"producer-{number}"
+        total = planned.messages
+        return Produce(
+            client=name,
+            namesrv_addr=self.address,
+            topic=self.topic,
+            history=self.file(name),
+            at_once=workload.producers_die_s is not None,
+            part_bytes=self.part_bytes,
+            lines=str(self.lines),
+            index=number,
+            producers=PRODUCERS,
+            messages=None if total is None else split(total, PRODUCERS)[number],
+            rate_per_s=min(planned.rate_per_s, workload.rate_per_s_max) * workload.pace / PRODUCERS,
+            run=run_name(planned.seed, planned.scenario),
+            lines_each=workload.lines,
+            keyed=workload.keyed,
+            send_timeout_s=planned.send_timeout_s,
+            sends=workload.sends,
+        )

@@ -1,0 +1,127 @@
+"""What the harness says of what a group was given in its ordinary life, and what it excuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from mqchaos.limits import AWAY_ROUND_S, NS_PER_S, READING_S
+from mqchaos.run.given import against_deploying, against_skipping, given
+from mqchaos.run.history import Ack, Deliver, Event, Fault, HistoryWriter, Rebalance, read_history
+from mqchaos.run.load.priorities import stay_s
+from mqchaos.run.load.work import HandlingWork
+from mqchaos.run.load.workload import Consume
+from mqclient import Message
+from mqlocal import local_cluster
+
+WAIT_S = 5.0
+
+
+def ack(offset: int, queue: int = 0, at_s: float = 0, *, waiting: bool = False) -> Ack:
+    t = int(at_s * NS_PER_S)
+    return Ack(t, "p", f"{queue}-{offset}", "T", "a", queue, offset, 0, waiting)
+
+
+def deliver(
+    offset: int, queue: int = 0, at_s: float = 1, client: str = "c", group: str = "G"
+) -> Deliver:
+    t = int(at_s * NS_PER_S)
+    return Deliver(t, client, group, "T", "a", queue, offset, f"{queue}-{offset}", 0)
+
+
+def deploying(events: Sequence[Event], *, shared: bool = True) -> list[str]:
+    return against_deploying(given(events, "G"), WAIT_S, shared=shared)
+
+
+def test_a_group_that_was_given_each_message_once_is_as_it_should_be() -> None:
+    """In any order, whatever other groups were given, and what waits elsewhere is none of it."""
+    events = [ack(0), ack(1), ack(0, 1), ack(7, 9, waiting=True), deliver(0, group="other")]
+    events += [deliver(1), deliver(0), deliver(0, 1)]
+    assert deploying(events) == []
+    assert given(events, "G").acknowledged == 3
+
+
+def test_a_message_that_nobody_was_given_is_missing_though_those_behind_it_came() -> None:
+    """The first ones of a queue, too, which the audit takes for those from before the group."""
+    events = [ack(0), ack(1), ack(2), deliver(2)]
+    assert deploying(events) == [
+        "2 messages were never given to the group: T/a/0/0, T/a/0/1",
+    ]
+
+
+def test_only_the_queues_that_are_younger_than_the_group_are_asked_about() -> None:
+    """What was sent to others before it began is not its own."""
+    events = [ack(0), ack(0, 8), ack(1, 8), deliver(1, 8)]
+    found = given(events, "G", 8)
+    assert found.acknowledged == 2
+    assert against_skipping(found) == ["1 messages were never given to the group: T/a/8/0"]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_message_that_came_twice_is_a_fault_unless_a_server_had_one(*, shared: bool) -> None:
+    """A commit or an acknowledgement may be lost with a leader."""
+    events = [ack(0), deliver(0), deliver(0, client="d")]
+    assert deploying(events, shared=shared) == ["1 messages were handled twice: T/a/0/0"]
+    assert deploying([*events, Fault(0, "kill", "a", "n0")], shared=shared) == []
+
+
+def test_who_joins_may_repeat_what_is_not_committed_yet_where_nothing_is_locked() -> None:
+    """Who gets the queue later, as another has left, may not."""
+    joins = Rebalance(0, "d", "G", "T", [("a", 0)])
+    gets_more = Rebalance(1, "d", "G", "T", [("a", 0), ("a", 1)])
+    copies = [ack(0), deliver(0), deliver(0, client="d")]
+    assert deploying([joins, gets_more, *copies]) == []
+    assert len(deploying([joins, gets_more, *copies], shared=False)) == 1
+    later = [ack(0, 1), deliver(0, 1), deliver(0, 1, client="d")]
+    assert deploying([joins, gets_more, *copies, *later]) == [
+        "1 messages were handled twice: T/a/1/0"
+    ]
+
+
+def test_a_queue_that_nobody_takes_over_is_a_fault_unless_a_server_had_one() -> None:
+    """By the time from an acknowledgement until the message was given first."""
+    events = [ack(0, at_s=1), deliver(0, at_s=1 + WAIT_S), ack(1, at_s=2), deliver(1, at_s=8)]
+    assert deploying(events) == [
+        "a message came 6.0 s after it was acknowledged, above 5.0 s: its queue was not handed over"
+    ]
+    assert deploying([*events, Fault(0, "kill", "a", "n0")]) == []
+
+
+def test_members_read_and_are_away_at_the_same_moments() -> None:
+    """Whoever asks is told for how long it may stay; 0 while it is to be away."""
+    for round_s in (0.0, 1000 * AWAY_ROUND_S):
+        assert stay_s(round_s) == READING_S
+        assert stay_s(round_s + READING_S / 2) == READING_S / 2
+        assert stay_s(round_s + READING_S) == stay_s(round_s + READING_S * 1.5) == 0
+
+
+@pytest.mark.parametrize("members", [0, 1])
+async def test_a_member_that_is_told_to_stop_finishes_what_it_has_and_its_successor_goes_on(
+    members: int, autojump_clock: MockClock, tmp_path: Path
+) -> None:
+    """One after the other, in the middle of messages that take a while: each is given once."""
+    async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
+        for number in range(200):
+            await producer.send(Message("T", b"x", unique_key=f"k{number}"))
+        handled, clients = 0, 0
+        while handled < 200:
+            name, stop = f"c{clients}", trio.Event()
+            path = str(tmp_path / f"{name}.jsonl")
+            task = Consume(
+                name, cluster.namesrv_addr, "T", path, "G", members=members, handles=True
+            )
+            with HistoryWriter(Path(path)) as history:
+                work = HandlingWork(task, history)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(work.run, stop)
+                    await trio.sleep(0.06 + 0.011 * clients)
+                    stop.set()
+            handled, clients = handled + work.progress.delivered, clients + 1
+            assert clients < 100
+    found = [each for each in read_history(tmp_path) if isinstance(each, Deliver)]
+    assert clients > 1
+    assert sorted(each.id for each in found) == sorted(f"k{number}" for number in range(200))
