@@ -27,7 +27,7 @@ from dledger.net import Peer
 from dledger.net.peer import OnResponse
 from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command, ExtValue
+from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.headers import GroupInfoResponseHeader, encode_header
 from dledger.remoting.message import host_bytes, properties_encode
 from dledger.remoting.record import encode_record
@@ -156,6 +156,9 @@ class HostilePeer:
         self, plan: dict[int, Iterator[Spec]], others: Iterator[Spec], tasks: TaskGroup
     ) -> None:
         self.closed = False
+        #: Whether it is RocketMQ's is asked, therefore, when it breaks.
+        self.has_answered = False
+        self.encoding: HeaderEncoding | None = None
         self._nursery = tasks
         self._plan = plan
         self._others = others
@@ -296,7 +299,7 @@ def test_every_call_ends_whatever_servers_say(call: Call, data: st.DataObject) -
         RequestCode.GROUP_INFO,
         RequestCode.GET_BROKER_CLUSTER_INFO,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP,
-        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.PULL_MESSAGE,
         RequestCode.QUERY_CONSUMER_OFFSET,
     )
     specs = st.lists(ANSWERS, min_size=1, max_size=3)
@@ -390,7 +393,7 @@ def test_a_broker_that_never_holds_a_pull_is_not_asked_all_the_time() -> None:
             return await consumer.poll(timeout_s=5.0)
 
     plan = {int(code): [("proper", 0, {}, b"")] for code in PROPER}
-    plan[int(RequestCode.LITE_PULL_MESSAGE)] = [nothing]
+    plan[int(RequestCode.PULL_MESSAGE)] = [nothing]
     plan[int(RequestCode.QUERY_CONSUMER_OFFSET)] = [("answer", 0, {"offset": 0}, b"")]
     members = b'{"consumerIdList":["me"]}'
     plan[int(RequestCode.GET_CONSUMER_LIST_BY_GROUP)] = [("answer", 0, {}, members)]

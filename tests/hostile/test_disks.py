@@ -519,7 +519,7 @@ async def test_what_only_the_leader_has_room_for_is_refused_and_not_left_to_a_ti
             assert refusal.code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert f"no space left on the disks of {names}" in refusal.remark
             assert "outcome" not in refusal.ext
-            await commit(peer, 100)
+            await commit(peer, before)
             assert await leader_of(group) == leader
             full_disk.full_below.remove(Path(followers[0].store_path_root_dir))
             with trio.fail_after(30):

@@ -124,9 +124,13 @@ def truncate(replica: Replica, entries: int, *, shorten: bool) -> None:
 
 
 def edit_history(history: Path, edit: Callable[[Event], Sequence[Event]]) -> None:
-    """Put what `edit` gives in the place of each event of a history directory."""
+    """Put what `edit` gives in the place of each event of a history directory.
+
+    Events are written in the order of their times: a writer's clock is monotonic.
+    """
     for path in history.glob("*.jsonl"):
         events = [new for line in path.read_text().splitlines() for new in edit(json.loads(line))]
+        events.sort(key=lambda event: event["t"])
         path.write_text("".join(json.dumps(event) + "\n" for event in events))
 
 
