@@ -14,7 +14,7 @@ FRAME_BYTES_MAX = 16 * MIB
 HEADER_BYTES_MAX = 256 * KIB
 MESSAGE_BODY_BYTES_MAX = 4 * MIB
 PROPERTIES_BYTES_MAX = 32_767
-COPY_ROOM_BYTES = 1024
+COPY_ROOM_BYTES = 896
 """More than a broker adds to the properties of a message that it stores once more, to be tried
 again or given up: names of two topics, an id, times."""
 PROPERTIES_COPIED_BYTES_MAX = PROPERTIES_BYTES_MAX - COPY_ROOM_BYTES

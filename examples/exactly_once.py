@@ -23,11 +23,11 @@ async def main() -> None:
     """Three lives of a program, and what is there afterwards."""
     namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
     async with Admin(namesrv) as admin:
-        for topic in ("Orders", "Bills"):
+        for topic in ("PaidOrders", "OrderBills"):
             await admin.topics.update(topic, read_queues=1, write_queues=1)
     async with Producer(namesrv, group="shop") as shop:
         for number in range(ORDERS):
-            await shop.send(Message("Orders", b"order %d" % number))
+            await shop.send(Message("PaidOrders", b"order %d" % number))
 
     async with Producer(namesrv, group="billing", name="billing-1") as first_life:
         for life, end in enumerate(("before", "after", ""), 1):
@@ -36,11 +36,11 @@ async def main() -> None:
             except ConnectionError as error:
                 print(f"life {life} ended: {error}")
         try:
-            await first_life.send(Message("Bills", b"bill of a ghost"))
+            await first_life.send(Message("OrderBills", b"bill of a ghost"))
         except ProducerFenced:
             print("the first life is fenced")
 
-    async with Consumer(namesrv, None, {"Bills": "*"}, assign="all", offsets=None) as consumer:
+    async with Consumer(namesrv, None, {"OrderBills": "*"}, assign="all", offsets=None) as consumer:
         bills = []
         while messages := await consumer.poll(timeout_s=1):
             bills += [message.body.decode() for message in messages]
@@ -53,12 +53,12 @@ async def live(namesrv: str, life: int, end: str, producer: Producer | None) -> 
         async with Producer(namesrv, group="billing", name="billing-1") as own:
             await live(namesrv, life, end, own)
         return
-    async with Consumer(namesrv, "billing", {"Orders": "*"}, auto_commit=False) as consumer:
+    async with Consumer(namesrv, "billing", {"PaidOrders": "*"}, auto_commit=False) as consumer:
         with anyio.move_on_after(20):
             while orders := await consumer.poll(5, timeout_s=2):
                 async with consumer.transaction(producer) as transaction:
                     for order in orders:
-                        await transaction.send(Message("Bills", b"bill of " + order.body))
+                        await transaction.send(Message("OrderBills", b"bill of " + order.body))
                     if end == "before":
                         raise ConnectionError("the lights went out, and no bill was stored")
                 print(f"life {life}: {len(orders)} bills")

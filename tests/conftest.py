@@ -10,6 +10,7 @@ the ten slowest tests, and a figure for the machine's speed, so that two machine
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ from xdist.scheduler import LoadScopeScheduling
 from dledger.raft.library.adapter import use_clock
 from dledger.testing.standstills import standing_still
 from dledger.world import steady_s
+
+# Tables are as wide as the terminal says: none is, unless a test says it.
+os.environ.pop("COLUMNS", None)
 
 # A shared machine may stop a process for half a second: that says nothing about an example.
 settings.register_profile("dledger", deadline=None, print_blob=True)

@@ -253,7 +253,8 @@ class Ledger:
         members, unreached = self._engine.changes.status, self._stepper.unreached
         if unreached:
             members = tuple(
-                replace(member, problem=unreached.get(member.node_id)) for member in members
+                replace(member, problem=None if member.linked else unreached.get(member.node_id))
+                for member in members
             )
         candidate = core.role is Role.CANDIDATE or (
             core.role is Role.LEADER and not standing.serving

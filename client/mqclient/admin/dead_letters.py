@@ -10,7 +10,8 @@ taken 131,072 others meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 from zlib import crc32
 
@@ -82,12 +83,13 @@ class DeadLetters(Part):
         found: list[DeadLetter] = []
         for queue in await self._queues(group):
             offset = 0 if redriven else await self._offset(queue)
-            async for message in self._from(queue, offset):
-                letter = DeadLetter.of(message)
-                if redriven or not await self._copy_of(letter):
-                    found.append(letter)
-                if len(found) >= count:
-                    return tuple(found)
+            async with aclosing(self._from(queue, offset)) as messages:
+                async for message in messages:
+                    letter = DeadLetter.of(message)
+                    if redriven or not await self._copy_of(letter):
+                        found.append(letter)
+                    if len(found) >= count:
+                        return tuple(found)
         return tuple(found)
 
     async def redrive(
@@ -113,18 +115,19 @@ class DeadLetters(Part):
             offset = first = await self._offset(queue)
             is_through = True
             try:
-                async for message in self._from(queue, offset):
-                    if len(done) >= count:
-                        break
-                    letter = DeadLetter.of(message)
-                    if not await self._copy_of(letter):
-                        try:
-                            letter = await self._redrive(group, message, dry_run)
-                        except _OF_ONE_LETTER as error:
-                            letter, is_through = letter.kept(error), False
-                        done.append(letter)
-                    # What is behind the first one that is kept is found by its copy.
-                    offset = message.queue_offset + 1 if is_through else offset
+                async with aclosing(self._from(queue, offset)) as messages:
+                    async for message in messages:
+                        if len(done) >= count:
+                            break
+                        letter = DeadLetter.of(message)
+                        if not await self._copy_of(letter):
+                            try:
+                                letter = await self._redrive(group, message, dry_run)
+                            except _OF_ONE_LETTER as error:
+                                letter, is_through = letter.kept(error), False
+                            done.append(letter)
+                        # What is behind the first one that is kept is found by its copy.
+                        offset = message.queue_offset + 1 if is_through else offset
             finally:
                 if offset > first and not dry_run:
                     await self._commit(queue, offset)
@@ -189,7 +192,9 @@ class DeadLetters(Part):
             return ()
         return queues_of(topic, route, PERM_READ)
 
-    async def _from(self, queue: MessageQueue, offset: int) -> AsyncIterator[ReceivedMessage]:
+    async def _from(
+        self, queue: MessageQueue, offset: int
+    ) -> AsyncGenerator[ReceivedMessage, None]:
         """The messages of a queue, from this offset on."""
         place = (queue.topic, queue.broker_name, queue.queue_id)
         while True:

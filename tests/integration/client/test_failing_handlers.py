@@ -21,7 +21,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
-from mqclient import ClientClosed, Consumer, Message, Nack, Producer, ReceivedMessage, blocking
+from mqclient import Consumer, Message, Nack, Producer, ReceivedMessage, blocking
 from mqclient.admin import UnknownTarget
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def test_the_blocking_face_survives_its_handler_too(
     """In the thread that calls `run`, and in several; leaving the block ends `run`."""
     handled = Handled()
     done = threading.Event()
-    ended: list[BaseException] = []
+    ended = threading.Event()
 
     def handler(message: ReceivedMessage) -> None:
         handled.note(message)
@@ -191,10 +191,8 @@ def test_the_blocking_face_survives_its_handler_too(
             raise Nack(1)
 
     def run_until_closed(consumer: blocking.Consumer) -> None:
-        try:
-            consumer.run(handler, concurrency)
-        except ClientClosed as error:
-            ended.append(error)
+        consumer.run(handler, concurrency)
+        ended.set()
 
     trio.run(send, namesrv_addr, topic, 3)
     with blocking.Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
@@ -202,7 +200,7 @@ def test_the_blocking_face_survives_its_handler_too(
         thread.start()
         assert done.wait(20)
     thread.join(20)
-    assert len(ended) == 1
+    assert ended.is_set()
     assert handled.seen == [(b"0", 0), (b"1", 0), (b"2", 0), (b"1", 1)]
 
 
@@ -326,8 +324,6 @@ def test_dead_letters_are_listed_and_sent_again_once(namesrv_addr: str, topic: s
         assert planned == listed
         assert letters.redrive(topic, message_id=listed[2].offset_message_id)[0].redriven_as
         assert len(letters.redrive(topic, count=2)) == 2
-        (last,) = letters.redrive(topic)
-        assert last.offset_message_id == listed[2].offset_message_id
         assert letters.redrive(topic) == letters.list(topic) == ()
         assert len(letters.list(topic, redriven=True)) == 3
         with pytest.raises(UnknownTarget, match="not in the dead letters"):
