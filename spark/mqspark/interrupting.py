@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socketserver
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -52,6 +53,8 @@ def _end(_number: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _interrupted = True
     logging.disable()
+    # Spark's server of counters, in a thread, would print that its connection has broken.
+    type.__setattr__(socketserver.BaseServer, "handle_error", lambda *_: None)
     for child in _children():
         with suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)

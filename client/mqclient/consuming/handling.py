@@ -18,6 +18,7 @@ from itertools import count
 from typing import TypeAlias, TypeVar
 
 import anyio
+from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from dledger.errors import BadInput
@@ -150,11 +151,11 @@ class Handling:
         try:
             async with together() as tasks:
                 while True:
-                    while self._workers < self._pace.concurrency and (work := self._next()):
-                        self._workers += 1
-                        tasks.start_soon(self._work, work)
-                    if self._ended() and not self._workers:
-                        break
+                    if self._ended():  # the queues may be gone: nothing more is begun
+                        if not self._workers:
+                            break
+                    else:
+                        self._begin(tasks)
                     await self._arrived.wait()
         finally:
             for work in (*self._under_way, *self._ready, *self._lanes.waiting()):
@@ -172,7 +173,7 @@ class Handling:
             self._finish(work)
             if self._workers < self._pace.concurrency or work.progress.closing:
                 self._arrived.announce()  # what was in the way may have been more than one
-            work = self._next()
+            work = None if self._ended() else self._next()
         self._workers -= 1
         if self._ended():
             self._arrived.announce()
@@ -194,6 +195,12 @@ class Handling:
                         work.settle(message)
             else:
                 work.settle_all()
+
+    def _begin(self, tasks: TaskGroup) -> None:
+        """Give work to as many workers as may be."""
+        while self._workers < self._pace.concurrency and (work := self._next()):
+            self._workers += 1
+            tasks.start_soon(self._work, work)
 
     def _next(self) -> Work | None:
         """What is to be handled now; None if nothing may be."""
