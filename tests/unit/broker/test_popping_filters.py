@@ -76,8 +76,7 @@ async def test_a_pop_finds_what_lies_behind_very_many_messages(
         before = entries(broker)
         answer = await peer.request(request(RequestCode.POP_MESSAGE, wanted), 60)
         assert [record.queue_id for record in records(answer)] == [2]
-        # What was passed in several turns may share an entry, where the machine is busy.
-        assert entries(broker) > before
+        assert entries(broker) > before + 3
         for _ in range(2):
             passed = entries(broker)
             again = await peer.request(request(RequestCode.POP_MESSAGE, wanted), 60)
