@@ -76,6 +76,13 @@ def test_what_is_taken_is_stored_and_found_as_it_was_given(
         assert found[1:] == expected
 
 
+@pytest.mark.parametrize("name", sorted({*CONSTANTS} & names.ADDED - FREE))
+def test_a_name_with_a_meaning_is_no_users(name: str) -> None:
+    """Brokers and consumers would act upon it, or replace it."""
+    with pytest.raises(BadMessage, match=name):
+        encoder().encode(Message("T", b"", properties={name: "0"}), 0)
+
+
 @pytest.mark.parametrize("value", [5, 1.5, None, b"x", True])
 def test_what_is_not_text_is_refused(value: object) -> None:
     """It is not stored as its repr."""
