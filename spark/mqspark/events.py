@@ -60,6 +60,10 @@ NOTE_FIELDS: Final[dict[str, pa.DataType]] = {
     "offset": _LONG,
     "fault": _TEXT,
     "id": _TEXT,
+    "act": _TEXT,
+    "perm": _LONG,
+    "enabled": _FLAG,
+    "done": _FLAG,
 }
 EVENT: Final = pa.schema(list((MESSAGE_FIELDS | NOTE_FIELDS).items()))
 #: The fields of plain sends, acknowledgements and deliveries. Each field that a reader is told of

@@ -32,6 +32,10 @@ class _Event(msgspec.Struct, tag_field="kind", tag=str.lower, frozen=True, gc=Fa
     t: int
 
 
+#: What tools do to topics and groups, by `Act`.
+ACTS: Final = ("put-topic", "delete-topic", "put-group", "delete-group")
+#: A history tells it if each such act on its topics and groups is noted, and each reset.
+TELLS_ACTS: Final = "acts"
 #: What a history of our own clients tells: what senders say of their messages beside the bodies,
 #: and that whoever was answered that a group goes on at n was answered by a broker.
 TELLS: Final = ("properties", "commit")
@@ -240,6 +244,25 @@ class Reset(_Event, frozen=True, gc=False):
     offset: int
 
 
+class Act(_Event, frozen=True, gc=False, omit_defaults=True):
+    """A tool changed something at one broker group, at some moment from `began` to now.
+
+    `act` is one of `ACTS`; it names a `topic` or a `group`, and says what `perm` a topic has now
+    (RocketMQ's sum), or whether a group is `enabled`. Not `done`: no answer says so, and it may
+    come about at any later time. An act that was refused for certain is not noted.
+    """
+
+    began: int
+    client: str
+    act: str
+    broker: str
+    topic: str | None = None
+    group: str | None = None
+    perm: int | None = None
+    enabled: bool | None = None
+    done: bool = False
+
+
 class Fault(_Event, frozen=True, gc=False, omit_defaults=True):
     """The harness injected a fault into a node, or healed it (`mqchaos.faults.kinds`).
 
@@ -273,6 +296,7 @@ Event: TypeAlias = (
     | QueueEnd
     | GroupOffset
     | Reset
+    | Act
     | Fault
     | End
 )

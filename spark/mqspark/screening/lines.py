@@ -42,6 +42,7 @@ _NEEDED: Final[Mapping[str, Sequence[str]]] = {
     "vote": ("broker", "node", "term"),
     "again": ("id",),
     "fault": ("fault",),
+    "act": ("act", "broker", "began"),
 }
 #: Kinds of which the moment is that since when something is known.
 _KNOWN_SINCE: Final = (
