@@ -66,6 +66,7 @@ _FRONT = np.dtype(
 )
 _U8 = np.dtype(np.uint8)
 _U32 = np.dtype(">u4")
+_I32 = np.dtype(">i4")
 _I64 = np.dtype(">i8")
 _HOST = np.dtype(f"V{HOST_IPV4_BYTES}")
 
@@ -182,6 +183,23 @@ def record_starts(buffer: Buffer) -> _Ints:
         if (heads == (size << 32 | MAGIC)).all():
             return np.arange(0, len(buffer), size, dtype=np.int64)
     return np.array(walk(buffer), np.int64)
+
+
+def body_crcs(buffer: Buffer) -> list[int]:
+    """The CRCs that records say of their bodies, in order. Raises RecordError."""
+    crcs: list[int] = overlay(buffer, _U32)[record_starts(buffer) + BODY_CRC_AT].tolist()
+    return crcs
+
+
+def stored_places(buffer: Buffer) -> tuple[list[int], list[tuple[int, int]]]:
+    """Where each record of a stored batch begins in `buffer`, and for each run its queue and the
+    queue offset of its first record. Raises RecordError."""
+    starts = record_starts(buffer)
+    queue_ids = overlay(buffer, _I32)[starts + QUEUE_ID_AT]
+    begins = np.flatnonzero(np.diff(queue_ids, prepend=-1))
+    offsets = overlay(buffer, _I64)[starts[begins] + QUEUE_OFFSET_AT]
+    runs = zip(queue_ids[begins].tolist(), offsets.tolist(), strict=True)
+    return starts.tolist(), list(runs)
 
 
 def writable(buffer: Buffer) -> bytearray | memoryview:

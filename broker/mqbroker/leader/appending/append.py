@@ -29,12 +29,12 @@ from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record, walk
+from dledger.remoting.record.batch import body_crcs, stored_places
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import (
     MessagesDraft,
     NewRecord,
     PlainDraft,
-    stored_body_crcs,
 )
 from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.appending.resends import (
@@ -49,7 +49,6 @@ from mqbroker.leader.appending.resends import (
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state.dedup import StoredCopy
-from mqbroker.state.derived.indexing import index_records
 from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.machine import Machine
 
@@ -260,12 +259,12 @@ class Appender:
     ) -> None:
         waiting = self._on_their_way.pop(key)
         on_done(outcome)
-        for body_crcs, again in waiting:
+        for crcs, again in waiting:
             if isinstance(outcome, Refused):
                 again(outcome)
             else:
                 repeat = outcome._replace(duplicate=True)
-                again(_same_batch(repeat, draft.body_crcs(), body_crcs))
+                again(_same_batch(repeat, draft.body_crcs(), crcs))
 
     def _first_copy(self, copy: StoredCopy, draft: MessagesDraft) -> Stored | Refused:
         """Where a batch is stored that begins with the message of this copy.
@@ -277,20 +276,20 @@ class Appender:
         if copy.size < draft.size:
             with suppress(StorageError, RecordError):  # fewer follow: it is another batch
                 records = self._log.view(copy.position, draft.size)
-                if stored_body_crcs(records) == asked:
+                if body_crcs(records) == asked:
                     return _stored_in(records, copy.position)
         records = self._log.view(*copy)
         stored = _stored_in(records, copy.position)
-        return _same_batch(stored, stored_body_crcs(records), asked)
+        return _same_batch(stored, body_crcs(records), asked)
 
 
 def _stored_in(records: memoryview, position: int) -> Stored:
     """Where a batch of the log lies, from its records."""
-    index = index_records(records, position)
+    starts, offsets = stored_places(records)
     return Stored(
-        positions=[int(at) for run in index.runs for at in run.decoded()["position"]],
-        offsets=[(run.queue_id, run.first_offset) for run in index.runs],
-        store_timestamp_ms=index.store_timestamp_ms,
+        positions=[position + start for start in starts],
+        offsets=offsets,
+        store_timestamp_ms=Record(records).store_timestamp_ms,
         duplicate=True,
     )
 

@@ -21,9 +21,8 @@ from dledger.remoting.record import (
     encode_record,
     encode_records,
     place_records,
-    walk,
 )
-from dledger.remoting.record.batch import RecordBatch
+from dledger.remoting.record.batch import RecordBatch, body_crcs
 from dledger.remoting.record.lone import LoneRecord
 from mqbroker.leader.assignments import Assignments
 
@@ -87,7 +86,7 @@ class BatchDraft:
 
     def body_crcs(self) -> list[int]:
         """The records' body CRCs, in order."""
-        return stored_body_crcs(self._batch.buffer)
+        return body_crcs(self._batch.buffer)
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
         """Fill in what depends on the place, in the records' own bytes."""
@@ -103,12 +102,6 @@ class BatchDraft:
         self.store_timestamp_ms = now_ms
         self._batch.place(body_position, firsts, now_ms, self._store_host)
         return self._batch.buffer
-
-
-def stored_body_crcs(records: Buffer) -> list[int]:
-    """The body CRCs of records that lie back to back."""
-    view = memoryview(records)
-    return [Record(view[start:]).body_crc for start in walk(view)]
 
 
 class NewRecord(NamedTuple):

@@ -18,9 +18,10 @@ from typing import Final, TypeAlias
 from dledger.errors import AppendError, NotLeader
 from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
+from dledger.remoting.record.batch import body_crcs
 from mqbroker import limits
 from mqbroker.leader.appending.append import Admit, Appender, Done, Stored, always
-from mqbroker.leader.appending.drafts import MessagesDraft, stored_body_crcs
+from mqbroker.leader.appending.drafts import MessagesDraft
 from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
@@ -241,7 +242,7 @@ class OnceAppender:
             notes.store_timestamp_ms,
             duplicate=True,
         )
-        return _same(stamp, stored, stored_body_crcs(outputs) if positions else [], asked)
+        return _same(stamp, stored, body_crcs(outputs) if positions else [], asked)
 
 
 def _same(stamp: Stamp, stored: Stored, held: list[int], asked: list[int]) -> Stored | Refused:

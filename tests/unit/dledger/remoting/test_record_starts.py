@@ -9,25 +9,29 @@ import pytest
 
 from dledger.errors import RecordError
 from dledger.remoting.message import host_bytes
-from dledger.remoting.record import encode_record, walk
-from dledger.remoting.record.batch import record_starts
+from dledger.remoting.record import Record, encode_record, walk
+from dledger.remoting.record.batch import body_crcs, record_starts, stored_places
 
 HOST = host_bytes("10.1.2.3", 1)
+HOST_IPV6 = host_bytes("fe80::1", 1)
+
+
+def record(size: int, queue_id: int = 0, queue_offset: int = 0, born_host: bytes = HOST) -> bytes:
+    """A record with a body of so many bytes."""
+    return encode_record(
+        topic=b"T",
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        body=bytes(size),
+        properties=b"",
+        born_timestamp_ms=0,
+        born_host=born_host,
+    )
 
 
 def records(*sizes: int) -> bytes:
     """Records with bodies of these sizes, back to back."""
-    return b"".join(
-        encode_record(
-            topic=b"T",
-            queue_id=0,
-            body=bytes(size),
-            properties=b"",
-            born_timestamp_ms=0,
-            born_host=HOST,
-        )
-        for size in sizes
-    )
+    return b"".join(map(record, sizes))
 
 
 @pytest.mark.parametrize("sizes", [(), (0,), (7,), (7,) * 50, (7, 8), (7, 7, 8), (0, 92), (92, 0)])
@@ -61,3 +65,24 @@ def test_any_bytes_are_judged_alike() -> None:
 def test_the_places_are_numbers_of_64_bits() -> None:
     """They are added to positions in a log."""
     assert record_starts(records(1, 1)).dtype == np.int64
+
+
+def test_a_stored_batch_says_where_its_runs_are_and_what_is_in_it() -> None:
+    """As its records do one by one: of any sizes, queues and hosts."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(300):
+        ends = dict.fromkeys(range(4), chance.randrange(2**40))
+        data, runs, before = bytearray(), list[tuple[int, int]](), -1
+        for _ in range(chance.randrange(1, 20)):
+            queue_id = chance.choice((0, 0, 1, 2, 2**31 - 1))
+            offset = ends.setdefault(queue_id, 0)
+            if queue_id != before:
+                runs.append((queue_id, offset))
+            before, ends[queue_id] = queue_id, offset + 1
+            host = chance.choice((HOST, HOST_IPV6))
+            data += record(chance.choice((0, 7)), queue_id, offset, host)
+        starts = walk(data)
+        assert stored_places(data) == (starts, runs)
+        assert body_crcs(data) == [Record(bytes(data[start:])).body_crc for start in starts]
