@@ -2,6 +2,7 @@
 
 ``producing``    sends messages
 ``consuming``    reads messages as a member of a group
+``ranges``       reads queues by ranges of offsets, for no group
 ``admin``        shows and changes a cluster, for operators
 ``commands``     the administration on the command line: `mqadmin`
 ``blocking``     the same classes for programs without an event loop: same names, no `await`
@@ -79,6 +80,8 @@ if TYPE_CHECKING:
     from mqclient.producing.producer import Producer
     from mqclient.producing.stretches.many import SentMany
     from mqclient.producing.waiting.transactions import Decision, Transaction
+    from mqclient.ranges.pieces import Gap, Piece
+    from mqclient.ranges.reader import Bounds, RangeReader, TopicBounds
     from mqclient.stopping import run_until_signal
 
 __all__ = [
@@ -86,6 +89,7 @@ __all__ = [
     "Admin",
     "BadInput",
     "BadMessage",
+    "Bounds",
     "BufferFull",
     "Busy",
     "ClientClosed",
@@ -96,6 +100,7 @@ __all__ = [
     "Consumer",
     "Decision",
     "DledgerError",
+    "Gap",
     "HandlerTimeout",
     "MachineRooms",
     "ManyFailed",
@@ -111,10 +116,12 @@ __all__ = [
     "OnceTransaction",
     "PartlyDone",
     "PendingSend",
+    "Piece",
     "PopConsumer",
     "PoppedMessage",
     "Producer",
     "ProducerFenced",
+    "RangeReader",
     "ReadMany",
     "Rebalance",
     "RecallTooLate",
@@ -133,6 +140,7 @@ __all__ = [
     "Stretch",
     "SubscriptionConflict",
     "TooMuchUncommitted",
+    "TopicBounds",
     "Transaction",
     "TransactionClosed",
     "TransactionEnded",
@@ -163,6 +171,8 @@ _HOMES = {
     "mqclient.consuming.subscriptions": "Sql",
     "mqclient.consuming.transacting.transaction": "OnceTransaction",
     "mqclient.producing.waiting.transactions": "Decision Transaction",
+    "mqclient.ranges.pieces": "Gap Piece",
+    "mqclient.ranges.reader": "Bounds RangeReader TopicBounds",
     "mqclient.stopping": "run_until_signal",
     "dledger.errors": "BadInput Busy ConnectFailed ConnectionLost DledgerError RecordError "
     "RemotingError RequestTimeout",

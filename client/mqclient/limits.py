@@ -190,6 +190,9 @@ OFFSETS_FILE_BYTES_MAX = 64 * foundation.MIB
 PATTERN_POLL_S = 2.0
 """How often name servers are asked for new topics, if topics are wanted by a pattern."""
 
+RANGE_PATIENCE_S = 60.0
+"""A range of a queue that is read waits for its broker group for so long."""
+
 # POP.
 POP_INVISIBLE_S = 60.0
 """RocketMQ: popInvisibleTime."""

@@ -50,6 +50,11 @@ class AdminRequests(Living):
         self._routes = RouteTable()
         self._leaders = LeaderFinder(self._pool, self._routes, self.name_servers)
 
+    @property
+    def leaders(self) -> LeaderFinder:
+        """Finds leaders, over the same connections."""
+        return self._leaders
+
     async def _start(self) -> None:
         await self._pool.__aenter__()
 

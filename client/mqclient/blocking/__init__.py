@@ -15,6 +15,7 @@ ones; they may be called from several threads. In a fork of the process they rai
 ``producer``  sends, requests, transactions
 ``consumer``  messages in a loop
 ``pop``       messages for a time
+``ranges``    reads queues by ranges of offsets
 ``admin``     the administration
 """
 
@@ -23,6 +24,7 @@ from mqclient.blocking.consumer import Consumer, OnceTransaction
 from mqclient.blocking.face import Face
 from mqclient.blocking.pop import PopConsumer
 from mqclient.blocking.producer import Producer, Transaction
+from mqclient.blocking.ranges import RangeReader
 from mqclient.models import Message
 
 __all__ = [
@@ -34,5 +36,6 @@ __all__ = [
     "OnceTransaction",
     "PopConsumer",
     "Producer",
+    "RangeReader",
     "Transaction",
 ]

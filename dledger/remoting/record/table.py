@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
+from dledger.errors import RecordError
 from dledger.remoting.record.batch import record_starts
 from dledger.remoting.record.columns import overlay
 from dledger.remoting.record.layout import (
@@ -22,14 +23,17 @@ from dledger.remoting.record.layout import (
     BODY_CRC_AT,
     BORN_HOST_AT,
     BORN_HOST_IPV6,
+    BORN_TIMESTAMP_AT,
     COMPRESSED,
     CRC_MASK,
+    FLAG_AT,
     HOST_IPV4_BYTES,
     HOST_IPV6_EXTRA_BYTES,
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     STORE_HOST_IPV6,
     SYS_FLAG_AT,
+    U16,
     U32,
 )
 
@@ -38,9 +42,9 @@ _Ints = npt.NDArray[np.int64]
 #: All of it lies within the smallest record.
 _FRONT = np.dtype(
     {
-        "names": ["body_crc", "queue_offset", "sys_flag"],
-        "formats": [">u4", ">i8", ">i4"],
-        "offsets": [BODY_CRC_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT],
+        "names": ["body_crc", "flag", "queue_offset", "sys_flag", "born_timestamp"],
+        "formats": [">u4", ">i4", ">i8", ">i4", ">i8"],
+        "offsets": [BODY_CRC_AT, FLAG_AT, QUEUE_OFFSET_AT, SYS_FLAG_AT, BORN_TIMESTAMP_AT],
         "itemsize": RECORD_OVERHEAD_BYTES,
     }
 )
@@ -64,6 +68,15 @@ class RecordTable:
         """One of them: a view."""
         return self._view[self._places[number] : self._places[number + 1]]
 
+    @property
+    def buffer(self) -> memoryview:
+        """The bytes of all of them."""
+        return self._view
+
+    def head(self, count: int) -> RecordTable:
+        """The first of them, at least one."""
+        return self if count >= len(self) else RecordTable(self._view[: self._places[count]])
+
     def size_of(self, number: int) -> int:
         """How many bytes one of them has."""
         return self._places[number + 1] - self._places[number]
@@ -85,6 +98,49 @@ class RecordTable:
         is_wide = self._front["sys_flag"] & BORN_HOST_IPV6 != 0
         hosts_end = BORN_HOST_AT + HOST_IPV4_BYTES + HOST_IPV6_EXTRA_BYTES * is_wide
         return _kept(overlay(self._view, ">i8")[self._starts + hosts_end])
+
+    @cached_property
+    def born_timestamps_ms(self) -> _Ints:
+        """When its producer made each, by the producer's clock."""
+        return _kept(self._front["born_timestamp"])
+
+    @cached_property
+    def flags(self) -> _Ints:
+        """The sender's own flag of each."""
+        return _kept(self._front["flag"])
+
+    @cached_property
+    def sys_flags(self) -> _Ints:
+        """The system flag of each."""
+        return _kept(self._front["sys_flag"])
+
+    @cached_property
+    def body_crcs(self) -> _Ints:
+        """The CRC that each says its body has, as stored."""
+        return _kept(self._front["body_crc"])
+
+    @cached_property
+    def spans(self) -> tuple[_Ints, _Ints, _Ints, _Ints]:
+        """Where in the buffer each body and each property string begins and ends.
+
+        Raises RecordError for the first record whose lengths don't fill it.
+        """
+        begins, sizes = self._bodies
+        body_ends = begins + sizes
+        within = body_ends < self._ends
+        topic_bytes = overlay(self._view, ">u1")[np.where(within, body_ends, 0)].astype(np.int64)
+        properties = body_ends + 1 + topic_bytes + U16.size
+        within &= properties <= self._ends
+        places = np.where(within, properties, U16.size) - U16.size
+        ends = properties + overlay(self._view, ">u2")[places]
+        wrong = np.flatnonzero(~within | (ends != self._ends))
+        if len(wrong):
+            number = int(wrong[0])
+            raise RecordError(
+                f"message {self.offsets[number]} of its queue: body, topic and properties don't "
+                f"fill the {self.size_of(number)} bytes of its record"
+            )
+        return begins, body_ends, properties, ends
 
     @cached_property
     def bodiless(self) -> frozenset[int]:

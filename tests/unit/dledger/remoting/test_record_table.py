@@ -24,7 +24,8 @@ def record(chance: random.Random, body: bytes) -> bytes:
         body=body,
         properties=bytes(chance.choice((0, 0, 9))),
         sys_flag=chance.choice((0, 0, 0, COMPRESSED)),
-        born_timestamp_ms=1,
+        flag=chance.randrange(-(2**31), 2**31),
+        born_timestamp_ms=chance.randrange(2**40),
         born_host=chance.choice(HOSTS),
         store_host=chance.choice(HOSTS),
         store_timestamp_ms=chance.randrange(2**40),
@@ -47,7 +48,7 @@ def _fits(seen: Record) -> bool:
     return len(seen.body) == seen._body_end - seen._body_start
 
 
-def whole(chance: random.Random, data: bytearray) -> None:
+def unchanged(chance: random.Random, data: bytearray) -> None:
     """Nothing is changed."""
 
 
@@ -63,7 +64,7 @@ def short(chance: random.Random, data: bytearray) -> None:
     data[:4] = len(data).to_bytes(4, "big")
 
 
-@pytest.mark.parametrize("spoil", [whole, changed, short])
+@pytest.mark.parametrize("spoil", [unchanged, changed, short])
 def test_each_column_is_what_the_records_say(
     spoil: Callable[[random.Random, bytearray], None],
 ) -> None:
@@ -71,7 +72,7 @@ def test_each_column_is_what_the_records_say(
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    read = 0
+    read = whole = 0
     for _ in range(300):
         sizes = chance.choice(((0,), (20,), (0, 1, 20, 300)))
         parts = []
@@ -90,8 +91,24 @@ def test_each_column_is_what_the_records_say(
         assert table.offsets == [Record(each).queue_offset for each in records]
         times = [Record(each).store_timestamp_ms for each in records]
         assert table.store_timestamps_ms.tolist() == times
+        assert table.born_timestamps_ms.tolist() == [Record(e).born_timestamp_ms for e in records]
+        assert table.flags.tolist() == [Record(each).flag for each in records]
+        assert table.sys_flags.tolist() == [Record(each).sys_flag for each in records]
+        faulty = [n for n, each in enumerate(records) if Record(each).fault]
+        if faulty:
+            with pytest.raises(RecordError, match=f"message {table.offsets[faulty[0]]} of its"):
+                _ = table.spans
+        else:
+            spans = zip(*(column.tolist() for column in table.spans), strict=True)
+            for each, (begin, end, first, last) in zip(records, spans, strict=True):
+                assert table.buffer[begin:end] == Record(each).body
+                assert table.buffer[first:last] == Record(each).properties
+            whole += 1
+        count = chance.randrange(1, len(table) + 1)
+        assert table.head(count).offsets == table.offsets[:count]
         read += sum(body is not None for body in table.bodies)
     assert read > 1000
+    assert whole > 20
 
 
 def test_a_column_is_of_plain_numbers_and_can_not_be_changed() -> None:

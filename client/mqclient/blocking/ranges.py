@@ -1,0 +1,62 @@
+"""Reading ranges of queues, blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from dledger.remoting.json_dialect import MessageQueue
+from mqclient import limits
+from mqclient.blocking.face import Face, blocking
+from mqclient.consuming.subscriptions import ALL, Sql
+from mqclient.ranges import reader
+from mqclient.ranges.pieces import Piece
+
+
+class RangeReader(Face[reader.RangeReader]):
+    """`mqclient.RangeReader`, blocking."""
+
+    def __init__(
+        self,
+        namesrv_addr: str = limits.NAMESRV_ADDR,
+        *,
+        timeout_s: float = limits.REQUEST_TIMEOUT_S,
+        patience_s: float = limits.RANGE_PATIENCE_S,
+    ) -> None:
+        super().__init__(
+            reader.RangeReader(namesrv_addr, timeout_s=timeout_s, patience_s=patience_s)
+        )
+
+    topics = blocking(reader.RangeReader.topics)
+    bounds = blocking(reader.RangeReader.bounds)
+    offset_at = blocking(reader.RangeReader.offset_at)
+    stored_ms = blocking(reader.RangeReader.stored_ms)
+    read = blocking(reader.RangeReader.read)
+    body = blocking(reader.RangeReader.body)
+    commit = blocking(reader.RangeReader.commit)
+    present = blocking(reader.RangeReader.present)
+
+    def pieces(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        *,
+        life: int = 0,
+        expression: str | Sql = ALL,
+    ) -> Iterator[Piece]:
+        """All pieces of a range, in order: the next one is asked for while the caller has one.
+
+        Raises what `read` raises.
+        """
+        read = partial(self._client.read, queue, life=life, expression=expression)
+        coming = self.portal.start_task_soon(read, begin, end) if begin < end else None
+        try:
+            while coming is not None:
+                piece = coming.result()
+                begin = piece.next_offset
+                coming = self.portal.start_task_soon(read, begin, end) if begin < end else None
+                yield piece
+        finally:
+            if coming is not None:
+                coming.cancel()
