@@ -154,7 +154,7 @@ class Connection:
             try:
                 answer(*args, **kwargs)
             except Exception as error:
-                self._end(request, error)
+                self.end(request, error)
 
         return guarded
 
@@ -323,7 +323,7 @@ class Connection:
         try:
             result = handler(request, self)
         except Exception as error:
-            self._end(request, error)
+            self.end(request, error)
             return
         if isinstance(result, Command):
             self.send(result)
@@ -359,11 +359,11 @@ class Connection:
         self._in_flight -= 1
         self._answered.set()
         if failed is not None:
-            self._end(request, failed)
+            self.end(request, failed)
         elif response is not None:
             self.send(response)
 
-    def _end(self, request: Command, error: Exception) -> None:
+    def end(self, request: Command, error: Exception) -> None:
         """Answer a request whose handler raised `error`."""
         self.send(
             _refused(request, error) if isinstance(error, BadInput) else _failed(request, error)

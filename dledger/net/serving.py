@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from dledger.net.connection import Connection
 
 Answer: TypeAlias = "Command | Awaitable[Command | None] | None"
+"""What a dispatcher returns; its handlers may return more."""
 HandlerT = TypeVar("HandlerT")
-AnswerT = TypeVar("AnswerT", bound=Answer)
+AnswerT = TypeVar("AnswerT")
 NeedsT = TypeVar("NeedsT", bound=Enum)
 _DECLARED = "declared_codes"
 
@@ -50,7 +51,7 @@ _Declared: TypeAlias = tuple[tuple[RequestCode, ...], Enum, Right]
 class Served(NamedTuple, Generic[NeedsT]):
     """What answers a code, what it needs, and who may ask."""
 
-    method: Callable[[Command, Connection], Answer]
+    method: Callable[[Command, Connection], Any]
     needs: NeedsT
     right: Right
 

@@ -194,7 +194,7 @@ LEADERS = {
     "Budget": {"_free_ms": "TOPICS_MAX"},
     "Announcements": {
         "_changes": "ANNOUNCE_S",
-        "_last_change": "TOPICS_MAX",
+        "untold": "TOPICS_MAX",
         "_known": "name servers",
         "_news": "NEWS_TOPICS_MAX",
         "_said_wiped": "name servers",

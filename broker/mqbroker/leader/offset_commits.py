@@ -13,19 +13,17 @@ meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from dledger.errors import AppendError, NotLeader
 from dledger.failpoints import failpoint
 from dledger.raft.appends import Appended
 from mqbroker import limits
+from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.leader.definitions import Definitions
 from mqbroker.refusal import Refused, busy
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.machine import Machine
 from mqbroker.state.shares import Shares
-
-Done: TypeAlias = Callable[[AppendError | None], None]
 
 
 class OffsetCommits:
@@ -38,11 +36,11 @@ class OffsetCommits:
         self._definitions = definitions
         self._wake = wake
         self._gathered: dict[tuple[str, str, int], int] = {}
-        self._waiting: list[Done] = []
+        self._waiting: list[Tell[None]] = []
         self._on_its_way: dict[tuple[str, str, int], int] = {}
-        self._on_its_way_waiting: list[Done] = []
+        self._on_its_way_waiting: list[Tell[None]] = []
         #: What transactions on their way move: to where, and who waits for it.
-        self._moving: dict[tuple[str, str, int], tuple[int, list[Done]]] = {}
+        self._moving: dict[tuple[str, str, int], tuple[int, list[Tell[None]]]] = {}
 
     def begin_move(self, group: str, topic: str, queue_id: int, end: int) -> None:
         """A transaction that takes a group there is on its way."""
@@ -50,8 +48,8 @@ class OffsetCommits:
 
     def end_move(self, group: str, topic: str, queue_id: int, error: AppendError | None) -> None:
         """It is applied, or failed."""
-        for on_done in self._moving.pop((group, topic, queue_id))[1]:
-            on_done(error)
+        for tell in self._moving.pop((group, topic, queue_id))[1]:
+            tell(error)
 
     def is_moving(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a transaction that moves this queue's offset is on its way."""
@@ -66,15 +64,15 @@ class OffsetCommits:
             self._gathered[key] = offset
             self._wake(limits.COMMIT_GATHER_S)
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int, on_done: Done) -> None:
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, tell: Tell[None]) -> None:
         """Take a commit whose sender waits until it is applied. Refused beyond the bounds."""
         self._take_room(group, topic, queue_id)
         self._gathered[group, topic, queue_id] = offset
-        self._waiting.append(on_done)
+        self._waiting.append(tell)
         self._wake(0.0)
 
-    def await_pending(self, group: str, topic: str, queue_id: int, on_done: Done) -> bool:
-        """Call `on_done` when the commits of this queue that were taken are applied.
+    def await_pending(self, group: str, topic: str, queue_id: int, tell: Tell[None]) -> bool:
+        """Call `tell` when the commits of this queue that were taken are applied.
 
         Returns whether there is one; if not, the offset in the state is the newest. Refused beyond
         the bounds.
@@ -90,7 +88,7 @@ class OffsetCommits:
             return False
         if len(waiting) >= limits.COMMITS_PER_ENTRY_MAX:
             raise busy(f"{len(waiting)} requests wait for offset commits")
-        waiting.append(on_done)
+        waiting.append(tell)
         self._wake(0.0)
         return True
 
@@ -127,8 +125,8 @@ class OffsetCommits:
         def done(outcome: Appended | AppendError) -> None:
             self._on_its_way, self._on_its_way_waiting = {}, []
             error = outcome if isinstance(outcome, AppendError) else None
-            for on_done in waiting:
-                on_done(error)
+            for tell in waiting:
+                tell(error)
             if self._gathered:
                 self._wake(0.0 if self._waiting else limits.COMMIT_GATHER_S)
 
@@ -150,8 +148,8 @@ class OffsetCommits:
         """Leadership ended: commits that wait are refused, and one-way ones are lost."""
         waiting, self._waiting = self._waiting, []
         self._gathered.clear()
-        for on_done in waiting:
-            on_done(NotLeader(None))
+        for tell in waiting:
+            tell(NotLeader(None))
 
     def _take_room(self, group: str, topic: str, queue_id: int) -> None:
         """Refuse a further commit that would exceed a bound."""

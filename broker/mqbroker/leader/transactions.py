@@ -104,7 +104,7 @@ class Transactions:
         self._asked_ms.clear()
         self._unheard.clear()
 
-    def end(self, half: Half, *, commit: bool, on_done: OnDone) -> None:
+    def end(self, half: Half, on_done: OnDone, *, commit: bool) -> None:
         """Commit or roll back. Refused if the transaction ended already, or can't be committed."""
         if not commit:
             self._take(half.offset, [], on_done)

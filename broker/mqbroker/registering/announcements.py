@@ -40,7 +40,8 @@ class Announcements:
         #: The topics that each is still to be told of; None for everything.
         self._news: dict[str, set[str] | None] = {}
         self._changes: deque[_Change] = deque()
-        self._last_change: dict[str, _Change] = {}
+        #: The last change of each topic that is not told yet.
+        self.untold: dict[str, _Change] = {}
         self._said_wiped: dict[str, bool] = {}
         #: Whether an operator has taken the group's write permission at a name server (see
         #: `heard`).
@@ -55,7 +56,7 @@ class Announcements:
         self.version += 1
         change = _Change(self.version, self._clock_s() + limits.ANNOUNCE_S, topics)
         self._changes.append(change)
-        self._last_change.update(dict.fromkeys(topics, change))
+        self.untold.update(dict.fromkeys(topics, change))
         for namesrv, news in self._news.items():
             if not topics or news is None or len(news) + len(topics) > limits.NEWS_TOPICS_MAX:
                 self._news[namesrv] = None
@@ -66,7 +67,7 @@ class Announcements:
 
     def when_told(self, topic: str, answer: Callable[[], None]) -> None:
         """Call `answer` when the name servers know the topic as it is now; at once if they do."""
-        change = self._last_change.get(topic)
+        change = self.untold.get(topic)
         if change is None or len(change.answers) >= limits.ANNOUNCED_WAITING_MAX:
             answer()
         else:
@@ -121,7 +122,7 @@ class Announcements:
         ):
             change = self._changes.popleft()
             for topic in change.topics:
-                if self._last_change.get(topic) is change:
-                    del self._last_change[topic]
+                if self.untold.get(topic) is change:
+                    del self.untold[topic]
             for answer in change.answers:
                 answer()

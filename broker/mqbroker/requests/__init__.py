@@ -1,6 +1,7 @@
 """What clients ask, and what they are answered.
 
 ``dispatch``     finds the handler of a code
+``later``        answers that wait for an outcome
 ``needs``        what a code needs before it is answered, such as a leader
 ``sending``      requests that store messages
 ``reading``      requests that read messages

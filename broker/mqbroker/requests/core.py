@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from dledger.errors import ConfigError, Rot, StorageError
 from dledger.net import Faults
@@ -35,8 +34,6 @@ from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.replies import Replies
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import system_topics
-
-OutcomeT = TypeVar("OutcomeT")
 
 
 @dataclass(slots=True)
@@ -160,12 +157,6 @@ class Core:
         if full is not None:
             raise busy(full)
         return place
-
-    def when_known(
-        self, topic: str, done: Callable[[OutcomeT], None]
-    ) -> Callable[[OutcomeT], None]:
-        """Wrap `done` so that it is called when name servers know the topic."""
-        return lambda outcome: self.announcements.when_told(topic, partial(done, outcome))
 
     def topic_table(self, names: Collection[str] | None = None) -> TopicConfigWrapper:
         """All topics, or those of these names that there are, as sent to name servers and tools.

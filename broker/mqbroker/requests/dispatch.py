@@ -6,7 +6,8 @@ The handlers declare at their methods which codes they serve, and what these nee
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import Protocol, TypeAlias
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
 
 from dledger.errors import AppendError, NotConfirmed, StorageError
 from dledger.net import Connection
@@ -15,10 +16,13 @@ from dledger.remoting.command import Command
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests.core import Core
 from mqbroker.requests.forwarding import Forwarding, was_forwarded
+from mqbroker.requests.later import Later, OutcomeT
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.unsupported import not_supported
 
 Table: TypeAlias = Mapping[int, Served[Needs]]
+_Answer: TypeAlias = Command | Later[Any] | Awaitable[Command | Later[Any] | None] | None
+_EXPECTED: Final = (Refused, StorageError, AppendError)
 # Looked up once here, instead of twice for each request.
 _NOTHING, _LEADER = Needs.NOTHING, Needs.LEADER
 
@@ -49,14 +53,16 @@ class Dispatcher:
                 served = self._guarded(request, connection)
             method, needs, _ = served
             self._core.definitions.maker = connection
+            answer: _Answer
             if needs is _NOTHING or (needs is _LEADER and self._core.role.serving):
                 answer = method(request, connection)
             else:
                 answer = self._led(served, request, connection)
-        except Refused as refused:
-            return self._core.replies.refusal(request, connection, refused)
-        except StorageError as error:
-            return self._core.replies.refusal(request, connection, unreadable(error))
+            if isinstance(answer, Later):
+                answer.begin(partial(self._tell, request, connection, answer))
+                return None
+        except _EXPECTED as error:
+            return self._refusal(request, connection, error)
         # Nearly all answers. (To ask whether one is awaitable takes a microsecond.)
         if answer is None or isinstance(answer, Command):
             return answer
@@ -77,7 +83,7 @@ class Dispatcher:
         is_for_leader = served.needs is Needs.FORWARDED and not was_forwarded(request)
         return is_for_leader and not self._core.role.serving
 
-    def _led(self, served: Served[Needs], request: Command, connection: Connection) -> Answer:
+    def _led(self, served: Served[Needs], request: Command, connection: Connection) -> _Answer:
         """The answer to a request that needs a leader."""
         method, needs, right = served
         role = self._core.role
@@ -89,7 +95,8 @@ class Dispatcher:
         role.check_serving()
         if needs is Needs.CONFIRMED:
             return self._when_confirmed(served, request, connection)
-        return method(request, connection)
+        answer: _Answer = method(request, connection)
+        return answer
 
     def connected(self, connection: Connection) -> None:
         """Nothing to note: a connection is known by its first heartbeat."""
@@ -100,21 +107,70 @@ class Dispatcher:
 
     async def _when_confirmed(
         self, served: Served[Needs], request: Command, connection: Connection
-    ) -> Command | None:
+    ) -> Command | Later[Any] | None:
         await self._core.log.read_index()
-        answer = served.method(request, connection)
-        return answer if answer is None or isinstance(answer, Command) else await answer
+        answer: _Answer = served.method(request, connection)
+        if answer is None or isinstance(answer, Command | Later):
+            return answer
+        return await answer
+
+    def _tell(
+        self,
+        request: Command,
+        connection: Connection,
+        later: Later[OutcomeT],
+        outcome: OutcomeT | Refused | AppendError,
+    ) -> None:
+        """Answer a request whose outcome is there, once name servers know its topics.
+
+        The caller may be applying an entry, or telling others of it: no exception reaches it.
+        """
+        core = self._core
+        try:
+            if isinstance(outcome, AppendError):
+                outcome = core.role.refusal_of(outcome)
+            if isinstance(outcome, Refused):
+                core.replies.refuse(request, connection, outcome)
+                return
+            for count, topic in enumerate(later.topics, 1):
+                if topic in core.announcements.untold:
+                    rest = later._replace(topics=later.topics[count:])
+                    answer = partial(self._tell, request, connection, rest, outcome)
+                    core.announcements.when_told(topic, answer)
+                    return
+            reached = core.replies.send(request, connection, later.answer(outcome))
+            if later.reached is not None:
+                later.reached(outcome, reached)
+        except Refused as refused:
+            core.replies.refuse(request, connection, refused)
+        except Exception as error:
+            connection.end(request, error)
 
     async def _later(
-        self, request: Command, connection: Connection, answer: Awaitable[Command | None]
+        self,
+        request: Command,
+        connection: Connection,
+        awaited: Awaitable[Command | Later[Any] | None],
     ) -> Command | None:
         self._core.definitions.maker = connection
         try:
-            return await answer
-        except Refused as refused:
-            return self._core.replies.refusal(request, connection, refused)
-        except StorageError as error:
-            return self._core.replies.refusal(request, connection, unreadable(error))
-        except (AppendError, NotConfirmed) as error:
-            not_done = self._core.role.refusal_of(error)
-            return self._core.replies.refusal(request, connection, not_done)
+            answer = await awaited
+            if answer is None or isinstance(answer, Command):
+                return answer
+            answer.begin(partial(self._tell, request, connection, answer))
+        except (*_EXPECTED, NotConfirmed) as error:
+            return self._refusal(request, connection, error)
+        return None
+
+    def _refusal(
+        self,
+        request: Command,
+        connection: Connection,
+        error: Refused | StorageError | AppendError | NotConfirmed,
+    ) -> Command:
+        """The answer to a request that failed in a way that is expected."""
+        if isinstance(error, StorageError):
+            error = unreadable(error)
+        elif not isinstance(error, Refused):
+            error = self._core.role.refusal_of(error)
+        return self._core.replies.refusal(request, connection, error)

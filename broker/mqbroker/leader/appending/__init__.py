@@ -1,5 +1,6 @@
 """How messages get into the log.
 
+``in_flight``  what is on its way, and who is told its outcome
 ``entries``   appends to the log, and answers when an entry is applied
 ``together``  sends that become one entry
 ``append``    appends messages, each once, even if a producer repeats the send

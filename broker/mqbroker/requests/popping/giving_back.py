@@ -7,7 +7,8 @@ comes when it is in the log.
 
 from __future__ import annotations
 
-from dledger.errors import AppendError
+from functools import partial
+
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import BatchAck, BatchAckMessageBody, decode_body
@@ -21,13 +22,14 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.remoting.receipts import ORDERED_QUEUE, Receipt, read_bits, read_receipt
+from dledger.remoting.receipts import ORDERED_QUEUE, read_bits, read_receipt
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.popping.asking import invalid, is_ours
-from mqbroker.requests.popping.settling import Change, Done, Outcome, Row
+from mqbroker.requests.popping.settling import Change, Outcome, Row
 from mqbroker.requests.popping.waiting import Popping
 
 
@@ -39,18 +41,17 @@ class GivingBackHandler:
         self._popping = popping
 
     @serves(RequestCode.ACK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
-    def ack(self, request: Command, connection: Connection) -> Command | None:
+    def ack(self, request: Command, _: Connection) -> Later[Outcome]:
         """The message of a handle is done."""
         header = decode_header(AckMessageHeader, request)
         self._check_place(header.topic, header.queue_id, header.offset)
         receipt = read_receipt(header.extra_info)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         row = Row(group, topic, queue_id, receipt.pop_time, header.offset, 1)
-        self._take_back(request, connection, [row])
-        return None
+        return self._take_back(request, [row])
 
     @serves(RequestCode.BATCH_ACK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
-    def ack_many(self, request: Command, connection: Connection) -> Command | None:
+    def ack_many(self, request: Command, _: Connection) -> Command | Later[Outcome]:
         """The messages of many handles are done."""
         body = decode_body(BatchAckMessageBody, request.payload)
         if not body.acks:
@@ -60,8 +61,7 @@ class GivingBackHandler:
         rows = [row for each in body.acks if (row := self._row(each)) is not None]
         if not rows:
             return self._settled(request, Outcome(0), 0)
-        self._take_back(request, connection, rows)
-        return None
+        return self._take_back(request, rows)
 
     def _row(self, ack: BatchAck) -> Row | None:
         """The messages of one delivery; None if they are of no queue of ours."""
@@ -80,17 +80,10 @@ class GivingBackHandler:
             return None
         return Row(group, topic, queue_id, fence, base, bits)
 
-    def _take_back(self, request: Command, connection: Connection, rows: list[Row]) -> None:
-        core = self._core
+    def _take_back(self, request: Command, rows: list[Row]) -> Later[Outcome]:
         asked = sum(row.bits.bit_count() for row in rows)
-
-        def done(outcome: Outcome | AppendError) -> None:
-            if isinstance(outcome, AppendError):
-                core.replies.refuse(request, connection, core.role.refusal_of(outcome))
-            else:
-                core.replies.send(request, connection, self._settled(request, outcome, asked))
-
-        self._popping.settling.ack(rows, connection.answer_by(request, done))
+        settle = partial(self._popping.settling.ack, rows)
+        return Later(settle, lambda outcome: self._settled(request, outcome, asked))
 
     @staticmethod
     def _settled(request: Command, outcome: Outcome, asked: int) -> Command:
@@ -99,7 +92,7 @@ class GivingBackHandler:
         return request.reply(ext=encode_header(AckMessageResponseHeader(asked - outcome.found)))
 
     @serves(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, needs=Needs.LEADER, right=Right.ANYONE)
-    def change(self, request: Command, connection: Connection) -> Command | None:
+    def change(self, request: Command, _: Connection) -> Later[Outcome]:
         """The message of a handle is hidden for another time, from now on."""
         header = decode_header(ChangeMessageInvisibletimeHeader, request)
         self._check_place(header.topic, header.queue_id, header.offset)
@@ -122,35 +115,17 @@ class GivingBackHandler:
             # RocketMQ keeps the time of an ordered delivery, which its other messages have too.
             keeps_fence=receipt.ordered or header.keep is True,
         )
-        answer = connection.answer_by(
-            request, self._changed(request, connection, header, receipt, bits.bit_count())
-        )
-        self._popping.settling.change(change, answer)
-        return None
 
-    def _changed(
-        self,
-        request: Command,
-        connection: Connection,
-        header: ChangeMessageInvisibletimeHeader,
-        receipt: Receipt,
-        asked: int,
-    ) -> Done:
-        core = self._core
-
-        def done(outcome: Outcome | AppendError) -> None:
-            if isinstance(outcome, AppendError):
-                core.replies.refuse(request, connection, core.role.refusal_of(outcome))
-                return
-            answer = ChangeMessageInvisibletimeResponseHeader(
+        def answer(outcome: Outcome) -> Command:
+            response = ChangeMessageInvisibletimeResponseHeader(
                 pop_time=outcome.fence,
                 invisible_time=header.invisible_time if outcome.found else 0,
                 revive_qid=ORDERED_QUEUE if receipt.ordered else 0,
-                late=asked - outcome.found if is_ours(request) else None,
+                late=bits.bit_count() - outcome.found if is_ours(request) else None,
             )
-            core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
+            return request.reply(ext=encode_header(response))
 
-        return done
+        return Later(partial(self._popping.settling.change, change), answer)
 
     def _check_place(self, topic: str, queue_id: int, offset: int) -> None:
         queues = self._core.definitions.topic(topic).read_queue_nums

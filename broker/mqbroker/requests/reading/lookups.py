@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
-from dledger.errors import AppendError
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -25,11 +25,13 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.groups.locks import QueueKey
@@ -97,7 +99,7 @@ class LookupHandler:
         return request.reply(body=self._core.log.view(header.offset, record.size))
 
     @serves(RequestCode.QUERY_CONSUMER_OFFSET, needs=Needs.CONFIRMED, right=Right.ANYONE)
-    def consumer_offset(self, request: Command, connection: Connection) -> Command | None:
+    def consumer_offset(self, request: Command, connection: Connection) -> Later[None]:
         """The place of a group in a queue, once commits of it that came before are applied.
 
         A queue that came into being after the group began is read from its first message, whatever
@@ -107,21 +109,13 @@ class LookupHandler:
         """
         header = decode_header(QueryConsumerOffsetHeader, request)
         self._queue(header.topic, header.queue_id)
-        replies = self._core.replies
-
-        def settled(error: AppendError | None) -> None:
-            if error is not None:
-                replies.refuse(request, connection, self._core.role.refusal_of(error))
-                return
-            try:
-                replies.send(request, connection, self._stored_offset(request, header, connection))
-            except Refused as refused:
-                replies.refuse(request, connection, refused)
-
         queue = (header.consumer_group, header.topic, header.queue_id)
-        if self._commits.await_pending(*queue, connection.answer_by(request, settled)):
-            return None
-        return self._stored_offset(request, header, connection)
+
+        def begin(tell: Tell[None]) -> None:
+            if not self._commits.await_pending(*queue, tell):
+                tell(None)
+
+        return Later(begin, lambda _: self._stored_offset(request, header, connection))
 
     def _stored_offset(
         self, request: Command, header: QueryConsumerOffsetHeader, connection: Connection
@@ -158,7 +152,7 @@ class LookupHandler:
         return request.reply(ext=encode_header(answer))
 
     @serves(RequestCode.UPDATE_CONSUMER_OFFSET, needs=Needs.LEADER, right=Right.ANYONE)
-    def commit_offset(self, request: Command, connection: Connection) -> None:
+    def commit_offset(self, request: Command, connection: Connection) -> Command | Later[None]:
         """Commit a group's offset; answered once that is in the log and applied.
 
         What can't be of the queue is refused: an offset beyond its end, or of an earlier life of
@@ -176,8 +170,7 @@ class LookupHandler:
         if header.lock_token is not None:
             self._counting.fence.check(key, header.lock_token)
         elif not self._counting.fence.counts(key, connection.id):
-            self._core.replies.send(request, connection, request.reply())
-            return
+            return request.reply()
         # Stock consumers commit one-way, tools wait for the answer. Ours wait, too, and say more.
         is_consumer = (
             request.is_oneway
@@ -192,22 +185,12 @@ class LookupHandler:
             sought_back=header.sought_back,
             life=header.life,
         ):
-            self._core.replies.send(request, connection, request.reply())
-            return
+            return request.reply()
         if request.is_oneway:
             self._commits.gather(*key, header.commit_offset)
-            self._core.replies.send(request, connection, request.reply())
-            return
-        core = self._core
-
-        def done(error: AppendError | None) -> None:
-            if error is None:
-                core.replies.send(request, connection, request.reply())
-            else:
-                core.replies.refuse(request, connection, core.role.refusal_of(error))
-
-        answer = connection.answer_by(request, done)
-        self._commits.commit(*key, header.commit_offset, answer)
+            return request.reply()
+        commit = partial(self._commits.commit, *key, header.commit_offset)
+        return Later(commit, lambda _: request.reply())
 
     def _span(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first and the next offset of a queue. Refused if it does not exist."""

@@ -27,13 +27,14 @@ from dledger.remoting.headers import (
 from dledger.remoting.names import check_producer_name
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
-from mqbroker.leader.appending.append import Done, Stored
+from mqbroker.leader.appending.append import Stored
 from mqbroker.leader.appending.drafts import MessagesDraft
 from mqbroker.leader.appending.once import OnceAppender, once_draft
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
+from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.produce import check_sendable, draft_of
 from mqbroker.state.groups.locks import QueueKey
@@ -54,7 +55,7 @@ class OnceHandler:
         self._made: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
     @serves(RequestCode.REGISTER_PRODUCER, needs=Needs.LEADER, right=Right.ANYONE)
-    def register(self, request: Command, connection: Connection) -> None:
+    def register(self, request: Command, connection: Connection) -> Later[int]:
         """Give a name to the instance that asks; answered when that is in the log."""
         header = decode_header(RegisterProducerHeader, request)
         _check_producer(header.producer_name)
@@ -63,19 +64,14 @@ class OnceHandler:
                 f"an instance of {len(header.instance)} characters, not of 1 to "
                 f"{limits.PRODUCER_INSTANCE_CHARACTERS_MAX}"
             )
-        replies = self._core.replies
 
-        def done(epoch: int | Refused) -> None:
-            if isinstance(epoch, Refused):
-                replies.refuse(request, connection, epoch)
-                return
-            answer = RegisterProducerResponseHeader(epoch)
-            replies.send(request, connection, request.reply(ext=encode_header(answer)))
+        def answer(epoch: int) -> Command:
+            return request.reply(ext=encode_header(RegisterProducerResponseHeader(epoch)))
 
         self._count(header.producer_name, connection)
         now_ms = self._core.assignments.now_ms()
-        answer = connection.answer_by(request, done)
-        self._once.register(header.producer_name, header.instance, now_ms, answer)
+        register = partial(self._once.register, header.producer_name, header.instance, now_ms)
+        return Later(register, answer)
 
     def _count(self, name: str, connection: Connection) -> None:
         """Count a new name; refuse it if its client has made more than it would leave free."""
@@ -91,7 +87,7 @@ class OnceHandler:
         self._made[connection] = made + 1
 
     @serves(RequestCode.WRITE_ONCE, needs=Needs.LEADER, right=Right.ANYONE)
-    def write(self, request: Command, connection: Connection) -> None:
+    def write(self, request: Command, connection: Connection) -> Later[Stored]:
         """Append outputs and offsets together; the answer follows when they can be read."""
         core = self._core
         header = decode_header(WriteOnceHeader, request)
@@ -115,22 +111,18 @@ class OnceHandler:
         except RecordError as error:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 
-        def done(outcome: Stored | Refused) -> None:
-            if isinstance(outcome, Refused):
-                core.replies.refuse(request, connection, outcome)
-                return
-            answer = WriteOnceResponseHeader(
-                position=outcome.positions[0] if outcome.positions else -1,
-                offsets=list(outcome.offsets),
-                store_timestamp=outcome.store_timestamp_ms,
-                duplicate=outcome.duplicate,
+        def answer(stored: Stored) -> Command:
+            response = WriteOnceResponseHeader(
+                position=stored.positions[0] if stored.positions else -1,
+                offsets=list(stored.offsets),
+                store_timestamp=stored.store_timestamp_ms,
+                duplicate=stored.duplicate,
             )
-            core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
+            return request.reply(ext=encode_header(response))
 
-        answer: Done = connection.answer_by(request, done)
-        for topic in dict.fromkeys(topic for topic, _, _ in header.parts):
-            answer = core.when_known(topic, answer)
-        self._once.write(draft, once, answer, partial(core.admit, *arriving))
+        admit = partial(core.admit, *arriving)
+        topics = dict.fromkeys(topic for topic, _, _ in header.parts)
+        return Later(partial(self._once.write, draft, once, admit=admit), answer, (*topics,))
 
     def _parts(
         self, request: Command, header: WriteOnceHeader, *, is_new: bool

@@ -30,6 +30,7 @@ from mqbroker.leader.appending.append import Stored
 from mqbroker.leader.appending.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
 from mqbroker.state.attributes import check_records_type
 from mqbroker.state.dedup import dedup_key
@@ -42,7 +43,7 @@ class ProduceHandler:
         self._core = core
 
     @serves(RequestCode.PRODUCE, needs=Needs.LEADER, right=Right.ANYONE)
-    def produce(self, request: Command, connection: Connection) -> None:
+    def produce(self, request: Command, _: Connection) -> Later[Stored]:
         """Append the batch; the answer follows when it can be pulled."""
         core = self._core
         header = decode_header(ProduceHeader, request)
@@ -52,22 +53,18 @@ class ProduceHandler:
         unique_key = batch.first_unique_key
         key = dedup_key(header.topic.encode(), unique_key.encode()) if unique_key else None
 
-        def done(outcome: Stored | Refused) -> None:
-            if isinstance(outcome, Refused):
-                core.replies.refuse(request, connection, outcome)
-                return
-            answer = ProduceResponseHeader(
-                position=outcome.positions[0],
-                offsets=list(outcome.offsets),
-                store_timestamp=outcome.store_timestamp_ms,
-                duplicate=outcome.duplicate,
+        def answer(stored: Stored) -> Command:
+            response = ProduceResponseHeader(
+                position=stored.positions[0],
+                offsets=list(stored.offsets),
+                store_timestamp=stored.store_timestamp_ms,
+                duplicate=stored.duplicate,
             )
-            core.replies.send(request, connection, request.reply(ext=encode_header(answer)))
+            return request.reply(ext=encode_header(response))
 
-        answer = connection.answer_by(request, done)
         admit = partial(core.admit, Arriving(topic, len(draft.starts), draft.size))
-        told = core.when_known(header.topic, answer)
-        core.appender.append(draft, key, told, admit, header.topic)
+        append = partial(core.appender.append, draft, key, admit=admit, topic=header.topic)
+        return Later(append, answer, (header.topic,))
 
 
 def check_sendable(core: Core, header: ProduceHeader) -> TopicConfig:

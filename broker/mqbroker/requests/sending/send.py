@@ -13,7 +13,7 @@ import random
 import re
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from dledger.buffers import Buffer
 from dledger.errors import BadInput
@@ -37,7 +37,7 @@ from dledger.remoting.receipts import RecallHandle
 from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
-from mqbroker.leader.appending.append import Sent, Stored, sent
+from mqbroker.leader.appending.append import Sent, Stored
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft, new_unique_key
 from mqbroker.leader.appending.resends import Asker, Send
 from mqbroker.leader.transactions import half_message
@@ -45,6 +45,7 @@ from mqbroker.leader.waiting.delays import delay_level
 from mqbroker.leader.waiting.repeats import check_repeat
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
+from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.batch_properties import NOT_KEPT, batch_properties
 from mqbroker.requests.sending.copies import properties_max
@@ -54,6 +55,9 @@ from mqbroker.state.dedup import dedup_key
 from mqbroker.state.shares import owner_name
 
 REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
+
+
+_Sending: TypeAlias = Later[Sent] | Later[Stored]
 
 
 class _Place(NamedTuple):
@@ -79,7 +83,7 @@ class SendHandler:
         needs=Needs.LEADER,
         right=Right.ANYONE,
     )
-    def send(self, request: Command, connection: Connection) -> None:
+    def send(self, request: Command, connection: Connection) -> _Sending:
         """Append one message."""
         header = send_header(request)
         properties = self._properties(header.properties or "")
@@ -109,25 +113,35 @@ class SendHandler:
             places = (topic, TIMER_TOPIC, asked_topic) if delayed else (topic,)
         keys = [dedup_key(place.encode(), unique_key.encode()) for place in places]
         where = _Place(topic, queue_id, asked_topic)
-        self._append(request, connection, config, where, [record], keys)
+        return self._append(request, connection, config, where, [record], keys)
 
     @serves(RequestCode.SEND_BATCH_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
-    def send_batch(self, request: Command, connection: Connection) -> Awaitable[None] | None:
+    def send_batch(
+        self, request: Command, connection: Connection
+    ) -> _Sending | Awaitable[_Sending]:
         """Append several messages to one queue, with consecutive offsets."""
         items = names.batch_decode(request.payload, limits.MESSAGES_PER_BATCH_MAX + 1)
-        steps = self._batch_steps(request, connection, items)
+        made = list[_Sending]()
+        steps = self._batch_steps(request, connection, items, made)
         if len(items) > limits.BATCH_AT_ONCE_MAX:
-            return self._send_large_batch(steps)
+            return self._make_large_batch(steps, made)
         for _ in steps:
             pass
-        return None
+        return made[0]
 
-    async def _send_large_batch(self, steps: Iterator[None]) -> None:
+    @staticmethod
+    async def _make_large_batch(steps: Iterator[None], made: list[_Sending]) -> _Sending:
         await in_turns(steps)
+        return made[0]
 
     def _batch_steps(
-        self, request: Command, connection: Connection, items: Sequence[names.BatchItem]
+        self,
+        request: Command,
+        connection: Connection,
+        items: Sequence[names.BatchItem],
+        made: list[_Sending],
     ) -> Iterator[None]:
+        """The steps of a batch, the last of which puts into `made` what is to be appended."""
         header = send_header(request)
         if header.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't go to a retry topic")
@@ -157,7 +171,7 @@ class SendHandler:
             self._core.role.check_serving()
         config, queue_id = self._destination(header)
         where = _Place(topic, queue_id, topic)
-        self._append(request, connection, config, where, records, keys)
+        made.append(self._append(request, connection, config, where, records, keys))
 
     def _append(
         self,
@@ -167,35 +181,34 @@ class SendHandler:
         place: _Place,
         records: Sequence[NewRecord],
         keys: Sequence[bytes],
-    ) -> None:
+    ) -> _Sending:
         """`keys`: the keys that identify the send, and those of an earlier try of it."""
         core = self._core
         runs = [(place.queue_id, len(records))]
         draft = RecordsDraft(records, place.topic, runs, core.assignments, core.store_host)
 
-        def done(outcome: Sent | Refused) -> None:
-            if isinstance(outcome, Refused):
-                core.replies.refuse(request, connection, outcome)
-                return
-            answer = self._answer(outcome.stored, place, records[0].properties)
-            response = request.reply(ext=answer | REGION)
-            told = outcome.told
-            core.announcements.when_told(
-                place.asked_topic, lambda: told(core.replies.send(request, connection, response))
-            )
+        def answer(stored: Stored) -> Command:
+            response = self._answer(stored, place, records[0].properties)
+            return request.reply(ext=response | REGION)
 
+        topics = (place.asked_topic,)
         admit = partial(core.admit, Arriving(asked, len(records), draft.size))
         if request.encoding is HeaderEncoding.MSGPACK:
             known = (key for key in keys if core.appender.knows(key, place.asked_topic))
             key = next(known, keys[0] if keys else None)
-            answer_by = connection.answer_by(request, lambda outcome: done(sent(outcome)))
-            core.appender.append(draft, key, answer_by, admit, place.asked_topic)
-            return
+            append = partial(core.appender.append, draft, key, admit=admit, topic=place.asked_topic)
+            return Later(append, answer, topics)
         if request.is_oneway:
             keys = ()  # one-way: no client waits for an answer, so none tries again
         asker = Asker(connection.id, core.clock_s())
         send = Send(keys, records, asker, core.assignments.now_ms(), place.asked_topic)
-        core.appender.send(draft, send, connection.answer_by(request, done), admit)
+        append = partial(core.appender.send, draft, send, admit=admit)
+        return Later(
+            append,
+            lambda sent: answer(sent.stored),
+            topics,
+            lambda sent, reached: sent.told(reached),
+        )
 
     def _answer(self, stored: Stored, place: _Place, properties: bytes) -> dict[str, ExtValue]:
         """The messages' place, in the form that the client expects: of this try of the send, with

@@ -9,6 +9,8 @@ same entry. Every replica resolves a position to the same bytes, so this works a
 
 from __future__ import annotations
 
+from functools import partial
+
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
@@ -27,9 +29,9 @@ from dledger.remoting.record import Record
 from mqbroker import limits
 from mqbroker.leader.appending.append import Stored
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
-from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
+from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.popping.giving_up import GivingUp
@@ -54,7 +56,7 @@ class SendBackHandler:
         self._giving_up = giving_up
 
     @serves(RequestCode.CONSUMER_SEND_MSG_BACK, needs=Needs.LEADER, right=Right.ANYONE)
-    def send_back(self, request: Command, connection: Connection) -> Command | None:
+    def send_back(self, request: Command, _: Connection) -> Command | Later[Stored | None]:
         """Store the copy; answered once it is in the log."""
         core = self._core
         header = decode_header(ConsumerSendMsgBackHeader, request)
@@ -80,25 +82,19 @@ class SendBackHandler:
         draft = self._copy(header, record, wanted)
         core.definitions.ensure_topic(destination)
 
-        def done(outcome: Stored | Refused | None) -> None:
-            if isinstance(outcome, Refused):
-                core.replies.refuse(request, connection, outcome)
-                return
+        def answer(stored: Stored | None) -> Command:
             ext = {}
             if header.pop_time is not None:
-                late = ConsumerSendMsgBackResponseHeader(late=int(outcome is None))
-                ext = encode_header(late)
-            if outcome is not None:
+                ext = encode_header(ConsumerSendMsgBackResponseHeader(late=int(stored is None)))
+            if stored is not None:
                 core.rates.sent_back(header.group, record.topic)
-            core.replies.send(request, connection, request.reply(ext=ext))
+            return request.reply(ext=ext)
 
-        answer = core.when_known(wanted, connection.answer_by(request, done))
         if header.pop_time is None:
-            core.appender.append(draft, None, answer)
-        else:
-            place = (record.topic, record.queue_id, header.pop_time, record.queue_offset)
-            self._giving_up.give_up(Row(header.group, *place, 1), draft, answer)
-        return None
+            return Later(partial(core.appender.append, draft, None), answer, (wanted,))
+        place = (record.topic, record.queue_id, header.pop_time, record.queue_offset)
+        row = Row(header.group, *place, 1)
+        return Later(partial(self._giving_up.give_up, row, draft), answer, (wanted,))
 
     def _copy(self, header: ConsumerSendMsgBackHeader, record: Record, wanted: str) -> RecordsDraft:
         """The message as it is stored once more, for the topic `wanted`."""

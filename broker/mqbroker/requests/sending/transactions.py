@@ -9,9 +9,9 @@ one-way: a refusal is only logged, and a producer whose request was lost is aske
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
-from dledger.errors import AppendError, StorageError
+from dledger.errors import StorageError
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
@@ -31,6 +31,7 @@ from mqbroker.leader.transactions import Half, Timing, Transactions
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
+from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
 
 _COMMIT, _ROLLBACK = 8, 12
@@ -64,24 +65,15 @@ class TransactionHandler:
         self._transactions.reset()
 
     @serves(RequestCode.END_TRANSACTION, needs=Needs.LEADER, right=Right.ANYONE)
-    def end(self, request: Command, connection: Connection) -> Command | None:
+    def end(self, request: Command, _: Connection) -> Command | Later[Appended]:
         """Commit or roll back. A committed message can be pulled when this is answered."""
         header = decode_header(EndTransactionHeader, request)
         if header.commit_or_rollback not in (_COMMIT, _ROLLBACK):
             return request.reply()  # not known yet: the producer will be asked
         half = Half(header.tran_state_table_offset, self._record(header))
-        replies, role = self._core.replies, self._core.role
-
-        def done(outcome: Appended | AppendError) -> None:
-            if isinstance(outcome, AppendError):
-                replies.refuse(request, connection, role.refusal_of(outcome))
-            else:
-                replies.send(request, connection, request.reply())
-
         commit = header.commit_or_rollback == _COMMIT
-        answer = connection.answer_by(request, done)
-        self._transactions.end(half, commit=commit, on_done=answer)
-        return None
+        end = partial(self._transactions.end, half, commit=commit)
+        return Later(end, lambda _: request.reply())
 
     def check(self) -> None:
         """Ask the producers of half messages that are due; move those aside that were asked about
