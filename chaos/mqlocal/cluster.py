@@ -36,7 +36,6 @@ from mqlocal.layout import NAMESRV, Layout, addresses_needed, plan
 from mqlocal.places import folder, reserved_addresses
 from mqlocal.server import Serve, Server, Stop
 from mqnamesrv.app import serve as serve_names
-from mqnamesrv.config import NamesrvConfig
 
 P = ParamSpec("P")
 ClientT = TypeVar("ClientT")
@@ -67,7 +66,7 @@ class LocalCluster:
     def __init__(self, layout: Layout, tasks: TaskGroup) -> None:
         self._layout = layout
         self._tasks = tasks
-        self._servers = {NAMESRV: Server(NAMESRV, partial(_serve_names, layout.namesrv))} | {
+        self._servers = {NAMESRV: Server(NAMESRV, partial(_serve_names, layout))} | {
             name: Server(name, _broker(config)) for name, config in layout.brokers.items()
         }
 
@@ -234,9 +233,10 @@ def _room() -> Room:
     return Room(bytes_max=limits.CLIENT_MEMORY_BYTES_MAX)
 
 
-async def _serve_names(config: NamesrvConfig, stop: Stop) -> None:
+async def _serve_names(layout: Layout, stop: Stop) -> None:
     async with trio.open_nursery() as nursery:
-        await nursery.start(serve_names, config, _room())
+        serve = partial(serve_names, layout.namesrv, _room(), groups=layout.groups)
+        await nursery.start(serve)
         await stop()
         nursery.cancel_scope.cancel()
 

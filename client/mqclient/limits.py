@@ -27,7 +27,8 @@ ROUTE_RETRY_S = 0.05
 ROUTE_SETTLES_S = 3.0
 """After that, for brokers that register one after the other: ours try each 2 s at least."""
 ROUTE_PAUSE_S = 0.25
-"""Between two looks, however many brokers decline what routes allow."""
+"""Between two looks, however many brokers decline what routes allow, and while a name server that
+has just begun may not know all brokers."""
 TOPICS_MAX = 4096
 NAME_SERVERS_MAX = 16
 

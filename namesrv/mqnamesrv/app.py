@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 
@@ -28,10 +29,11 @@ async def serve(
     config: NamesrvConfig,
     room: Room | None = None,
     *,
+    groups: Collection[str] = (),
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled; `task_status` gets the port once connections are accepted. Without a
-    `room` there is as much as the machine has.
+    `room` there is as much as the machine has. `groups` are all broker groups, where that is known.
 
     ConfigError if the key-value file or the secret can't be used, OSError if the port can't.
     """
@@ -40,7 +42,7 @@ async def serve(
     room = room or room_on_machine(
         config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
     )
-    dispatcher = Dispatcher(config, kv, trio.current_time, door)
+    dispatcher = Dispatcher(config, kv, trio.current_time, door, groups)
     async with trio.open_nursery() as nursery:
         faults = Faults()
         address = config.bind_address, config.listen_port

@@ -7,7 +7,8 @@ is answered with an error code and text, and logged; the connection stays open.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -61,6 +62,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.trust.accepting import NotLetIn
+from dledger.world import world
 from mqnamesrv import limits
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
 from mqnamesrv.door import Door, Trust
@@ -87,7 +89,12 @@ class Dispatcher:
     """Answers the requests of brokers, clients and admin tools."""
 
     def __init__(
-        self, config: NamesrvConfig, kv: KvStore, clock: Callable[[], float], door: Door
+        self,
+        config: NamesrvConfig,
+        kv: KvStore,
+        clock: Callable[[], float],
+        door: Door,
+        groups: Collection[str] = (),
     ) -> None:
         self.routes = RouteTable()
         self._door = door
@@ -95,6 +102,8 @@ class Dispatcher:
         self._kv = kv
         self._clock = clock
         self._connections: dict[int, Connection] = {}
+        self._settles_s: float | None = clock() + world().seldom_s(limits.SETTLES_S)
+        self._groups = groups
         self._take_wiped()
         self._order_entries: Mapping[str, str] | None = None
         self._order_body = b""
@@ -290,10 +299,21 @@ class Dispatcher:
             route.without = [name for name in known if self.routes.topics.lacks(name, header.topic)]
             rows = (*route.queue_datas, *route.absent_queue_datas)
             route.withdrawn = self.routes.topics.withdrawn(row.broker_name for row in rows)
+            route.settles_in_ms = self._settles_in_ms()
         is_standard = header.accept_standard_json_only or request.version >= VERSION_STANDARD_JSON
         dialect = Dialect.STANDARD if is_standard else Dialect.LOOSE
         parts = len(route.queue_datas) + len(route.absent_queue_datas or ())
         return _answered(request, route, parts, dialect)
+
+    def _settles_in_ms(self) -> int | None:
+        """In how long this name server will know all groups that serve; None if it does."""
+        if self._settles_s is None:
+            return None
+        left_s = self._settles_s - self._clock()
+        if left_s <= 0 or (self._groups and self.routes.are_led(self._groups)):
+            self._settles_s = None
+            return None
+        return math.ceil(1000 * left_s)
 
     @serves(RequestCode.GET_BROKER_CLUSTER_INFO, needs=Right.ANYONE)
     def _cluster_info(self, request: Command, _: Connection) -> Answer:

@@ -16,6 +16,9 @@ leaders."""
 BROKER_GROUPS_MAX = 10_000
 ABSENT_GROUPS_MAX = 256
 """Of so many groups without members the topics are remembered."""
+SETTLES_S = 3.0
+"""After its start a name server may not know each broker group that serves: ours notice within 1 s
+that the one before is gone, and try again each 2 s at least."""
 MEMBERS_PER_GROUP_MAX = 64
 TOPICS_PER_GROUP_MAX = 40_000
 """Twice what a broker of ours holds; to take over so many takes the loop 0.1 s."""

@@ -27,7 +27,7 @@ RocketMQ's RouteInfoManager; terms are ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dledger.errors import DledgerError
@@ -362,6 +362,11 @@ class RouteTable:
         if group is None or group.term is None:
             return []
         return [member.connection_id for member in group.members.values()]
+
+    def are_led(self, broker_names: Iterable[str]) -> bool:
+        """Whether each of these groups has a leader here."""
+        groups = map(self._groups.get, broker_names)
+        return all(group is not None and group.leader is not None for group in groups)
 
     def members_of(self, cluster: str, broker_name: str) -> dict[int, str]:
         """The members of a group by their ids; none if it is of another cluster."""

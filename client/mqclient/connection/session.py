@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 
 from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, RemotingError
+from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader, encode_header
@@ -49,6 +50,7 @@ class Session(Living):
         self._on_request = on_request
         self._tasks: TaskGroup | None = None
         self._doubted: set[str] = set()
+        self._unsettled: set[str] = set()
         self._is_doubted = Wakeup()
 
     @property
@@ -122,6 +124,26 @@ class Session(Living):
                 raise error
             await anyio.sleep(limits.ROUTE_RETRY_S)
 
+    def settled(self, topic: str) -> bool:
+        """Whether a name server has told of all broker groups with this topic; one that has just
+        begun may not know each yet."""
+        return topic not in self._unsettled
+
+    async def wait_settled(self, topic: str, timeout_s: float) -> None:
+        """Wait until `settled`. Raises NoRoute after `timeout_s`."""
+        deadline_s = steady_s() + timeout_s
+        while not self.settled(topic):
+            now_s = steady_s()
+            if now_s >= deadline_s:
+                reason = "the name servers have just begun, and may not know all its queues yet"
+                raise NoRoute(topic, "choose a queue of", reason, "send again in a moment")
+            await anyio.sleep(min(limits.ROUTE_PAUSE_S, deadline_s - now_s))
+            with anyio.move_on_after(max(limits.ROUTE_RETRY_S, deadline_s - steady_s())):
+                await self._fetch(topic, topic, {})
+                route = self.routes.route(topic)
+                if route is not None and route.promised and not self.settled(topic):
+                    await self._fetch(topic, DEFAULT_TOPIC, {})
+
     async def _is_starting(self) -> bool:
         """Whether no name server answers, or none of them knows a broker yet."""
         for name_server in self.name_servers:
@@ -131,7 +153,8 @@ class Session(Living):
         return True
 
     async def _fetch(self, topic: str, asked_topic: str, problems: dict[str, str]) -> Route | None:
-        """Ask all name servers at once for `asked_topic`'s route; the first that has it wins.
+        """Ask all name servers at once for `asked_topic`'s route; the first that has it wins. One
+        that has just begun does only where no other has it.
 
         `problems` gets the errors of those without a proper answer, by address.
         """
@@ -147,8 +170,10 @@ class Session(Living):
                     data = await self.finder.topic_route(name_server, asked_topic, known)
                     if data is not None:
                         is_promise = asked_topic != topic
-                        changed = self.routes.update(topic, data, is_promise=is_promise)
-                        tasks.cancel_scope.cancel()
+                        is_settled = self._note_settling(topic, data)
+                        changed |= self.routes.update(topic, data, is_promise=is_promise)
+                        if is_settled:
+                            tasks.cancel_scope.cancel()
                 except (RemotingError, BadInput, Refused) as error:
                     problems[name_server] = str(error)
 
@@ -158,6 +183,16 @@ class Session(Living):
             for listener in self.on_route_change:
                 listener(topic)
         return self.routes.route(topic)
+
+    def _note_settling(self, topic: str, data: TopicRouteData) -> bool:
+        """Note whether a name server knows all groups of a topic, and return it. What was known
+        before it began still counts."""
+        if data.settles_in_ms is None or data.order_topic_conf:
+            self._unsettled.discard(topic)
+            return True
+        if topic in self._unsettled or self.routes.route(topic) is None:
+            self._unsettled.add(topic)
+        return False
 
     def doubt(self, topic: str) -> None:
         """A broker declined what the topic's route allows: look at it again soon."""

@@ -3,6 +3,7 @@
 ``producer``      the public class
 ``sends``         its calls for single messages
 ``publishing``    which queue a message goes to (pure)
+``topics``        the queues of each topic, once they are looked up
 ``encoding``      makes the record that will lie in the log
 ``stretches``     messages that are encoded, kept account of and settled together
 ``outbox``        messages whose outcome is not known yet

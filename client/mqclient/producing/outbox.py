@@ -8,7 +8,6 @@ bounds what is held for all groups: a caller that finds it used up waits here fo
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,16 +23,13 @@ from dledger.world import steady_s
 from mqclient import limits
 from mqclient.compression import Compressor
 from mqclient.connection.identity import UniqueKeys
-from mqclient.connection.routing import Route
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast
 from mqclient.errors import (
     BadMessage,
     BufferFull,
-    NoRoute,
     SendFailed,
     SendUnknown,
-    not_writable,
 )
 from mqclient.models import Message, Selector
 from mqclient.producing.batch import Batch, Slot
@@ -41,10 +37,10 @@ from mqclient.producing.batching import Accumulator, Budget
 from mqclient.producing.encoding import Encoder
 from mqclient.producing.naming import Claim, Named
 from mqclient.producing.pending import PendingSend, PendingSlot
-from mqclient.producing.publishing import Publisher
 from mqclient.producing.sender import GroupSender
 from mqclient.producing.stretches.gathering import Gathering, Growing
 from mqclient.producing.stretches.many import Stretch, check_bodies, stretches
+from mqclient.producing.topics import Topics
 
 log = get_logger(__name__)
 
@@ -85,11 +81,11 @@ class Outbox:
         self._compressor = compressor
         self._encoder: Encoder
         self._gatherings: dict[str, Gathering] = {}
-        self._publishers: dict[str, Publisher] = {}
         self._senders: dict[str, GroupSender] = {}
         self._senders_of_waiting: dict[str, GroupSender] = {}
         self._room = Broadcast()
-        session.on_route_change.append(self._route_changed)
+        self._topics = Topics(session, self._serves)
+        self._settled = self._topics.settled
 
     def begin(self) -> None:
         """Make the identity of the messages' keys: where the producer is opened, after any fork."""
@@ -99,23 +95,20 @@ class Outbox:
     async def prepare(self, topic: str, timeout_s: float) -> tuple[MessageQueue, ...]:
         """Look up a topic's queues to send to, in RocketMQ's order; for `timeout_s` wait for
         servers that are about to start. Raises NoRoute."""
-        publisher = self._publishers.get(topic)
-        if publisher is None:
-            route = await self._session.route_within(topic, "publish to", timeout_s)
-            if not route.writable:
-                raise not_writable(topic)
-            await self._session.finder.learn_kinds(route.broker_names)
-            publisher = self._publish_to(topic, route)
-        return publisher.queues
+        await self._topics.look_up(topic, timeout_s, for_any=False)
+        return self._topics.publisher(topic).queues
 
     def ready(self, topic: str) -> bool:
         """Whether the topic's route is known and there is room for a message."""
-        return topic in self._publishers and not self.budget.full
+        return topic in self._settled and not self.budget.full
 
-    async def wait_ready(self, topic: str, timeout_s: float) -> None:
-        """Wait until `ready`. Raises NoRoute or BufferFull after `timeout_s`."""
+    async def wait_ready(self, topic: str, timeout_s: float, *, for_any: bool) -> None:
+        """Wait until `ready`; a message `for_any` queue goes while the route may lack a group.
+
+        Raises NoRoute or BufferFull after `timeout_s`.
+        """
         deadline_s = steady_s() + timeout_s
-        await self.prepare(topic, timeout_s)
+        await self._topics.look_up(topic, timeout_s, for_any=for_any)
         with anyio.move_on_after(max(0.0, deadline_s - steady_s())) as waiting:
             while self.budget.full:
                 await self._room.wait()
@@ -130,15 +123,10 @@ class Outbox:
         selector: Selector | None = None,
     ) -> Choice:
         """The queue for `message`. Raises NoRoute or BadMessage."""
-        queue = self._publisher(message.topic).choose(message, queue_id, key, selector)
         by_turn = (queue_id, key, selector, message.priority) == (None, None, None, None)
+        publisher = self._topics.publisher(message.topic, for_any=by_turn)
+        queue = publisher.choose(message, queue_id, key, selector)
         return Choice(queue, limits.MOVES_MAX if by_turn else 0, key)
-
-    def _publisher(self, topic: str) -> Publisher:
-        publisher = self._publishers.get(topic)
-        if publisher is None:
-            raise NoRoute(topic, "publish to", "not looked up: await prepare(topic) first")
-        return publisher
 
     def put(
         self,
@@ -234,7 +222,9 @@ class Outbox:
     ) -> list[Choice]:
         """A queue for each of a topic's messages, all of one group. Raises NoRoute or
         BadMessage."""
-        queues = self._publisher(messages[0].topic).choose_each(len(messages), queue_ids, keys)
+        queues = self._topics.publisher(messages[0].topic).choose_each(
+            len(messages), queue_ids, keys
+        )
         if keys is None:
             return [Choice(queue, 0) for queue in queues]
         return [Choice(queue, 0, key) for queue, key in zip(queues, keys, strict=True)]
@@ -287,7 +277,7 @@ class Outbox:
 
     def _stretch_bytes(self, topic: str) -> int:
         """How much of one call goes into a batch: all lanes shall have some of what is there."""
-        names = {queue.broker_name for queue in self._publisher(topic).queues}
+        names = {queue.broker_name for queue in self._topics.publisher(topic, for_any=True).queues}
         bytes_max = min(map(self._bytes_max, names))
         share_bytes = self.budget.size_bytes // limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
         return min(bytes_max, max(limits.STRETCH_BYTES_MIN, share_bytes))
@@ -430,15 +420,6 @@ class Outbox:
         self._session.tasks.start_soon(sender.keep_leader)
         return sender
 
-    def _publish_to(self, topic: str, route: Route) -> Publisher:
-        def serves(broker_name: str) -> bool:
-            return broker_name not in route.closed and self._serves(broker_name)
-
-        turn = random.randrange(len(route.writable))
-        publisher = Publisher(topic, route.writable, serves if route.closed else self._serves, turn)
-        self._publishers[topic] = publisher
-        return publisher
-
     def _serves(self, broker_name: str) -> bool:
         """Whether a group takes messages, as far as is known. Called for each message."""
         sender = self._senders.get(broker_name) or self._senders_of_waiting.get(broker_name)
@@ -451,7 +432,7 @@ class Outbox:
 
         Messages of one queue stay together, and in order.
         """
-        publisher = self._publishers.get(batch.topic)
+        publisher = self._topics.known(batch.topic)
         if publisher is None or publisher.elsewhere(batch.broker_name) is None:
             return
         now_s = steady_s()
@@ -478,15 +459,6 @@ class Outbox:
                     add.add_together(slots, queue.topic, queue_ids, moved, now_s)
             target.wake()
         sender.moved(batch)
-
-    def _route_changed(self, topic: str) -> None:
-        route = self._session.routes.route(topic)
-        if topic not in self._publishers or route is None:
-            return
-        if route.writable:
-            self._publish_to(topic, route)
-        else:  # who sends next looks again, and hears why not
-            del self._publishers[topic]
 
 
 def _refuse_delays(messages: Sequence[Message], reason: str) -> None:

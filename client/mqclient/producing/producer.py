@@ -195,7 +195,7 @@ class Producer(Sends):
             raise BadMessage(f"a batch must have one topic: {sorted({m.topic for m in messages})}")
         timeout_s = self._timeout(timeout_s)
         deadline_s = steady_s() + timeout_s
-        await self._ready(topic, timeout_s)
+        await self._ready(topic, timeout_s, queue_id, key, selector, queue_ids, keys)
         if queue_ids is None and keys is None:
             chosen = [self._outbox.choose(messages[0], queue_id, key, selector)] * len(messages)
         elif (queue_id, key, selector) == (None, None, None):
@@ -233,7 +233,7 @@ class Producer(Sends):
         left = len(bodies)
         while left:
             try:
-                await self._ready(topic, timeout_s)
+                await self._ready(topic, timeout_s, queue_id, key)
             except BufferFull as error:
                 stretches.append(Stretch.refused(left, error))
                 break
@@ -264,7 +264,7 @@ class Producer(Sends):
         """
         deadline_s = steady_s() + check_seconds("timeout_s", timeout_s)
         if len(message.body) > MESSAGE_BODY_BYTES_MAX:
-            await self._ready(message.topic, timeout_s)
+            await self._ready(message.topic, timeout_s, queue_id, key, selector)
             broker_name = None
             if message.priority is None:  # else it has its queue from that
                 queue = self._outbox.choose(message, queue_id, key, selector).queue
@@ -305,7 +305,7 @@ class Producer(Sends):
         self.check_open()
         self._transactions.check_allowed(message.topic)
         timeout_s = self._timeout(timeout_s)
-        await self._ready(message.topic, timeout_s)
+        await self._ready(message.topic, timeout_s, queue_id, key, selector)
         chosen = self._outbox.choose(message, queue_id, key, selector)
         pending = self._outbox.put_half(message, chosen, timeout_s)
         with self._transactions.running(pending.unique_key):
@@ -342,7 +342,7 @@ class Producer(Sends):
         `timeout_s` is for all of it. Raises NoReply, and whatever `send` does.
         """
         timeout_s = self._timeout(timeout_s)
-        await self._ready(message.topic, timeout_s)
+        await self._ready(message.topic, timeout_s, queue_id, key, selector)
 
         async def send(asking: Message, left_s: float) -> SendResult:
             return await self.send(

@@ -139,15 +139,17 @@ class Sends(Living):
         _check_message(message)
         timeout_s = self._timeout(timeout_s)
         now_s = steady_s()
-        await self._ready(message.topic, timeout_s)
+        await self._ready(message.topic, timeout_s, *where)
         chosen = self._outbox.choose(message, *where)
         return self._outbox.put(message, chosen, now_s, timeout_s, alone)
 
-    async def _ready(self, topic: str, timeout_s: float) -> None:
-        """Wait until a message can be put into the outbox, and the outbox will send it."""
+    async def _ready(self, topic: str, timeout_s: float, *where: object) -> None:
+        """Wait until a message can be put into the outbox, and the outbox will send it. `where` is
+        what chooses its queue, None if nothing does."""
         self.check_open()
         if not self._outbox.ready(topic):
-            await self._outbox.wait_ready(topic, timeout_s)
+            for_any = all(each is None for each in where)
+            await self._outbox.wait_ready(topic, timeout_s, for_any=for_any)
             self.check_open()
 
     def _timeout(self, timeout_s: float | None) -> float:

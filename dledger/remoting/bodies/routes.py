@@ -86,9 +86,10 @@ class BrokerData(Body):
 class TopicRouteData(Body):
     """GET_ROUTEINFO_BY_TOPIC: where the queues of a topic are.
 
-    Ours are the last three, which our clients alone are sent: the topic's queues of broker groups
-    that are away; which of the groups that the request calls known are there without the topic; and
-    which groups take no messages at all, while a topic without write permission may be in any.
+    Ours are the last four, which our clients alone are sent: the topic's queues of broker groups
+    that are away; which of the groups that the request calls known are there without the topic;
+    which groups take no messages at all, while a topic without write permission may be in any; and
+    in how long all groups that serve will have registered, of a name server that has just begun.
     """
 
     broker_datas: list[BrokerData] = []
@@ -98,6 +99,7 @@ class TopicRouteData(Body):
     absent_queue_datas: list[QueueData] | None = None
     without: list[str] | None = None
     withdrawn: list[str] | None = None
+    settles_in_ms: Int64 | None = None
 
 
 class ClusterInfo(Body):

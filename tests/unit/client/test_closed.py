@@ -153,7 +153,7 @@ async def test_whoever_waits_for_a_send_is_told_when_its_producer_fails() -> Non
     """A block left by an exception sends nothing more; what was not sent has definitely failed."""
     producer = Producer(NOBODY)
     await producer.__aenter__()
-    producer._outbox._publish_to("T", ROUTE)
+    producer._outbox._topics._publish_to("T", ROUTE)
     pending = producer.send_nowait(Message("T", b""))
     await producer.__aexit__(KeyError, KeyError(), None)
     with trio.fail_after(1), pytest.raises(SendFailed, match="closed"):
@@ -165,7 +165,7 @@ async def test_what_is_on_the_wire_when_its_producer_fails_is_of_unknown_outcome
     """A broker may have it."""
     producer = Producer(NOBODY)
     await producer.__aenter__()
-    producer._outbox._publish_to("T", ROUTE)
+    producer._outbox._topics._publish_to("T", ROUTE)
     pending = producer.send_nowait(Message("T", b""))
     pending.batch.on_wire = True
     await producer.__aexit__(KeyError, KeyError(), None)

@@ -198,7 +198,7 @@ def test_each_process_that_opens_a_copy_has_an_identity_of_its_own(kind: str) ->
 async def test_an_outcome_that_is_the_parents_is_no_childs() -> None:
     """`wait` in a child would wait for ever: it is told where the outcome is known."""
     async with Producer(NOBODY) as producer:
-        producer._outbox._publish_to("T", ROUTE)
+        producer._outbox._topics._publish_to("T", ROUTE)
         pending = producer.send_nowait(Message("T", b""), timeout_s=60)
 
         def child() -> None:
@@ -213,7 +213,7 @@ async def test_an_outcome_that_is_the_parents_is_no_childs() -> None:
 def test_a_future_of_the_parents_is_done_in_a_child() -> None:
     """As the pending send that it is of."""
     with blocking.Producer(NOBODY) as producer:
-        producer.portal.call(producer.client._outbox._publish_to, "T", ROUTE)
+        producer.portal.call(producer.client._outbox._topics._publish_to, "T", ROUTE)
         future = producer.send_soon(Message("T", b""), timeout_s=60)
 
         def child() -> None:

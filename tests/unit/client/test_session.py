@@ -6,8 +6,10 @@ import pytest
 import trio
 
 from dledger.net import Connection, serve_remoting
+from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
+from dledger.remoting.json_dialect import MessageQueue
 from mqchaos.cluster.processes import free_ports
 from mqclient.connection.session import Session
 from mqclient.errors import NoRoute
@@ -27,6 +29,50 @@ class NameServer:
 
     def disconnected(self, connection: Connection) -> None:
         """Nothing to do."""
+
+
+class RoutingServer(NameServer):
+    """Knows some broker groups with a queue each, and says in how long it will know all."""
+
+    def __init__(self, *groups: str, settles_in_ms: int | None = None) -> None:
+        super().__init__(0)
+        self.route = TopicRouteData(
+            broker_datas=[BrokerData("c", name, {0: f"{name}:1"}) for name in groups],
+            queue_datas=[QueueData(name, 1, 1, 6) for name in groups],
+            settles_in_ms=settles_in_ms,
+        )
+
+    def __call__(self, request: Command, connection: Connection) -> Command:
+        return request.reply(body=encode_body(self.route))
+
+
+@pytest.mark.parametrize("young_first", [True, False])
+async def test_a_name_server_that_has_just_begun_is_believed_where_no_other_knows_more(
+    young_first: bool,
+) -> None:
+    """An old one beside it answers at once; alone it is asked again when it knows all."""
+    young, old = RoutingServer("a", settles_in_ms=100), RoutingServer("a", "b")
+    async with trio.open_nursery() as nursery:
+        addresses: list[str] = []
+        for server in (young, old) if young_first else (old, young):
+            port = await nursery.start(serve_remoting, server, "127.0.0.1", 0)
+            addresses.append(f"127.0.0.1:{port}")
+        async with Session(";".join(addresses)) as session:
+            route = await session.route("T", "publish to")
+            assert session.settled("T")
+            assert {queue.broker_name for queue in route.writable} == {"a", "b"}
+        async with Session(addresses[0 if young_first else 1]) as session:
+            route = await session.route("T", "publish to")
+            assert not session.settled("T")
+            assert {queue.broker_name for queue in route.writable} == {"a"}
+            with pytest.raises(NoRoute, match="have just begun"):
+                await session.wait_settled("T", 0.01)
+            young.route = old.route
+            await session.wait_settled("T", 60)
+            known = session.routes.route("T")
+            assert known is not None
+            assert known.writable == (MessageQueue("T", "a", 0), MessageQueue("T", "b", 0))
+        nursery.cancel_scope.cancel()
 
 
 async def no_route(*codes: int) -> str:

@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from dledger.remoting.message import tags_code
 from dledger.testing.virtual import SELDOM
 from mqclient import Message, NoRoute, Producer, SendFailed, SendResult, limits
 from mqlocal import LocalCluster, local_cluster
@@ -16,6 +17,8 @@ from mqlocal import LocalCluster, local_cluster
 KEYS = [f"key {number}" for number in range(12)]
 LOOKED_AGAIN_S = 2 * SELDOM * limits.ROUTE_REFRESH_S
 """By then producers have looked at their routes again: in virtual time that is seldom."""
+SECOND_GROUPS = next(key for key in KEYS if abs(tags_code(key)) % 8 >= 4)
+"""A key whose queue is the second group's, where each of two has four queues."""
 Places = Mapping[str, tuple[str, int]]
 
 
@@ -194,3 +197,69 @@ async def test_a_wiped_group_takes_nothing_from_whoever_leads(autojump_clock: Mo
         await producer.send(Message("T", b"after"))
         with pytest.raises((SendFailed, NoRoute)):
             await producer.send(Message("R", b"never"))
+
+
+async def begin_with_one_group(cluster: LocalCluster, tasks: trio.Nursery) -> None:
+    """The name server begins anew, and knows of the first group; the other one comes later."""
+    _, late = cluster.groups
+    for name in ("namesrv-0", *servers(cluster, late)):
+        await cluster.kill(name)
+    await cluster.restart("namesrv-0")
+
+    async def come() -> None:
+        await trio.sleep(2)
+        for name in servers(cluster, late):
+            await cluster.restart(name)
+
+    tasks.start_soon(come)
+
+
+async def bound(way: str, producer: Producer, topic: str) -> SendResult:
+    """A message that its key binds to a queue of the second group, sent in one of the ways."""
+    message, key = Message(topic, b"m"), SECOND_GROUPS
+    if way == "batch":
+        return (await producer.send_batch([message], key=key))[0]
+    if way == "each of a batch":
+        return (await producer.send_batch([message], keys=[key]))[0]
+    if way == "soon":
+        return await (await producer.send_soon(message, key=key)).wait()
+    if way == "prepared":
+        await producer.prepare(topic)
+        return await producer.send_nowait(message, key=key).wait()
+    if way == "many":
+        return (await producer.send_many(topic, [b"m"], key=key))[0]
+    if way == "selector":
+        return await producer.send(message, selector=lambda queues, _: queues[-1])
+    return await producer.send(message, key=key)
+
+
+@pytest.mark.parametrize(
+    "way",
+    ["one", "soon", "prepared", "batch", "each of a batch", "many", "selector", "a new topic"],
+)
+async def test_a_key_waits_for_a_name_server_that_has_just_begun(
+    way: str, autojump_clock: MockClock
+) -> None:
+    """While it knows one of two groups, what is bound waits for the other; what is not does not."""
+    topic = "Made" if way == "a new topic" else "T"
+    async with two_groups() as cluster, trio.open_nursery() as nursery:
+        await begin_with_one_group(cluster, nursery)
+        async with cluster.producer("P", timeout_s=60) as producer:
+            with trio.fail_after(1):
+                assert (await producer.send(Message("T", b"free"))).broker_name == "broker-a"
+            assert (await bound(way, producer, topic)).broker_name == "broker-b"
+
+
+async def test_what_a_key_binds_is_refused_while_groups_may_be_missing(
+    autojump_clock: MockClock,
+) -> None:
+    """At its deadline: definitely not sent, with the reason. Nothing else is held up."""
+    async with two_groups() as cluster, trio.open_nursery() as nursery:
+        await begin_with_one_group(cluster, nursery)
+        async with cluster.producer("P") as producer:
+            with pytest.raises(NoRoute, match="have just begun"):
+                await send(producer, SECOND_GROUPS, timeout_s=0.5)
+            await producer.send(Message("T", b"free"), timeout_s=0.5)
+            with pytest.raises(NoRoute):
+                producer.send_nowait(Message("T", b"bound"), key=SECOND_GROUPS)
+            await producer.send_nowait(Message("T", b"free")).wait()

@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -418,3 +419,35 @@ async def test_what_brokers_get_follows_each_change() -> None:
                 assert table == {"TopicA": value}
         await ask(peer, RequestCode.DELETE_KV_CONFIG, **ns)
         assert decode_body(KVTable, (await register(peer)).payload).table == {}
+
+
+async def test_our_clients_are_told_that_a_name_server_has_just_begun(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """For as long as brokers may be about to register, or until all groups that there are have a
+    leader; RocketMQ's clients are told nothing."""
+    groups = ("broker-a", "broker-b")
+
+    async def settles_in_ms(peer: Peer) -> int | None:
+        found = await route(peer)
+        return None if found is None else found.settles_in_ms
+
+    async with name_server() as port, connect_peer("127.0.0.1", port) as peer:
+        await register(peer)
+        left_ms = await settles_in_ms(peer)
+        assert left_ms is not None
+        assert 0 < left_ms <= 3000
+        code, encoding = RequestCode.GET_ROUTEINFO_BY_TOPIC, HeaderEncoding.JSON
+        plain = await peer.request(Command(code, {"topic": "TopicA"}, encoding=encoding), 2.0)
+        assert b"settles" not in bytes(plain.payload)
+        await trio.sleep(3)
+        assert await settles_in_ms(peer) is None
+    async with trio.open_nursery() as nursery:
+        serving = partial(serve, NamesrvConfig(listen_port=0), groups=groups)
+        port = await nursery.start(serving)
+        async with connect_peer("127.0.0.1", port) as peer:
+            await register(peer)
+            assert await settles_in_ms(peer)
+            await register(peer, N1, brokerName="broker-b")
+            assert await settles_in_ms(peer) is None
+        nursery.cancel_scope.cancel()
