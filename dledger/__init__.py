@@ -18,7 +18,7 @@ Layout
 ``checksum``  CRC-32 (pure)
 ``buffers``   what counts as bytes
 ``failpoints``  named places where a chaos run may stop the process (pure)
-``observe``   structlog, for people or for programs
+``observe``   logging as a library does it: events with values
 ``vanished``  connections whose other host is gone without a word
 ``worker``    a thread that does one piece of work after another
 ``world``     the machine's clocks, threads, sockets and names; a test may have others

@@ -10,6 +10,7 @@ the ten slowest tests, and a figure for the machine's speed, so that two machine
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import time
 from collections import Counter
@@ -17,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
-import structlog
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -156,29 +156,13 @@ def additions_s() -> float:
     return best_s
 
 
-def log_everything() -> None:
-    """Every level, and no logger kept from another configuration: `capture_logs` sees it all.
-
-    Tracebacks are plain, as a process prints them: to draw one with local variables keeps the loop
-    of the broker under test for a second.
-    """
-    plain = structlog.dev.ConsoleRenderer(
-        colors=False, exception_formatter=structlog.dev.plain_traceback
-    )
-    structlog.configure(
-        processors=[*structlog.get_config()["processors"][:-1], plain],
-        wrapper_class=structlog.make_filtering_bound_logger(0),
-        cache_logger_on_first_use=False,
-    )
-
-
-log_everything()
-
-
 @pytest.fixture(autouse=True)
-def _logs_can_be_read() -> None:
-    """Some tests configure logging as a command does."""
-    log_everything()
+def _logging_is_configured_by_none() -> Iterator[None]:
+    """Some tests run a command in this process, which configures logging as its own."""
+    root = logging.getLogger()
+    before = [*root.handlers]
+    yield
+    root.handlers = [handler for handler in root.handlers if handler in before]
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import time
 import anyio
 from timing import one_outstanding, tell_gaps
 
-from dledger.observe import configure_logging
+from dledger.program.logs import configure_logging
 from mqclient import Consumer, Message, Producer
 from mqclient.errors import ClientError
 

@@ -13,9 +13,9 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from dledger.observe import LogFormat
 from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, sentence
+from dledger.program.logs import LogFormat
 
 app = App(name="mqbroker", help="One replica of a broker group.")
 

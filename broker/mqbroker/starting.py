@@ -22,8 +22,9 @@ from dledger.errors import (
 from dledger.failpoints import VARIABLE
 from dledger.limits import OTHERS
 from dledger.log.disk import is_loss
-from dledger.observe import LogFormat, configure_logging, get_logger
+from dledger.observe import get_logger
 from dledger.program.config import load_config
+from dledger.program.logs import LogFormat, configure_logging
 from mqbroker.app import run_broker
 from mqbroker.config import BrokerConfig
 

@@ -14,8 +14,8 @@ import cyclopts
 import trio
 
 from dledger.errors import ConfigError, leaves
-from dledger.observe import configure_logging
 from dledger.program.ending import BY_INPUT, sentence
+from dledger.program.logs import configure_logging
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FAILED = 2

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import trio
 from anyio.abc import TaskGroup
-from structlog.contextvars import bound_contextvars
+
+from dledger.observe import labelled
 
 Stop = Callable[[], Awaitable[None]]
 Serve = Callable[[Stop], Awaitable[None]]
@@ -53,7 +54,7 @@ class Server:
 
     async def _run(self, ended: trio.Event) -> None:
         try:
-            with bound_contextvars(server=self.name), self._scope:
+            with labelled(server=self.name), self._scope:
                 await self._serve(self._stop.wait)
         finally:
             ended.set()

@@ -18,10 +18,10 @@ from cyclopts import App, CycloptsError, Parameter
 from dledger.addresses import check_host
 from dledger.errors import BadInput, ConfigError, leaves
 from dledger.limits import OTHERS
-from dledger.observe import configure_logging
 from dledger.program.config import load_config
 from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, sentence
+from dledger.program.logs import configure_logging
 from mqnamesrv.app import serve_until_signalled
 from mqnamesrv.config import NamesrvConfig
 

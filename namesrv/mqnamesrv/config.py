@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from dledger.limits import PORT_MAX
-from dledger.observe import LogFormat, LogLevel
+from dledger.program.logs import LogFormat, LogLevel
 from dledger.trust.admin import LOOPBACK, AdminAddresses
 from dledger.trust.secret import read_secret, require_secret
 from mqnamesrv.door import Door

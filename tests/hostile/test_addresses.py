@@ -14,7 +14,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import structlog.testing
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +44,7 @@ from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.testing.local import KeepsNothing
+from dledger.testing.logs import capture_logs
 from dledger.trust.proof import NONCE_BYTES, check_hello
 from dledger.world import Found, World
 from mqbroker.config import BrokerConfig
@@ -337,7 +337,7 @@ async def test_an_unforeseen_fault_of_the_engine_fences_the_node(
     owner goes on."""
     config = LedgerConfig("g", "n0", {"n0": ("127.0.0.1", free_ports(1)[0])}, tmp_path)
     machine = KeepsNothing()
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         async with open_ledger(config, machine) as ledger:
             await machine.led.wait()
             monkeypatch.setattr(RaftEngine, "step", Mock(side_effect=TypeError("planted")))
@@ -359,7 +359,7 @@ async def test_an_unforeseen_fault_of_one_connection_ends_no_other(
         one = start(nursery, "a", {"b": 1})
         other = start(nursery, "b", {"a": one.port})
         await until(lambda: other.owner.links and one.owner.links)
-        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+        with capture_logs() as logs, monkeypatch.context() as patched:
             patched.setattr(links, broken, Mock(side_effect=TypeError("planted")))
             other.owner.links["a"].send(encode_message(Denied(1)))
             if broken == "tune":
@@ -381,7 +381,7 @@ async def test_a_background_task_that_fails_begins_again(
         if (error := next(outcomes)) is not None:
             raise error
 
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         await keep_running("task", task, faults)
     assert faults.count == 2
     assert logs[0]["task"] == "task"

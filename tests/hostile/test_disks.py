@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from structlog.testing import capture_logs
 
 from dledger import Entry, LedgerConfig, NotLeader, open_ledger
 from dledger.errors import ConfigError, StorageError
@@ -23,6 +22,7 @@ from dledger.net import Peer, connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.record import Record
+from dledger.testing.logs import capture_logs
 from dledger.testing.lossy import lossy_folder, why_not
 from mqbroker import limits
 from mqbroker.config import BrokerConfig

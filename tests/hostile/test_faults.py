@@ -6,7 +6,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import structlog.testing
 from replicas import Group, group
 from trio.testing import MockClock
 
@@ -15,6 +14,7 @@ from dledger.remoting.bodies import KVTable, decode_body
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
 from dledger.remoting.headers import encode_header
+from dledger.testing.logs import capture_logs
 from mqbroker.leader.definitions import Definitions
 from mqbroker.requests.admin.rates import Rates
 from mqbroker.requests.reading import pull
@@ -54,7 +54,7 @@ async def test_a_held_pull_that_fails_costs_its_connection(
             assert await stranger.ask(held) is None
         original = pull.read_queue
         monkeypatch.setattr(pull, "read_queue", broken)
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             await found.connect().ask(send_request(b"x", e="0"))
             monkeypatch.setattr(pull, "read_queue", original)
             await found.connect().ask(send_request(b"y", e="1"))
@@ -71,7 +71,7 @@ async def test_an_answer_that_fails_after_the_append_costs_its_connection(
     async with group(tmp_path) as found:
         stranger = found.connect()
         await stranger.ask(topic_request())
-        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+        with capture_logs() as logs, monkeypatch.context() as patched:
             patched.setattr("mqbroker.requests.sending.send.encode_header", broken)
             answer = await stranger.ask(send_request(b"x"))
         assert answer is not None
@@ -92,7 +92,7 @@ async def test_commits_that_can_not_be_written_hold_up_no_others(
         ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         await stranger.ask(Command(code, ext | {"commitOffset": 1}))
-        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+        with capture_logs() as logs, monkeypatch.context() as patched:
             patched.setattr(Definitions, "_append", broken)
             answer = await stranger.ask(Command(code, ext | {"commitOffset": 3}))
         assert answer is not None
@@ -117,7 +117,7 @@ async def test_a_watcher_that_fails_stops_no_replica(
     async with group(tmp_path) as found:
         stranger = found.connect()
         await stranger.ask(topic_request())
-        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+        with capture_logs() as logs, monkeypatch.context() as patched:
             patched.setattr(owner, name, broken)
             answer = await stranger.ask(send_request(b"x"))
         assert answer is not None
@@ -168,7 +168,7 @@ async def test_no_exception_of_a_loop_ends_the_process(
         await stranger.ask(produce_request("in", runs=((0, 9),)))
         ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
         code = RequestCode.UPDATE_CONSUMER_OFFSET
-        with structlog.testing.capture_logs() as logs, monkeypatch.context() as patched:
+        with capture_logs() as logs, monkeypatch.context() as patched:
             flush = Mock(side_effect=kind("planted"))
             patched.setattr("mqbroker.leader.offset_commits.OffsetCommits.flush", flush)
             await stranger.ask(Command(code, ext | {"commitOffset": 3}, flag=FLAG_ONEWAY))

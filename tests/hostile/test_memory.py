@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import structlog
 import trio
 import trio.testing
 from hypothesis import given
@@ -31,6 +30,7 @@ from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionDat
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import FLAG_ONEWAY, Command
+from dledger.testing.logs import capture_logs
 from mqbroker.refusal import Refused
 from mqbroker.requests.groups.membership import Client, Membership
 from mqchaos.cluster.processes import free_ports
@@ -197,7 +197,7 @@ async def test_half_sent_frames_are_paid_for_by_whoever_sent_most() -> None:
     room = Room(bytes_max=4 * MIB)
     async with serving(room) as port:
         streams = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(8)]
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             for number, stream in enumerate(streams, 1):
                 frame = struct.pack(">I", FRAME_BYTES_MAX) + bytes(number * 200 * KIB)
                 try:
@@ -278,7 +278,7 @@ async def test_an_opaque_used_twice_can_not_hide_a_large_request() -> None:
         serving(Room()) as port,
         await trio.open_tcp_stream("127.0.0.1", port) as stream,
     ):
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             for code, size in ((NEVER, 20 * KIB), (ECHO, 0)):
                 request = Command(code, body=bytes(size), opaque=7)
                 await stream.send_all(b"".join(encode_frame(request)))

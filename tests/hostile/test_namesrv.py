@@ -6,7 +6,6 @@ import itertools
 import socket
 from pathlib import Path
 
-import structlog.testing
 import trio
 import trio.testing
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +21,7 @@ from dledger.remoting import headers as H  # noqa: N812 -- a table of them follo
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, HeaderEncoding
 from dledger.remoting.headers import Header
+from dledger.testing.logs import capture_logs
 from dledger.trust.proof import NONCE_BYTES
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
@@ -133,7 +133,7 @@ def test_no_packet_ends_a_name_server(packets: list[bytes]) -> None:
             await try_packets(packets, nursery)
             nursery.cancel_scope.cancel()
 
-    with structlog.testing.capture_logs():
+    with capture_logs():
         trio.run(main, clock=MockClock())
 
 

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 
 import pytest
-import structlog.testing
 import trio
 from dearest import LARGEST_BODY, LONG, asks, hostile_bodies
 from metering import Asker, machine_pace
@@ -28,6 +27,7 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue
+from dledger.testing.logs import capture_logs
 from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
@@ -129,7 +129,7 @@ async def test_no_code_makes_a_turn_of_a_name_servers_loop_long() -> None:
     by_themselves = set(dispatcher.table) - {each.code for each in asked}
     asked[:0] = [Command(code) for code in sorted(by_themselves)]
     faults = Faults()
-    with structlog.testing.capture_logs():
+    with capture_logs():
         async with trio.open_nursery() as nursery:
             client = Asker(dispatcher, faults, nursery)
             for request in asked:

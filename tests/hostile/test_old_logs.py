@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import structlog.testing
 from replicas import CANARY, Group, group, state_of
 from trio.testing import MockClock
 
@@ -25,6 +24,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import GroupInfoResponseHeader, decode_header
 from dledger.remoting.record import encode_record
 from dledger.remoting.record.layout import SYS_FLAG_AT
+from dledger.testing.logs import capture_logs
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.state import control
@@ -80,7 +80,7 @@ async def test_an_entry_that_ended_groups_is_set_aside_or_applied(
         await found.serves()
         end = found.machine.queues.end(TOPIC, 0)
         position = found.ledger.status.end_position + HEADER_BYTES
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             entry = found.commit_raw(Kind.MESSAGES, make(position, end))
         found.ledger.lead()
         assert found.machine.queues.end(TOPIC, 0) == end + added

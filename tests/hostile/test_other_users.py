@@ -10,7 +10,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-import structlog.testing
 import trio
 
 from dledger import LedgerConfig, open_ledger
@@ -18,6 +17,7 @@ from dledger.errors import ConfigError
 from dledger.limits import OTHERS
 from dledger.log.entry import Kind
 from dledger.testing.local import KeepsNothing
+from dledger.testing.logs import capture_logs
 from mqbroker import starting
 from mqbroker.testing import served
 from mqbroker.testing.leading import save
@@ -77,7 +77,7 @@ async def test_a_folder_of_an_earlier_version_is_closed(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     folder.mkdir(0o755)
     folder.chmod(0o755)
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         async with open_ledger(config(folder), KeepsNothing()):
             pass
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -91,7 +91,7 @@ async def test_a_folder_that_can_not_be_closed_is_told(tmp_path: Path) -> None:
     folder.mkdir()
     folder.chmod(0o770)
     refused = patch.object(Path, "chmod", side_effect=PermissionError(1, "not permitted"))
-    with structlog.testing.capture_logs() as logs, refused:
+    with capture_logs() as logs, refused:
         async with open_ledger(config(folder), KeepsNothing()):
             pass
     (line,) = (line for line in logs if line["event"] == "open to others")
@@ -125,7 +125,7 @@ def test_servers_have_a_umask_of_their_own(monkeypatch: pytest.MonkeyPatch) -> N
     """For whatever else is made while they run."""
     monkeypatch.setattr(trio, "run", lambda *_: None)
     for start in (lambda: starting.start(None, "127.0.0.1:1", None), run):
-        with careless_umask(), patch("structlog.configure"):
+        with careless_umask():
             start()
             assert os.umask(0) == OTHERS
 

@@ -11,7 +11,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import structlog.testing
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -30,6 +29,7 @@ from trio.testing import MockClock
 
 from dledger.errors import WrittenByNewer
 from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.testing.logs import capture_logs
 from mqbroker.requests.unsupported import not_supported
 
 PACKETS_PER_EXAMPLE = 5
@@ -117,7 +117,7 @@ def test_no_packet_ends_a_group(packets: list[tuple[bytes, float]]) -> None:
                 await try_packets(found, packets)
                 assert found.core.faults.count == 0, found.core.faults.last
 
-    with structlog.testing.capture_logs():
+    with capture_logs():
         trio.run(main, clock=MockClock())
 
 
@@ -131,7 +131,7 @@ def test_no_entry_ends_a_group(data: st.DataObject) -> None:
             async with group(Path(directory)) as found:
                 await try_entries(found, data, PACKETS_PER_EXAMPLE)
 
-    with structlog.testing.capture_logs():
+    with capture_logs():
         trio.run(main, clock=MockClock())
 
 

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
-import structlog.testing
 import trio
 from trio.testing import MockClock
 
@@ -24,6 +23,7 @@ from dledger.net import connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.record import encode_record
+from dledger.testing.logs import capture_logs
 from mqbroker.testing.requests import BORN_HOST
 from mqclient import Message, PopConsumer, ReceivedMessage
 from mqlocal import LocalCluster, local_cluster
@@ -186,7 +186,7 @@ async def test_poison_keeps_no_consumer_from_the_message_behind_it(
     autojump_clock: MockClock, way: str
 ) -> None:
     """Each message of it costs little time, and no more memory than one body may have."""
-    with structlog.testing.capture_logs():
+    with capture_logs():
         async with local_cluster(replicas=1) as cluster:
             async with cluster.producer("P") as producer:
                 await producer.send_large(Message("T", b"parts" * MIB), queue_id=0)

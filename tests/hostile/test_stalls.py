@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import structlog
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +29,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.framing import FrameDecoder
 from dledger.remoting.record.encode import encode_record
+from dledger.testing.logs import capture_logs
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.reading import filters
@@ -212,7 +212,7 @@ def test_a_long_turn_is_a_line_with_what_ran() -> None:
     """Also where only its length is known; a short one, and the time between turns, are none."""
     clock = Clock()
     watchdog = Watchdog(clock)
-    with structlog.testing.capture_logs() as logs:
+    with capture_logs() as logs:
         for looked, took_s in ((True, 0.3), (False, 0.2), (True, 0.09)):
             watchdog.after_io_wait(0.0)
             clock.now_s += took_s
@@ -229,7 +229,7 @@ def test_a_long_turn_is_a_line_with_what_ran() -> None:
 
 async def test_a_stall_names_the_request_and_the_client_that_caused_it() -> None:
     """An operator can tell whose it was."""
-    with structlog.testing.capture_logs() as logs, watched_loop():
+    with capture_logs() as logs, watched_loop():
         async with trio.open_nursery() as nursery:
             port = await nursery.start(serve_remoting, Handler(Clock()), "127.0.0.1", 0)
             async with connect_peer("127.0.0.1", port) as peer:

@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import structlog.testing
 import trio
 from dearest import REQUESTS
 from largest import Largest, largest
@@ -25,9 +24,10 @@ import dledger.net.turns as turns_module
 from dledger.errors import shown
 from dledger.limits import LOOP_SLICE_S, LOOP_STALL_S
 from dledger.net.turns import Turns, in_turns
-from dledger.observe import _cut_long_texts
+from dledger.program.logs import _cut_long_texts
 from dledger.program.settings import unknown_key
 from dledger.remoting.command import Command
+from dledger.testing.logs import capture_logs
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 
@@ -45,7 +45,7 @@ class Clock:
 @asynccontextmanager
 async def asker() -> AsyncIterator[tuple[Largest, Asker]]:
     """The largest broker, and a client of it."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as directory, structlog.testing.capture_logs():
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory, capture_logs():
         async with largest(Path(directory)) as big, trio.open_nursery() as nursery:
             gc.collect()
             gc.freeze()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import structlog.testing
 from replicas import group
 from trio.testing import MockClock
 
 from dledger.errors import StorageError
+from dledger.testing.logs import capture_logs
 from mqbroker.testing.requests import TOPIC
 
 
@@ -35,7 +35,7 @@ async def test_what_a_leader_does_by_itself_waits_until_it_can_read(
     async with group(tmp_path) as found:
         await found.begin()
         begun = found.machine.queues.end(TOPIC, 0)
-        with monkeypatch.context() as worn, structlog.testing.capture_logs() as logs:
+        with monkeypatch.context() as worn, capture_logs() as logs:
             worn.setattr(part, unreadable)
             for _ in range(300):
                 await found.pass_time(0.1)

@@ -27,7 +27,7 @@ from dledger.errors import DledgerError
 from dledger.log.recovery.startup import open_log
 from dledger.log.recovery.verify import verify_replica
 from dledger.log.store import SegmentedLog
-from dledger.observe import configure_logging
+from dledger.program.logs import configure_logging
 from dledger.remoting.message import UNIQ_KEY, properties_decode
 from dledger.remoting.record import Record
 from dledger.remoting.record.layout import RECORD_OVERHEAD_BYTES

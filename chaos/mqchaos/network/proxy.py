@@ -20,7 +20,8 @@ from pathlib import Path
 import msgspec
 import trio
 
-from dledger.observe import configure_logging, get_logger
+from dledger.observe import get_logger
+from dledger.program.logs import configure_logging
 from mqchaos.limits import LINK_CONNECTIONS_MAX, PROXY_CHUNK_BYTES
 from mqchaos.network.control import Request, Status, read_line, short_path
 from mqchaos.network.lane import Lane

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 SERVER = """
 import trio
 from dledger.net import serve_remoting
-from dledger.observe import configure_logging
+from dledger.program.logs import configure_logging
 
 class Echo:
     def __call__(self, request, connection):

@@ -18,8 +18,8 @@ from unittest.mock import patch
 import pytest
 import trio
 from anyio.from_thread import start_blocking_portal
-from structlog.testing import capture_logs
 
+from dledger.testing.logs import capture_logs
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import serving

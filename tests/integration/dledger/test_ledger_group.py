@@ -31,7 +31,7 @@ from dledger.log.recovery.checkpoint import decode_checkpoint
 from dledger.log.recovery.startup import open_log
 from dledger.log.recovery.tail import decode_watermark
 from dledger.log.recovery.verify import verify_replica
-from dledger.observe import configure_logging
+from dledger.program.logs import configure_logging
 from dledger.testing.lossy import lossy_folder, why_not
 
 pytestmark = pytest.mark.slow

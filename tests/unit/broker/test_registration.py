@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-import structlog
 import trio
 
 from dledger.net import Connection, serve_remoting
@@ -21,6 +20,7 @@ from dledger.remoting.headers import (
     decode_header,
 )
 from dledger.testing.local import LocalLedger
+from dledger.testing.logs import capture_logs
 from mqbroker.config import BrokerConfig
 from mqbroker.registering.registration import Registration
 from mqbroker.requests.core import Core
@@ -130,7 +130,7 @@ async def test_an_absent_name_server_is_told_of_once(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     ledger = LocalLedger(machine)
     core = Core.build(config, machine, ledger, clock_ms=lambda: 1, clock_s=trio.current_time)
-    with structlog.testing.capture_logs() as logs, trio.move_on_after(0.5):
+    with capture_logs() as logs, trio.move_on_after(0.5):
         await Registration(core).run()
     (told,) = [log for log in logs if log["event"] == "name server not reached"]
     assert "Connection refused" in told["reason"]

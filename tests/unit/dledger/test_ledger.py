@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-import structlog
 import trio
 import trio.testing
 
@@ -28,6 +27,7 @@ from dledger.log.segment import segment_path
 from dledger.raft.membership.configuration import encode_members, initial
 from dledger.raft.membership.members import open_members
 from dledger.testing.local import KeepsNothing
+from dledger.testing.logs import capture_logs
 from dledger.testing.scripted.node import TERM_AT
 from mqchaos.cluster.processes import free_ports
 
@@ -257,7 +257,7 @@ async def test_a_slow_sync_is_logged_with_its_time_on_the_node_that_made_it(
             time.sleep(0.4)
         return False
 
-    with structlog.testing.capture_logs() as logs, trio.fail_after(30):
+    with capture_logs() as logs, trio.fail_after(30):
         async with group(tmp_path) as ledgers:
             await until_durable(ledgers, ledgers[0].status.last_index)
             monkeypatch.setattr(SEAM, "handler", first_is_slow)

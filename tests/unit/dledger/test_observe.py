@@ -1,137 +1,97 @@
-"""Log lines as programs read them."""
+"""A library's lines go to the standard library's loggers, and it configures none."""
 
 from __future__ import annotations
 
-import io
-import json
-import re
+import logging
+import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Literal
 
 import pytest
-import structlog
 
-from dledger.limits import LOG_LINES_AT_ONCE, LOG_LINES_OF_ALL
-from dledger.observe import PeerLimit, configure_logging, get_logger
+from dledger.observe import Values, event_of, get_logger, labelled, one_line
+
+IN_AN_APPLICATION = """
+import faulthandler, logging, sys
+import mqclient, mqclient.blocking
+from dledger.observe import get_logger
+get_logger("mqclient.x").error("nobody configured anything")
+assert not logging.getLogger().handlers and logging.getLogger().level == logging.WARNING
+assert not faulthandler.is_enabled() and "structlog" not in sys.modules
+logging.basicConfig(format="%(name)s %(levelname)s %(message)s", level="INFO")
+logging.getLogger("app").info("mine")
+get_logger("mqclient.x").info("role changed", term=3)
+"""
 
 
-@pytest.fixture(autouse=True)
-def _own_configuration() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
+def test_an_application_decides_what_is_shown() -> None:
+    """Nothing is configured by us; what it configures holds for its lines and for ours."""
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_AN_APPLICATION], capture_output=True, text=True, check=True
+    )
+    assert ran.stderr.splitlines() == ["app INFO mine", "mqclient.x INFO role changed: term=3"]
 
 
-def test_a_json_line_has_the_event_its_circumstances_and_its_values(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """One object a line, on stderr; what JSON can't carry is shown as text."""
-    logger = get_logger("broker.role")  # as modules do, before the configuration
-    configure_logging("json", "info")
-    logger.info("role changed", term=3, peer=("127.0.0.1", 1), node=b"n\xff", error=OSError("x"))
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    line = json.loads(captured.err)
-    timestamp = line.pop("timestamp")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", timestamp)
-    assert line == {
-        "event": "role changed",
-        "level": "info",
-        "logger": "broker.role",
-        "term": 3,
-        "peer": ["127.0.0.1", 1],
-        "node": "n\\xff",
-        "error": "OSError('x')",
+def test_a_records_values_are_its_attributes(caplog: pytest.LogCaptureFixture) -> None:
+    """As with `extra`; a value named like an attribute that each record has gets an underscore."""
+    get_logger("x").warning("100% lost", topic="T", name="n", args=(1,), message="m")
+    (record,) = caplog.records
+    assert record.getMessage() == "100% lost: topic='T' name='n' args=(1,) message='m'"
+    told = record.__dict__
+    assert (told["event"], told["topic"], told["name_"]) == ("100% lost", "T", "n")
+    assert (told["args_"], told["message_"], record.name) == ((1,), "m", "x")
+    assert (record.filename, record.funcName) == (
+        "test_observe.py",
+        "test_a_records_values_are_its_attributes",
+    )
+    assert event_of(record) == {
+        **{"event": "100% lost", "topic": "T", "name": "n"},
+        **{"args": (1,), "message": "m"},
     }
 
 
-def test_events_below_the_level_are_dropped(capsys: pytest.CaptureFixture[str]) -> None:
-    """Debug lines cost nothing when they are off."""
-    configure_logging("json", "warning")
-    get_logger("x").info("chatter")
-    assert capsys.readouterr().err == ""
+def test_every_name_of_a_value_can_be_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """`logging` refuses names that its records have; ours are renamed."""
+    for name in logging.makeLogRecord({}).__dict__:
+        if name != "exc_info":
+            get_logger("x").info("event", **{name: 1})
+    get_logger("x").info("event", message=1, asctime=1, taskName=1, event_=1)
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
 
 
-def test_an_exception_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """The traceback is a value of the event."""
-    configure_logging("json")
+def test_an_event_without_values_is_its_message(caplog: pytest.LogCaptureFixture) -> None:
+    """Another library's record, too: its message is its event."""
+    get_logger("x").debug("50% done")
+    logging.getLogger("y").info("%s of %d", "a", 2)
+    assert [event_of(record) for record in caplog.records] == [
+        {"event": "50% done"},
+        {"event": "a of 2"},
+    ]
+
+
+def test_labels_stand_in_each_line_of_their_block(caplog: pytest.LogCaptureFixture) -> None:
+    """Inner ones beside outer ones; a value of the line itself counts more."""
+    with labelled(server="a", group=1), labelled(group=2):
+        get_logger("x").info("in", term=1)
+        get_logger("x").info("in", server="b")
+    get_logger("x").info("out")
+    assert [record.args or () for record in caplog.records] == [
+        Values(server="a", group=2, term=1),
+        Values(server="b", group=2),
+        (),
+    ]
+
+
+def test_an_exception_has_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """The one that is handled, or one that is named."""
     try:
         raise LookupError("gone")
-    except LookupError:
-        get_logger("x").exception("request handler failed")
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "LookupError: gone" in json.loads(line)["exception"]
+    except LookupError as error:
+        get_logger("x").exception("failed")
+        kept = error
+    get_logger("x").error("failed", exc_info=kept)
+    assert [record.exc_info and record.exc_info[1] for record in caplog.records] == [kept, kept]
 
 
-def test_console_lines_name_the_logger_and_show_no_local_variables(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A message's body is nobody's business but its consumer's."""
-    configure_logging("console")
-    body = "the-secret"
-    try:
-        raise LookupError(str(len(body)))
-    except LookupError:
-        get_logger("broker.role").exception("request handler failed", code=11)
-    shown = capsys.readouterr().err
-    assert "request handler failed" in shown
-    assert "broker.role" in shown
-    assert "code=11" in shown
-    assert "the-secret" not in shown.replace('body = "the-secret"', "")
-
-
-def test_lines_go_to_what_is_standard_error_at_the_moment(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Whoever configured logging may have had another one, which is closed by now."""
-    closed = io.StringIO()
-    with monkeypatch.context() as earlier:
-        earlier.setattr(sys, "stderr", closed)
-        logger = get_logger("x")
-        configure_logging("json", "info")
-        logger.info("before")
-    assert "before" in closed.getvalue()
-    closed.close()
-    logger.info("after")
-    assert "after" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("format_", ["json", "console"])
-def test_a_terminal_does_not_obey_what_strangers_have_written(
-    capsys: pytest.CaptureFixture[str], format_: Literal["json", "console"]
-) -> None:
-    """In texts, and in the text of an exception: what can't be printed is escaped."""
-    hostile = "a\x1b[2J\x9b31m\x07\u202eb"
-    configure_logging(format_)
-    try:
-        raise LookupError(hostile)
-    except LookupError:
-        get_logger("x").exception("failed " + hostile, reason=hostile, peer=(hostile, 1))
-    said = capsys.readouterr().err
-    assert [c for c in said if not c.isprintable() and c != "\n"] == []
-    assert "LookupError: a" in said
-
-
-def test_lines_that_peers_cause_are_limited_by_kind_and_host() -> None:
-    """Others are not; the next line that is written says how many were left out."""
-    now = [0.0]
-    limit = PeerLimit(lambda: now[0])
-
-    def written(event: str, peer: object = None) -> dict[str, object] | None:
-        line = {"event": event} if peer is None else {"event": event, "peer": peer}
-        try:
-            return dict(limit(None, "info", line))
-        except structlog.DropEvent:
-            return None
-
-    flood = [written("refused", ("10.0.0.1", port)) for port in range(1000)]
-    assert sum(line is not None for line in flood) == LOG_LINES_AT_ONCE
-    assert written("closed", ("10.0.0.1", 1)) is not None
-    assert all(written("role changed") for _ in range(1000))
-    other = written("refused", "10.0.0.2:77")
-    assert other is not None
-    assert other["left_out"] == 1000 - LOG_LINES_AT_ONCE
-    many = [written("refused", (f"10.1.{n // 250}.{n % 250}", 1)) for n in range(1000)]
-    assert sum(line is not None for line in many) <= LOG_LINES_OF_ALL
-    now[0] = 3600
-    assert written("refused", ("10.0.0.1", 1)) is not None
+def test_one_line_escapes_what_a_terminal_obeys() -> None:
+    """And line ends."""
+    assert one_line("a\x1b[2J\n\u202eé") == "a\\x1b[2J\\n\\u202eé"

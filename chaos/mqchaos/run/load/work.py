@@ -18,7 +18,8 @@ import trio
 
 from dledger.checksum import crc32
 from dledger.errors import DledgerError
-from dledger.observe import configure_logging, get_logger
+from dledger.observe import get_logger
+from dledger.program.logs import configure_logging
 from mqchaos.limits import (
     COMMIT_INTERVAL_S,
     HANDLED_AT_ONCE,

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
 import pytest
-import structlog
 
 from dledger.errors import (
     Busy,
@@ -22,6 +21,7 @@ from dledger.net import Peer, connect_peer
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.command import FLAG_ONEWAY, Command
 from dledger.remoting.framing import FrameDecoder
+from dledger.testing.logs import capture_logs
 
 
 class Server:
@@ -257,7 +257,7 @@ def test_what_the_server_asks_is_answered_by_the_callback(backend: str, server: 
                 )
                 answer = await server.receive()
                 assert (answer.opaque, answer.remark) == (2, "mine")
-                with structlog.testing.capture_logs():
+                with capture_logs():
                     server.send(Command(13, opaque=4))
                     answer = await server.receive()
                 assert (answer.opaque, answer.code, answer.remark) == (4, 1, "a bug")
@@ -287,7 +287,7 @@ def test_a_bug_in_one_callback_takes_nobody_elses_answer(backend: str, server: S
         def crash(_result: Command | RemotingError) -> None:
             raise RuntimeError("a bug")
 
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             peer.request_nowait(Command(1), crash)
             server.send((await server.receive()).reply(0))
             await round_trip(server, peer)

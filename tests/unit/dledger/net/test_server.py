@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-import structlog
 import trio
 import trio.testing
 
@@ -19,6 +18,7 @@ from dledger.remoting.codec import encode_frame
 from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
 from dledger.remoting.framing import FrameDecoder
 from dledger.remoting.unavailable import OUTCOME, OUTCOME_UNKNOWN
+from dledger.testing.logs import capture_logs
 
 Answer = Command | Awaitable[Command | None] | None
 ECHO, LATER, REFUSE, CRASH, BY_HAND, NEVER, UNENCODABLE, CRASH_LATER = range(1, 9)
@@ -181,7 +181,7 @@ async def test_a_refusal_is_answered_with_code_1_and_its_text() -> None:
     """And the connection serves on."""
     async with serving() as server:
         client = await server.connect()
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             answer = await client.ask(REFUSE)
         assert (answer.code, answer.remark) == (1, "the field 'topic' is empty")
         assert OUTCOME not in answer.ext
@@ -196,7 +196,7 @@ async def test_a_fault_that_nobody_foresaw_costs_the_connection(code: int, is_on
     async with serving() as server:
         good, bad = await server.connect(), await server.connect()
         await good.ask(ECHO)
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             await bad.send(Command(code, opaque=7, flag=FLAG_ONEWAY if is_oneway else 0))
             if not is_oneway:
                 answer = await bad.receive()
@@ -240,7 +240,7 @@ async def test_garbage_closes_its_own_connection_and_no_other(garbage: bytes) ->
     async with serving() as server:
         good, bad = await server.connect(), await server.connect()
         await good.ask(ECHO)
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             await bad.stream.send_all(garbage)
             await bad.until_closed()
         (event,) = (log for log in logs if log["event"] == "connection closed")
@@ -263,7 +263,7 @@ async def test_a_client_that_does_not_read_is_closed_at_the_bound() -> None:
     async with serving(send_buffer_bytes_max=1_000_000) as server:
         client = await server.connect()
         requests = [Command(ECHO, body=bytes(100_000)) for _ in range(1000)]
-        with structlog.testing.capture_logs() as logs, pytest.raises(trio.BrokenResourceError):
+        with capture_logs() as logs, pytest.raises(trio.BrokenResourceError):
             await client.send(*requests)
         assert any("does not read" in log.get("reason", "") for log in logs)
 
@@ -294,7 +294,7 @@ async def test_a_frame_must_be_complete_in_time(mock_clock: trio.testing.MockClo
     async with serving() as server:
         slow, good = await server.connect(), await server.connect()
         frame = b"".join(encode_frame(Command(ECHO, body=b"x" * 100)))
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             for position in range(29):
                 await slow.stream.send_all(frame[position : position + 1])
                 await good.ask(ECHO)
@@ -328,7 +328,7 @@ async def test_connections_above_the_bound_are_refused(mock_clock: trio.testing.
         first, second = await server.connect(), await server.connect()
         await first.ask(ECHO)
         await second.ask(ECHO)
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             for _ in range(5):
                 await server.refuses()
             await pass_time(mock_clock, 2)
@@ -365,7 +365,7 @@ async def test_a_bug_at_a_connections_start_or_end_is_not_the_servers_end() -> N
         good = await server.connect()
         await good.ask(ECHO)
         server.handler.broken = True
-        with structlog.testing.capture_logs() as logs:
+        with capture_logs() as logs:
             await server.refuses()
         assert [log["event"] for log in logs] == ["connection failed"]
         assert (await good.ask(ECHO)).code == 0
