@@ -22,7 +22,7 @@ from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
 from mqnamesrv.kv_file import KvStore
 
-_log = get_logger("namesrv")
+_log = get_logger(__name__)
 
 
 async def serve(

@@ -69,7 +69,7 @@ from mqnamesrv.door import Door, Trust
 from mqnamesrv.kv import ORDER_TOPIC_CONFIG, WIPED_BROKERS
 from mqnamesrv.kv_file import KvStore
 from mqnamesrv.registration import decode_registration
-from mqnamesrv.routes import Departure, RegistrationRefused, RouteTable, UnknownBroker
+from mqnamesrv.routes import Departure, NotWhole, RegistrationRefused, RouteTable, UnknownBroker
 
 UNIT_LISTS: Mapping[int, Callable[[bool, bool], bool]] = {
     RequestCode.GET_UNIT_TOPIC_LIST: lambda unit, subscribed: unit,
@@ -82,7 +82,7 @@ NOT_SERVED: Mapping[int, str] = {
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: "a name server takes topics from the brokers that have "
     "them, and from nobody else: create the topic at a broker (mqadmin updateTopic)"
 }
-_log = get_logger("namesrv")
+_log = get_logger(__name__)
 
 
 class Dispatcher:
@@ -125,7 +125,8 @@ class Dispatcher:
             _log.warning("not let in", code=request.code, reason=str(error), peer=connection.peer)
             return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
         except RegistrationRefused as error:
-            _log.warning("registration refused", reason=str(error), peer=connection.peer)
+            write = _log.debug if isinstance(error, NotWhole) else _log.warning
+            write("registration refused", reason=str(error), peer=connection.peer)
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
         except BadInput as error:
             _log.warning(

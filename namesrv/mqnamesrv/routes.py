@@ -50,6 +50,10 @@ class RegistrationRefused(DledgerError):
     """The broker may not register like that; nothing was changed. The message says why."""
 
 
+class NotWhole(RegistrationRefused):
+    """The broker lists changes of a list that this name server does not hold: it lists all next."""
+
+
 class UnknownBroker(DledgerError):
     """A heartbeat of a broker that is not registered: it has to register again."""
 
@@ -228,7 +232,7 @@ class RouteTable:
                 or old.broker_id != new.broker_id
                 or (new.broker_id == LEADER_ID and group.term != new.term)
             ):
-                raise RegistrationRefused(
+                raise NotWhole(
                     f"{new.address} lists the topics that changed since its version {new.since}; "
                     f"known here is {known.counter if known is not None else 'none'}: "
                     "register with all of them"

@@ -28,6 +28,7 @@ from rich.console import Console
 from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, EXIT_INTERRUPTED, sentence
 from dledger.program.extras import require_spark
+from dledger.program.logs import configure_logging
 from mqspark.interrupting import own_temporary_files, was_interrupted
 from mqspark.paths import check_inputs, check_report
 
@@ -161,6 +162,7 @@ def pack_history(*, history: Path, to: Path) -> int:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console command. Python's own status for a bug is 1, which would say `violated`."""
     let_reader_leave()
+    configure_logging("console", "warning")
     try:
         sys.exit(app(arguments, print_error=False, exit_on_error=False))
     except CycloptsError as error:

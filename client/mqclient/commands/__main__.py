@@ -15,6 +15,7 @@ from dledger.errors import ConfigError
 from dledger.observe import one_line
 from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, EXIT_INTERRUPTED, sentence
+from dledger.program.logs import configure_logging
 from dledger.version import __version__
 
 EXIT_FAILED = 1
@@ -81,6 +82,7 @@ for _name, (_target, _help) in COMMANDS.items():
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its status."""
     let_reader_leave()
+    configure_logging("console", "warning")
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["help"]:  # RocketMQ's way to ask: mqadmin help updateTopic
         given = [*given[1:], "--help"]

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 import anyio
 from anyio.abc import TaskGroup
 
-from dledger.errors import BadInput, RemotingError
+from dledger.errors import BadInput, DledgerError, RemotingError
+from dledger.observe import Logger, get_logger
 from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.codes import VERSION_ANY_DELAY, RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -37,6 +38,14 @@ from mqclient.connection.retry import Next, backoff_s, judge, may_pass
 from mqclient.connection.routing import RouteTable
 from mqclient.errors import NoLeader, Refused
 
+log = get_logger(__name__)
+
+
+def log_failure(logger: Logger, event: str, error: DledgerError, **values: object) -> None:
+    """Warn of what is tried again; but its finder has told already of a group without a leader."""
+    write = logger.debug if isinstance(error, NoLeader) else logger.warning
+    write(event, **values, reason=str(error))
+
 
 @dataclass(slots=True)
 class LeaderFinder:
@@ -47,6 +56,7 @@ class LeaderFinder:
     name_servers: tuple[str, ...]
     _searches: defaultdict[str, anyio.Lock] = field(default_factory=lambda: defaultdict(anyio.Lock))
     _found: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _absent_since_s: dict[str, float] = field(default_factory=dict)
 
     async def find(self, broker_name: str, topic: str | None = None) -> str:
         """The address of the present leader; waits until there is one.
@@ -132,7 +142,14 @@ class LeaderFinder:
                 leader = await self.find(broker_name, topic)
         if leader is None:
             waited_s = steady_s() - began_s
-            raise NoLeader(broker_name, self.routes.members(broker_name), waited_s)
+            absent = NoLeader(broker_name, self.routes.members(broker_name), waited_s)
+            if broker_name not in self._absent_since_s:
+                self._absent_since_s[broker_name] = began_s
+                log.warning("no leader", broker=broker_name, reason=str(absent))
+            raise absent
+        since_s = self._absent_since_s.pop(broker_name, None)
+        if since_s is not None:
+            log.info("leader again", broker=broker_name, leader=leader, after_s=began_s - since_s)
         try:
             left_s = max(0.001, deadline_s - steady_s()) + held_s
             return leader, await self.pool.request(leader, replace(command), left_s)

@@ -30,6 +30,7 @@ from dledger.remoting.message import RETRY_PREFIX
 from dledger.world import world
 from mqclient import limits
 from mqclient.connection.answers import consumers_in
+from mqclient.connection.leaders import log_failure
 from mqclient.connection.retry import backoff_s
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast, Wakeup
@@ -91,7 +92,7 @@ class Assignment:
             try:
                 complete = await self.rebalance(cause)
             except (RemotingError, ClientError, BadInput) as error:
-                log.warning("rebalance failed", group=self.group, reason=str(error))
+                log_failure(log, "rebalance failed", error, group=self.group)
                 complete = False
             if complete:
                 attempt = 0
@@ -265,7 +266,7 @@ class Assignment:
         except NoRoute as error:
             if topic not in self._routeless and not topic.startswith(RETRY_PREFIX):
                 self._routeless.add(topic)
-                log.warning("no route yet", group=self.group, topic=topic, reason=str(error))
+                log_failure(log, "no route yet", error, group=self.group, topic=topic)
             return ()
         self._routeless.discard(topic)
         return route.readable
@@ -340,7 +341,7 @@ class Assignment:
                         fetcher.progress.start(*place)
                 except (RemotingError, ClientError, BadInput) as error:
                     attempt += 1
-                    log.warning("no start offset yet", topic=queue.topic, reason=str(error))
+                    log_failure(log, "no start offset yet", error, topic=queue.topic)
                     await anyio.sleep(backoff_s(attempt))
             await fetcher.run()
 

@@ -29,7 +29,7 @@ from dledger.remoting.headers.consume import PULL_LITE, PULL_SUBSCRIPTION, PULL_
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import world
 from mqclient import limits
-from mqclient.connection.leaders import LeaderFinder
+from mqclient.connection.leaders import LeaderFinder, log_failure
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.connection.signals import Broadcast
 from mqclient.consuming.progress import Chunk, Place, QueueProgress
@@ -37,6 +37,8 @@ from mqclient.consuming.stretches.stretch import Listed, stretch_in
 from mqclient.errors import ClientError, Refused
 
 log = get_logger(__name__)
+
+FAILED = "fetch failed, will be tried again"
 
 _SYS_FLAG = PULL_SUSPEND | PULL_SUBSCRIPTION | PULL_LITE
 #: There may be more at once.
@@ -83,10 +85,10 @@ class QueueFetcher:
             except RemotingError as error:
                 attempt += 1
                 if attempt > 1:
-                    self._warn(error)
+                    log_failure(log, FAILED, error, **self._named())
                 await anyio.sleep(backoff_s(attempt))
             except (ClientError, BadInput) as error:
-                self._warn(error)
+                log_failure(log, FAILED, error, **self._named())
                 await anyio.sleep(limits.REFUSED_RETRY_S)
 
     @property
@@ -150,7 +152,8 @@ class QueueFetcher:
     async def _wait_for_turn(self, answer: Command) -> None:
         """The group is given no more for now: come again when the broker says."""
         wait_s = retry_after_s(answer) or limits.REFUSED_RETRY_S
-        self._warn(answer.remark or "the broker is busy", seconds=wait_s)
+        reason = answer.remark or "the broker is busy"
+        log.warning(FAILED, **self._named(), reason=reason, seconds=wait_s)
         await anyio.sleep(min(wait_s, limits.TURN_S_MAX))
 
     def _take(self, answer: Command, epoch: int) -> None:
@@ -169,10 +172,7 @@ class QueueFetcher:
         if answer.code == ResponseCode.PULL_OFFSET_MOVED and epoch == self.progress.epoch:
             log.warning(
                 "offset moved",
-                group=self.group,
-                topic=queue.topic,
-                broker=queue.broker_name,
-                queue_id=queue.queue_id,
+                **self._named(),
                 wanted=self.progress.fetch_offset,
                 resumed_at=next_offset,
                 first=header.min_offset,
@@ -200,14 +200,7 @@ class QueueFetcher:
             raise RecordError(f"a pull of {self.progress.queue} was answered with another queue's")
         return Chunk(messages, len(answer.payload))
 
-    def _warn(self, reason: object, **more: object) -> None:
+    def _named(self) -> dict[str, object]:
         queue = self.progress.queue
-        log.warning(
-            "fetch failed, will be tried again",
-            group=self.group,
-            topic=queue.topic,
-            broker=queue.broker_name,
-            queue_id=queue.queue_id,
-            reason=str(reason),
-            **more,
-        )
+        place = {"topic": queue.topic, "broker": queue.broker_name, "queue_id": queue.queue_id}
+        return {"group": self.group, **place}

@@ -13,7 +13,6 @@ One that its broker does not have any more, since retention took it meanwhile, i
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -222,7 +221,7 @@ class SendingBack:
         delay = error.delay if isinstance(error, Nack) else Delay()
         named = {"group": self.group, **_names(message)}
         if not isinstance(error, Nack):
-            log.warning("message not handled", **named, error=repr(error), where=_where(error))
+            log.warning("message not handled", **named, error=repr(error), exc_info=error)
         if self.on_error == "suspend" and delay.level != DEAD:
             return await self._suspend(message, delay)
         return await self._send_back_or_again(message, delay)
@@ -303,9 +302,3 @@ def _names(message: ReceivedMessage) -> dict[str, str | int]:
         }
     except BadInput as error:
         return {"position": message.position, "malformed": str(error)}
-
-
-def _where(error: Exception) -> str:
-    """The line that raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""

@@ -23,6 +23,7 @@ from dledger.observe import get_logger
 from dledger.remoting.numbers import INT32_MAX
 from mqclient import limits
 from mqclient.arguments import check_seconds, check_whole
+from mqclient.connection.leaders import log_failure
 from mqclient.connection.lifetime import together
 from mqclient.consuming.handling import call_handler, check_at_work
 from mqclient.consuming.lanes import Lanes
@@ -158,7 +159,8 @@ class Running:
         """See to a message whose handler raised; False if it is to be handled again, here."""
         delay = error.delay if isinstance(error, Nack) else Delay()
         if not isinstance(error, Nack):
-            log.warning("message not handled", message=repr(message), error=repr(error))
+            named = {"message": repr(message), "error": repr(error)}
+            log.warning("message not handled", **named, exc_info=error)
         tried = message.reconsume_times + message.handled_again
         times_max = self._policy.times_max
         if times_max is None:
@@ -197,7 +199,7 @@ class Running:
             try:
                 await self._settling.hide(due, invisible_s, keep=True)
             except DledgerError as error:
-                log.warning("messages not kept", messages=len(due), reason=str(error))
+                log_failure(log, "messages not kept", error, messages=len(due))
 
 
 def delay_seconds(delay: Delay) -> float | None:

@@ -35,6 +35,7 @@ from dledger.remoting.receipts import read_bits
 from dledger.remoting.record import walk
 from dledger.world import unix_ms
 from mqclient import limits
+from mqclient.connection.leaders import log_failure
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast
@@ -173,7 +174,7 @@ class Taking:
             except (RemotingError, ClientError, BadInput) as error:
                 failures += 1
                 named = {"group": self._group, "topic": topic, "broker": broker_name}
-                log.warning("pop failed", **named, reason=str(error))
+                log_failure(log, "pop failed", error, **named)
                 refused = isinstance(error, Refused)
                 await anyio.sleep(limits.REFUSED_RETRY_S if refused else backoff_s(failures))
 

@@ -29,6 +29,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import steady_s
 from mqclient import limits
+from mqclient.connection.leaders import log_failure
 from mqclient.connection.lifetime import together
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast
@@ -169,5 +170,5 @@ class Locks:
                 what, *place, command, limits.REQUEST_TIMEOUT_S
             )
         except (RemotingError, ClientError) as error:
-            log.warning("locks not answered", group=self._group, reason=str(error))
+            log_failure(log, "locks not answered", error, group=self._group)
             return None

@@ -30,7 +30,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import unix_ms, world
 from mqclient import limits
 from mqclient.connection.answers import checked_offset
-from mqclient.connection.leaders import LeaderFinder
+from mqclient.connection.leaders import LeaderFinder, log_failure
 from mqclient.connection.lifetime import together
 from mqclient.consuming.progress import Place
 from mqclient.consuming.sharing.beginnings import ask_place, born_ms, is_younger
@@ -178,14 +178,15 @@ class BrokerOffsets:
         try:
             await self._finder.granted(what, queue.broker_name, queue.topic, command, timeout_s)
         except (RemotingError, ClientError) as error:
-            log.warning(
+            log_failure(
+                log,
                 "commit failed",
+                error,
                 group=self._group,
                 topic=queue.topic,
                 broker=queue.broker_name,
                 queue_id=queue.queue_id,
                 offset=offset,
-                reason=str(error),
             )
             fenced = isinstance(error, Refused) and error.code == ResponseCode.NOT_LOCK_OWNER
             if fenced and self._locks is not None:
