@@ -68,6 +68,10 @@ HANDLED_AT_ONCE = 8
 GIVEN_WITHIN_S = 5.0
 """From its acknowledgement until a message is given to a group that is deployed; it was measured to
 be below a second. A lock that nobody gave up lasts a minute."""
+HELD_BY_TWO_S = 10.0
+"""Members that share queues without locks may have one at once while they hear of each other."""
+EQUAL_IN_A_ROW = 50
+"""So many equal messages have one key; then comes another queue's turn, perhaps."""
 MEDDLED_MAX = 4
 """Topics and groups that tools make, and delete again."""
 NS_PER_S = 1_000_000_000

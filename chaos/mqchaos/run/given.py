@@ -4,12 +4,13 @@ The audit takes a message that nobody was given for one that is still to come, a
 twice for one that was repeated: from outside both may be. The harness knows more: it has waited
 until the group had all of it, whether a fault excuses a repetition, and which queues are younger
 than the group. Each sentence here is about a run's ordinary life: a consumer that is deployed anew,
-a topic that gets queues.
+a topic that gets queues, a program that forks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from mqchaos.limits import NS_PER_S
@@ -65,6 +66,46 @@ def given(events: Iterable[Event], group: str, first_queue: int = 0) -> Given:
     return Given(len(acked), missing, twice, at_joins, max([*waits, 0]) / NS_PER_S, faults)
 
 
+class Shared(NamedTuple):
+    """What processes that share a program's clients had from each other.
+
+    `twice`: places that two sends were told; `held_s`: the longest time for which two members of
+    the group had a queue at once.
+    """
+
+    acknowledged: int
+    twice: list[Place]
+    held_s: float
+
+
+def shared(events: Iterable[Event], group: str) -> Shared:
+    """Of a whole history, in the order of time."""
+    acked: set[Place] = set()
+    twice: list[Place] = []
+    held: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)
+    longest, now = 0, 0
+    for event in events:
+        now = event.t
+        if isinstance(event, Ack) and not event.waiting:
+            if _place(event) in acked:
+                twice.append(_place(event))
+            acked.add(_place(event))
+        elif isinstance(event, Rebalance) and event.group == group:
+            for queue in [*held]:
+                if queue not in event.queues and event.client in held[queue]:
+                    longest = max(longest, _together(held[queue], now))
+                    del held[queue][event.client]
+            for queue in event.queues:
+                held[queue].setdefault(event.client, now)
+    longest = max([longest, *(_together(holders, now) for holders in held.values())])
+    return Shared(len(acked), twice, longest / NS_PER_S)
+
+
+def _together(holders: Mapping[str, int], now: int) -> int:
+    """For how long two have had a queue by now: since the second one came."""
+    return now - sorted(holders.values())[1] if len(holders) > 1 else 0
+
+
 def _place(event: Ack | Deliver) -> Place:
     return event.topic, event.broker, event.queue_id, event.offset
 
@@ -116,3 +157,25 @@ def against_skipping(found: Given) -> list[str]:
     if not found.missing:
         return []
     return [told("were never given to the group", found.missing)]
+
+
+def against_sharing(found: Shared, held_s_max: float) -> list[str]:
+    """What is wrong between processes that have copies of one client."""
+    wrong = []
+    if found.twice:
+        wrong.append(told("were acknowledged at the place of another", found.twice))
+    if found.held_s > held_s_max:
+        wrong.append(
+            f"two members had a queue for {found.held_s:.1f} s at once, above {held_s_max:.1f} s: "
+            "each was given its messages"
+        )
+    return wrong
+
+
+def about_sharing(found: Shared) -> str:
+    """What was counted."""
+    return (
+        f"forked producers had {found.acknowledged:,} messages acknowledged, of which "
+        f"{len(found.twice):,} at the place of another; two members had a queue at once for "
+        f"{found.held_s:.2f} s"
+    )

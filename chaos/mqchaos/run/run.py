@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,7 +32,6 @@ from mqchaos.faults.targets import NEED_LEADER, Server, Target, Victims, victims
 from mqchaos.limits import (
     BACK_TIMEOUT_S,
     DRAIN_TIMEOUT_S,
-    GIVEN_WITHIN_S,
     HISTORY_PART_BYTES,
     LEADER_TIMEOUT_S,
     PROBE_INTERVAL_S,
@@ -42,13 +42,6 @@ from mqchaos.limits import (
     STOP_TIMEOUT_S,
 )
 from mqchaos.network.switch import Switch
-from mqchaos.run.given import (
-    about_deploying,
-    about_younger,
-    against_deploying,
-    against_skipping,
-    given,
-)
 from mqchaos.run.history import (
     TELLS,
     End,
@@ -70,6 +63,7 @@ from mqchaos.run.load.workload import (
     outputs_of,
 )
 from mqchaos.run.observer import Observer, without_their_output
+from mqchaos.run.ordinary import Lived, look
 from mqchaos.run.others.programs import Client, Program
 from mqchaos.run.others.stock import argv_of, client_of, group_of
 from mqchaos.run.pace import Pace
@@ -180,17 +174,14 @@ class Run:
 
     def _look_at_what_was_given(self) -> None:
         """To a group in its ordinary life, which the audit knows nothing of."""
-        workload = WORKLOADS[self.planned.workload]
         deployed = sum(each.deployed for each in self.consumers if isinstance(each, Worker))
-        if workload.deployed:
-            found = given(read_history(self.history), GROUP)
-            shared, within_s = workload.shares, GIVEN_WITHIN_S * self.pace.slowness
-            self.findings += against_deploying(found, within_s, shared=shared)
-            self.notes.append(about_deploying(found, deployed))
-        elif workload.tools == "widens":
-            found = given(read_history(self.history), GROUP, QUEUES)
-            self.findings += against_skipping(found)
-            self.notes.append(about_younger(found))
+        wrong, counted = look(
+            WORKLOADS[self.planned.workload],
+            partial(read_history, self.history),
+            Lived(GROUP, deployed, QUEUES, self.pace.slowness),
+        )
+        self.findings += wrong
+        self.notes += counted
 
     @property
     def produced(self) -> list[Progress]:
@@ -385,11 +376,17 @@ class Run:
             await trio.sleep(PROBE_INTERVAL_S)
 
     async def _end_producers(self) -> None:
+        """Each ends by itself, or is told to. Raises ClusterError for one that never does."""
         self.phase = "waiting for the last sends' outcomes"
         for worker in self.producers:
-            if self.planned.messages is None:
+            if self.planned.messages is not None:
+                await worker.finished.wait()
+                continue
+            patience_s = self.planned.send_timeout_s + DRAIN_TIMEOUT_S
+            with trio.move_on_after(patience_s):
                 await worker.finish()
-            await worker.finished.wait()
+            if not worker.finished.is_set():
+                raise ClusterError(f"a producer awaits outcomes {patience_s:.0f} s after its end")
 
     async def _end_consumers(self, observer: Observer) -> None:
         self.phase = "waiting for the consumers to catch up"

@@ -79,9 +79,16 @@ def acknowledgement(batch: Batch, answer: Command, server: str, *, from_stock: b
         written = decode_header(WriteOnceResponseHeader, answer)
         # Of a repeat whose first copy the log has no more, nobody knows the place.
         known = dict(written.offsets) or dict.fromkeys(batch.runs, -1)
-        return Ack(written.position, known, server)
+        return Ack(written.position, _of_each(batch, known), server)
     header = decode_header(ProduceResponseHeader, answer)
-    return Ack(header.position, dict(header.offsets), server)
+    return Ack(header.position, _of_each(batch, dict(header.offsets)), server)
+
+
+def _of_each(batch: Batch, offsets: dict[int, int]) -> dict[int, int]:
+    """The offsets, one for each queue of the batch. Raises BadInput if one has none."""
+    if not batch.runs.keys() <= offsets.keys():
+        raise BadInput(f"offsets of the queues {[*offsets]} for messages of {[*batch.runs]}")
+    return offsets
 
 
 def _send_batch(records: list[Record], producer_group: str) -> Command:

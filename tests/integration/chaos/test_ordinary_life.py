@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long]
         ("deploy-ordered", "consumers were deployed"),
         ("deploy-pop", "consumers were deployed"),
         ("widened", "messages were sent to queues younger than the group"),
+        ("forked", "forked producers had"),
     ],
 )
 def test_a_group_is_given_all_that_was_acknowledged(

@@ -10,7 +10,13 @@ import trio
 from trio.testing import MockClock
 
 from mqchaos.limits import AWAY_ROUND_S, NS_PER_S, READING_S
-from mqchaos.run.given import against_deploying, against_skipping, given
+from mqchaos.run.given import (
+    against_deploying,
+    against_sharing,
+    against_skipping,
+    given,
+    shared,
+)
 from mqchaos.run.history import Ack, Deliver, Event, Fault, HistoryWriter, Rebalance, read_history
 from mqchaos.run.load.priorities import stay_s
 from mqchaos.run.load.work import HandlingWork
@@ -89,6 +95,32 @@ def test_a_queue_that_nobody_takes_over_is_a_fault_unless_a_server_had_one() -> 
         "a message came 6.0 s after it was acknowledged, above 5.0 s: its queue was not handed over"
     ]
     assert deploying([*events, Fault(0, "kill", "a", "n0")]) == []
+
+
+def test_a_place_that_two_sends_were_told_is_a_fault() -> None:
+    """One of the two messages is in no log, whoever sent them; other places are no matter."""
+    events = [ack(0), ack(1), ack(0, 1), ack(1), ack(0, 9, waiting=True), ack(0, 9, waiting=True)]
+    assert shared(events, "G").acknowledged == 3
+    assert against_sharing(shared(events[:3], "G"), WAIT_S) == []
+    assert against_sharing(shared(events, "G"), WAIT_S) == [
+        "1 messages were acknowledged at the place of another: T/a/0/1"
+    ]
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_queue_of_two_members_is_a_fault_once_they_have_heard_of_each_other(
+    *, leaves: bool
+) -> None:
+    """For a moment both may have it, when one joins; members of other groups don't count."""
+
+    def holds(client: str, at_s: int, *queues: int, group: str = "G") -> Rebalance:
+        return Rebalance(at_s * NS_PER_S, client, group, "T", [("a", queue) for queue in queues])
+
+    events = [holds("c", 0, 0, 1), holds("e", 0, 0, 1, group="other"), holds("d", 1, 1)]
+    events += [holds("c", 4, 0)] if leaves else []
+    found = shared([*events, holds("d", 9, 1, 2)], "G")
+    assert found.held_s == (3 if leaves else 8)
+    assert bool(against_sharing(found, WAIT_S)) != leaves
 
 
 def test_members_read_and_are_away_at_the_same_moments() -> None:

@@ -136,6 +136,21 @@ async def test_an_acknowledged_message_knows_its_place() -> None:
         assert (7, 100, g.a.address) == (result.queue_offset, result.position, result.leader)
 
 
+async def test_an_acknowledgement_of_another_queue_is_none() -> None:
+    """Nobody waits for ever: the outcome is unknown, and the error says what was answered."""
+
+    def elsewhere(_: Member, request: Command) -> Command:
+        header = ProduceResponseHeader(
+            position=100, offsets=[(3, 7)], store_timestamp=1, duplicate=False
+        )
+        return request.reply(0, encode_header(header))
+
+    async with group() as g:
+        g.a.script = elsewhere
+        with pytest.raises(SendUnknown, match=r"offsets of the queues \[3\] for messages of \[0\]"):
+            await g.send().wait()
+
+
 async def test_a_redirect_is_followed_at_once() -> None:
     """A member that names the leader costs one more round trip, and the bytes are the same."""
     async with group() as g:

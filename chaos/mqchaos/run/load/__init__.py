@@ -4,6 +4,7 @@
 ``assigning``   the tasks of a run's clients, by its plan (pure)
 ``workers``     the harness's side of them
 ``work``        the process of one
+``forking``     a program that makes its client first, and forks then
 ``producing``   what producers send, and note
 ``popping``     members of a group that pops
 ``priorities``  which priorities, and when nobody reads (pure)

@@ -33,6 +33,12 @@ class Assigning(NamedTuple):
         """A client's history."""
         return str(self.directory / "history" / f"{client}.jsonl")
 
+    @property
+    def _rate_per_s(self) -> float:
+        """Of all producers."""
+        workload = self.workload
+        return min(self.planned.rate_per_s, workload.rate_per_s_max) * workload.pace
+
     def consume(self, number: int) -> Consume:
         """The n-th consumer's."""
         workload, name = self.workload, f"consumer-{number}"
@@ -54,6 +60,7 @@ class Assigning(NamedTuple):
             handles=workload.deployed,
             beginning=workload.beginning,
             away=workload.away,
+            forks=workload.forks,
         )
 
     def produce(self, number: int) -> Produce:
@@ -71,10 +78,11 @@ class Assigning(NamedTuple):
             index=number,
             producers=PRODUCERS,
             messages=None if total is None else split(total, PRODUCERS)[number],
-            rate_per_s=min(planned.rate_per_s, workload.rate_per_s_max) * workload.pace / PRODUCERS,
+            rate_per_s=self._rate_per_s / (PRODUCERS * max(1, workload.forks)),
             run=run_name(planned.seed, planned.scenario),
             lines_each=workload.lines,
             keyed=workload.keyed,
             send_timeout_s=planned.send_timeout_s,
             sends=workload.sends,
+            forks=workload.forks,
         )

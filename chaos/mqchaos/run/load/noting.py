@@ -11,8 +11,35 @@ from dledger.checksum import crc32
 from dledger.errors import RecordError
 from dledger.remoting.message import KEYS, TAGS, sender_crc
 from mqchaos.limits import CLOCK_STEP_NS, NS_PER_S
-from mqchaos.run.history import Ack, Deliver
+from mqchaos.run.history import Ack, Deliver, Send
 from mqclient import Message, PoppedMessage, ReceivedMessage, SendResult
+
+
+def sent(
+    now: int,
+    client: str,
+    message: Message,
+    unique_key: str,
+    due: int | None = None,
+    transaction: str | None = None,
+    expires: int | None = None,
+) -> Send:
+    """What is noted of a message that is about to be sent."""
+    body, keys = message.body, message.keys
+    return Send(
+        now,
+        client,
+        unique_key,
+        message.topic,
+        keys if isinstance(keys, str) else " ".join(keys),
+        crc32(body),
+        len(body),
+        due,
+        transaction,
+        expires,
+        message.priority,
+        said(message),
+    )
 
 
 def acknowledged(client: str, result: SendResult, *, waits: bool = False) -> Ack:

@@ -13,13 +13,13 @@ from typing import Final
 
 import trio
 
-from dledger.checksum import crc32
 from dledger.errors import DledgerError
 from mqchaos.limits import (
     ASKED_FOR_S,
     DELAY_LEVEL_1_S,
     DELAY_MARGIN_S,
     DELAYS_S,
+    EQUAL_IN_A_ROW,
     NS_PER_S,
     PACE_S,
     PARTS_BODY_BYTES,
@@ -27,8 +27,8 @@ from mqchaos.limits import (
     PROGRESS_INTERVAL_S,
     SENDS_IN_FLIGHT_MAX,
 )
-from mqchaos.run.history import Fail, HistoryWriter, Resolve, Send
-from mqchaos.run.load.noting import acknowledged, said
+from mqchaos.run.history import Fail, HistoryWriter, Resolve
+from mqchaos.run.load.noting import acknowledged, sent
 from mqchaos.run.load.priorities import priority_of
 from mqchaos.run.load.workload import (
     Produce,
@@ -46,15 +46,27 @@ from mqclient import Decision, Message, PendingSend, Producer, ReceivedMessage, 
 from mqclient.producing.waiting.transactions import Checker
 
 
+def producer_of(task: Produce, checker: Checker | None = None) -> Producer:
+    """The client of a task."""
+    return Producer(
+        namesrv_addr=task.namesrv_addr,
+        group=f"{task.run}-PG",
+        timeout_s=task.send_timeout_s,
+        checker=checker,
+    )
+
+
 class ProducerWork:
     """Sends lines at a steady rate, with many sends in flight, and records each one's outcome."""
 
     #: Whether messages wait elsewhere before they come into their topic.
     waits = False
 
-    def __init__(self, task: Produce, history: HistoryWriter) -> None:
+    def __init__(self, task: Produce, history: HistoryWriter, made: Producer | None = None) -> None:
+        """A producer that was `made` before is opened, else one of its own."""
         self._task = task
         self._history = history
+        self._made = made
         self._lines = read_lines(Path(task.lines))
         self._room = trio.Semaphore(SENDS_IN_FLIGHT_MAX)
         self.progress = Progress()
@@ -78,12 +90,7 @@ class ProducerWork:
     async def run(self, told_to_stop: trio.Event) -> None:
         """Until all messages have an outcome, or until told to stop and those begun have one."""
         task = self._task
-        async with Producer(
-            namesrv_addr=task.namesrv_addr,
-            group=f"{task.run}-PG",
-            timeout_s=task.send_timeout_s,
-            checker=self.checker(),
-        ) as producer:
+        async with self._made or producer_of(task, self.checker()) as producer:
             await self._find_topic(producer, told_to_stop)
             started = trio.current_time()
             while not told_to_stop.is_set():
@@ -127,19 +134,14 @@ class ProducerWork:
         delay_ns, life_ns = self.prepared(message, number), self.lifetime(message, number)
         now = time.monotonic_ns()
         self._history.write(
-            Send(
+            sent(
                 now,
                 task.client,
+                message,
                 message.unique_key,
-                task.topic,
-                key,
-                crc32(body),
-                len(body),
                 None if delay_ns is None else now + delay_ns,
                 self.ending(number),
                 None if life_ns is None else now + life_ns,
-                message.priority,
-                said(message),
             )
         )
         await self._hand_over(producer, message, key if task.keyed else None)
@@ -182,6 +184,23 @@ class ProducerWork:
         self.progress.error = self.progress.error or told
         now = time.monotonic_ns()
         self._history.write(Fail(now, self._task.client, unique, error.definite, told))
+
+
+class EqualWork(ProducerWork):
+    """Sends what others send, too: the unique key, which its producer makes, tells it apart.
+
+    Only the producer knows that key, once it has the message: so the send is noted then, as of the
+    moment before. Keys change now and then, for all senders at about the same time.
+    """
+
+    async def _send(self, producer: Producer, number: int) -> None:
+        task, key = self._task, f"key-{number // EQUAL_IN_A_ROW}"
+        message = Message(task.topic, self._body(0), key)
+        self.progress.sent += 1
+        now = time.monotonic_ns()
+        pending = producer.send_nowait(message, key=key if task.keyed else None)
+        self._history.write(sent(now, task.client, message, pending.unique_key))
+        pending.add_callback(self._done)
 
 
 class DelayedWork(ProducerWork):
@@ -314,6 +333,7 @@ class Forgotten(Exception):
 
 PRODUCERS: Final[Mapping[Sends, type[ProducerWork]]] = {
     "plain": ProducerWork,
+    "equal": EqualWork,
     "delayed": DelayedWork,
     "transactional": TransactionalWork,
     "fleeting": FleetingWork,

@@ -29,10 +29,11 @@ from mqchaos.limits import (
     RANDOM_SEND_TIMEOUT_S,
 )
 from mqchaos.run.history import Commit, End, HistoryWriter, Meta, Rebalance, Send
+from mqchaos.run.load.forking import forked
 from mqchaos.run.load.noting import acknowledged, delivered, popped
 from mqchaos.run.load.popping import PopWork
 from mqchaos.run.load.priorities import stay_s
-from mqchaos.run.load.producing import PRODUCERS
+from mqchaos.run.load.producing import PRODUCERS, ProducerWork, producer_of
 from mqchaos.run.load.workload import Consume, Produce, Progress, output_key, outputs_of
 from mqclient import (
     Consumer,
@@ -47,12 +48,41 @@ from mqclient import (
 from mqclient import Rebalance as RebalanceNotice
 
 
+def consumer_of(task: Consume, rebalanced: Callable[[RebalanceNotice], None]) -> Consumer:
+    """The client of a task."""
+    return Consumer(
+        namesrv_addr=task.namesrv_addr,
+        group=task.group,
+        subscriptions={task.topic: "*"},
+        assign="averaged" if task.offsets is None else "all",
+        ordered=task.ordered,
+        consume_from=task.beginning,
+        offsets="broker" if task.offsets is None else Path(task.offsets),
+        auto_commit=task.handles,
+        on_rebalance=rebalanced,
+    )
+
+
+class Made:
+    """A consumer that a program has made before it forks; `hears`: whoever opens it there."""
+
+    def __init__(self, task: Consume) -> None:
+        self.hears: Callable[[RebalanceNotice], None] | None = None
+        self.consumer = consumer_of(task, self._heard)
+
+    def _heard(self, notice: RebalanceNotice) -> None:
+        if self.hears is not None:
+            self.hears(notice)
+
+
 class ConsumerWork:
     """A member of the consumer group: takes what it is given, and commits twice a second."""
 
-    def __init__(self, task: Consume, history: HistoryWriter) -> None:
+    def __init__(self, task: Consume, history: HistoryWriter, made: Made | None = None) -> None:
+        """A consumer that was `made` before is opened, else one of its own for each stay."""
         self._task = task
         self._history = history
+        self._made = made
         self.progress = Progress()
 
     async def run(self, told_to_stop: trio.Event) -> None:
@@ -81,20 +111,13 @@ class ConsumerWork:
                     await self._commit(consumer)
                     next_commit = now + COMMIT_INTERVAL_S
             await self._commit(consumer)
+        self._holds([])
 
     def _consumer(self) -> Consumer:
-        task = self._task
-        return Consumer(
-            namesrv_addr=task.namesrv_addr,
-            group=task.group,
-            subscriptions={task.topic: "*"},
-            assign="averaged" if task.offsets is None else "all",
-            ordered=task.ordered,
-            consume_from=task.beginning,
-            offsets="broker" if task.offsets is None else Path(task.offsets),
-            auto_commit=task.handles,
-            on_rebalance=self._rebalanced,
-        )
+        if self._made is None:
+            return consumer_of(self._task, self._rebalanced)
+        self._made.hears = self._rebalanced
+        return self._made.consumer
 
     def _delivered(self, message: ReceivedMessage) -> None:
         self._note_delivery(message)
@@ -129,7 +152,9 @@ class ConsumerWork:
             )
 
     def _rebalanced(self, notice: RebalanceNotice) -> None:
-        queues = [(queue.broker_name, queue.queue_id) for queue in notice.queues]
+        self._holds([(queue.broker_name, queue.queue_id) for queue in notice.queues])
+
+    def _holds(self, queues: list[tuple[str, int]]) -> None:
         now = time.monotonic_ns()
         task = self._task
         self._history.write(Rebalance(now, task.client, task.reader, task.topic, queues))
@@ -241,15 +266,14 @@ async def _tell(progress: Progress, history: HistoryWriter) -> None:
         await trio.sleep(PROGRESS_INTERVAL_S)
 
 
-async def _work(task: Produce | Consume) -> None:
+async def _work(
+    task: Produce | Consume, begin: Callable[[HistoryWriter], ProducerWork | ConsumerWork | PopWork]
+) -> None:
+    """Do a task, in a history of its own."""
     with HistoryWriter(
         Path(task.history), at_once=task.at_once, part_bytes=task.part_bytes
     ) as history:
-        work = (
-            PRODUCERS[task.sends](task, history)
-            if isinstance(task, Produce)
-            else _reader(task, history)
-        )
+        work = begin(history)
         told_to_stop = trio.Event()
         run: Callable[[trio.Event], Awaitable[None]] = work.run
         async with trio.open_nursery() as nursery:
@@ -261,19 +285,30 @@ async def _work(task: Produce | Consume) -> None:
         print(msgspec.json.encode(work.progress).decode(), flush=True)
 
 
-def _reader(task: Consume, history: HistoryWriter) -> ConsumerWork | PopWork:
-    if task.handles:
-        return HandlingWork(task, history)
-    if task.members:
-        return PopWork(task, history)
-    return (ConsumerWork if task.once is None else OnceWork)(task, history)
+async def _produce(task: Produce, made: Producer | None = None) -> None:
+    await _work(task, lambda history: PRODUCERS[task.sends](task, history, made))
+
+
+async def _consume(task: Consume, made: Made | None = None) -> None:
+    def begin(history: HistoryWriter) -> ConsumerWork | PopWork:
+        if task.members and not task.handles:
+            return PopWork(task, history)
+        kind = HandlingWork if task.handles else ConsumerWork if task.once is None else OnceWork
+        return kind(task, history, made)
+
+    await _work(task, begin)
 
 
 def main() -> None:
     """Do the task in the first argument. Standard output is for progress alone."""
     configure_logging("json", "info")
     task = msgspec.json.decode(sys.argv[1], type=Produce | Consume)
-    trio.run(_work, task)
+    if isinstance(task, Produce):
+        producer = producer_of(task) if task.forks else None
+        trio.run(_produce, forked(task) if task.forks else task, producer)
+    else:
+        made = Made(task) if task.forks else None
+        trio.run(_consume, forked(task) if task.forks else task, made)
 
 
 if __name__ == "__main__":

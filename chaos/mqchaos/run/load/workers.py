@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from mqchaos.cluster.processes import ClusterError, log_tail
 from mqchaos.limits import DEPLOYED_AFTER_S, PROGRESS_INTERVAL_S, WORKER_LINE_BYTES_MAX
-from mqchaos.run.load.workload import Consume, Produce, Progress, together
+from mqchaos.run.load.workload import Consume, Produce, Progress, clients_of, together
 
 
 class Worker:
@@ -66,7 +67,7 @@ class Worker:
             process = await self._start(task)
             if life == 1:
                 task_status.started()
-            if await self._live(process, task.client):
+            if await self._live(process, task):
                 break
             self._before, self._now = self.progress, Progress()
         self.finished.set()
@@ -94,7 +95,7 @@ class Worker:
                 start_new_session=True,
             )
 
-    async def _live(self, process: trio.Process, client: str) -> bool:
+    async def _live(self, process: trio.Process, task: Produce | Consume) -> bool:
         """Follow one process; returns whether it ended in order, and nobody comes for it."""
         killed, deployed = False, self.deployed
         try:
@@ -104,13 +105,12 @@ class Worker:
                     nursery.start_soon(self._kill_later, process)
                 if self._turns is not None:
                     nursery.start_soon(self._deploy, process, self._turns)
-                await self._follow(process, client)
+                await self._follow(process, task)
                 nursery.cancel_scope.cancel()
             status = await process.wait()
             killed = status == -signal.SIGKILL and math.isfinite(self._dies_s)
         finally:
-            if process.poll() is None:
-                process.kill()
+            _kill(process)
         if status and not killed:
             raise ClusterError(
                 f"the worker {self._task.client} ended with status {status}.\n{log_tail(self._log)}"
@@ -139,7 +139,7 @@ class Worker:
         with trio.move_on_after(self._dies_s):
             await self._told_to_finish.wait()
             return
-        process.kill()
+        _kill(process)
 
     async def finish(self) -> None:
         """Tell it to finish what it began and to leave, and wait until it has."""
@@ -152,7 +152,7 @@ class Worker:
         if process.stdin is not None:
             await process.stdin.aclose()
 
-    async def _follow(self, process: trio.Process, client: str) -> None:
+    async def _follow(self, process: trio.Process, task: Produce | Consume) -> None:
         """Keep `progress` up to date until the process closes its output."""
         decoder, is_new = msgspec.json.Decoder(Progress), True
         buffered = bytearray()
@@ -166,7 +166,14 @@ class Worker:
                 if lines:
                     self._now = decoder.decode(lines[-1])
                     if is_new:
-                        self._started(client)
+                        for each in clients_of(task):
+                            self._started(each)
                         is_new = False
                 if len(buffered) > WORKER_LINE_BYTES_MAX:
                     raise ClusterError(f"{self._task.client} printed a line without an end")
+
+
+def _kill(process: trio.Process) -> None:
+    """End it at once, and what it has forked: its session is its own."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)

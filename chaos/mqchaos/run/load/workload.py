@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -21,7 +22,9 @@ from dledger.errors import ConfigError
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from mqchaos.limits import DELAYS_S, LIFETIMES_S, MESSAGES_MAX, POP_MEMBERS, SEND_TIMEOUT_S
 
-Sends: TypeAlias = Literal["plain", "delayed", "transactional", "fleeting", "parts", "priority"]
+Sends: TypeAlias = Literal[
+    "plain", "equal", "delayed", "transactional", "fleeting", "parts", "priority"
+]
 Tools: TypeAlias = Literal["resets", "changes", "widens"]
 Beginning: TypeAlias = Literal["first", "last"]
 
@@ -31,7 +34,8 @@ class Workload:
     """What clients do in a run. `lines`: how many lines of text make a message.
 
     `sends`: when messages are to be delivered: at once, after a delay, or when their transaction is
-    committed; some for a short time only, or in parts; or by priorities, in a topic for these.
+    committed; some for a short time only, or in parts; or by priorities, in a topic for these. What
+    is `equal` is told apart by the keys alone that producers make.
     `rate_per_s_max` is of all producers together.
 
     `keyed`: each message has a key that decides its queue. `stay_s`: consumers leave their group
@@ -43,7 +47,8 @@ class Workload:
     offsets, or topics, groups and settings. `once`: consumers write an output for each message, in
     transactions with its offset. `members`: so many in each of the consumers' processes, which pop.
     `beginning`: where the group reads queues without an offset; `away`: all its members are now
-    and then. `stock`: the clients are RocketMQ's own, of those that the conformance suite builds.
+    and then. `forks`: each program makes its client first, and so many children of it open that.
+    `stock`: the clients are RocketMQ's own, of those that the conformance suite builds.
     """
 
     name: str
@@ -64,6 +69,7 @@ class Workload:
     members: int = 0
     beginning: Beginning = "first"
     away: bool = False
+    forks: int = 0
     stock: str = ""
 
     @property
@@ -193,6 +199,13 @@ WORKLOADS: Final = {
             beginning="last",
             away=True,
         ),
+        Workload(
+            "forked",
+            "programs make a client and fork; children open it, send equal messages, and read",
+            rate_per_s_max=300.0,
+            sends="equal",
+            forks=2,
+        ),
         *(
             Workload(
                 name,
@@ -209,7 +222,8 @@ class Task(msgspec.Struct, frozen=True, tag_field="role", tag=str.lower):
     """What all workers are told. `client` names the worker in the history.
 
     Each has `at_once`, too: whether an event is in the history's file before anything else happens,
-    since the worker may be killed; and `part_bytes`: of a history that is a row of files.
+    since the worker may be killed; `part_bytes`: of a history that is a row of files; and `forks`:
+    so many children do it, each with a history of its own.
     """
 
     client: str
@@ -237,6 +251,7 @@ class Produce(Task, frozen=True):
     sends: Sends = "plain"
     at_once: bool = False
     part_bytes: int = 0
+    forks: int = 0
 
 
 class Consume(Task, frozen=True):
@@ -260,11 +275,22 @@ class Consume(Task, frozen=True):
     beginning: Beginning = "first"
     away: bool = False
     part_bytes: int = 0
+    forks: int = 0
 
     @property
     def reader(self) -> str:
         """What the history calls whoever is given each message once: the group, or this client."""
         return self.group if self.offsets is None else f"{self.group}-{self.client}"
+
+
+TaskT = TypeVar("TaskT", Produce, Consume)
+
+
+def clients_of(task: Produce | Consume) -> list[str]:
+    """The clients that do a task, by their names in the history."""
+    if not task.forks:
+        return [task.client]
+    return [f"{task.client}.{number}" for number in range(task.forks)]
 
 
 class Progress(msgspec.Struct):
@@ -292,6 +318,11 @@ def together(before: Progress, now: Progress) -> Progress:
         ends,
         before.error or now.error,
     )
+
+
+def all_together(some: Iterable[Progress]) -> Progress:
+    """Of several workers."""
+    return reduce(together, some, Progress())
 
 
 def ending(number: int) -> str:

@@ -1,0 +1,53 @@
+"""What a run's ordinary life must be like, looked up in its history at the end: by workload.
+
+The audit knows nothing of it (:mod:`mqchaos.run.given` says why).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from mqchaos.limits import GIVEN_WITHIN_S, HELD_BY_TWO_S
+from mqchaos.run.given import (
+    about_deploying,
+    about_sharing,
+    about_younger,
+    against_deploying,
+    against_sharing,
+    against_skipping,
+    given,
+    shared,
+)
+from mqchaos.run.history import Event
+from mqchaos.run.load.workload import Workload
+
+
+class Lived(NamedTuple):
+    """What happened beside the history: how often consumers were deployed, how many queues the
+    topic had at first, and how many times slower than it should be the machine was."""
+
+    group: str
+    deployed: int
+    queues: int
+    slowness: float
+
+
+def look(
+    workload: Workload, history: Callable[[], Iterator[Event]], lived: Lived
+) -> tuple[list[str], list[str]]:
+    """What is wrong, and what was counted."""
+    if workload.deployed:
+        found = given(history(), lived.group)
+        within_s = GIVEN_WITHIN_S * lived.slowness
+        wrong = against_deploying(found, within_s, shared=workload.shares)
+        return wrong, [about_deploying(found, lived.deployed)]
+    if workload.tools == "widens":
+        found = given(history(), lived.group, lived.queues)
+        return against_skipping(found), [about_younger(found)]
+    if workload.forks:
+        between = shared(history(), lived.group)
+        wrong = against_skipping(given(history(), lived.group))
+        wrong += against_sharing(between, HELD_BY_TWO_S * lived.slowness)
+        return wrong, [about_sharing(between)]
+    return [], []
