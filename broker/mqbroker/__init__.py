@@ -2,6 +2,7 @@
 
 Layout
 ------
+``entry``        where the command `mqbroker` begins
 ``app``          the process: ledger, listener, name servers, snapshots
 ``starting``     from the command line to a running process, or an error message
 ``broker``       a broker without its sockets: the handlers wired to a replica's state

@@ -13,6 +13,7 @@
 ``models``       messages and results
 ``stopping``     stops a program in order, by signals
 ``user_properties``  keys and properties of a message: which can be kept (pure)
+``tables``       numpy, imported when it is needed, and off the event loop
 ``arguments``    numbers that an application gives, checked
 ``signatures``   the types of all that it gives, checked
 ``errors``       what can go wrong

@@ -5,6 +5,7 @@
 ``arming``    failpoints of a process, armed by whoever started it
 ``console``   standard output whose reader may leave early
 ``logs``      logging of our own programs: structlog, for people or for programs
+``entering``  imports a command, and runs it
 ``ending``    how a command ends with an error
 ``extras``    optional packages: whether they are there, and how to get them
 ``pulse``     wakes a process's periodic loops at the same moments

@@ -12,8 +12,6 @@ from typing import Final
 from dledger.errors import DledgerError
 from dledger.observe import one_line
 
-#: The status of a command that Ctrl-C has ended: 128 and the number of SIGINT, as shells have it.
-EXIT_INTERRUPTED: Final = 130
 #: What input can raise. A nesting that is too deep for a parser is a RecursionError.
 BY_INPUT: Final = (DledgerError, OSError, RecursionError, UnicodeError, OverflowError)
 

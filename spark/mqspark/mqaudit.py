@@ -26,7 +26,8 @@ from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from dledger.program.console import let_reader_leave
-from dledger.program.ending import BY_INPUT, EXIT_INTERRUPTED, sentence
+from dledger.program.ending import BY_INPUT, sentence
+from dledger.program.entering import EXIT_INTERRUPTED
 from dledger.program.extras import require_spark
 from dledger.program.logs import configure_logging
 from mqspark.interrupting import own_temporary_files, was_interrupted

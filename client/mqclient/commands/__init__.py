@@ -2,6 +2,7 @@
 
 `__main__` lists the commands, each module here holds a few of them.
 
+``entry``       where `mqadmin` begins
 ``topics``      updateTopic, deleteTopic, topicList, topicRoute, topicStatus
 ``groups``      consumerProgress, updateSubGroup, deleteSubGroup, setConsumeMode
 ``clients``     consumerConnection, producerConnection, consumerStatus, resetOffsetByTime

@@ -14,7 +14,8 @@ from cyclopts import App, CycloptsError, MissingArgumentError
 from dledger.errors import ConfigError
 from dledger.observe import one_line
 from dledger.program.console import let_reader_leave
-from dledger.program.ending import BY_INPUT, EXIT_INTERRUPTED, sentence
+from dledger.program.ending import BY_INPUT, sentence
+from dledger.program.entering import EXIT_INTERRUPTED
 from dledger.program.logs import configure_logging
 from dledger.version import __version__
 

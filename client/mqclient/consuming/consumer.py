@@ -28,7 +28,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import unix_ms
-from mqclient import limits
+from mqclient import limits, tables
 from mqclient.arguments import check_seconds
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment, OnRevoke
@@ -302,6 +302,7 @@ class Consumer(Steered):
         What it gives holds the messages, too; each is made when it is looked at.
         """
         self.check_open()
+        await tables.bring()
         return await self._handout.poll(max_messages, timeout_s, one_group=one_group)
 
     def transaction(

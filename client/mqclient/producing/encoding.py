@@ -28,7 +28,7 @@ from dledger.remoting.message import (
 from dledger.remoting.names import check_topic_name
 from dledger.remoting.record import encode_like, encode_record
 from dledger.world import unix_ms
-from mqclient import limits
+from mqclient import limits, tables
 from mqclient.compression import Compressor
 from mqclient.connection.identity import (
     NUMBER_DIGITS,
@@ -244,10 +244,10 @@ class Encoder:
 
     def fill(self, pattern: Pattern, bodies: Sequence[bytes]) -> tuple[bytes, Sequence[int]]:
         """The records of `bodies`, and where each ends."""
-        if len(bodies) < limits.ENCODED_TOGETHER_MIN and self._compressor is None:
+        few = len(bodies) < limits.ENCODED_TOGETHER_MIN or not tables.at_hand()
+        if few and self._compressor is None:
             return _fill_few(pattern, bodies)
-        # numpy's import takes longer than a whole program that sends a message should.
-        from dledger.remoting.record.many import encode_many  # noqa: PLC0415
+        from dledger.remoting.record.many import encode_many  # noqa: PLC0415 - see `tables`
 
         sys_flags = None
         if self._compressor is not None:

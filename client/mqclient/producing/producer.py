@@ -32,7 +32,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.names import check_group_name
 from dledger.world import seconds_left, steady_s
-from mqclient import limits
+from mqclient import limits, tables
 from mqclient.arguments import check_count, check_seconds
 from mqclient.compression import Compression, check_compression
 from mqclient.connection.session import Session
@@ -231,6 +231,8 @@ class Producer(Sends):
         cut = self._outbox.stretches(like, bodies, key)
         stretches: list[Stretch] = []
         left = len(bodies)
+        if left >= limits.ENCODED_TOGETHER_MIN or self.compressor is not None:
+            await tables.bring()
         while left:
             try:
                 await self._ready(topic, timeout_s, queue_id, key)

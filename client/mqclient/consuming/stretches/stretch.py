@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, overload
 
 from dledger.buffers import Buffer
 from dledger.remoting.json_dialect import MessageQueue
-from mqclient import limits
+from mqclient import limits, tables
 from mqclient.models import ReceivedMessage, messages_in
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def column(numbers: list[int]) -> Column:
 def stretch_in(records: Buffer, broker_name: str) -> Stretch:
     """The messages in a broker's answer of raw records. Raises RecordError."""
     first_bytes = int.from_bytes(records[:4], "big")
-    if len(records) <= limits.READ_TOGETHER_MIN * first_bytes:
+    if len(records) <= limits.READ_TOGETHER_MIN * first_bytes or not tables.at_hand():
         return Listed(messages_in(records, broker_name))
     from dledger.remoting.record.table import RecordTable  # noqa: PLC0415 - see above
 

@@ -1,0 +1,10 @@
+"""Where the command begins: nothing imported here takes long, so Ctrl-C always ends it well."""
+
+from __future__ import annotations
+
+from dledger.program.entering import enter
+
+
+def main() -> None:
+    """The console command."""
+    enter("mqbroker", "mqbroker.__main__")

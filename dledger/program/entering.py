@@ -1,0 +1,42 @@
+"""How a command begins: its module is imported in here, so that Ctrl-C meanwhile ends it in order.
+
+The imports of a command take a second and more, in which its own `main` can't say yet that it was
+interrupted. While they run nothing needs to be tidied up, and an exception could be taken for a
+library that is missing: so the process ends at once.
+
+Imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+from types import FrameType
+
+EXIT_INTERRUPTED = 130
+"""128 and the number of SIGINT, as shells have it."""
+
+
+def enter(name: str, module: str) -> None:
+    """Run `main` of a command's module. Ctrl-C ends it with status 130 and without a traceback."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+
+        def end(number: int, frame: FrameType | None) -> None:
+            os.write(sys.stderr.fileno(), _line(name).encode())
+            os._exit(EXIT_INTERRUPTED)
+
+        signal.signal(signal.SIGINT, end)
+    try:
+        main = import_module(module).main
+        signal.signal(signal.SIGINT, before)
+        main()
+    except KeyboardInterrupt:
+        sys.stderr.write(_line(name))
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _line(name: str) -> str:
+    return f"{name}: interrupted\n"
