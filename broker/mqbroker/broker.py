@@ -16,17 +16,17 @@ import trio
 
 from dledger.errors import AppendError, Busy, StorageError
 from dledger.failpoints import failpoint
+from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.net.serving import table_of
 from dledger.net.turns import in_turns
 from dledger.observe import get_logger
 from dledger.program.pulse import beat, look
-from dledger.raft.appends import OnDone
+from dledger.raft.appends import Appended, OnDone
 from dledger.remoting.names import PERM_READ, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.world import world
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.leader.outcome import Outcome
 from mqbroker.leader.waiting.deliveries import Deliveries, Old
 from mqbroker.refusal import NotApplied, Refused
 from mqbroker.requests.admin.broker import BrokerAdminHandler
@@ -92,7 +92,7 @@ class Broker:
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
         self._deliveries = Deliveries(
             core.machine,
-            core.log,
+            core.entries,
             core.definitions,
             core.assignments,
             core.levels,
@@ -383,7 +383,7 @@ class Broker:
         """Deliver or renew one entry of messages; returns whether there were any, and that is
         done."""
         dropped, put_off = self._deliveries.dropped, self._deliveries.put_off
-        outcome = Outcome()
+        outcome: Outcome[Appended] = Outcome()
         try:
             if not append(outcome.set):
                 return False

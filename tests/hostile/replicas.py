@@ -227,7 +227,7 @@ class Group:
         self._given_the_state(expected)
         for (topic, queue_id), end in self.core.assignments._next.items():
             assert self.machine.queues.end(topic, queue_id) == end, (topic, queue_id)
-        assert self.core.appender._on_their_way == {}
+        assert not [*self.core.appender._batches, *self.core.appender._sends]
         assert self.core.definitions._topics_coming == {}
         assert self.core.definitions._groups_coming == {}
 

@@ -169,7 +169,7 @@ async def test_a_picture_does_not_change_while_it_waits_to_be_written(
 #: What bounds each container: names of limits, or of what it holds one of.
 LEADERS = {
     "Flow": {"_groups": "FLOW_GATES_MAX", "_topics": "FLOW_GATES_MAX"},
-    "Appender": {"_on_their_way": "the log's appends under way", "_retries": "UNHEARD_COPIES_MAX"},
+    "InFlight": {"_flights": "the log's appends under way"},
     "Unheard": dict.fromkeys(("_copies", "_left", "_told"), "UNHEARD_COPIES_MAX"),
     "Waiting": {"_sends": "SENDS_TOGETHER_MAX"},
     "Assignments": {"_withdrawn": "QUEUES_MAX", "_next": "QUEUES_MAX"},
@@ -211,7 +211,6 @@ LEADERS = {
         "GROUPS_PER_CLIENT_MAX",
     ),
     "Readers": {"_resets": "RESETS_PENDING_MAX", "_last": "READERS_MAX"},
-    "GivingUp": {"_on_their_way": "the log's appends under way"},
     "HeldPops": dict.fromkeys(
         ("_of_queue", "_due", "_groups", "_held", "_of_connection"), "POPS_HELD_MAX"
     ),
@@ -221,10 +220,7 @@ LEADERS = {
     "HeldPulls": dict.fromkeys(("_due", "_held", "_of_connection"), "PULLS_HELD_MAX"),
     "Replies": {"_kinds": "REFUSAL_KINDS_MAX"},
     "OnceHandler": {"_made": "connections"},
-    "OnceAppender": {
-        "_registering": "the log's appends under way",
-        "_writing": "the log's appends under way",
-    },
+    "OnceAppender": {"_registering": "the log's appends under way"},
     "AssignmentHandler": {"_routes": "ROUTES_KEPT_MAX"},
 }
 OTHERS = {

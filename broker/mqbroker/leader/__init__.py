@@ -10,5 +10,4 @@
 ``waiting``         messages that wait for their time
 ``transactions``    half messages, and how they end
 ``offset_commits``  commits of offsets, many in one entry
-``outcome``         waits for a change of the state
 """

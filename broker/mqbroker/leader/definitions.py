@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from dledger.errors import AppendError
 from dledger.failpoints import failpoint
+from dledger.ledger.outcome import Outcome
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
@@ -20,8 +21,8 @@ from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, RETRY_PREFIX
 from dledger.remoting.names import TOOLS_GROUP
 from mqbroker import limits
+from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.assignments import Assignments
-from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused, busy
 from mqbroker.state.attributes import MESSAGE_TYPE
@@ -50,13 +51,13 @@ class Definitions:
     def __init__(
         self,
         machine: Machine,
-        log: Log,
+        entries: Entries,
         role: Role,
         assignments: Assignments,
         auto_create: Callable[[], bool],
     ) -> None:
         self._machine = machine
-        self._log = log
+        self._entries = entries
         self._role = role
         self._assignments = assignments
         self._auto_create = auto_create
@@ -296,9 +297,15 @@ class Definitions:
         """
         self._append(encode_control(control), on_done)
 
+    async def changed(self, control: Control) -> object:
+        """Make a change; returns what applying it returned. Raises AppendError or Refused."""
+        outcome: Outcome[Appended] = Outcome()
+        self.change(control, outcome.set)
+        return (await outcome.wait()).result
+
     def _append(self, body: bytes, on_done: Callable[[Appended | AppendError], None]) -> None:
         try:
-            self._log.append_nowait(body, Kind.CONTROL, on_done)
+            self._entries.append_nowait(body, Kind.CONTROL, on_done)
         except AppendError as error:
             on_done(error)
             raise self._role.refusal_of(error) from error

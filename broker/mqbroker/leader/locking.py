@@ -20,7 +20,6 @@ from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.lock_clock import LockClock
-from mqbroker.leader.outcome import changed
 from mqbroker.refusal import Refused, busy
 from mqbroker.state.control import LockQueues, UnlockQueues
 from mqbroker.state.groups.locks import QueueKey
@@ -78,7 +77,7 @@ class Locking:
         try:
             wanted = [(key.topic, key.queue_id) for key in keys]
             change = LockQueues(group, client_id, wanted, now_ms)
-            granted = await changed(self._definitions, change)
+            granted = await self._definitions.changed(change)
         finally:
             self._asked -= Counter(keys)
             self._coming -= Counter({group: coming})
@@ -90,7 +89,7 @@ class Locking:
         locks = self._machine.locks
         keys = [QueueKey(group, *queue) for queue in queues]
         if any(locks.held(key) is not None or self._asked[key] for key in keys):
-            await changed(self._definitions, UnlockQueues(group, client_id, queues))
+            await self._definitions.changed(UnlockQueues(group, client_id, queues))
 
     def forget_ended(self) -> None:
         """Give up some locks that ended long ago. Raises Refused if nothing can be appended now."""

@@ -22,9 +22,6 @@ class Log(Protocol):
         """Append; `on_done` is called once, after the entry was applied. Raises NotLeader and the
         like at once."""
 
-    async def append(self, body: Buffer | Draft, kind: int = ...) -> Appended:
-        """Append and wait until the entry was applied."""
-
     async def read_index(self, timeout_s: float = ...) -> int:
         """Return when a read of the applied state misses nothing that was acknowledged before.
         Raises NotLeader, Busy, NotConfirmed: then nothing may be read."""

@@ -27,9 +27,9 @@ from dledger.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from dledger.remoting.record import TRANSACTION_BITS, Record
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import NewRecord
+from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.deliveries import Arrival, MoveDraft
 from mqbroker.refusal import Refused, busy
@@ -80,7 +80,7 @@ class Transactions:
     def __init__(
         self,
         machine: Machine,
-        log: Log,
+        entries: Entries,
         role: Role,
         definitions: Definitions,
         assignments: Assignments,
@@ -88,7 +88,8 @@ class Transactions:
         store_host: bytes,
     ) -> None:
         self._machine = machine
-        self._log = log
+        self._entries = entries
+        self._log = entries.log
         self._role = role
         self._definitions = definitions
         self._assignments = assignments
@@ -208,7 +209,7 @@ class Transactions:
         failpoint("transaction.end")
         self._ending.add(offset)
         try:
-            self._log.append_nowait(draft, Kind.MESSAGES, done)
+            self._entries.append_nowait(draft, Kind.MESSAGES, done)
         except AppendError as error:
             self._ending.discard(offset)
             raise self._role.refusal_of(error) from error

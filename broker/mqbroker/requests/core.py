@@ -51,7 +51,8 @@ class Core:
     file_config: BrokerConfig
     config: BrokerConfig
     machine: Machine
-    log: Entries
+    log: Log
+    entries: Entries
     role: Role
     assignments: Assignments
     lock_clock: LockClock
@@ -90,14 +91,15 @@ class Core:
             file_config=config,
             config=config,
             machine=machine,
-            log=entries,
+            log=log,
+            entries=entries,
             role=role,
             assignments=assignments,
             lock_clock=LockClock(machine, clock_s),
             definitions=Definitions(
                 machine, entries, role, assignments, lambda: core.config.auto_create_topic_enable
             ),
-            appender=Appender(machine, entries, role),
+            appender=Appender(machine, entries),
             levels=DelayLevels.parse(config.message_delay_level),
             replies=Replies(clock_s),
             announcements=Announcements(clock_s),

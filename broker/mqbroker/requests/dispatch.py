@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
+from msgspec.structs import replace
+
 from dledger.errors import AppendError, NotConfirmed, StorageError
 from dledger.net import Connection
 from dledger.net.serving import Answer, Right, Served
@@ -134,13 +136,13 @@ class Dispatcher:
                 return
             for count, topic in enumerate(later.topics, 1):
                 if topic in core.announcements.untold:
-                    rest = later._replace(topics=later.topics[count:])
+                    rest = replace(later, topics=later.topics[count:])
                     answer = partial(self._tell, request, connection, rest, outcome)
                     core.announcements.when_told(topic, answer)
                     return
             reached = core.replies.send(request, connection, later.answer(outcome))
             if later.reached is not None:
-                later.reached(outcome, reached)
+                later.reached(reached)
         except Refused as refused:
             core.replies.refuse(request, connection, refused)
         except Exception as error:

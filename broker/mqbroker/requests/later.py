@@ -8,7 +8,9 @@ know the topics, and keeps an exception of one answer from everybody else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
+
+import msgspec
 
 from dledger.remoting.command import Command
 from mqbroker.leader.appending.in_flight import Tell
@@ -16,7 +18,7 @@ from mqbroker.leader.appending.in_flight import Tell
 OutcomeT = TypeVar("OutcomeT")
 
 
-class Later(NamedTuple, Generic[OutcomeT]):
+class Later(msgspec.Struct, Generic[OutcomeT], frozen=True):
     """What a handler returns to be answered later."""
 
     begin: Callable[[Tell[OutcomeT]], object]
@@ -25,5 +27,5 @@ class Later(NamedTuple, Generic[OutcomeT]):
     """Makes the response. May raise Refused."""
     topics: Sequence[str] = ()
     """The topics that name servers have to know before the answer is sent."""
-    reached: Callable[[OutcomeT, bool], None] | None = None
+    reached: Callable[[bool], None] | None = None
     """Is told whether the answer was written to an open connection."""

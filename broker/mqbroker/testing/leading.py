@@ -9,11 +9,17 @@ from dledger.log.entry import Kind
 from dledger.remoting.message import host_bytes
 from dledger.testing.local import LocalLedger
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.assignments import Assignments
 from mqbroker.state import control
 from mqbroker.state.machine import Machine
 
 HOST = host_bytes("127.0.0.1", 10911)
+
+
+def raise_it(fault: Exception) -> None:
+    """A fault of the broker is the test's."""
+    raise fault
 
 
 def save(machine: Machine) -> None:
@@ -24,7 +30,7 @@ def save(machine: Machine) -> None:
 
 
 class LeadingMachine:
-    """A machine, its ledger and its assignments.
+    """A machine, its ledger, its assignments and what appends to it.
 
     `clock_ms` is the leader's wall clock, `clock_s` one that never jumps.
 
@@ -43,6 +49,7 @@ class LeadingMachine:
         self.machine.restore()
         self.ledger = LocalLedger(self.machine, auto=auto)
         self.assignments = Assignments(self.machine, clock_ms, clock_s)
+        self.entries = Entries(self.ledger, self.assignments, raise_it)
 
     def append(self, topic: str, queue_id: int, records: Sequence[NewRecord]) -> None:
         """One entry of messages, all for one queue."""

@@ -30,7 +30,6 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
 from dledger.remoting.json_dialect import MessageQueue
-from mqbroker.leader.outcome import changed
 from mqbroker.state.control import DropHead
 from mqbroker.testing import MemoryBroker, memory_broker, until
 from mqbroker.testing.requests import (
@@ -248,7 +247,7 @@ class Scene:
         """The head of the log goes, up to one of its last entries."""
         entry = [*self.broker.ledger.entries(1)][-kept:][0]
         definitions = self.broker.broker.core.definitions
-        await changed(definitions, DropHead(entry.position, entry.index))
+        await definitions.changed(DropHead(entry.position, entry.index))
         for queue in self.model.queues.values():
             lost = sum(at < entry.position for at in queue.positions)
             queue.begin = max(queue.begin, lost)

@@ -13,16 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from dledger.errors import AppendError
 from dledger.log.entry import Kind
-from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import properties_encode
 from dledger.remoting.record import Record, encode_record
 from dledger.remoting.record.lone import parse_records
 from mqbroker import limits
-from mqbroker.leader.appending.append import Appender, Stored
+from mqbroker.leader.appending.append import Appender
 from mqbroker.leader.appending.drafts import BatchDraft
-from mqbroker.leader.appending.entries import Entries
-from mqbroker.leader.role import Role
+from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.refusal import Refused
 from mqbroker.state import control
 from mqbroker.state.dedup import dedup_key
@@ -35,20 +34,13 @@ LARGEST = limits.BATCH_SHARES_UP_TO + 2
 STEPS = 160
 
 
-def raise_it(fault: Exception) -> None:
-    """A fault of the broker is the test's."""
-    raise fault
-
-
 class World:
     """Producers, each with its messages, and leaders on a log in memory."""
 
     def __init__(self, directory: Path, chance: random.Random) -> None:
         self.chance = chance
         self.leader = LeadingMachine(directory, lambda: 1000, auto=False)
-        entries = Entries(self.leader.ledger, self.leader.assignments, raise_it)
-        role = Role("n0", {"n0": "127.0.0.1:10911"})
-        self.appender = Appender(self.leader.machine, entries, role)
+        self.appender = Appender(self.leader.machine, self.leader.entries)
         topics = [read_write(topic, QUEUES) for topic in TOPICS]
         self.leader.change(control.PutTopics(topics, 1000))
         self.leader.ledger.commit()
@@ -87,8 +79,8 @@ class World:
         parsed = parse_records(bytearray(records), topic, runs)
         draft = BatchDraft(parsed, topic.decode(), runs, self.leader.assignments, HOST)
 
-        def done(outcome: Stored | Refused) -> None:
-            assert isinstance(outcome, Stored) or outcome.code != ResponseCode.MESSAGE_ILLEGAL
+        def done(outcome: Stored | Refused | AppendError) -> None:
+            assert not isinstance(outcome, Refused)
             if isinstance(outcome, Stored):
                 assert len(outcome.positions) == count
                 assert [queue_id for queue_id, _ in outcome.offsets] == [*Counter(queue_ids)]

@@ -9,6 +9,7 @@ import pytest
 from dledger.errors import AppendError, OutcomeUnknown
 from dledger.log.entry import Kind
 from dledger.testing.local import LocalLedger
+from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.offset_commits import OffsetCommits
@@ -29,14 +30,16 @@ class Commits:
         topics = encode_control(PutTopics([read_write("T", 4)], 1))
         self.ledger.append_nowait(topics, Kind.CONTROL, lambda _: None)
         self.ledger.commit()
+        self.faults: list[Exception] = []
         role = Role("n0", {"n0": "127.0.0.1:1"})
         role.leading(1)
         assignments = Assignments(self.machine, lambda: 1, lambda: 0.0)
+        entries = Entries(self.ledger, assignments, self.faults.append)
         definitions = self.definitions = Definitions(
-            self.machine, self.ledger, role, assignments, lambda: True
+            self.machine, entries, role, assignments, lambda: True
         )
         self.wakes: list[float] = []
-        self.answers: list[AppendError | None] = []
+        self.answers: list[AppendError | Refused | None] = []
         self.commits = OffsetCommits(self.machine, definitions, self.wakes.append)
 
     def commit(self, queue_id: int, offset: int) -> None:

@@ -14,13 +14,14 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dledger.errors import AppendError
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import Record
 from mqbroker import limits
-from mqbroker.leader.appending.append import Appender, Stored
+from mqbroker.leader.appending.append import Appender
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
-from mqbroker.leader.appending.entries import Entries
+from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.leader.appending.once import OnceAppender, once_draft
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.offset_commits import OffsetCommits
@@ -137,7 +138,7 @@ class Attempt:
     end: int
     tag: bytes
     tries: int = 0
-    answers: list[Stored | Refused] = field(default_factory=list)
+    answers: list[Stored | Refused | AppendError] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -145,7 +146,7 @@ class Instance:
     """A program that reads numbered inputs and writes an output for each, in transactions."""
 
     name: str
-    epochs: list[int | Refused] = field(default_factory=list)
+    epochs: list[int | Refused | AppendError] = field(default_factory=list)
     sequence: int = 0
     at: int = 0
     doubts: dict[int, Attempt] = field(default_factory=dict)
@@ -159,13 +160,13 @@ class World:
         self.leader = LeadingMachine(directory, lambda: 1000, auto=False)
         machine, ledger = self.leader.machine, self.leader.ledger
         role = Role("n0", {"n0": "127.0.0.1:10911"})
-        definitions = Definitions(machine, ledger, role, self.leader.assignments, lambda: False)
+        entries = self.leader.entries
+        definitions = Definitions(machine, entries, role, self.leader.assignments, lambda: False)
         self.once = OnceAppender(
             machine,
             ledger,
-            role,
             definitions,
-            Appender(machine, Entries(ledger, self.leader.assignments, raise_it), role),
+            Appender(machine, entries),
             OffsetCommits(machine, definitions, lambda _: None),
         )
         topics = [read_write(topic, 1) for topic in ("In", "Out", "Side", OP_TOPIC)]
@@ -235,7 +236,7 @@ class World:
             self.once.write(
                 once_draft(once, parts, assignments, HOST), once, attempt.answers.append
             )
-        except Refused as refused:
+        except (Refused, AppendError) as refused:
             attempt.answers.append(refused)
         self.hears(instance, 0)
 
@@ -249,7 +250,7 @@ class World:
                 )
                 instance.at = max(instance.at, attempt.end)
                 del instance.doubts[stream]
-            elif answer is not None and answer.code != ResponseCode.SERVICE_NOT_AVAILABLE:
+            elif isinstance(answer, Refused) and answer.code != ResponseCode.SERVICE_NOT_AVAILABLE:
                 # Who is fenced can't be told of an earlier try whose answer was lost.
                 if attempt.tries == 1 or answer.code != ResponseCode.PRODUCER_FENCED:
                     self.denied.add(attempt.tag)

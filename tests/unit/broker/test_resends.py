@@ -132,7 +132,7 @@ async def test_one_object_may_be_on_its_way_several_times(tmp_path: Path) -> Non
             for _ in range(3):
                 nursery.start_soon(peer.request, message(), 5)
             await messages_wait(broker, 1)
-            await until(lambda: broker.broker.core.log.sends_waiting == 2)
+            await until(lambda: broker.broker.core.entries.sends_waiting == 2)
             while broker.ledger.uncommitted:
                 broker.ledger.commit()
         assert broker.machine.queues.end("Orders", 1) == 3
@@ -362,7 +362,7 @@ def test_what_the_leader_remembers_of_answers_is_bounded() -> None:
         asker = Asker(number, 0.0)
         copy = unheard.open(Send([b"%d" % number], [record()], asker, 0))
         copy.place = StoredCopy(number, 1)
-        unheard.answered(copy, asker, reached=False)
+        unheard.answered(asker, reached=False)
     assert len(unheard) == 3
     assert [len(unheard.of(b"%d" % number)) for number in range(10)] == [0] * 7 + [1] * 3
     unheard.reset(last_position=100)
@@ -371,7 +371,7 @@ def test_what_the_leader_remembers_of_answers_is_bounded() -> None:
         asker = Asker(number, 0.0)
         copy = unheard.open(Send([b"k"], [record()], asker, 0))
         copy.place = StoredCopy(number, 1)
-        unheard.answered(copy, asker, reached=True)
+        unheard.answered(asker, reached=True)
     told = [not unheard.unknown(b"k", StoredCopy(number, 1)) for number in range(10)]
     assert told == [False] * 7 + [True] * 3
     assert len(unheard) == 3
@@ -380,11 +380,11 @@ def test_what_the_leader_remembers_of_answers_is_bounded() -> None:
 def test_one_key_has_few_copies_to_look_through() -> None:
     """An application may have one object on its way ten thousand times."""
     unheard = Unheard()
-    asker = Asker(1, 0.0)
-    copies = [unheard.open(Send([b"k"], [record()], asker, 0)) for _ in range(10_000)]
+    askers = [Asker(1, 0.0) for _ in range(10_000)]
+    copies = [unheard.open(Send([b"k"], [record()], asker, 0)) for asker in askers]
     assert unheard.of(b"k") == copies[-limits.UNHEARD_COPIES_PER_KEY_MAX :]
-    for copy in copies:
-        unheard.answered(copy, asker, reached=False)
+    for asker in askers:
+        unheard.answered(asker, reached=False)
     assert unheard.of(b"k") == copies[-limits.UNHEARD_COPIES_PER_KEY_MAX :]
 
 
@@ -415,12 +415,12 @@ def test_who_is_answered_after_somebody_else_took_over_closes_nothing() -> None:
     unheard, first, second = Unheard(), Asker(1, 0.0), Asker(2, 1.0)
     copy = unheard.open(Send([b"k"], [record()], first, 0))
     unheard.take_over(copy, second)
-    unheard.answered(copy, first, reached=True)
+    unheard.answered(first, reached=True)
     assert unheard.of(b"k") == [copy]
-    unheard.answered(copy, second, reached=False)
+    unheard.answered(second, reached=False)
     assert unheard.of(b"k") == [copy]
     unheard.take_over(copy, first)
-    unheard.answered(copy, first, reached=True)
+    unheard.answered(first, reached=True)
     assert len(unheard) == 0
 
 

@@ -23,13 +23,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dledger.errors import AppendError
 from dledger.remoting.message import host_bytes, properties_encode
 from mqbroker import limits
-from mqbroker.leader.appending.append import Appender, Sent
+from mqbroker.leader.appending.append import Appender
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
-from mqbroker.leader.appending.entries import Entries
+from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.leader.appending.resends import Asker, Send
-from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state import control
 from mqbroker.state.dedup import dedup_key
@@ -81,9 +81,7 @@ class World:
         self.term = 1
         self.step = 0
         self.leader = LeadingMachine(directory, lambda: round(self.now_s * 1000), auto=False)
-        role = Role("n0", {"n0": "127.0.0.1:10911"})
-        entries = Entries(self.leader.ledger, self.leader.assignments, raise_it)
-        self.appender = Appender(self.leader.machine, entries, role)
+        self.appender = Appender(self.leader.machine, self.leader.entries)
         self.leader.change(control.PutTopics([read_write(TOPIC, QUEUES)], 1000))
         self.leader.ledger.commit()
         self.sendings: list[Sending] = []
@@ -196,23 +194,23 @@ class World:
         send = Send(keys, [record], asker, self.leader.assignments.now_ms())
         term = self.term
 
-        def done(outcome: Sent | Refused) -> None:
-            if isinstance(outcome, Refused):
+        def done(outcome: Stored | Refused | AppendError) -> None:
+            if not isinstance(outcome, Stored):
                 attempt.ended = True
             elif self.name_servers_know:
-                self.tell(attempt, outcome, term)
+                self.tell(attempt, asker, outcome, term)
             else:
-                self.untold.append(lambda: self.tell(attempt, outcome, term))
+                self.untold.append(lambda: self.tell(attempt, asker, outcome, term))
 
         self.appender.send(draft, send, done)
 
-    def tell(self, attempt: Try, outcome: Sent, term: int) -> None:
+    def tell(self, attempt: Try, asker: Asker, outcome: Stored, term: int) -> None:
         """The answer of a leader is written, to a connection that may be gone."""
         sending, reached = attempt.sending, attempt.connection == self.connection
-        outcome.told(reached)
+        self.appender.answered(asker, reached)
         if reached and attempt is sending.tries[-1]:
             self.step += 1
-            sending.position, sending.term = outcome.stored.positions[0], term
+            sending.position, sending.term = outcome.positions[0], term
             sending.told_step = self.step
 
     # -- what is promised

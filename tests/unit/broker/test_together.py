@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,13 @@ class World:
         """One send; `outcomes` has its outcome, once it is known."""
         record = message(key, **of_message)
         draft = next(self.makers)(record, topic, [(queue_id, 1)], self.leading.assignments)
-        self.entries.send_nowait(draft, lambda outcome: self.told(key, outcome))
+        self.append(draft, key)
+
+    def append(self, draft: PlainDraft, key: str) -> None:
+        """The same with a draft that is made already."""
+        told = partial(self.told, key)
+        if not self.entries.gathers(draft, told):
+            self.entries.append_nowait(draft, Kind.MESSAGES, told)
 
     def told(self, key: str, outcome: Appended | AppendError) -> None:
         """Once for each send."""
@@ -159,7 +166,7 @@ def test_a_batch_to_several_queues_keeps_each_queues_order(world: World) -> None
         for number, queue_id in enumerate((0, 1, 1))
     )
     batch = BatchDraft(parse_records(bytearray(made), b"A", runs), "A", runs, assignments, HOST)
-    world.entries.send_nowait(batch, lambda outcome: world.told("b0", outcome))
+    world.append(batch, "b0")
     world.send("first", 0)
     world.send("last", 1)
     world.commit_all()
@@ -195,7 +202,7 @@ def test_as_many_as_are_enough_do_not_wait(world: World, size_bytes: int) -> Non
     for number in range(limits.SENDS_TOGETHER_FROM + enough):
         record = message(f"k{number}", bytes(size_bytes))
         draft = RecordsDraft([record], "A", [(0, 1)], world.leading.assignments, HOST)
-        world.entries.send_nowait(draft, lambda _: None)
+        world.append(draft, f"k{number}")
     assert len(world.leading.ledger.uncommitted) == limits.SENDS_TOGETHER_FROM + 1
     assert world.entries.sends_waiting == 0
 
@@ -206,7 +213,7 @@ def test_a_large_message_is_an_entry_of_its_own(world: World) -> None:
         world.send(f"k{number}")
     record = message("large", bytes(limits.SENDS_TOGETHER_BYTES))
     draft = RecordsDraft([record], "A", [(0, 1)], world.leading.assignments, HOST)
-    world.entries.send_nowait(draft, lambda outcome: world.told("large", outcome))
+    world.append(draft, "large")
     world.send("last")
     world.commit_all()
     assert world.queue(0) == ["k0", "k1", "k2", "k3", "large", "last"]
@@ -225,7 +232,7 @@ def test_a_fault_in_making_an_entry_never_reaches_the_log(world: World, others: 
 
     draft = RecordsDraft([message("odd")], "A", [(0, 1)], world.leading.assignments, HOST)
     draft.fill_in = fails  # type: ignore[method-assign]
-    world.entries.send_nowait(draft, lambda outcome: world.told("odd", outcome))
+    world.append(draft, "odd")
     world.commit_all()
     assert isinstance(world.outcomes["k1"], Appended)
     waited = ["odd", *(f"k{limits.SENDS_TOGETHER_FROM + number}" for number in range(others))]
@@ -268,7 +275,7 @@ def test_a_message_that_can_not_be_applied_takes_no_other_with_it(world: World) 
     odd = message("odd")
     draft = RecordsDraft([odd], "A", [(0, 1)], world.leading.assignments, HOST)
     draft.fill_in = lambda position, now_ms: b"\0" * draft.size  # type: ignore[method-assign]
-    world.entries.send_nowait(draft, lambda outcome: world.told("odd", outcome))
+    world.append(draft, "odd")
     world.send("last")
     world.commit_all()
     assert isinstance(world.outcomes["odd"], NotApplied)

@@ -18,15 +18,14 @@ place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from dledger.errors import AppendError, RecordError, StorageError
 from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
-from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record, walk
 from dledger.remoting.record.batch import body_crcs, stored_places
@@ -37,6 +36,7 @@ from mqbroker.leader.appending.drafts import (
     PlainDraft,
 )
 from mqbroker.leader.appending.entries import Entries
+from mqbroker.leader.appending.in_flight import Flight, InFlight, Stored, Tell
 from mqbroker.leader.appending.resends import (
     Asker,
     Copy,
@@ -46,35 +46,11 @@ from mqbroker.leader.appending.resends import (
     same_send,
     waits_in_vain,
 )
-from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state.dedup import StoredCopy
 from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.machine import Machine
 
-
-class Stored(NamedTuple):
-    """Where a batch lies in the log. `positions` are those of its records, one by one."""
-
-    positions: Sequence[int]
-    offsets: Sequence[tuple[int, int]]
-    """(queue id, queue offset of the first record), for each run."""
-    store_timestamp_ms: int
-    duplicate: bool
-
-
-Done: TypeAlias = Callable[[Stored | Refused], None]
-
-
-class Sent(NamedTuple):
-    """Where the messages of a stock client's send lie: stored by this try, or by an earlier one."""
-
-    stored: Stored
-    told: Callable[[bool], None]
-    """Must be called with whether the answer was written to an open connection."""
-
-
-SentDone: TypeAlias = Callable[[Sent | Refused], None]
 Admit: TypeAlias = Callable[[], None]
 """Raises Refused if messages can't be taken now; only called for what is not stored already."""
 
@@ -86,15 +62,16 @@ def always() -> None:
 class Appender:
     """Puts message batches into the log."""
 
-    def __init__(self, machine: Machine, log: Entries, role: Role) -> None:
+    def __init__(self, machine: Machine, entries: Entries) -> None:
         self._machine = machine
-        self._log = log
-        self._role = role
+        self._entries = entries
+        self._log = entries.log
         #: Why no messages are taken now; None if they are.
         self.refusal: Callable[[], str | None] = lambda: None
-        self._on_their_way: dict[bytes, list[tuple[list[int], Done]]] = {}
+        #: By dedup key, and what stock clients sent by the copy that it makes.
+        self._batches: InFlight[bytes, Flight] = InFlight()
+        self._sends: InFlight[Copy, Flight] = InFlight()
         self._unheard = Unheard()
-        self._retries: dict[Copy, list[tuple[Asker, SentDone]]] = {}
 
     def reset(self) -> None:
         """A leadership begins: it is not known which sends earlier leaders answered."""
@@ -102,7 +79,7 @@ class Appender:
 
     def knows(self, key: bytes, topic: str) -> bool:
         """Whether a batch of this key for a topic is in the log, or on its way there."""
-        return key in self._on_their_way or self._copy(key, topic) is not None
+        return self._batches.get(key) is not None or self._copy(key, topic) is not None
 
     def _copy(self, key: bytes, topic: str) -> StoredCopy | None:
         """The first copy of a batch that is in the log; none of an earlier life of its topic, which
@@ -119,65 +96,93 @@ class Appender:
         self,
         draft: MessagesDraft,
         key: bytes | None,
-        on_done: Done,
+        tell: Tell[Stored],
         admit: Admit = always,
         topic: str = "",
     ) -> None:
-        """Append a batch; `on_done` is called once, after it can be pulled, or with the refusal.
+        """Append a batch; `tell` is called once, after it can be pulled, or with why it can't.
         `topic` is the one that it was sent to.
 
-        Raises Refused if it is certain at once that nothing will be stored.
+        Raises Refused or an AppendError if it is certain at once that nothing will be stored.
         """
-        if key is None:
-            self._submit(draft, on_done, admit, shares_up_to=limits.BATCH_SHARES_UP_TO)
-            return
-        copy = self._copy(key, topic)
-        if copy is not None:
-            on_done(self._first_copy(copy, draft))
-            return
-        waiting = self._on_their_way.get(key)
-        if waiting is not None:
-            waiting.append((draft.body_crcs(), on_done))
-            return
-        self._on_their_way[key] = []
-
-        def done(outcome: Stored | Refused) -> None:
-            self._finish(key, draft, outcome, on_done)
-
-        try:
-            self._submit(draft, done, admit, shares_up_to=limits.BATCH_SHARES_UP_TO)
-        except BaseException:
-            self._on_their_way.pop(key, None)
-            raise
+        flight = Flight(draft, tell)
+        if key is not None:
+            copy = self._copy(key, topic)
+            if copy is not None:
+                tell(self._first_copy(copy, draft))
+                return
+            first = self._batches.get(key)
+            if first is not None:
+                held, asked = first.draft.body_crcs(), draft.body_crcs()
+                first.join(tell, lambda stored: _same_batch(stored, held, asked))
+                return
+            self._batches.add(key, flight)
+        self.submit(flight, admit, shares_up_to=limits.BATCH_SHARES_UP_TO)
 
     def send(
-        self, draft: MessagesDraft, send: Send, on_done: SentDone, admit: Admit = always
+        self, draft: MessagesDraft, send: Send, tell: Tell[Stored], admit: Admit = always
     ) -> None:
         """Append what a stock client sends, unless it is a retry of stored messages.
 
-        `on_done` and errors are as with `append`. The caller that answers calls `Sent.told`.
+        `tell` and errors are as with `append`. The caller that answers calls `answered`.
         """
         if not send.keys:
-            self._submit(draft, lambda outcome: on_done(sent(outcome)), admit)
+            self.submit(Flight(draft, tell), admit)
             return
         copy = self._found(send)
         if copy is not None:
             self._unheard.take_over(copy, send.asker)
-            if copy.place is None:
-                self._retries[copy].append((send.asker, on_done))
-            else:
-                records = self._log.view(*copy.place)
-                stored = _stored_in(records, copy.place.position)
-                on_done(sent(stored, partial(self._told, copy, send.asker)))
+            first = self._sends.get(copy)
+            if first is not None:
+                first.join(tell)
+                return
+            assert copy.place is not None, "it is stored or on its way"
+            tell(_stored_in(self._log.view(*copy.place), copy.place.position))
             return
         copy = self._unheard.open(send)
-        self._retries[copy] = [(send.asker, on_done)]
+        flight = Flight(draft, partial(self._landed, copy, draft.size), tell)
+        self._sends.add(copy, flight)
         try:
-            self._submit(draft, lambda outcome: self._stored(copy, draft.size, outcome), admit)
+            self.submit(flight, admit)
         except BaseException:
             self._unheard.close(copy)
-            self._retries.pop(copy, None)
             raise
+
+    def _landed(self, copy: Copy, size: int, outcome: Stored | Refused | AppendError) -> None:
+        """The append of a copy is done; its sender is answered next, then those of its retries."""
+        if isinstance(outcome, Stored):
+            copy.send, copy.place = None, StoredCopy(outcome.positions[0], size)
+        else:
+            self._unheard.close(copy)
+
+    def answered(self, asker: Asker, reached: bool) -> None:
+        """The answer of a send was written to an open connection (`reached`), or it was gone."""
+        self._unheard.answered(asker, reached=reached)
+
+    def submit(self, flight: Flight, admit: Admit = always, shares_up_to: int = 1) -> None:
+        """Append a draft that nothing stored is like; it leaves its table if that fails. One with
+        so many messages at most may share an entry with others. Raises as `append`."""
+        draft = flight.draft
+        try:
+            self._check(admit)
+            failpoint("batch.take")
+            if not (
+                len(draft.starts) <= shares_up_to
+                and isinstance(draft, PlainDraft)
+                and self._entries.gathers(draft, flight.land)
+            ):
+                self._entries.append_nowait(draft, Kind.MESSAGES, flight.land)
+            failpoint("batch.appended")
+        except BaseException:
+            flight.leave()
+            raise
+
+    def _check(self, admit: Admit) -> None:
+        """Refuse what can't be taken now."""
+        reason = self.refusal()
+        if reason is not None:
+            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
+        admit()
 
     def _found(self, send: Send) -> Copy | None:
         """The copy that a send is a retry of, if it is one."""
@@ -208,64 +213,6 @@ class Appender:
             [NewRecord.copy(record) for record in records], send.records
         )
 
-    def _stored(self, copy: Copy, size: int, outcome: Stored | Refused) -> None:
-        """An append is done: answer its sender, then those of its retries."""
-        waiting = self._retries.pop(copy)
-        if isinstance(outcome, Refused):
-            self._unheard.close(copy)
-        else:
-            copy.send, copy.place = None, StoredCopy(outcome.positions[0], size)
-        (asker, on_done), *retries = waiting
-        on_done(sent(outcome, partial(self._told, copy, asker)))
-        if retries and isinstance(outcome, Stored):
-            outcome = outcome._replace(duplicate=True)
-        for asker, on_done in retries:
-            on_done(sent(outcome, partial(self._told, copy, asker)))
-
-    def _told(self, copy: Copy, asker: Asker, reached: bool) -> None:
-        self._unheard.answered(copy, asker, reached=reached)
-
-    def _submit(
-        self, draft: MessagesDraft, on_done: Done, admit: Admit, shares_up_to: int = 1
-    ) -> None:
-        """Append. One with so many messages at most may share an entry with others."""
-        reason = self.refusal()
-        if reason is not None:
-            raise Refused(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
-        admit()
-
-        def done(outcome: Appended | AppendError) -> None:
-            failpoint("batch.applied")
-            if isinstance(outcome, AppendError):
-                on_done(self._role.refusal_of(outcome))
-                return
-            start = outcome.body_position
-            positions = [start + offset for offset in draft.starts]
-            on_done(Stored(positions, draft.offsets, draft.store_timestamp_ms, duplicate=False))
-            failpoint("batch.answered")
-
-        failpoint("batch.take")
-        try:
-            if len(draft.starts) <= shares_up_to and isinstance(draft, PlainDraft):
-                self._log.send_nowait(draft, done)
-            else:
-                self._log.append_nowait(draft, Kind.MESSAGES, done)
-        except AppendError as error:
-            raise self._role.refusal_of(error) from error
-        failpoint("batch.appended")
-
-    def _finish(
-        self, key: bytes, draft: MessagesDraft, outcome: Stored | Refused, on_done: Done
-    ) -> None:
-        waiting = self._on_their_way.pop(key)
-        on_done(outcome)
-        for crcs, again in waiting:
-            if isinstance(outcome, Refused):
-                again(outcome)
-            else:
-                repeat = outcome._replace(duplicate=True)
-                again(_same_batch(repeat, draft.body_crcs(), crcs))
-
     def _first_copy(self, copy: StoredCopy, draft: MessagesDraft) -> Stored | Refused:
         """Where a batch is stored that begins with the message of this copy.
 
@@ -292,13 +239,6 @@ def _stored_in(records: memoryview, position: int) -> Stored:
         store_timestamp_ms=Record(records).store_timestamp_ms,
         duplicate=True,
     )
-
-
-def sent(
-    outcome: Stored | Refused, told: Callable[[bool], None] = lambda reached: None
-) -> Sent | Refused:
-    """Add to an outcome the callback that wants to know whether it was answered."""
-    return outcome if isinstance(outcome, Refused) else Sent(outcome, told)
 
 
 def _same_batch(stored: Stored, held: list[int], asked: list[int]) -> Stored | Refused:

@@ -10,12 +10,11 @@ log.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 from dledger.buffers import Buffer
 from dledger.errors import AppendError, OutcomeUnknown
-from dledger.ledger.config import LedgerStatus
-from dledger.ledger.exporting import ExportPlan
 from dledger.log.entry import Draft, Kind
 from dledger.raft.appends import Appended
 from mqbroker import limits
@@ -36,7 +35,7 @@ class TakesOffsets(Protocol):
 
 
 class Entries:
-    """A `Log` that reports entries set aside, and catches exceptions of callbacks.
+    """Appends to a `Log`, reports entries set aside, and catches exceptions of callbacks.
 
     `on_fault` is called with an exception of a callback.
     """
@@ -44,7 +43,8 @@ class Entries:
     def __init__(
         self, log: Log, assignments: Assignments, on_fault: Callable[[Exception], None]
     ) -> None:
-        self._log = log
+        #: The replicated log, for what is read.
+        self.log = log
         self._assignments = assignments
         self._on_fault = on_fault
         self._under_way = 0
@@ -53,77 +53,40 @@ class Entries:
     def append_nowait(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
         """Append; `on_done` is called once, after the entry was applied. Raises NotLeader and the
         like at once."""
-        self._append_waiting()  # they came first
-        self._append(body, kind, on_done)
+        if self._waiting:
+            self._append_waiting()  # they came first
+        self.log.append_nowait(body, kind, partial(self._applied, body, on_done))
+        self._under_way += 1
 
-    def send_nowait(self, draft: PlainDraft, on_done: OnDone) -> None:
-        """Append one message or a few, maybe with others (`mqbroker.leader.appending.together`).
-
-        As `append_nowait`, but what that raises may be told to `on_done` instead.
-        """
+    def gathers(self, draft: PlainDraft, on_done: OnDone) -> bool:
+        """Whether one message or a few wait to share an entry, as much is under way
+        (`mqbroker.leader.appending.together`). Then `on_done` is told what `append_nowait` would
+        raise, too."""
         alone = self._under_way < limits.SENDS_TOGETHER_FROM and not self._waiting
         if alone or draft.size >= limits.SENDS_TOGETHER_BYTES:
-            self.append_nowait(draft, Kind.MESSAGES, on_done)
-        elif self._waiting.add(Send(draft, on_done)):
+            return False
+        if self._waiting.add(Send(draft, on_done)):
             self._append_waiting()
-
-    async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
-        """Append and wait until the entry was applied."""
-        self._append_waiting()
-        judged = self._judged(await self._log.append(body, kind), body)
-        if isinstance(judged, AppendError):
-            raise judged
-        return judged
-
-    async def read_index(self, timeout_s: float | None = None) -> int:
-        """See `Log`."""
-        return await (
-            self._log.read_index() if timeout_s is None else self._log.read_index(timeout_s)
-        )
-
-    async def transfer_leadership(self, target: str | None = None) -> str:
-        """See `Log`."""
-        return await self._log.transfer_leadership(target)
-
-    async def add_member(self, node_id: str, host: str, port: int, service: str = "") -> None:
-        """See `Log`."""
-        await self._log.add_member(node_id, host, port, service)
-
-    async def remove_member(self, node_id: str) -> None:
-        """See `Log`."""
-        await self._log.remove_member(node_id)
-
-    def export_plan(self) -> ExportPlan:
-        """See `Log`."""
-        return self._log.export_plan()
+        return True
 
     @property
     def sends_waiting(self) -> int:
         """How many sends are to be appended together."""
         return len(self._waiting)
 
-    def view(self, position: int, size: int) -> memoryview:
-        """See `Log`."""
-        return self._log.view(position, size)
-
-    @property
-    def status(self) -> LedgerStatus:
-        """See `Log`."""
-        return self._log.status
-
-    @property
-    def unapplied_bytes(self) -> int:
-        """See `Log`."""
-        return self._log.unapplied_bytes
-
-    def _append(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
-        def done(outcome: Appended | AppendError) -> None:
-            self._under_way -= 1
-            self._tell(on_done, self._judged(outcome, body))
+    def _applied(
+        self, body: Buffer | Draft, on_done: OnDone, outcome: Appended | AppendError
+    ) -> None:
+        """An entry was applied, or failed. No fault of who is told reaches the log."""
+        self._under_way -= 1
+        if isinstance(outcome, Appended) and isinstance(outcome.result, SetAside):
+            outcome = self._set_aside(body, outcome, outcome.result)
+        try:
+            on_done(outcome)
+        except Exception as error:
+            self._on_fault(error)
+        if self._waiting:
             self._append_waiting()
-
-        self._log.append_nowait(body, kind, done)
-        self._under_way += 1
 
     def _append_waiting(self) -> None:
         """Append the sends that wait for each other. They are told what this would raise."""
@@ -154,7 +117,7 @@ class Entries:
         """Append sends that have waited. They are told if that fails, and nothing is raised: the
         caller may be the log, which applies an entry, and no fault here may reach it."""
         try:
-            self._append(body, kind, on_done)
+            self.append_nowait(body, kind, on_done)
         except AppendError as error:
             self._tell_all(sends, error)
         except Exception as error:
@@ -171,11 +134,8 @@ class Entries:
         except Exception as error:
             self._on_fault(error)
 
-    def _judged(
-        self, outcome: Appended | AppendError, body: Buffer | Draft
-    ) -> Appended | AppendError:
-        if not isinstance(outcome, Appended) or not isinstance(outcome.result, SetAside):
-            return outcome
+    def _set_aside(self, body: Buffer | Draft, appended: Appended, aside: SetAside) -> NotApplied:
+        """An entry has no effect: the offsets that it took are given out again."""
         if not isinstance(body, bytes | bytearray | memoryview) and isinstance(body, TakesOffsets):
-            self._assignments.withdraw(body.places, outcome.index, self._log.status.last_index)
-        return NotApplied(f"entry {outcome.index} is set aside: {outcome.result.reason}")
+            self._assignments.withdraw(body.places, appended.index, self.log.status.last_index)
+        return NotApplied(f"entry {appended.index} is set aside: {aside.reason}")

@@ -10,24 +10,23 @@ offsets then, and other producers' messages may be behind them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final
 
 from dledger.errors import AppendError, NotLeader
 from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record.batch import body_crcs
 from mqbroker import limits
-from mqbroker.leader.appending.append import Admit, Appender, Done, Stored, always
+from mqbroker.leader.appending.append import Admit, Appender, always
 from mqbroker.leader.appending.drafts import MessagesDraft
+from mqbroker.leader.appending.in_flight import Flight, InFlight, Stored, Tell
 from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.log import Log
 from mqbroker.leader.offset_commits import OffsetCommits, check_room
-from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused, busy
 from mqbroker.state.control import ForgetProducers, RegisterProducer
 from mqbroker.state.derived.indexing import index_entry
@@ -35,8 +34,6 @@ from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
 from mqbroker.state.once import MARK, Once, encode_once
 from mqbroker.state.producers import Judged, Stamp, Written
-
-Registered: TypeAlias = Callable[[int | Refused], None]
 
 _FORGOTTEN_MAX: Final = limits.PRODUCERS_FORGOTTEN_MAX
 _FULL: Final = (
@@ -53,13 +50,14 @@ def once_draft(
     return NotedDraft(MARK, encode_once(once), parts, assignments, store_host)
 
 
-@dataclass(slots=True)
-class _OnItsWay:
-    """A write that is appended and not applied, and those who asked for it again meanwhile."""
+class _Write(Flight):
+    """A write on its way."""
 
-    stamp: Stamp
-    draft: NotedDraft
-    waiting: list[tuple[list[int], Done]] = field(default_factory=list)
+    __slots__ = ("stamp",)
+
+    def __init__(self, stamp: Stamp, draft: NotedDraft, *tell: Tell[Stored]) -> None:
+        super().__init__(draft, *tell)
+        self.stamp = stamp
 
 
 class OnceAppender:
@@ -69,28 +67,30 @@ class OnceAppender:
         self,
         machine: Machine,
         log: Log,
-        role: Role,
         definitions: Definitions,
         appender: Appender,
         commits: OffsetCommits,
     ) -> None:
         self._machine = machine
         self._log = log
-        self._role = role
         self._definitions = definitions
         self._appender = appender
         self._commits = commits
         self._registering: dict[str, int] = {}
-        self._writing: dict[tuple[str, int], _OnItsWay] = {}
+        #: By producer and stream.
+        self._writing: InFlight[tuple[str, int], _Write] = InFlight()
 
-    def register(self, name: str, instance: str, now_ms: int, on_done: Registered) -> None:
-        """Give a name to an instance; `on_done` is told its epoch. Raises Refused, BadInput."""
+    def register(self, name: str, instance: str, now_ms: int, tell: Tell[int]) -> None:
+        """Give a name to an instance; `tell` is told its epoch. Raises Refused, BadInput."""
 
         def done(outcome: Appended | AppendError) -> None:
             self._registering[name] -= 1
             if not self._registering[name]:
                 del self._registering[name]
-            on_done(self._registered(name, outcome))
+            if isinstance(outcome, AppendError):
+                tell(outcome)
+            else:
+                tell(self._registered(name, outcome.result))
 
         self._make_room(name, now_ms)
         self._registering[name] = self._registering.get(name, 0) + 1
@@ -112,12 +112,10 @@ class OnceAppender:
         elif not producers.are_outdated(now_ms):
             raise busy(_FULL)
 
-    def _registered(self, name: str, outcome: Appended | AppendError) -> int | Refused:
-        if isinstance(outcome, AppendError):
-            return self._role.refusal_of(outcome)
-        if isinstance(outcome.result, int):
-            return outcome.result
-        if outcome.result is Judged.FENCED:
+    def _registered(self, name: str, result: object) -> int | Refused:
+        if isinstance(result, int):
+            return result
+        if result is Judged.FENCED:
             newer = self._machine.producers.epoch(name)
             return Refused(
                 ResponseCode.PRODUCER_FENCED,
@@ -133,55 +131,47 @@ class OnceAppender:
             return True
         return self._machine.producers.judge(stamp) is Judged.REPEATED
 
-    def write(self, draft: NotedDraft, once: Once, on_done: Done, admit: Admit = always) -> None:
-        """Append a write; `on_done` is called once, after it can be read, or with the refusal.
+    def write(
+        self, draft: NotedDraft, once: Once, tell: Tell[Stored], admit: Admit = always
+    ) -> None:
+        """Append a write; `tell` is called once, after it can be read, or with why it can't.
 
-        Raises Refused if it is certain at once that nothing is stored now.
+        Raises Refused or an AppendError if it is certain at once that nothing is stored now.
         """
         stamp = once.stamp
         if stamp.name in self._registering:
             raise busy(f"producer {stamp.name!r} is being registered anew")
-        on_its_way = self._writing.get((stamp.name, stamp.stream))
-        if on_its_way is not None and on_its_way.stamp.epoch == stamp.epoch:
-            if on_its_way.stamp != stamp:
-                raise busy(f"write {on_its_way.stamp.sequence} of the stream is on its way")
-            on_its_way.waiting.append((draft.body_crcs(), on_done))
+        first = self._writing.get((stamp.name, stamp.stream))
+        if first is not None and first.stamp.epoch == stamp.epoch:
+            if first.stamp != stamp:
+                raise busy(f"write {first.stamp.sequence} of the stream is on its way")
+            held, asked = first.draft.body_crcs(), draft.body_crcs()
+            first.join(tell, lambda stored: _same(stamp, stored, held, asked))
             return
         judged = self._machine.producers.judge(stamp)
         if judged is Judged.REPEATED:
-            on_done(self._first_answer(stamp, draft.body_crcs()))
+            tell(self._first_answer(stamp, draft.body_crcs()))
             return
         if judged is not Judged.NEW:
             raise self._refusal(stamp, judged)
         self._check_moves(once)
-        self._append(draft, once, on_done, admit)
+        self._append(draft, once, tell, admit)
 
-    def _append(self, draft: NotedDraft, once: Once, on_done: Done, admit: Admit) -> None:
-        stamp = once.stamp
-        key = (stamp.name, stamp.stream)
-        entry = self._writing[key] = _OnItsWay(stamp, draft)
+    def _append(self, draft: NotedDraft, once: Once, tell: Tell[Stored], admit: Admit) -> None:
         for move in once.moves:
             self._commits.begin_move(once.group, move.topic, move.queue_id, move.end)
 
-        def leave(error: AppendError | None) -> None:
-            self._writing.pop(key, None)
+        def ended(outcome: Stored | Refused | AppendError) -> None:
+            error = None if isinstance(outcome, Stored) else NotLeader(None)
             for move in once.moves:
                 self._commits.end_move(once.group, move.topic, move.queue_id, error)
 
-        def done(outcome: Stored | Refused) -> None:
-            leave(None if isinstance(outcome, Stored) else NotLeader(None))
-            on_done(outcome)
-            for crcs, again in entry.waiting:
-                if isinstance(outcome, Stored):
-                    repeat = outcome._replace(duplicate=True)
-                    again(_same(stamp, repeat, draft.body_crcs(), crcs))
-                else:
-                    again(outcome)
-
+        write = _Write(once.stamp, draft, ended, tell)
+        self._writing.add((once.stamp.name, once.stamp.stream), write)
         try:
-            self._appender.append(draft, None, done, admit)
+            self._appender.submit(write, admit)
         except BaseException:
-            leave(NotLeader(None))
+            ended(NotLeader(None))
             raise
 
     def _check_moves(self, once: Once) -> None:

@@ -69,11 +69,16 @@ OF_ONE_TRY: Final = frozenset(
 """Properties that may differ between two tries of one send."""
 
 
-class Asker(NamedTuple):
-    """A sender that waits for an answer: its connection, and since when (monotonic)."""
+class Asker:
+    """A sender that waits for an answer: its connection, since when (monotonic), and for what."""
 
-    connection_id: int
-    since_s: float
+    __slots__ = ("connection_id", "copy", "since_s")
+
+    def __init__(self, connection_id: int, since_s: float) -> None:
+        self.connection_id = connection_id
+        self.since_s = since_s
+        #: None if it is not known yet, or nobody asks any more.
+        self.copy: Copy | None = None
 
 
 class Send(NamedTuple):
@@ -141,7 +146,7 @@ class Unheard:
 
     def open(self, send: Send) -> Copy:
         """A send is to be stored: its sender waits."""
-        copy = Copy(send.keys[0], send.asker, send, None)
+        copy = send.asker.copy = Copy(send.keys[0], send.asker, send, None)
         self.add(copy)
         return copy
 
@@ -155,13 +160,14 @@ class Unheard:
 
     def take_over(self, copy: Copy, asker: Asker) -> None:
         """A retry replaces the sender that waited before."""
-        copy.asker = asker
+        copy.asker, asker.copy = asker, copy
         self._left.pop(copy, None)
 
-    def answered(self, copy: Copy, asker: Asker, *, reached: bool) -> None:
+    def answered(self, asker: Asker, *, reached: bool) -> None:
         """An answer was written to an open connection (`reached`), or its connection was gone."""
-        if copy.asker is not asker:
-            return  # another sender waits by now
+        copy, asker.copy = asker.copy, None
+        if copy is None or copy.asker is not asker:
+            return  # it can't be a retry, or another sender waits by now
         if reached:
             self.close(copy)
             if copy.place is not None and copy.place.position <= self._earlier_end:

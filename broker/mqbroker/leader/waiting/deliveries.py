@@ -35,9 +35,9 @@ from dledger.remoting.names import OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.remoting.record import Record, place_record
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import NewRecord, new_unique_key
+from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
-from mqbroker.leader.log import Log
 from mqbroker.leader.waiting.delays import DelayLevels
 from mqbroker.leader.waiting.repeats import Budget, again, delivered, may_repeat
 from mqbroker.state.derived.consume_queue import ConsumeQueue
@@ -134,14 +134,15 @@ class Deliveries:
     def __init__(
         self,
         machine: Machine,
-        log: Log,
+        entries: Entries,
         definitions: Definitions,
         assignments: Assignments,
         levels: DelayLevels,
         store_host: bytes,
     ) -> None:
         self._machine = machine
-        self._log = log
+        self._entries = entries
+        self._log = entries.log
         self._definitions = definitions
         self._assignments = assignments
         self._levels = levels
@@ -255,7 +256,7 @@ class Deliveries:
         failpoint("delay.move")
         self._leaving |= timed
         try:
-            self._log.append_nowait(draft, Kind.MESSAGES, done)
+            self._entries.append_nowait(draft, Kind.MESSAGES, done)
         except AppendError:
             self._leaving -= timed
             raise

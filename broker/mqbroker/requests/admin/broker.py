@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dledger.errors import ConfigError
+from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.program.settings import FixedKey, parse_properties, write_properties
+from dledger.raft.appends import Appended
 from dledger.remoting.bodies import BrokerStatsData, BrokerStatsItem, KVTable, encode_body
 from dledger.remoting.codes import VERSION, RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -23,7 +25,6 @@ from dledger.remoting.headers import (
 )
 from dledger.version import __version__
 from mqbroker.config import SECRET_KEYS
-from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
 from mqbroker.requests.admin.rates import Rates
 from mqbroker.requests.core import Core
@@ -101,7 +102,7 @@ class BrokerAdminHandler:
             raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
         except ConfigError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        outcome = Outcome()
+        outcome: Outcome[Appended] = Outcome()
         core.definitions.put_settings(changes, outcome.set)
         await outcome.wait()
         _log.info("config updated", changes=changes)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.net.turns import encode_in_turns, in_turns
+from dledger.raft.appends import Appended
 from dledger.remoting.bodies import (
     ClientConnection,
     ConsumerConnection,
@@ -36,7 +38,6 @@ from dledger.remoting.headers import (
     decode_header,
 )
 from mqbroker import limits
-from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
 from mqbroker.requests.admin.changes import named_only
 from mqbroker.requests.core import Core
@@ -80,7 +81,7 @@ class GroupAdminHandler:
         changes: str | None = None,
     ) -> Command:
         configs = [self._changed(config, changes) for config in given]
-        outcome = Outcome()
+        outcome: Outcome[Appended] = Outcome()
         self._core.definitions.put_groups(configs, outcome.set)
         await outcome.wait()
         return request.reply()
@@ -100,7 +101,7 @@ class GroupAdminHandler:
     async def delete_group(self, request: Command, _: Connection) -> Command:
         """Delete a group; `removeOffset` (5.x: `cleanOffset`) takes its offsets too."""
         header = decode_header(DeleteSubscriptiongroupHeader, request)
-        outcome = Outcome()
+        outcome: Outcome[Appended] = Outcome()
         with_offsets = bool(header.remove_offset or header.clean_offset)
         self._core.definitions.delete_group(header.group_name, with_offsets, outcome.set)
         await outcome.wait()

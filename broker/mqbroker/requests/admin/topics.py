@@ -6,8 +6,10 @@ from functools import partial
 
 import trio
 
+from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
+from dledger.raft.appends import Appended
 from dledger.remoting.attributes import parse_alteration
 from dledger.remoting.bodies import (
     ConsumeQueueData,
@@ -35,7 +37,6 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import DEFAULT_TOPIC
 from dledger.remoting.names import UNSENDABLE
 from mqbroker import limits
-from mqbroker.leader.outcome import Outcome
 from mqbroker.refusal import Refused
 from mqbroker.requests.admin.changes import named_only, out_of_reach
 from mqbroker.requests.core import Core
@@ -97,7 +98,7 @@ class TopicAdminHandler:
         configs = [config for config, _ in found]
         if not self._core.door.is_admin(request, connection) and any(map(self._alters, configs)):
             raise self._core.door.refusal(request, connection)
-        outcome = Outcome()
+        outcome: Outcome[Appended] = Outcome()
         self._core.definitions.put_topics(configs, outcome.set)
         await outcome.wait()
         for config in configs:
@@ -131,7 +132,7 @@ class TopicAdminHandler:
         topic = decode_header(DeleteTopicInBrokerHeader, request).topic
         if topic in UNSENDABLE or topic == DEFAULT_TOPIC:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic {topic!r} belongs to the broker")
-        outcome = Outcome()
+        outcome: Outcome[Appended] = Outcome()
         self._core.definitions.delete_topic(topic, outcome.set)
         await outcome.wait()
         await self._told(topic)

@@ -34,7 +34,6 @@ from dledger.remoting.headers import (
 from dledger.remoting.json_dialect import MessageQueue
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits, check_room
-from mqbroker.leader.outcome import changed
 from mqbroker.refusal import Refused
 from mqbroker.requests.admin.topics import dialect_for
 from mqbroker.requests.core import Core
@@ -163,7 +162,7 @@ class ProgressHandler:
         check_room(offsets.shares, header.dest_group, new[0])
         for begin in range(0, len(rows), limits.COMMITS_PER_ENTRY_MAX):
             some = rows[begin : begin + limits.COMMITS_PER_ENTRY_MAX]
-            await changed(self._core.definitions, CommitOffsets(some))
+            await self._core.definitions.changed(CommitOffsets(some))
         return request.reply()
 
     def _clone_steps(

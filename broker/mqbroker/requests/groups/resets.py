@@ -30,7 +30,6 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.json_dialect import MessageQueue
 from mqbroker.leader.offset_commits import check_room
-from mqbroker.leader.outcome import changed
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
@@ -69,7 +68,7 @@ class ResetHandler:
         rows = [(header.group, header.topic, queue_id, at) for queue_id, at in targets.items()]
         offsets = self._core.machine.offsets
         check_room(offsets.shares, header.group, sum(offsets.get(*row[:3]) is None for row in rows))
-        await changed(self._core.definitions, CommitOffsets(rows))
+        await self._core.definitions.changed(CommitOffsets(rows))
         for queue_id, at in targets.items():
             self._readers.reset(QueueKey(header.group, header.topic, queue_id), at)
         broker_name = self._core.config.broker_name

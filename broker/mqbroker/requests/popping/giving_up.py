@@ -10,13 +10,11 @@ its answer was lost with a leader, finds it done, too, and stores nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import TypeAlias
 
-from mqbroker.leader.appending.append import Stored
 from mqbroker.leader.appending.drafts import MessagesDraft
+from mqbroker.leader.appending.in_flight import Flight, InFlight, Stored, Tell
 from mqbroker.leader.appending.noted import NotedDraft
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.pops import Pops
 from mqbroker.requests.popping.settling import Row, Settling
@@ -24,9 +22,6 @@ from mqbroker.state.groups.bits import bits_to_bytes
 from mqbroker.state.groups.deliveries import Delivery
 from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, encode_given_up
 from mqbroker.state.groups.popping import PopAck
-
-#: Is told where the copy lies; None if the message was somebody else's, or done.
-Done: TypeAlias = Callable[[Stored | Refused | None], None]
 
 
 class GivingUp:
@@ -39,15 +34,15 @@ class GivingUp:
         self._pops = pops
         self._settling = settling
         self._changed = changed
-        self._on_their_way: set[Row] = set()
+        self._copies: InFlight[Row, Flight] = InFlight()
 
-    def give_up(self, row: Row, copy: MessagesDraft, on_done: Done) -> None:
+    def give_up(self, row: Row, copy: MessagesDraft, tell: Tell[Stored | None]) -> None:
         """Append the copy of the one message of `row`, and its ack; neither if it is not in its
-        sender's hands any more.
+        sender's hands any more. `tell` is told where the copy lies; None if there is none.
 
-        Raises Refused if certainly nothing was appended.
+        Raises Refused or an AppendError if certainly nothing was appended.
         """
-        if row in self._on_their_way:
+        if self._copies.get(row) is not None:
             raise busy(f"message {row.base} of queue {row.queue_id} is being given up")
         delivery = self._delivery(row)
         if (
@@ -55,23 +50,15 @@ class GivingUp:
             or self._pops.is_leaving(row.group, row.topic, delivery)
             or self._settling.is_taking(row)
         ):
-            on_done(None)
+            tell(None)
             return
         core, now_ms = self._core, self._core.assignments.now_ms()
         ack = PopAck(*row[:5], bits_to_bytes(row.bits))
         note = encode_given_up(GivenUp([ack], now_ms, [copy.size]))
         draft = NotedDraft(GIVEN_UP_MARK, note, [copy], core.assignments, core.store_host)
-        self._on_their_way.add(row)
-        try:
-            core.appender.append(draft, None, partial(self._done, row, on_done))
-        except BaseException:
-            self._on_their_way.discard(row)
-            raise
-
-    def _done(self, row: Row, on_done: Done, outcome: Stored | Refused) -> None:
-        self._on_their_way.discard(row)
-        self._changed(row.group, row.topic)
-        on_done(outcome)
+        flight = Flight(draft, lambda _: self._changed(row.group, row.topic), tell)
+        self._copies.add(row, flight)
+        core.appender.submit(flight)
 
     def _delivery(self, row: Row) -> Delivery | None:
         """The delivery that its sender has the message by, if it is in flight."""

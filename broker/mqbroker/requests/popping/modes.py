@@ -12,7 +12,6 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.message import RETRY_PREFIX
 from mqbroker import limits
-from mqbroker.leader.outcome import changed
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
@@ -50,5 +49,5 @@ class RequestModeHandler:
         if share is None:
             share = (known or RequestMode()).share
         change = PutRequestMode(body.topic, body.consumer_group, body.mode, share)
-        await changed(definitions, change)
+        await definitions.changed(change)
         return request.reply()

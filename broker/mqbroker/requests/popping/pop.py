@@ -152,9 +152,11 @@ class _Asked:
         except StorageError as error:
             self._refuse(unreadable(error))
 
-    def _done(self, outcome: Got | AppendError) -> None:
+    def _done(self, outcome: Got | Refused | AppendError) -> None:
         if isinstance(outcome, AppendError):
-            self._refuse(self._core.role.refusal_of(outcome))
+            outcome = self._core.role.refusal_of(outcome)
+        if isinstance(outcome, Refused):
+            self._refuse(outcome)
             return
         try:
             if outcome.messages:

@@ -18,6 +18,7 @@ from dledger.errors import AppendError
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from mqbroker import limits
+from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.planning import Ahead, Plan, View, Want, plan
 from mqbroker.state.control import encode_control
@@ -49,9 +50,6 @@ class Got(NamedTuple):
     messages: list[Handed]
     rest: int
     is_cut_short: bool = False
-
-
-Done = Callable[[Got | AppendError], None]
 
 
 class Pops:
@@ -105,10 +103,10 @@ class Pops:
         shares = machine.offsets.shares
         return None if shares.room(group) else shares.full(group)
 
-    def pop(self, want: Want, on_done: Done) -> bool:
+    def pop(self, want: Want, tell: Tell[Got]) -> bool:
         """Append what the POP gets; False if there is nothing for it.
 
-        `on_done` is called once. Raises an AppendError if certainly nothing was appended, and
+        `tell` is called once. Raises an AppendError if certainly nothing was appended, and
         StorageError if a queue can't be read.
         """
         made = plan(want, self.view(want), self._core.assignments.now_ms())
@@ -123,17 +121,17 @@ class Pops:
             granted = None if isinstance(outcome, AppendError) else outcome.result
             self._arrived(key, ahead, made, granted)
             if isinstance(outcome, AppendError):
-                on_done(outcome)
+                tell(outcome)
                 return
             assert isinstance(granted, Granted)  # what applying a POP returns
             got = _got(made, granted, self._rest(want))
             if want.by_priority:
                 got.messages.sort(key=lambda each: (-each.queue_id, each.offset))
             self._changed(*key)
-            on_done(got)
+            tell(got)
 
         try:
-            self._core.log.append_nowait(body, Kind.CONTROL, done)
+            self._core.entries.append_nowait(body, Kind.CONTROL, done)
         except BaseException:
             self._arrived(key, ahead, made, None)
             raise

@@ -15,6 +15,7 @@ from dledger.errors import AppendError, NotLeader
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from mqbroker import limits
+from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.refusal import busy
 from mqbroker.requests.core import Core
 from mqbroker.state.control import encode_control
@@ -49,7 +50,6 @@ class Outcome(NamedTuple):
     fence: int = 0
 
 
-Done: TypeAlias = Callable[[Outcome | AppendError], None]
 #: Group, topic, queue id, fence, and the base that the bits begin at.
 _Block: TypeAlias = tuple[str, str, int, int, int]
 
@@ -59,8 +59,8 @@ class _Gathered:
 
     def __init__(self) -> None:
         self.acks: dict[_Block, int] = {}
-        self.changes: list[tuple[Change, Done]] = []
-        self.waiting: list[tuple[list[Row], Done]] = []
+        self.changes: list[tuple[Change, Tell[Outcome]]] = []
+        self.waiting: list[tuple[list[Row], Tell[Outcome]]] = []
         self.size_bytes = 0
 
     def __len__(self) -> int:
@@ -95,18 +95,18 @@ class Settling:
         self._gathered = _Gathered()
         self._on_its_way: _Gathered | None = None
 
-    def ack(self, rows: list[Row], on_done: Done) -> None:
+    def ack(self, rows: list[Row], tell: Tell[Outcome]) -> None:
         """Messages are done. Refused beyond the bounds."""
         self._take_room(rows)
         for row in rows:
             self._gathered.ack(row)
-        self._gathered.waiting.append((rows, on_done))
+        self._gathered.waiting.append((rows, tell))
         self._wake()
 
-    def change(self, change: Change, on_done: Done) -> None:
+    def change(self, change: Change, tell: Tell[Outcome]) -> None:
         """Messages are hidden for another time. Refused beyond the bounds."""
         self._take_room([change.row])
-        self._gathered.changes.append((change, on_done))
+        self._gathered.changes.append((change, tell))
         self._wake()
 
     def is_taking(self, row: Row) -> bool:
@@ -157,7 +157,7 @@ class Settling:
             self._tell(sent, rows, outcome)
 
         try:
-            self._core.log.append_nowait(encode_control(entry), Kind.CONTROL, done)
+            self._core.entries.append_nowait(encode_control(entry), Kind.CONTROL, done)
         except AppendError as error:
             done(error)
         except Exception:
@@ -166,8 +166,8 @@ class Settling:
 
     def _tell(self, sent: _Gathered, rows: list[Row], outcome: Appended | AppendError) -> None:
         if isinstance(outcome, AppendError):
-            for *_, on_done in (*sent.waiting, *sent.changes):
-                on_done(outcome)
+            for *_, tell in (*sent.waiting, *sent.changes):
+                tell(outcome)
             return
         settled = outcome.result
         assert isinstance(settled, Settled)  # what applying this entry returns
@@ -175,10 +175,10 @@ class Settling:
             block: bits << row.base - block[-1]
             for block, row, bits in zip(sent.acks, rows, settled.acked, strict=True)
         }
-        for asked, on_done in sent.waiting:
-            on_done(Outcome(sum(_count(row, found[_block(row)]) for row in asked)))
-        for (_, on_done), (fence, bits) in zip(sent.changes, settled.changed, strict=True):
-            on_done(Outcome(bits.bit_count(), fence))
+        for asked, tell in sent.waiting:
+            tell(Outcome(sum(_count(row, found[_block(row)]) for row in asked)))
+        for (_, tell), (fence, bits) in zip(sent.changes, settled.changed, strict=True):
+            tell(Outcome(bits.bit_count(), fence))
         named = [row[:2] for row in rows] + [each.row[:2] for each, _ in sent.changes]
         for group, topic in dict.fromkeys(named):
             self._changed(group, topic)
@@ -187,8 +187,8 @@ class Settling:
         """Leadership ended: those who wait are refused, and try again at the new leader."""
         gathered, self._gathered = self._gathered, _Gathered()
         self._on_its_way = None
-        for *_, on_done in (*gathered.waiting, *gathered.changes):
-            on_done(NotLeader(None))
+        for *_, tell in (*gathered.waiting, *gathered.changes):
+            tell(NotLeader(None))
 
 
 def _count(row: Row, found: int) -> int:

@@ -27,8 +27,8 @@ from dledger.remoting.headers import (
 from dledger.remoting.names import check_producer_name
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
-from mqbroker.leader.appending.append import Stored
 from mqbroker.leader.appending.drafts import MessagesDraft
+from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.leader.appending.once import OnceAppender, once_draft
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused, busy
@@ -47,9 +47,7 @@ class OnceHandler:
 
     def __init__(self, core: Core, commits: OffsetCommits, fence: Fence) -> None:
         self._core = core
-        self._once = OnceAppender(
-            core.machine, core.log, core.role, core.definitions, core.appender, commits
-        )
+        self._once = OnceAppender(core.machine, core.log, core.definitions, core.appender, commits)
         self._fence = fence
         # How many names came over each connection.
         self._made: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()

@@ -26,8 +26,8 @@ from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.lone import LoneRecord, parse_records
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
-from mqbroker.leader.appending.append import Stored
 from mqbroker.leader.appending.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
+from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later

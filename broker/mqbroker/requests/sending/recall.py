@@ -9,8 +9,10 @@ holds on all replicas and over a failover. Once its delivery is on its way it is
 from __future__ import annotations
 
 from dledger.errors import BadInput
+from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
+from dledger.raft.appends import Appended
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -22,7 +24,6 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.names import TIMER_TOPIC
 from dledger.remoting.receipts import RecallHandle
-from mqbroker.leader.outcome import Outcome
 from mqbroker.leader.waiting.deliveries import Deliveries
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
@@ -50,7 +51,7 @@ class RecallHandler:
                 f"the recall handle is of topic {handle.topic!r} at {handle.broker_name!r}",
             )
         offset = self._waiting(handle)
-        outcome = Outcome()
+        outcome: Outcome[Appended] = Outcome()
         if offset is None or not self._deliveries.recall(offset, outcome.set):
             raise Refused(
                 ResponseCode.ILLEGAL_OPERATION,

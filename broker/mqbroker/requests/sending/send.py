@@ -13,7 +13,7 @@ import random
 import re
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from dledger.buffers import Buffer
 from dledger.errors import BadInput
@@ -37,8 +37,8 @@ from dledger.remoting.receipts import RecallHandle
 from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
-from mqbroker.leader.appending.append import Sent, Stored
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft, new_unique_key
+from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.leader.appending.resends import Asker, Send
 from mqbroker.leader.transactions import half_message
 from mqbroker.leader.waiting.delays import delay_level
@@ -55,9 +55,6 @@ from mqbroker.state.dedup import dedup_key
 from mqbroker.state.shares import owner_name
 
 REGION = {names.MSG_REGION: "DefaultRegion", names.TRACE_ON: "true"}
-
-
-_Sending: TypeAlias = Later[Sent] | Later[Stored]
 
 
 class _Place(NamedTuple):
@@ -83,7 +80,7 @@ class SendHandler:
         needs=Needs.LEADER,
         right=Right.ANYONE,
     )
-    def send(self, request: Command, connection: Connection) -> _Sending:
+    def send(self, request: Command, connection: Connection) -> Later[Stored]:
         """Append one message."""
         header = send_header(request)
         properties = self._properties(header.properties or "")
@@ -118,10 +115,10 @@ class SendHandler:
     @serves(RequestCode.SEND_BATCH_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
     def send_batch(
         self, request: Command, connection: Connection
-    ) -> _Sending | Awaitable[_Sending]:
+    ) -> Later[Stored] | Awaitable[Later[Stored]]:
         """Append several messages to one queue, with consecutive offsets."""
         items = names.batch_decode(request.payload, limits.MESSAGES_PER_BATCH_MAX + 1)
-        made = list[_Sending]()
+        made = list[Later[Stored]]()
         steps = self._batch_steps(request, connection, items, made)
         if len(items) > limits.BATCH_AT_ONCE_MAX:
             return self._make_large_batch(steps, made)
@@ -130,7 +127,7 @@ class SendHandler:
         return made[0]
 
     @staticmethod
-    async def _make_large_batch(steps: Iterator[None], made: list[_Sending]) -> _Sending:
+    async def _make_large_batch(steps: Iterator[None], made: list[Later[Stored]]) -> Later[Stored]:
         await in_turns(steps)
         return made[0]
 
@@ -139,7 +136,7 @@ class SendHandler:
         request: Command,
         connection: Connection,
         items: Sequence[names.BatchItem],
-        made: list[_Sending],
+        made: list[Later[Stored]],
     ) -> Iterator[None]:
         """The steps of a batch, the last of which puts into `made` what is to be appended."""
         header = send_header(request)
@@ -181,7 +178,7 @@ class SendHandler:
         place: _Place,
         records: Sequence[NewRecord],
         keys: Sequence[bytes],
-    ) -> _Sending:
+    ) -> Later[Stored]:
         """`keys`: the keys that identify the send, and those of an earlier try of it."""
         core = self._core
         runs = [(place.queue_id, len(records))]
@@ -203,12 +200,7 @@ class SendHandler:
         asker = Asker(connection.id, core.clock_s())
         send = Send(keys, records, asker, core.assignments.now_ms(), place.asked_topic)
         append = partial(core.appender.send, draft, send, admit=admit)
-        return Later(
-            append,
-            lambda sent: answer(sent.stored),
-            topics,
-            lambda sent, reached: sent.told(reached),
-        )
+        return Later(append, answer, topics, partial(core.appender.answered, asker))
 
     def _answer(self, stored: Stored, place: _Place, properties: bytes) -> dict[str, ExtValue]:
         """The messages' place, in the form that the client expects: of this try of the send, with

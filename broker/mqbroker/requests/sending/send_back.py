@@ -27,8 +27,8 @@ from dledger.remoting.headers import (
 from dledger.remoting.numbers import INT32_MAX
 from dledger.remoting.record import Record
 from mqbroker import limits
-from mqbroker.leader.appending.append import Stored
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
+from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.later import Later

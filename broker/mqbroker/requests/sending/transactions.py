@@ -52,7 +52,7 @@ class TransactionHandler:
         )
         self._transactions = Transactions(
             core.machine,
-            core.log,
+            core.entries,
             core.role,
             core.definitions,
             core.assignments,
