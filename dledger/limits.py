@@ -32,6 +32,26 @@ PORT_MAX = 65_535
 HOST_CHARACTERS_MAX = 255
 PROVEN_NAME_CHARACTERS_MAX = 255
 """Of a cluster's and a broker's name in a hello, which is kept as long as its connection."""
+USERS_MAX = 10_000
+"""Of a cluster; each broker group has all of them."""
+USER_NAME_BYTES_MAX = 127
+PASSWORD_BYTES_MAX = 256
+ACL_ENTRIES_MAX = 50_000
+"""Of all users together; a name server holds them, too."""
+ACL_ENTRIES_PER_USER_MAX = 1_000
+ACL_NAME_BYTES_MAX = 255
+ACL_SOURCES_MAX = 16
+"""Addresses and networks of one entry."""
+POSITION_DIGITS_MAX = 19
+"""Of a position that a request names."""
+STAMP_CHARACTERS_MAX = 80
+"""Of a nonce, a number and a time."""
+STAMP_AGE_S = 60.0
+"""How far the time of a request with a stamp may be from the server's."""
+WRONG_SIGNATURES_MAX = 16
+"""On one connection; then it is closed, and whoever sends them has to dial again."""
+OBSERVED_NEEDS_MAX = 10_000
+"""Different needs that are noted while rights are only observed."""
 QUEUE_ID_MAX = (1 << 31) - 1
 TEXT_WIDTH_BYTES_MAX = 512
 """Properties of all records of a batch up to this length are checked for ASCII at once."""

@@ -34,6 +34,7 @@ from mqbroker.requests.admin.exports import ExportHandler
 from mqbroker.requests.admin.groups import GroupAdminHandler
 from mqbroker.requests.admin.leadership import LeadershipHandler
 from mqbroker.requests.admin.topics import TopicAdminHandler
+from mqbroker.requests.admin.users import UserHandler
 from mqbroker.requests.core import Core
 from mqbroker.requests.dispatch import Dispatcher
 from mqbroker.requests.groups.assignment import AssignmentHandler
@@ -123,7 +124,7 @@ class Broker:
             ResetHandler(core, self._clients, self._readers, self._popping.changed),
             SendBackHandler(core, fence, self._popping.giving_up),
             SendHandler(core),
-            TopicAdminHandler(core),
+            *(TopicAdminHandler(core), UserHandler(core)),
         ]
         self.handler = Dispatcher(core, table_of(handlers, Needs), self)
         core.machine.watch(self)
@@ -231,11 +232,16 @@ class Broker:
         problem = self.core.take_settings()
         if problem is not None:
             _log.warning("settings not taken over", reason=problem)
+        self.handler.take_mode()
         self._deliveries_due.set()
         if not self.core.permission & PERM_READ:
             self._held.release_all()
             self._popping.held.look_at_all()
         self.topics_changed(())
+
+    def users_changed(self) -> None:
+        """Users changed: tell the name servers."""
+        self._sweep_due.set(self.core.announcements.next_s)
 
     def leading(self, term: int) -> None:
         """From now on this replica serves."""

@@ -31,6 +31,7 @@ PEER_PORT_ABOVE: Final = 30_000
 """The peer port of a group of one that names no peers is its client port plus this."""
 RUNTIME_KEYS: Final = frozenset(
     {
+        "authorizationMode",
         "autoCreateTopicEnable",
         "brokerPermission",
         "enableTopicMessageTypeCheck",
@@ -88,6 +89,7 @@ class BrokerConfig(
     d_leger_secret: str = ""
     secret_file: str = ""
     admin_addresses: str = LOOPBACK
+    authorization_mode: Literal["off", "observe", "enforce"] = "off"
     preferred_leader_id: str = ""
     repair_damaged_log: bool = True
     group_client_addrs: str = ""

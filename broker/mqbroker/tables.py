@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from dledger.limits import KIB, TOPIC_BYTES_MAX
+from dledger.limits import (
+    ACL_ENTRIES_MAX,
+    ACL_NAME_BYTES_MAX,
+    ACL_SOURCES_MAX,
+    KIB,
+    TOPIC_BYTES_MAX,
+    USERS_MAX,
+)
 from mqbroker import limits
 
 _GROUP = TOPIC_BYTES_MAX
@@ -91,6 +98,12 @@ TABLES: Final[Mapping[str, Table]] = {
         "the next ones",
     ),
     "settings": Table(limits.SETTINGS_MAX, KIB, "an empty value", "administrators"),
+    "users": Table(
+        USERS_MAX + ACL_ENTRIES_MAX,
+        ACL_NAME_BYTES_MAX + 46 * ACL_SOURCES_MAX + 128,
+        "deleteUser, deleteAcl",
+        "administrators",
+    ),
     "aside": Table(limits.ASIDE_INDEXES_KEPT, _NUMBER + 1, "the next ones"),
 }
 """By the fields of `mqbroker.state.snapshot.State`; the other fields are single numbers."""

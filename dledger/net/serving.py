@@ -4,13 +4,19 @@ may ask.
 ::
 
     class Lookups:
-        @serves(RequestCode.GET_MAX_OFFSET, needs=Needs.CONFIRMED, right=Right.ANYONE)
+        @serves(
+            RequestCode.GET_MAX_OFFSET,
+            needs=Needs.CONFIRMED,
+            right=Right.ANYONE,
+            rights=topic(GET, SUB),
+        )
         def max_offset(self, request: Command, connection: Connection) -> Command: ...
 
     table = table_of([Lookups()])
 
 Each server has its own enum of needs; one that answers whatever state it is in needs nothing but a
-`Right`. A code without a right can't be declared. The decorator does not change the method. The
+`Right`. That says who may ask while there are no users, `rights` (`dledger.trust.rights`) what a
+user needs. A code without both can't be declared. The decorator does not change the method. The
 dispatcher looks codes up in the table; docs and tests of a server use the same table.
 """
 
@@ -22,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
+from dledger.trust.rights import Rights
 
 if TYPE_CHECKING:
     from dledger.net.connection import Connection
@@ -45,7 +52,13 @@ class Right(Enum):
     """What changes others' work: members, leaders, settings, topics, groups, others' offsets."""
 
 
-_Declared: TypeAlias = tuple[tuple[RequestCode, ...], Enum, Right]
+class Declared(NamedTuple):
+    """What a method declares of its codes."""
+
+    codes: tuple[RequestCode, ...]
+    needs: Enum
+    right: Right
+    rights: Rights
 
 
 class Served(NamedTuple, Generic[NeedsT]):
@@ -54,10 +67,11 @@ class Served(NamedTuple, Generic[NeedsT]):
     method: Callable[[Command, Connection], Any]
     needs: NeedsT
     right: Right
+    rights: Rights
 
 
 def serves(
-    *codes: RequestCode, needs: Enum, right: Right | None = None
+    *codes: RequestCode, needs: Enum, rights: Rights, right: Right | None = None
 ) -> Callable[
     [Callable[[HandlerT, Command, Connection], AnswerT]],
     Callable[[HandlerT, Command, Connection], AnswerT],
@@ -70,28 +84,28 @@ def serves(
     def declare(
         method: Callable[[HandlerT, Command, Connection], AnswerT],
     ) -> Callable[[HandlerT, Command, Connection], AnswerT]:
-        vars(method)[_DECLARED] = (codes, needs, allowed)
+        vars(method)[_DECLARED] = Declared(codes, needs, allowed, rights)
         return method
 
     return declare
 
 
-def declared_by(handler: type) -> Iterator[tuple[str, RequestCode, Enum, Right]]:
+def declared_by(handler: type) -> Iterator[tuple[str, RequestCode, Declared]]:
     """What a handler's class declares: (the method's name, a code, what it needs, who may ask)."""
     for name, method in vars(handler).items():
-        declared: _Declared | None = getattr(method, _DECLARED, None)
+        declared: Declared | None = getattr(method, _DECLARED, None)
         if declared is not None:
-            codes, needs, right = declared
-            for code in codes:
-                yield name, code, needs, right
+            for code in declared.codes:
+                yield name, code, declared
 
 
 def table_of(handlers: Iterable[object], needs: type[NeedsT]) -> dict[int, Served[NeedsT]]:
     """What handlers serve, by code. Raises ValueError for a code that two of them serve."""
     table: dict[int, Served[NeedsT]] = {}
     for handler in handlers:
-        for name, code, wanted, right in declared_by(type(handler)):
+        for name, code, said in declared_by(type(handler)):
             if code in table:
                 raise ValueError(f"{code.name} is served by {name} and by {table[code].method}")
-            table[code] = Served(getattr(handler, name), needs(wanted), right)
+            method = getattr(handler, name)
+            table[code] = Served(method, needs(said.needs), said.right, said.rights)
     return table

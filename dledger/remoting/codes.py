@@ -163,6 +163,9 @@ class RequestCode(IntEnum):
     LIST_SCHEDULED = 9010
     REGISTER_PRODUCER = 9011
     WRITE_ONCE = 9012
+    SIGN_ON = 9013
+    REGISTER_USERS = 9014
+    LIST_OBSERVED = 9015
 
 
 class ResponseCode(IntEnum):

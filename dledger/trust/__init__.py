@@ -5,4 +5,10 @@
 ``signing``  requests that carry a tag made with the secret (pure)
 ``accepting``  the proofs on a server's connections (pure)
 ``admin``    the addresses from which tools may change something (pure)
+``rights``   what a request needs: actions on resources (pure)
+``policies``  what a user may do, and which entry decides (pure)
+``users``    the table of users (pure)
+``signatures``  the signatures of users' requests (pure)
+``wrapping``  passwords as logs hold them (pure)
+``guard``    who asks, and whether that one may (pure)
 """

@@ -62,6 +62,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.trust.accepting import NotLetIn
+from dledger.trust.rights import BY_SECRET, GET, OPEN, SIGNED, UPDATE, cluster
 from dledger.world import world
 from mqnamesrv import limits
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
@@ -165,7 +166,7 @@ class Dispatcher:
 
     # Brokers.
 
-    @serves(RequestCode.PROVE, needs=Right.BROKER)
+    @serves(RequestCode.PROVE, needs=Right.BROKER, rights=OPEN)
     def _prove(self, request: Command, connection: Connection) -> Command:
         try:
             return self._door.prove(request, connection.id)
@@ -180,7 +181,7 @@ class Dispatcher:
             connection.close(str(error))
             raise NotLetIn(str(error)) from error
 
-    @serves(RequestCode.REGISTER_BROKER, needs=Right.BROKER)
+    @serves(RequestCode.REGISTER_BROKER, needs=Right.BROKER, rights=BY_SECRET)
     def _register(self, request: Command, connection: Connection) -> Command:
         trust = self._trust(request, connection)
         header = decode_header(RegisterBrokerHeader, request)
@@ -230,7 +231,7 @@ class Dispatcher:
             self._order_entries, self._order_body = entries, body
         return self._order_body
 
-    @serves(RequestCode.UNREGISTER_BROKER, needs=Right.BROKER)
+    @serves(RequestCode.UNREGISTER_BROKER, needs=Right.BROKER, rights=BY_SECRET)
     def _unregister(self, request: Command, connection: Connection) -> Command:
         proven = self._trust(request, connection) is Trust.PROVEN
         header = decode_header(UnregisterBrokerHeader, request)
@@ -244,7 +245,7 @@ class Dispatcher:
         _log_departures(gone, "unregistered")
         return request.reply()
 
-    @serves(RequestCode.BROKER_HEARTBEAT, needs=Right.BROKER)
+    @serves(RequestCode.BROKER_HEARTBEAT, needs=Right.BROKER, rights=BY_SECRET)
     def _heartbeat(self, request: Command, connection: Connection) -> Command:
         trust = self._trust(request, connection)
         header = decode_header(BrokerHeartbeatHeader, request)
@@ -262,7 +263,7 @@ class Dispatcher:
         answer = BrokerHeartbeatResponseHeader(self._is_wiped(header.broker_name))
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.QUERY_DATA_VERSION, needs=Right.BROKER)
+    @serves(RequestCode.QUERY_DATA_VERSION, needs=Right.BROKER, rights=BY_SECRET)
     def _query_data_version(self, request: Command, connection: Connection) -> Command:
         proven = self._trust(request, connection) is Trust.PROVEN
         header = decode_header(QueryDataVersionHeader, request)
@@ -286,7 +287,7 @@ class Dispatcher:
 
     # Routes.
 
-    @serves(RequestCode.GET_ROUTEINFO_BY_TOPIC, needs=Right.ANYONE)
+    @serves(RequestCode.GET_ROUTEINFO_BY_TOPIC, needs=Right.ANYONE, rights=OPEN)
     def _route(self, request: Command, _: Connection) -> Answer:
         header = decode_header(GetRouteinfoByTopicHeader, request)
         route = self.routes.route_of(header.topic)
@@ -316,22 +317,22 @@ class Dispatcher:
             return None
         return math.ceil(1000 * left_s)
 
-    @serves(RequestCode.GET_BROKER_CLUSTER_INFO, needs=Right.ANYONE)
+    @serves(RequestCode.GET_BROKER_CLUSTER_INFO, needs=Right.ANYONE, rights=OPEN)
     def _cluster_info(self, request: Command, _: Connection) -> Answer:
         info = self.routes.cluster_info()
         # Always loose in the reference, whatever the client's version; see Dialect.
         return _answered(request, info, len(info.broker_addr_table), Dialect.LOOSE)
 
-    @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Right.ANYONE)
+    @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Right.ANYONE, rights=SIGNED)
     def _all_topics(self, request: Command, _: Connection) -> Command:
         return _topic_list(request, self.routes.topics.names())
 
-    @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Right.ANYONE)
+    @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Right.ANYONE, rights=SIGNED)
     def _topics_by_cluster(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetTopicsByClusterHeader, request)
         return _topic_list(request, self.routes.topics_of_cluster(header.cluster))
 
-    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, needs=Right.ANYONE)
+    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, needs=Right.ANYONE, rights=SIGNED)
     def _system_topics(self, request: Command, _: Connection) -> Command:
         """Cluster and broker names, and a broker that knows its own system topics."""
         info = self.routes.cluster_info()
@@ -348,11 +349,12 @@ class Dispatcher:
         RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
         RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
         needs=Right.ANYONE,
+        rights=SIGNED,
     )
     def _unit_topics(self, request: Command, _: Connection) -> Command:
         return _topic_list(request, self.routes.topics.of_units(UNIT_LISTS[request.code]))
 
-    @serves(RequestCode.GET_BROKER_MEMBER_GROUP, needs=Right.ANYONE)
+    @serves(RequestCode.GET_BROKER_MEMBER_GROUP, needs=Right.ANYONE, rights=cluster(GET))
     def _members(self, request: Command, _: Connection) -> Command:
         """The members of a group. An unknown group has none, as in the reference."""
         header = decode_header(GetBrokerMemberGroupHeader, request)
@@ -360,7 +362,7 @@ class Dispatcher:
         members = BrokerMemberGroup(cluster, name, self.routes.members_of(cluster, name))
         return request.reply(body=encode_body(BrokerMemberGroupBody(members)))
 
-    @serves(RequestCode.DELETE_TOPIC_IN_NAMESRV, needs=Right.ADMIN)
+    @serves(RequestCode.DELETE_TOPIC_IN_NAMESRV, needs=Right.ADMIN, rights=cluster(UPDATE))
     def _delete_topic(self, request: Command, _: Connection) -> Command:
         header = decode_header(DeleteTopicInNamesrvHeader, request)
         cluster = header.cluster_name
@@ -369,7 +371,7 @@ class Dispatcher:
         )
         return request.reply()
 
-    @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Right.ADMIN)
+    @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=cluster(UPDATE))
     def _wipe_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
         name = decode_header(WipeWritePermOfBrokerHeader, request).broker_name
         count = self.routes.topics.count(name)
@@ -377,7 +379,7 @@ class Dispatcher:
         change = self._kv.put(WIPED_BROKERS, name, "true")
         return self._when_told(name, self._when_durable(request, change, answer))
 
-    @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Right.ADMIN)
+    @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=cluster(UPDATE))
     def _add_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
         name = decode_header(AddWritePermOfBrokerHeader, request).broker_name
         answer = AddWritePermOfBrokerResponseHeader(self.routes.topics.count(name))
@@ -404,13 +406,13 @@ class Dispatcher:
 
     # Key-value config.
 
-    @serves(RequestCode.PUT_KV_CONFIG, needs=Right.ADMIN)
+    @serves(RequestCode.PUT_KV_CONFIG, needs=Right.ADMIN, rights=cluster(UPDATE))
     def _put_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
         header = decode_header(PutKvConfigHeader, request)
         change = self._kv.put(header.namespace, header.key, header.value)
         return self._when_durable(request, change)
 
-    @serves(RequestCode.DELETE_KV_CONFIG, needs=Right.ADMIN)
+    @serves(RequestCode.DELETE_KV_CONFIG, needs=Right.ADMIN, rights=cluster(UPDATE))
     def _delete_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
         header = decode_header(DeleteKvConfigHeader, request)
         return self._when_durable(request, self._kv.delete(header.namespace, header.key))
@@ -426,7 +428,7 @@ class Dispatcher:
         self._take_wiped()
         return request.reply(ext=None if answer is None else encode_header(answer))
 
-    @serves(RequestCode.GET_KV_CONFIG, needs=Right.ANYONE)
+    @serves(RequestCode.GET_KV_CONFIG, needs=Right.ANYONE, rights=cluster(GET))
     def _get_kv(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetKvConfigHeader, request)
         value = self._kv.table.get(header.namespace, header.key)
@@ -435,7 +437,7 @@ class Dispatcher:
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
         return request.reply(ext=encode_header(GetKvConfigResponseHeader(value=value)))
 
-    @serves(RequestCode.GET_KVLIST_BY_NAMESPACE, needs=Right.ANYONE)
+    @serves(RequestCode.GET_KVLIST_BY_NAMESPACE, needs=Right.ANYONE, rights=cluster(GET))
     def _list_kv(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetKvlistByNamespaceHeader, request)
         entries = self._kv.table.entries(header.namespace)
@@ -446,7 +448,7 @@ class Dispatcher:
 
     # The name server's own config.
 
-    @serves(RequestCode.UPDATE_NAMESRV_CONFIG, needs=Right.ADMIN)
+    @serves(RequestCode.UPDATE_NAMESRV_CONFIG, needs=Right.ADMIN, rights=cluster(UPDATE))
     def _update_config(self, request: Command, _: Connection) -> Command:
         changes = parse_properties(request.payload)
         try:
@@ -459,7 +461,7 @@ class Dispatcher:
         _log.info("config updated", changes=changes)
         return request.reply()
 
-    @serves(RequestCode.GET_NAMESRV_CONFIG, needs=Right.ANYONE)
+    @serves(RequestCode.GET_NAMESRV_CONFIG, needs=Right.ANYONE, rights=cluster(GET))
     def _get_config(self, request: Command, _: Connection) -> Command:
         return request.reply(body=write_properties(self._config).encode())
 

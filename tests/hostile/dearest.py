@@ -283,6 +283,33 @@ def settings() -> Iterator[bytes]:
     yield b"messageDelayLevel=" + b"1s " * (longest // 4)
 
 
+def users() -> Iterator[bytes]:
+    """With a password, and with one that is far too long."""
+    yield json.dumps({"username": "u", "password": "p"}).encode()
+    yield json.dumps({"username": "u", "password": "p" * (MIB - 4096)}).encode()
+
+
+def acls() -> Iterator[bytes]:
+    """As many entries as a body holds, with as many sources as one may have."""
+    sources = [f"2001:db8::{number:x}" for number in range(16)]
+    row = {"actions": ["All"], "decision": "Allow", "sourceIps": sources}
+    for count in (900, 2_500):
+        entries = [{**row, "resource": f"Topic:t{number}"} for number in range(count)]
+        yield json.dumps({"policies": [{"entries": entries}]}).encode()
+
+
+def sends_named(
+    code: int, ext: Mapping[str, ExtValue], *bodies: Callable[[], Iterator[bytes]]
+) -> Requests:
+    """Such bodies, and hostile ones, with a header."""
+
+    def made() -> Iterator[Command]:
+        for request in sends(code, *bodies)():
+            yield Command(request.code, ext, request.body, encoding=request.encoding)
+
+    return made
+
+
 def written_once() -> Iterator[Command]:
     """Of many topics, with many offsets."""
     moves = [["Wide0", number, 1, 2, None] for number in range(limits.MOVES_PER_WRITE_MAX)]
@@ -352,6 +379,18 @@ REQUESTS: dict[int, Requests] = {
     Code.CHECK_CLIENT_CONFIG: sends(Code.CHECK_CLIENT_CONFIG),
     Code.PROVE: sends(Code.PROVE),
     Code.GROUP_INFO: asks(Code.GROUP_INFO),
+    Code.SIGN_ON: asks(Code.SIGN_ON),
+    Code.CREATE_USER: sends_named(Code.CREATE_USER, {"username": "u"}, users),
+    Code.UPDATE_USER: sends_named(Code.UPDATE_USER, {"username": "user-1"}, users),
+    Code.DELETE_USER: asks(Code.DELETE_USER, {"username": "user-2"}),
+    Code.GET_USER: asks(Code.GET_USER, {"username": "user-1", "showPassword": True}),
+    Code.LIST_USER: asks(Code.LIST_USER, {}, {"filter": LONG}),
+    Code.CREATE_ACL: sends_named(Code.CREATE_ACL, {"subject": "User:user-1"}, acls),
+    Code.UPDATE_ACL: sends_named(Code.UPDATE_ACL, {"subject": "User:user-1"}, acls),
+    Code.DELETE_ACL: asks(Code.DELETE_ACL, {"subject": "User:user-3", "resource": "Topic:x"}),
+    Code.GET_ACL: asks(Code.GET_ACL, {"subject": "User:user-1"}),
+    Code.LIST_ACL: asks(Code.LIST_ACL, {}, {"subjectFilter": "er", "resourceFilter": "pic"}),
+    Code.LIST_OBSERVED: asks(Code.LIST_OBSERVED),
     Code.GET_BROKER_CONFIG: asks(Code.GET_BROKER_CONFIG),
     Code.GET_BROKER_RUNTIME_INFO: asks(Code.GET_BROKER_RUNTIME_INFO),
     Code.CLEAN_EXPIRED_CONSUMEQUEUE: asks(Code.CLEAN_EXPIRED_CONSUMEQUEUE),

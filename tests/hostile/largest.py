@@ -19,6 +19,7 @@ import trio
 
 from dledger.buffers import Buffer
 from dledger.errors import AppendError
+from dledger.limits import ACL_ENTRIES_MAX, USERS_MAX
 from dledger.log.entry import Draft
 from dledger.raft.appends import Appended
 from dledger.remoting.bodies import (
@@ -33,6 +34,9 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.command import Command
 from dledger.testing.local import LocalLedger
+from dledger.trust.policies import Entry
+from dledger.trust.users import User
+from dledger.trust.wrapping import Wrapping
 from mqbroker import limits
 from mqbroker.broker import Broker
 from mqbroker.config import BrokerConfig
@@ -121,6 +125,9 @@ class Largest:
     core: Core
 
 
+SECRET = "the secret of the largest"  # noqa: S105
+
+
 @asynccontextmanager
 async def largest(directory: Path) -> AsyncIterator[Largest]:
     """A broker that serves, with all of its state."""
@@ -128,7 +135,7 @@ async def largest(directory: Path) -> AsyncIterator[Largest]:
     machine.restore()
     ledger = Ledger(machine, auto=False)
     core = Core.build(
-        BrokerConfig(store_path_root_dir=str(directory / "store")),
+        BrokerConfig(store_path_root_dir=str(directory / "store"), d_leger_secret=SECRET),
         machine,
         ledger,
         clock_ms=lambda: NOW_MS + int(trio.current_time() * 1000),
@@ -212,6 +219,15 @@ def _waiting(machine: Machine) -> None:
     offsets = np.arange(limits.TIMERS_MAX)
     times = NOW_MS + 10**9 + offsets[::-1]
     machine.timers.restore(b"".join(part.astype(">i8").tobytes() for part in (offsets, times)))
+    wrapping = Wrapping(SECRET.encode())
+    wrapped, per_user = wrapping.wrap("user-1", "p" * 256), ACL_ENTRIES_MAX // USERS_MAX
+    entries = [
+        Entry("Custom", f"Topic:topic-{number}", ("All",), ("10.0.0.0/8",) * 16, "Allow")
+        for number in range(per_user)
+    ]
+    machine.users.restore(
+        User(f"user-{number}", wrapped, entries=tuple(entries)) for number in range(USERS_MAX)
+    )
     machine.producers.restore(
         (f"named-{number}", ["a"], 1, NOW_MS, [(0, 1, 0, 100)])
         for number in range(limits.PRODUCERS_MAX)

@@ -279,6 +279,9 @@ BATCH_ACK = {
 MODE = {"topic": "Orders", "consumerGroup": "C", "mode": "POP", "popShareQueueNum": 1}
 TOPIC = {"topicName": "Orders", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
 GROUP = {"groupName": "C", "retryMaxTimes": 3, "brokerId": 0}
+USER = {"username": "u", "password": "p", "userType": "Super", "userStatus": "enable"}
+ENTRY = {"resource": "Topic:*", "actions": ["All"], "sourceIps": ["::1/64"], "decision": "Deny"}
+ACL = {"subject": "User:u", "policies": [{"policyType": "Custom", "entries": [ENTRY]}]}
 CHECK = {"clientId": "c", "group": "C", "subscriptionData": SUBSCRIPTION}
 
 
@@ -348,6 +351,18 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes] | None]]
     Code.GET_CONSUMER_LIST_BY_GROUP: (H.GetConsumerListByGroupHeader, None),
     Code.CHECK_CLIENT_CONFIG: (None, documents(CHECK)),
     Code.PROVE: (None, None),
+    Code.SIGN_ON: (None, None),
+    Code.CREATE_USER: (H.CreateUserHeader, documents(USER)),
+    Code.UPDATE_USER: (H.UpdateUserHeader, documents(USER)),
+    Code.DELETE_USER: (H.DeleteUserHeader, None),
+    Code.GET_USER: (H.GetUserHeader, None),
+    Code.LIST_USER: (H.ListUserHeader, None),
+    Code.CREATE_ACL: (H.CreateAclHeader, documents(ACL)),
+    Code.UPDATE_ACL: (H.UpdateAclHeader, documents(ACL)),
+    Code.DELETE_ACL: (H.DeleteAclHeader, None),
+    Code.GET_ACL: (H.GetAclHeader, None),
+    Code.LIST_ACL: (H.ListAclHeader, None),
+    Code.LIST_OBSERVED: (None, None),
     Code.GROUP_INFO: (H.GroupInfoHeader, None),
     Code.GET_BROKER_CONFIG: (None, None),
     Code.GET_BROKER_RUNTIME_INFO: (None, None),

@@ -48,10 +48,12 @@ SHORT = settings(
 
 MESSAGES = [Kind.MESSAGES, Kind.SENDS]
 
+SECRET = "users need the secret of a cluster"  # noqa: S105
+
 
 async def learn(directory: Path) -> None:
     """What every group begins with."""
-    async with group(directory) as found:
+    async with group(directory, d_leger_secret=SECRET) as found:
         POSITIONS[:], HANDLES[:], EPOCHS[:] = await found.begin()
 
 
@@ -113,7 +115,7 @@ def test_no_packet_ends_a_group(packets: list[tuple[bytes, float]]) -> None:
 
     async def main() -> None:
         with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
-            async with group(Path(directory)) as found:
+            async with group(Path(directory), d_leger_secret=SECRET) as found:
                 await try_packets(found, packets)
                 assert found.core.faults.count == 0, found.core.faults.last
 
@@ -128,7 +130,7 @@ def test_no_entry_ends_a_group(data: st.DataObject) -> None:
 
     async def main() -> None:
         with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
-            async with group(Path(directory)) as found:
+            async with group(Path(directory), d_leger_secret=SECRET) as found:
                 await try_entries(found, data, PACKETS_PER_EXAMPLE)
 
     with capture_logs():
@@ -139,7 +141,7 @@ async def test_every_code_that_a_broker_serves_is_tried(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
     """A code that is added must be added to the generator."""
-    async with group(tmp_path) as found:
+    async with group(tmp_path, d_leger_secret=SECRET) as found:
         assert set(found.broker.handler.table) == set(REQUESTS)
         assert not_supported(12345).code == 3
 
@@ -149,7 +151,7 @@ async def test_what_belongs_to_raft_is_no_entry_of_the_brokers(
     tmp_path: Path, mock_clock: MockClock, kind: Kind
 ) -> None:
     """It is neither applied nor set aside."""
-    async with group(tmp_path) as found:
+    async with group(tmp_path, d_leger_secret=SECRET) as found:
         found.commit_raw(kind, b"\xff" * 9)
         assert found.machine.aside.count == 0
         await found.serves()

@@ -14,7 +14,13 @@ import pytest
 from replicas import Group, group
 from trio.testing import MockClock
 
-from dledger.limits import RATE_PER_S_MAX, STATE_BYTES_MAX
+from dledger.limits import (
+    ACL_NAME_BYTES_MAX,
+    ACL_SOURCES_MAX,
+    PASSWORD_BYTES_MAX,
+    RATE_PER_S_MAX,
+    STATE_BYTES_MAX,
+)
 from dledger.remoting.bodies import (
     LockBatchBody,
     SubscriptionGroupConfig,
@@ -25,6 +31,9 @@ from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.numbers import INT32_MIN, INT64_MAX
+from dledger.trust.policies import Entry
+from dledger.trust.rights import Action
+from dledger.trust.users import User
 from mqbroker import limits
 from mqbroker.state.aside import AsideBook
 from mqbroker.state.attributes import GROUP_ATTRIBUTES, TOPIC_ATTRIBUTES
@@ -56,6 +65,9 @@ def largest() -> State:
     streams = [(15, LARGE, LARGE, LARGE)] * limits.STREAMS_PER_PRODUCER_MAX
     key = b"k" * limits.DEDUP_KEY_BYTES_MAX
     copies = {key: (LARGE, LARGE)}
+    networks = tuple(["ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127"] * ACL_SOURCES_MAX)
+    named = "Cluster:" + "n" * ACL_NAME_BYTES_MAX
+    entry = Entry("Default", named, tuple(Action), networks, "Allow")
     return State(
         topics=[topic],
         births={NAME: [Birth(1023, LARGE, LARGE, LARGE)]},
@@ -77,6 +89,8 @@ def largest() -> State:
         producers=[(NAME, instances * limits.INSTANCES_PER_NAME_KEPT, LARGE, LARGE, streams)],
         dedup=[msgspec.msgpack.encode((copies, copies))],
         settings={"registerBrokerHeartbeatMillis": "1" * 20},
+        # A row for the user, and one for what it may do.
+        users=[User(NAME, b"w" * (PASSWORD_BYTES_MAX + 16), entries=(entry,))],
         aside=(1, [], [LARGE]),
     )
 
@@ -95,7 +109,7 @@ def test_a_field_of_the_snapshot_has_a_bound() -> None:
 @pytest.mark.parametrize("field", TABLES)
 def test_a_row_is_no_larger_than_is_said(field: str) -> None:
     """With the longest names and the largest numbers that requests may have."""
-    table, rows = TABLES[field], 2 if field == "popped" else 1
+    table, rows = TABLES[field], 2 if field in ("popped", "users") else 1
     empty = len(msgspec.msgpack.encode(getattr(State(), field)))
     size = len(msgspec.msgpack.encode(getattr(largest(), field))) - empty
     assert 0 < size <= rows * table.row_bytes_max + 4

@@ -10,6 +10,8 @@
 ``admin``        operators' tools
 ``forwarding``   passes tools' changes from a follower to the leader
 ``unsupported``  why some codes have no handler
+``rights``       what requests need that name it in their body, or by what is stored (pure)
+``looking``      what rights depend on beside a request
 ``permissions``  what topics, groups and the broker group allow (pure)
 ``core``         what all handlers work with
 ``replies``      answers that are sent after the handler returned

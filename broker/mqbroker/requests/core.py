@@ -3,6 +3,7 @@ parts."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,8 @@ from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
 from dledger.remoting.names import PERM_WRITE, TIMER_TOPIC
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
 from dledger.remoting.record.layout import SIZE_AND_MAGIC
+from dledger.trust.guard import Guard, Mode
+from dledger.trust.proof import NONCE_BYTES
 from mqbroker.config import BrokerConfig
 from mqbroker.flow.control import Arriving, Flow
 from mqbroker.leader.appending.append import Appender
@@ -30,6 +33,7 @@ from mqbroker.refusal import Refused, busy
 from mqbroker.registering.announcements import Announcements
 from mqbroker.requests.admin.door import AdminDoor
 from mqbroker.requests.admin.rates import Rates
+from mqbroker.requests.looking import Looking
 from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.replies import Replies
 from mqbroker.state.machine import Machine
@@ -64,6 +68,7 @@ class Core:
     rates: Rates
     flow: Flow
     door: AdminDoor
+    guard: Guard
     store_host: bytes
     clock_ms: Callable[[], int]
     clock_s: Callable[[], float]
@@ -87,6 +92,17 @@ class Core:
         faults = Faults()
         entries = Entries(log, assignments, partial(faults.note, "answer failed"))
         rates = Rates()
+
+        def find_record(position: int) -> Record | None:
+            return core.find_record(position)
+
+        guard = Guard(
+            config.d_leger_secret.encode(),
+            lambda: (machine.users,),
+            Looking(config.broker_cluster_name, machine, find_record),
+            clock_ms,
+            os.urandom(NONCE_BYTES),
+        )
         core = cls(
             file_config=config,
             config=config,
@@ -105,7 +121,8 @@ class Core:
             announcements=Announcements(clock_s),
             rates=rates,
             flow=Flow(machine.groups.get, rates, clock_s),
-            door=AdminDoor(config),
+            door=AdminDoor(config, guard),
+            guard=guard,
             store_host=host_bytes(config.broker_ip1, config.listen_port),
             clock_ms=clock_ms,
             clock_s=clock_s,
@@ -122,7 +139,13 @@ class Core:
             self.config = self.file_config.with_settings(self.machine.settings)
         except ConfigError as error:
             return str(error)
+        self.guard.mode = Mode(self.config.authorization_mode)
         return None
+
+    @property
+    def secret(self) -> bytes:
+        """The cluster's secret; empty if it has none."""
+        return self.file_config.d_leger_secret.encode()
 
     @property
     def permission(self) -> int:

@@ -15,9 +15,11 @@ from dledger.errors import AppendError, NotConfirmed, StorageError
 from dledger.net import Connection
 from dledger.net.serving import Answer, Right, Served
 from dledger.remoting.command import Command
+from dledger.trust.guard import Asker, Mode
 from mqbroker.refusal import Refused, unreadable
+from mqbroker.requests.admin.door import was_forwarded
 from mqbroker.requests.core import Core
-from mqbroker.requests.forwarding import Forwarding, was_forwarded
+from mqbroker.requests.forwarding import Forwarding
 from mqbroker.requests.later import Later, OutcomeT
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.unsupported import not_supported
@@ -42,10 +44,22 @@ class Dispatcher:
     def __init__(self, core: Core, table: Table, departures: Departures) -> None:
         self._core = core
         self.table = table
-        #: Most requests by far: nothing is asked about who sends them.
-        self._open = {code: each for code, each in table.items() if each.right is not Right.ADMIN}
+        #: Codes for which nothing is asked about who sends them.
+        self._open: Table = {}
         self._departures = departures
         self._forwarding = Forwarding(core)
+        self.take_mode()
+
+    def take_mode(self) -> None:
+        """Ask about users, or don't, as the settings say from now on. Without users most requests
+        by far are open."""
+        has_users = self._core.guard.mode is not Mode.OFF
+        self._core.guard.asker = Asker("", "")
+        self._open = {
+            code: each
+            for code, each in self.table.items()
+            if each.right is not Right.ADMIN and not has_users
+        }
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """Answer a request, at once or later."""
@@ -53,7 +67,7 @@ class Dispatcher:
             served = self._open.get(request.code)
             if served is None:
                 served = self._guarded(request, connection)
-            method, needs, _ = served
+            method, needs, _, _ = served
             self._core.definitions.maker = connection
             answer: _Answer
             if needs is _NOTHING or (needs is _LEADER and self._core.role.serving):
@@ -71,14 +85,20 @@ class Dispatcher:
         return self._later(request, connection, answer)
 
     def _guarded(self, request: Command, connection: Connection) -> Served[Needs]:
-        """What serves a code that only administrators may ask for. Refused for others, and for a
-        code that nobody serves."""
+        """What serves a code that not everybody may ask for. Refused for others, and for a code
+        that nobody serves."""
         served = self.table.get(request.code)
         if served is None:
             raise not_supported(request.code)
+        mode, door = self._core.guard.mode, self._core.door
+        if mode is Mode.OFF:
+            self._core.guard.asker = Asker("", connection.peer[0])
+        else:
+            door.admit(request, connection, served.rights)
+        is_limited = served.right is Right.ADMIN and mode is not Mode.ENFORCE
         # What is passed on is asked about there, since a tag counts once.
-        if not self._is_passed_on(served, request):
-            self._core.door.check(request, connection)
+        if is_limited and not self._is_passed_on(served, request):
+            door.check(request, connection)
         return served
 
     def _is_passed_on(self, served: Served[Needs], request: Command) -> bool:
@@ -87,13 +107,14 @@ class Dispatcher:
 
     def _led(self, served: Served[Needs], request: Command, connection: Connection) -> _Answer:
         """The answer to a request that needs a leader."""
-        method, needs, right = served
+        method, needs, right, _ = served
         role = self._core.role
         if self._is_passed_on(served, request):
             is_admin = self._core.door.is_admin(request, connection)
             if right is Right.ADMIN and not is_admin:
                 raise self._core.door.refusal(request, connection)
-            return self._forwarding.forward(request, is_admin=is_admin)
+            asker = self._core.guard.asker
+            return self._forwarding.forward(request, asker, is_admin=is_admin)
         role.check_serving()
         if needs is Needs.CONFIRMED:
             return self._when_confirmed(served, request, connection)

@@ -19,18 +19,27 @@ from dledger.net import Peer, connect_peer
 from dledger.net.proving import Prover
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
+from dledger.trust.guard import Asker
+from dledger.trust.signatures import ACCESS_KEY, OWN_SIGNATURE, SIGNATURE, STAMP
 from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from mqbroker import limits
 from mqbroker.refusal import Refused, busy
-from mqbroker.requests.admin.door import FORWARDED_ADMIN, FORWARDED_BY
+from mqbroker.requests.admin.door import (
+    FORWARDED_ADMIN,
+    FORWARDED_BY,
+    FORWARDED_SOURCE,
+    FORWARDED_USER,
+    PROVEN,
+)
 from mqbroker.requests.core import Core
 
-_OURS: Final = frozenset({FORWARDED_BY, FORWARDED_ADMIN, TAG_FIELD})
-
-
-def was_forwarded(request: Command) -> bool:
-    """Whether another member has passed this request on already."""
-    return FORWARDED_BY in request.ext
+_NOT_PASSED_ON: Final = frozenset(
+    {
+        *(FORWARDED_BY, FORWARDED_ADMIN, FORWARDED_USER, FORWARDED_SOURCE, PROVEN, TAG_FIELD),
+        *(ACCESS_KEY, SIGNATURE, STAMP, OWN_SIGNATURE),
+    }
+)
+"""What says who asks this member; the leader is told by what this member proves."""
 
 
 class Forwarding:
@@ -40,28 +49,30 @@ class Forwarding:
         self._core = core
         self._room = trio.CapacityLimiter(limits.FORWARDED_MAX)
 
-    async def forward(self, request: Command, *, is_admin: bool) -> Command:
-        """The leader's answer, to what an administrator asked or anybody. Refused if there is no
-        leader, or none that answers."""
+    async def forward(self, request: Command, asker: Asker, *, is_admin: bool) -> Command:
+        """The leader's answer, to what an administrator or a user asked, or anybody. Refused if
+        there is no leader, or none that answers."""
         role = self._core.role
         if role.leader_address is None or role.leader_id == role.node_id:
             raise role.not_leader()
         if self._room.available_tokens == 0:
             raise busy(f"{limits.FORWARDED_MAX} requests wait for the leader already")
         async with self._room:
-            answer = await self._ask(role.leader_address, request, is_admin)
+            answer = await self._ask(role.leader_address, request, asker, is_admin)
         return request.reply(answer.code, answer.ext, answer.payload, answer.remark)
 
-    async def _ask(self, address: str, request: Command, is_admin: bool) -> Command:
-        ext = {name: value for name, value in request.ext.items() if name not in _OURS}
+    async def _ask(self, address: str, request: Command, asker: Asker, is_admin: bool) -> Command:
+        ext = {name: value for name, value in request.ext.items() if name not in _NOT_PASSED_ON}
         ext[FORWARDED_BY] = self._core.role.node_id
+        if asker.name and not asker.problem:
+            ext |= {FORWARDED_USER: asker.name, FORWARDED_SOURCE: asker.source}
         if is_admin:
             ext[FORWARDED_ADMIN] = True
         # As text, so that the leader reads each field as this node did.
         passed_on = Command(request.code, ext, request.payload, encoding=HeaderEncoding.JSON)
         try:
             async with connect_peer(*parse_address(address)) as leader:
-                if is_admin:
+                if is_admin or FORWARDED_USER in ext:
                     passed_on = await self._signed(leader, passed_on)
                 return await leader.request(passed_on, limits.FORWARD_S)
         except (RemotingError, BadInput) as error:

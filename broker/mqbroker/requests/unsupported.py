@@ -13,7 +13,7 @@ from typing import Final
 from dledger.remoting.codes import RequestCode, ResponseCode
 from mqbroker.refusal import Refused
 
-_ACL = "there are no users and access lists here: whoever reaches the port may do everything"
+_ACL = "access lists are those of ACL 2.0: mqadmin createUser and createAcl (3001 to 3010)"
 _REPLICAS = "replicas take all state out of the replicated log, and none by requests"
 
 _TO_CLIENTS = "brokers ask clients this, and nobody asks brokers"
@@ -21,20 +21,11 @@ _TO_NAME_SERVERS = "name servers answer this: ask one of them"
 
 REASONS: Final[Mapping[int, str]] = {
     RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: _REPLICAS,
+    RequestCode.REGISTER_USERS: _TO_NAME_SERVERS,
     RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: _ACL,
     RequestCode.DELETE_ACL_CONFIG: _ACL,
     RequestCode.GET_BROKER_CLUSTER_ACL_INFO: _ACL,
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: _ACL,
-    RequestCode.CREATE_USER: _ACL,
-    RequestCode.UPDATE_USER: _ACL,
-    RequestCode.DELETE_USER: _ACL,
-    RequestCode.GET_USER: _ACL,
-    RequestCode.LIST_USER: _ACL,
-    RequestCode.CREATE_ACL: _ACL,
-    RequestCode.UPDATE_ACL: _ACL,
-    RequestCode.DELETE_ACL: _ACL,
-    RequestCode.GET_ACL: _ACL,
-    RequestCode.LIST_ACL: _ACL,
     RequestCode.GET_ALL_CONSUMER_OFFSET: _REPLICAS,
     RequestCode.GET_ALL_DELAY_OFFSET: _REPLICAS,
     RequestCode.GET_TIMER_CHECK_POINT: _REPLICAS,

@@ -18,6 +18,7 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput, WrittenByNewer
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.numbers import INT32_MAX, INT32_MIN
+from dledger.trust.users import User
 from mqbroker import limits
 from mqbroker.state import kept
 from mqbroker.state.aside import Unusable
@@ -112,6 +113,20 @@ class ForgetProducers(msgspec.Struct, frozen=True):
     now_ms: int
 
 
+class PutUser(msgspec.Struct, frozen=True):
+    """Make a user, or replace all that is known of one."""
+
+    user: User
+    now_ms: int
+
+
+class DeleteUser(msgspec.Struct, frozen=True):
+    """Remove a user, and what that one may do."""
+
+    name: str
+    now_ms: int
+
+
 class DropHead(msgspec.Struct, frozen=True):
     """Drop all messages before `position`, where the segment that begins with entry `index`
     starts."""
@@ -134,6 +149,8 @@ Control: TypeAlias = (
     | PutRequestMode
     | RegisterProducer
     | ForgetProducers
+    | PutUser
+    | DeleteUser
     | DropHead
 )
 
@@ -151,6 +168,8 @@ _OPERATIONS: Final[dict[str, type[Control]]] = {
     "put_request_mode": PutRequestMode,
     "register_producer": RegisterProducer,
     "forget_producers": ForgetProducers,
+    "put_user": PutUser,
+    "delete_user": DeleteUser,
     "drop_head": DropHead,
 }
 REQUEST_MODES: Final = frozenset({"PULL", "POP"})

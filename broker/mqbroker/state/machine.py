@@ -78,6 +78,9 @@ class Watcher(Protocol):
     def settings_changed(self) -> None:
         """Config keys have other values than before, on all replicas."""
 
+    def users_changed(self) -> None:
+        """A user was made, changed or removed."""
+
     def leading(self, term: int) -> None:
         """This replica leads, and has applied all entries of earlier terms."""
 
@@ -426,6 +429,9 @@ class Machine(Memory):
             case control.PutSettings():
                 if self._watcher is not None:
                     self._watcher.settings_changed()
+            case control.PutUser() | control.DeleteUser():
+                if self._watcher is not None:
+                    self._watcher.users_changed()
             case control.LockQueues():
                 if self._watcher is not None:
                     self._watcher.locks_asked_for()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dledger.trust.users import Users
 from mqbroker import limits
 from mqbroker.state import control
 from mqbroker.state.aside import AsideBook
@@ -48,6 +49,8 @@ class Memory:
         self.producers = Producers()
         #: Config keys that were changed while the group ran, with their values as text.
         self.settings: dict[str, str] = {}
+        #: Users, and what each may do.
+        self.users = Users()
         #: Entries that were set aside.
         self.aside = AsideBook()
         self.dedup = DedupWindow()
@@ -90,6 +93,10 @@ class Memory:
             case control.ForgetProducers(names, now_ms):
                 self.clock_ms = max(self.clock_ms, now_ms)
                 self.producers.forget(names)
+            case control.PutUser(user):
+                self.users.put(user)
+            case control.DeleteUser(name):
+                self.users.delete(name)
             case _:
                 return self._change_groups(change, index)
         return None
@@ -166,6 +173,7 @@ class Memory:
         self.timers.restore(state.timers, state.timer_owners)
         self.halves.restore(state.halves, state.half_owners)
         self.settings = dict(state.settings)
+        self.users.restore(state.users)
         self.aside.restore(*state.aside)
 
     def dump_memory(self, state: State) -> None:
@@ -190,4 +198,5 @@ class Memory:
         state.timers, state.timer_owners = self.timers.dump(), self.timers.dump_owners()
         state.halves, state.half_owners = self.halves.dump(), self.halves.dump_owners()
         state.settings = self.settings
+        state.users = self.users.dump()
         state.aside = self.aside.dump()

@@ -24,6 +24,7 @@ from dledger.errors import StorageError
 from dledger.failpoints import failpoint
 from dledger.log.disk import Disk, is_loss
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
+from dledger.trust.users import User
 from mqbroker.state import kept
 from mqbroker.state.aside import AsideRow
 from mqbroker.state.groups.locks import LockRow
@@ -77,6 +78,7 @@ class State(msgspec.Struct):
     popped_floor: int = 0
     timer_owners: OwnersKept = ([], b"")
     half_owners: OwnersKept = ([], b"")
+    users: list[User] = []
 
 
 def encode_state(state: State) -> bytes:

@@ -4,6 +4,7 @@
 ``routes``  where the queues of topics are
 ``groups``  consumers and their groups
 ``state``   the state of queues and groups, for tools
+``access``  users, and what they may do
 
 RocketMQ writes two dialects of one document: the standard one, and a loose one that leaves
 numeric map keys unquoted and uses whole objects as map keys (`dledger.remoting.json_dialect`).

@@ -8,6 +8,7 @@
 ``group``    who consumes, and who leads
 ``namesrv``  registration, routes, key-value config
 ``admin``    what operators' tools ask
+``access``   users, and what they may do
 
 They are named after their code: `PullMessageHeader` goes with PULL_MESSAGE and
 `PullMessageResponseHeader` with its answer. Field names are RocketMQ's in snake_case;
@@ -17,6 +18,7 @@ wire.
 
 from __future__ import annotations
 
+from dledger.remoting.headers.access import *
 from dledger.remoting.headers.admin import *
 from dledger.remoting.headers.base import *
 from dledger.remoting.headers.consume import *

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dledger.net import Connection
-from dledger.net.serving import Right, declared_by, serves, table_of
+from dledger.net.serving import Right, Served, declared_by, serves, table_of
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
+from dledger.trust.proof import NONCE_BYTES
+from dledger.trust.rights import PUB, topic
 from mqbroker import requests
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.unsupported import REASONS, not_supported
 from mqbroker.testing import memory_broker
+from mqnamesrv.config import NamesrvConfig
+from mqnamesrv.dispatch import Dispatcher as NameServer
+from mqnamesrv.kv_file import KvStore
 
 
 class Handler:
@@ -27,6 +35,7 @@ class Handler:
         RequestCode.SEND_MESSAGE_V2,
         needs=Needs.LEADER,
         right=Right.ANYONE,
+        rights=topic(PUB),
     )
     def send(self, request: Command, _: Connection) -> Command:
         """Answer the request."""
@@ -72,3 +81,31 @@ def test_what_is_not_served_says_why() -> None:
     assert str(not_supported(12345)) == "request code 12345 is not supported"
     said = str(not_supported(RequestCode.GET_ROUTEINFO_BY_TOPIC))
     assert said == "request code 105 is not supported: name servers answer this: ask one of them"
+
+
+async def test_the_docs_show_the_rights_of_each_code(tmp_path: Path) -> None:
+    """docs/rights.md has what the handlers declare. `RIGHTS=1` writes it anew."""
+    async with memory_broker(tmp_path) as broker:
+        at_broker = broker.broker.handler.table
+    config = NamesrvConfig()
+    door = config.door(lambda: bytes(NONCE_BYTES))
+    at_namesrv = NameServer(config, KvStore(None), lambda: 0.0, door).table
+    rows = [
+        f"| {code.value} | `{code.name}` "
+        f"| {_rights(at_broker, code)} | {_rights(at_namesrv, code)} |"
+        for code in RequestCode
+        if code in at_broker or code in at_namesrv
+    ]
+    page = Path(__file__).parents[3] / "docs" / "rights.md"
+    kept = page.read_text()
+    head = kept[: kept.index("| code |")]
+    wanted = head + "\n".join(
+        ["| code | name | broker | name server |", "|---|---|---|---|", *rows]
+    )
+    if "RIGHTS" in os.environ:
+        page.write_text(wanted + "\n")
+    assert kept == wanted + "\n"
+
+
+def _rights(table: Mapping[int, Served[Any]], code: RequestCode) -> str:
+    return table[code].rights.shown if code in table else ""

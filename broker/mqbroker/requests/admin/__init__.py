@@ -2,6 +2,7 @@
 
 ``door``        who may change others' work: by address, or with a proof
 ``topics``      create, change, delete, list
+``users``       users, and what each may do
 ``groups``      consumer groups and their settings
 ``changes``     what a change of a topic or group changes, and makes unreachable (pure)
 ``broker``      the broker itself: config, figures, clean-up

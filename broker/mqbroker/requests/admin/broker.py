@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -23,9 +24,12 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.trust.guard import Mode
+from dledger.trust.rights import GET, OPEN, UPDATE, cluster
 from dledger.version import __version__
 from mqbroker.config import SECRET_KEYS
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.admin.rates import Rates
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
@@ -45,7 +49,7 @@ class BrokerAdminHandler:
         self._started_ms = core.clock_ms()
         self._earliest = EarliestMessage(core.log)
 
-    @serves(RequestCode.GROUP_INFO, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(RequestCode.GROUP_INFO, needs=Needs.NOTHING, right=Right.ANYONE, rights=OPEN)
     def group_info(self, request: Command, _: Connection) -> Command:
         """The state of the group, as this replica sees it."""
         core = self._core
@@ -79,7 +83,9 @@ class BrokerAdminHandler:
         )
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.GET_BROKER_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_BROKER_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE, rights=cluster(GET)
+    )
     def config(self, request: Command, _: Connection) -> Command:
         """The present config, as properties text; secrets are not shown."""
         text = write_properties(self._core.config, SECRET_KEYS)
@@ -87,7 +93,12 @@ class BrokerAdminHandler:
         header = GetBrokerConfigResponseHeader(version=version)
         return request.reply(ext=encode_header(header), body=text.encode())
 
-    @serves(RequestCode.UPDATE_BROKER_CONFIG, needs=Needs.LEADER, right=Right.ADMIN)
+    @serves(
+        RequestCode.UPDATE_BROKER_CONFIG,
+        needs=Needs.LEADER,
+        right=Right.ADMIN,
+        rights=cluster(UPDATE),
+    )
     async def update_config(self, request: Command, _: Connection) -> Command:
         """Change settings of all replicas. Keys that can't change are refused.
 
@@ -102,6 +113,7 @@ class BrokerAdminHandler:
             raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
         except ConfigError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        self._check_enforcing(changes)
         outcome: Outcome[Appended] = Outcome()
         core.definitions.put_settings(changes, outcome.set)
         await outcome.wait()
@@ -114,12 +126,26 @@ class BrokerAdminHandler:
             core.definitions.put_topics(topics, lambda _: None)
         return request.reply()
 
+    def _check_enforcing(self, changes: Mapping[str, str]) -> None:
+        """Refuse to enforce rights while nobody could take that back."""
+        core = self._core
+        if changes.get("authorizationMode") != Mode.ENFORCE:
+            return
+        if not core.secret or not core.machine.users.has_super:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                "rights can't be enforced while there is no enabled super user, who could take it "
+                "back: mqadmin createUser -u NAME -t Super"
+                + ("" if core.secret else "; that needs the cluster's secret (secretFile)"),
+            )
+
     @serves(
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
         RequestCode.CLEAN_UNUSED_TOPIC,
         RequestCode.DELETE_EXPIRED_COMMITLOG,
         needs=Needs.NOTHING,
         right=Right.ADMIN,
+        rights=cluster(UPDATE),
     )
     def nothing_to_clean(self, request: Command, _: Connection) -> Command:
         """There is never anything to clean up.
@@ -130,7 +156,12 @@ class BrokerAdminHandler:
         """
         return request.reply()
 
-    @serves(RequestCode.VIEW_BROKER_STATS_DATA, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(
+        RequestCode.VIEW_BROKER_STATS_DATA,
+        needs=Needs.NOTHING,
+        right=Right.ANYONE,
+        rights=rights.STATISTICS,
+    )
     def statistics(self, request: Command, _: Connection) -> Command:
         """A figure of a topic, a group, or the broker."""
         header = decode_header(ViewBrokerStatsDataHeader, request)
@@ -144,7 +175,12 @@ class BrokerAdminHandler:
         minute, hour, day = (BrokerStatsItem(*window) for window in windows)
         return request.reply(body=encode_body(BrokerStatsData(minute, hour, day)))
 
-    @serves(RequestCode.GET_BROKER_RUNTIME_INFO, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_BROKER_RUNTIME_INFO,
+        needs=Needs.NOTHING,
+        right=Right.ANYONE,
+        rights=cluster(GET),
+    )
     def runtime(self, request: Command, _: Connection) -> Command:
         """The keys that mqadmin shows."""
         core = self._core

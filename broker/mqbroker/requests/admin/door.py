@@ -16,15 +16,20 @@ import os
 from functools import partial
 from typing import Final
 
+from dledger import limits
 from dledger.errors import FrameError
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command
+from dledger.remoting.command import Command, ExtValue
+from dledger.remoting.headers import SignOnResponseHeader, encode_header
 from dledger.trust.accepting import NotLetIn, Proofs
 from dledger.trust.admin import AdminAddresses
+from dledger.trust.guard import Asker, Guard, Mode
 from dledger.trust.proof import NONCE_BYTES
+from dledger.trust.rights import OPEN, Rights
+from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER
 from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from mqbroker.config import BrokerConfig
 from mqbroker.refusal import Refused
@@ -32,20 +37,31 @@ from mqbroker.requests.needs import Needs
 
 FORWARDED_BY: Final = "forwardedBy"
 FORWARDED_ADMIN: Final = "forwardedAdmin"
+FORWARDED_USER: Final = "forwardedUser"
+FORWARDED_SOURCE: Final = "forwardedSource"
+PROVEN: Final = "proven"
+_MARK: Final[list[ExtValue]] = []
+"""In place of a tag that was verified, which counts once. No decoder can make this object."""
 _log = get_logger(__name__)
+
+
+def was_forwarded(request: Command) -> bool:
+    """Whether another member has passed this request on already."""
+    return FORWARDED_BY in request.ext
 
 
 class AdminDoor:
     """The proofs on this broker's connections, and its setting."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, guard: Guard) -> None:
+        self._guard = guard
         self._secret = config.d_leger_secret.encode()
         self._own = config.broker_cluster_name, config.broker_name
         self._addresses = AdminAddresses(config.admin_addresses)
         nonce = partial(os.urandom, NONCE_BYTES)
         self._proofs = Proofs(self._secret, BROKER_ID, broker_door, nonce)
 
-    @serves(RequestCode.PROVE, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(RequestCode.PROVE, needs=Needs.NOTHING, right=Right.ANYONE, rights=OPEN)
     def prove(self, request: Command, connection: Connection) -> Command:
         """Prove to each other that both know the secret: its two steps."""
         try:
@@ -53,20 +69,79 @@ class AdminDoor:
         except (NotLetIn, FrameError) as error:
             raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
 
+    @serves(RequestCode.SIGN_ON, needs=Needs.NOTHING, right=Right.ANYONE, rights=OPEN)
+    def sign_on(self, request: Command, connection: Connection) -> Command:
+        """The nonce that stamps on this connection must have."""
+        answer = SignOnResponseHeader(self._guard.nonce(connection.id))
+        return request.reply(ext=encode_header(answer))
+
     def forget(self, connection_id: int) -> None:
         """A connection is gone."""
         self._proofs.forget(connection_id)
+        self._guard.forget(connection_id)
+
+    def admit(self, request: Command, connection: Connection, rights: Rights) -> None:
+        """Judge a request by its user's rights. Refused if they are enforced, and too few."""
+        guard = self._guard
+        if was_forwarded(request) and guard.mode is not Mode.ENFORCE:
+            return  # it is observed where it came from
+        asker = self._asker(request, connection)
+        reason = guard.refusal(asker, request, rights)
+        if asker.wrong and guard.is_flood(connection.id):
+            connection.close(f"{limits.WRONG_SIGNATURES_MAX} wrong signatures: {asker.problem}")
+        if reason is None:
+            return
+        if guard.mode is Mode.ENFORCE:
+            raise Refused(ResponseCode.NO_PERMISSION, reason)
+        _log.info(
+            "would be refused",
+            code=request.code,
+            user=asker.name,
+            peer=connection.peer,
+            reason=reason,
+        )
+
+    def _asker(self, request: Command, connection: Connection) -> Asker:
+        """Who asks: with the secret, or by a user's signature."""
+        source = connection.peer[0]
+        if not self._is_proven(request, connection):
+            asker = self._guard.identified(request, connection.id, source)
+            self._marked(request, asker.may_all)
+            return asker
+        if was_forwarded(request):
+            name, of = request.ext.get(FORWARDED_USER), request.ext.get(FORWARDED_SOURCE)
+            return self._guard.known(str(name or ""), str(of or source))
+        return Asker(CLUSTER_USER, source)
+
+    def _is_proven(self, request: Command, connection: Connection) -> bool:
+        """Whether the request has a right tag, which counts once. Refused for a wrong one, which
+        ends the connection."""
+        if request.ext.get(PROVEN) is _MARK:
+            return True
+        if request.ext.get(ACCESS_KEY) == CLUSTER_USER:
+            asker = self._guard.identified(request, connection.id, connection.peer[0])
+            return self._marked(request, not asker.problem)
+        if TAG_FIELD not in request.ext:
+            return False
+        try:
+            return self._marked(request, self._proofs.check(request, connection.id) == self._own)
+        except FrameError as error:
+            connection.close(str(error))
+            raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
+
+    @staticmethod
+    def _marked(request: Command, is_proven: bool) -> bool:
+        if is_proven:
+            kept = {name: value for name, value in request.ext.items() if name != TAG_FIELD}
+            request.ext = kept | {PROVEN: _MARK}
+        return is_proven
 
     def is_admin(self, request: Command, connection: Connection) -> bool:
-        """Whether an administrator asks. Refused for a wrong tag, which ends the connection."""
-        if TAG_FIELD in request.ext:
-            try:
-                if self._proofs.check(request, connection.id) == self._own:
-                    return True
-            except FrameError as error:
-                connection.close(str(error))
-                raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
-        if FORWARDED_BY in request.ext and (self._secret or FORWARDED_ADMIN not in request.ext):
+        """Whether an administrator asks. Refused for a wrong tag, which ends the connection. Where
+        rights are enforced, what has come so far was let in by them."""
+        if self._guard.mode is Mode.ENFORCE or self._is_proven(request, connection):
+            return True
+        if was_forwarded(request) and (self._secret or FORWARDED_ADMIN not in request.ext):
             return False
         return connection.peer[0] in self._addresses
 

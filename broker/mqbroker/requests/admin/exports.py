@@ -29,6 +29,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.trust.rights import UPDATE, cluster
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
@@ -60,7 +61,9 @@ class ExportHandler:
         self._asked: _Asked | None = None
         self._due = trio.Event()
 
-    @serves(RequestCode.EXPORT_REPLICA, needs=Needs.NOTHING, right=Right.ADMIN)
+    @serves(
+        RequestCode.EXPORT_REPLICA, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(UPDATE)
+    )
     def export(self, request: Command, _: Connection) -> Command:
         """Begin a copy, or say how far it is."""
         header = decode_header(ExportReplicaHeader, request)

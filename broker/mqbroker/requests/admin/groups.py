@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 
 from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
@@ -37,8 +37,10 @@ from dledger.remoting.headers import (
     UpdateAndCreateSubscriptiongroupHeader,
     decode_header,
 )
+from dledger.trust.rights import DELETE, GET, SIGNED, cluster, group, topic
 from mqbroker import limits
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.admin.changes import named_only
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
@@ -55,7 +57,10 @@ class GroupAdminHandler:
         self._membership = membership
 
     @serves(
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, needs=Needs.FORWARDED, right=Right.ADMIN
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        needs=Needs.FORWARDED,
+        right=Right.ADMIN,
+        rights=rights.PUT_GROUP,
     )
     async def put_group(self, request: Command, _: Connection) -> Command:
         """Make or change a group; answered once applied."""
@@ -67,6 +72,7 @@ class GroupAdminHandler:
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         needs=Needs.FORWARDED,
         right=Right.ADMIN,
+        rights=rights.PUT_GROUPS,
     )
     async def put_groups(self, request: Command, _: Connection) -> Command:
         """Make or change all of these groups, or none."""
@@ -97,7 +103,12 @@ class GroupAdminHandler:
         config.attributes = alter(current, config.attributes, GROUP_ATTRIBUTES)
         return config
 
-    @serves(RequestCode.DELETE_SUBSCRIPTIONGROUP, needs=Needs.FORWARDED, right=Right.ADMIN)
+    @serves(
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        needs=Needs.FORWARDED,
+        right=Right.ADMIN,
+        rights=group(DELETE, at="groupName"),
+    )
     async def delete_group(self, request: Command, _: Connection) -> Command:
         """Delete a group; `removeOffset` (5.x: `cleanOffset`) takes its offsets too."""
         header = decode_header(DeleteSubscriptiongroupHeader, request)
@@ -107,15 +118,27 @@ class GroupAdminHandler:
         await outcome.wait()
         return request.reply()
 
-    @serves(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, needs=Needs.LEADER, right=Right.ANYONE)
-    async def all_groups(self, request: Command, _: Connection) -> Command:
-        """Every group's settings."""
-        groups = self._core.machine.groups
-        table = {config.group_name: config for config in groups}
-        wrapper = SubscriptionGroupWrapper(table, groups.version)
+    @serves(
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=SIGNED,
+    )
+    def all_groups(self, request: Command, _: Connection) -> Awaitable[Command]:
+        """The settings of every group that who asks may see."""
+        groups, sees = self._core.machine.groups, self._core.guard.sees_group
+        table = {config.group_name: config for config in groups if sees(config.group_name)}
+        return self._told(request, SubscriptionGroupWrapper(table, groups.version))
+
+    async def _told(self, request: Command, wrapper: SubscriptionGroupWrapper) -> Command:
         return request.reply(body=await encode_in_turns(wrapper))
 
-    @serves(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=group(GET),
+    )
     def group_config(self, request: Command, _: Connection) -> Command:
         """One group's settings."""
         name = decode_header(GetSubscriptiongroupConfigHeader, request).group
@@ -126,7 +149,12 @@ class GroupAdminHandler:
             )
         return request.reply(body=encode_body(config))
 
-    @serves(RequestCode.GET_CONSUMER_CONNECTION_LIST, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_CONSUMER_CONNECTION_LIST,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=group(GET, at="consumerGroup"),
+    )
     def consumers(self, request: Command, _: Connection) -> Command:
         """The consumers of a group that are connected."""
         name = decode_header(GetConsumerConnectionListHeader, request).consumer_group
@@ -144,7 +172,12 @@ class GroupAdminHandler:
         )
         return request.reply(body=encode_body(answer))
 
-    @serves(RequestCode.GET_PRODUCER_CONNECTION_LIST, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_PRODUCER_CONNECTION_LIST,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=cluster(GET),
+    )
     def producers(self, request: Command, _: Connection) -> Command:
         """The producers of a group that are connected."""
         name = decode_header(GetProducerConnectionListHeader, request).producer_group
@@ -154,7 +187,12 @@ class GroupAdminHandler:
         answer = ProducerConnection(_connections(members.values()))
         return request.reply(body=encode_body(answer))
 
-    @serves(RequestCode.GET_ALL_PRODUCER_INFO, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_ALL_PRODUCER_INFO,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=cluster(GET),
+    )
     async def all_producers(self, request: Command, _: Connection) -> Command:
         """All producers that are connected, by group."""
         table: dict[str, list[ProducerInfo]] = {}
@@ -185,14 +223,24 @@ class GroupAdminHandler:
             table[name] = [info(*member) for member in members.items()]
             yield
 
-    @serves(RequestCode.QUERY_TOPICS_BY_CONSUMER, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.QUERY_TOPICS_BY_CONSUMER,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=group(GET),
+    )
     def topics_of_group(self, request: Command, _: Connection) -> Command:
         """The topics that a group has offsets for."""
         group = decode_header(QueryTopicsByConsumerHeader, request).group
         topics = sorted(self._core.machine.offsets.topics_of(group))
         return request.reply(body=encode_body(TopicList(topics)))
 
-    @serves(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=group(GET) & topic(GET),
+    )
     def subscription(self, request: Command, _: Connection) -> Command:
         """What a group subscribes to in a topic."""
         header = decode_header(QuerySubscriptionByConsumerHeader, request)
@@ -201,7 +249,12 @@ class GroupAdminHandler:
         answer = QuerySubscriptionResponseBody(header.group, header.topic, subscription)
         return request.reply(body=encode_body(answer))
 
-    @serves(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=topic(GET),
+    )
     def groups_of_topic(self, request: Command, _: Connection) -> Command:
         """The groups that subscribe to a topic now, or have offsets in it."""
         topic = decode_header(QueryTopicConsumeByWhoHeader, request).topic

@@ -27,6 +27,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.trust.rights import UPDATE, cluster
 from mqbroker import limits
 from mqbroker.config import check_member_id
 from mqbroker.refusal import Refused
@@ -40,7 +41,9 @@ class LeadershipHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.TRANSFER_LEADER, needs=Needs.LEADER, right=Right.ADMIN)
+    @serves(
+        RequestCode.TRANSFER_LEADER, needs=Needs.LEADER, right=Right.ADMIN, rights=cluster(UPDATE)
+    )
     async def transfer(self, request: Command, _: Connection) -> Command:
         """Hand leadership over. If the request is repeated afterwards, the new leader says that it
         leads."""
@@ -54,7 +57,7 @@ class LeadershipHandler:
                 raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return request.reply(ext=encode_header(TransferLeaderResponseHeader(leader_id=target)))
 
-    @serves(RequestCode.ADD_MEMBER, needs=Needs.LEADER, right=Right.ADMIN)
+    @serves(RequestCode.ADD_MEMBER, needs=Needs.LEADER, right=Right.ADMIN, rights=cluster(UPDATE))
     async def add_member(self, request: Command, _: Connection) -> Command:
         """Add a node as a member. A repeated request changes nothing.
 
@@ -73,7 +76,9 @@ class LeadershipHandler:
         place = header.node_id, header.host, header.port, header.client_addr
         return await self._change(request, lambda: log.add_member(*place))
 
-    @serves(RequestCode.REMOVE_MEMBER, needs=Needs.LEADER, right=Right.ADMIN)
+    @serves(
+        RequestCode.REMOVE_MEMBER, needs=Needs.LEADER, right=Right.ADMIN, rights=cluster(UPDATE)
+    )
     async def remove_member(self, request: Command, _: Connection) -> Command:
         """Remove a member."""
         header, log = decode_header(RemoveMemberHeader, request), self._core.log

@@ -17,6 +17,7 @@ from dledger.remoting.bodies import (
     Dialect,
     QueryConsumeQueueResponseBody,
     TopicConfig,
+    TopicConfigWrapper,
     TopicList,
     TopicOffset,
     TopicStats,
@@ -36,8 +37,11 @@ from dledger.remoting.headers import (
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import DEFAULT_TOPIC
 from dledger.remoting.names import UNSENDABLE
+from dledger.trust.guard import Mode
+from dledger.trust.rights import DELETE, GET, PUB, SIGNED, SUB, topic
 from mqbroker import limits
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.admin.changes import named_only, out_of_reach
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
@@ -56,7 +60,12 @@ class TopicAdminHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC, needs=Needs.FORWARDED, right=Right.ANYONE)
+    @serves(
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        needs=Needs.FORWARDED,
+        right=Right.ANYONE,
+        rights=rights.PUT_TOPIC,
+    )
     async def put_topic(self, request: Command, connection: Connection) -> Command:
         """Make or change a topic. Whoever may send may make one; to change one takes more."""
         header = decode_header(UpdateAndCreateTopicHeader, request)
@@ -73,7 +82,12 @@ class TopicAdminHandler:
         changes, force = header.changes, bool(header.force)
         return await self._put(request, connection, [config], changes, force)
 
-    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, needs=Needs.FORWARDED, right=Right.ANYONE)
+    @serves(
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        needs=Needs.FORWARDED,
+        right=Right.ANYONE,
+        rights=rights.PUT_TOPICS,
+    )
     async def put_topics(self, request: Command, connection: Connection) -> Command:
         """Make or change all of these topics, or none."""
         given = decode_body(CreateTopicListBody, request.payload).topic_config_list
@@ -126,7 +140,12 @@ class TopicAdminHandler:
         begin = 0 if queue is None else queue.begin
         return begin, self._core.assignments.next_offset(topic, queue_id)
 
-    @serves(RequestCode.DELETE_TOPIC_IN_BROKER, needs=Needs.FORWARDED, right=Right.ADMIN)
+    @serves(
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        needs=Needs.FORWARDED,
+        right=Right.ADMIN,
+        rights=topic(DELETE),
+    )
     async def delete_topic(self, request: Command, _: Connection) -> Command:
         """Delete a topic, with its queues, its locks, and every group's offsets in it."""
         topic = decode_header(DeleteTopicInBrokerHeader, request).topic
@@ -144,18 +163,35 @@ class TopicAdminHandler:
         self._core.announcements.when_told(topic, told.set)
         await told.wait()
 
-    @serves(RequestCode.GET_ALL_TOPIC_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_ALL_TOPIC_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE, rights=SIGNED
+    )
     def all_topics(self, request: Command, _: Connection) -> Command:
         """Every topic's settings."""
-        return request.reply(body=encode_body(self._core.topic_table()))
+        table = self._core.topic_table()
+        if self._core.guard.mode is Mode.ENFORCE:
+            sees = self._core.guard.sees_topic
+            topics = {name: each for name, each in table.topic_config_table.items() if sees(name)}
+            table = TopicConfigWrapper(topics, table.data_version)
+        return request.reply(body=encode_body(table))
 
-    @serves(RequestCode.GET_TOPIC_CONFIG, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_TOPIC_CONFIG,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=topic(GET, SUB, PUB),
+    )
     def topic_config(self, request: Command, _: Connection) -> Command:
         """One topic's settings."""
         topic = decode_header(GetTopicConfigHeader, request).topic
         return request.reply(body=encode_body(self._core.definitions.topic(topic)))
 
-    @serves(RequestCode.GET_TOPIC_STATS_INFO, needs=Needs.CONFIRMED, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_TOPIC_STATS_INFO,
+        needs=Needs.CONFIRMED,
+        right=Right.ANYONE,
+        rights=topic(GET),
+    )
     def topic_stats(self, request: Command, _: Connection) -> Command:
         """The first and last offset of each queue, and its newest store time."""
         config = self._core.definitions.topic(decode_header(GetTopicStatsInfoHeader, request).topic)
@@ -165,7 +201,12 @@ class TopicAdminHandler:
             table[key] = self._queue_stats(config.topic_name, queue_id)
         return request.reply(body=encode_body(TopicStats(table), dialect_for(request)))
 
-    @serves(RequestCode.QUERY_CONSUME_QUEUE, needs=Needs.CONFIRMED, right=Right.ANYONE)
+    @serves(
+        RequestCode.QUERY_CONSUME_QUEUE,
+        needs=Needs.CONFIRMED,
+        right=Right.ANYONE,
+        rights=topic(GET),
+    )
     def consume_queue(self, request: Command, _: Connection) -> Command:
         """Units of one queue, for people who search for a message's place."""
         header = decode_header(QueryConsumeQueueHeader, request)
@@ -189,7 +230,12 @@ class TopicAdminHandler:
         )
         return request.reply(body=encode_body(answer))
 
-    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+        needs=Needs.NOTHING,
+        right=Right.ANYONE,
+        rights=SIGNED,
+    )
     def system_topics(self, request: Command, _: Connection) -> Command:
         """The topics that belong to the broker."""
         config = self._core.config

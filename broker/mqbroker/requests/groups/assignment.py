@@ -41,6 +41,7 @@ from dledger.remoting.headers.pop import ANY_QUEUE
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import PERM_READ
 from mqbroker import limits
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.needs import Needs
@@ -61,7 +62,12 @@ class AssignmentHandler:
         self._routes: dict[str, tuple[float, _Queues]] = {}
         self._asking = trio.CapacityLimiter(limits.ROUTES_ASKED_MAX)
 
-    @serves(RequestCode.QUERY_ASSIGNMENT, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(
+        RequestCode.QUERY_ASSIGNMENT,
+        needs=Needs.NOTHING,
+        right=Right.ANYONE,
+        rights=rights.ASSIGNMENT,
+    )
     async def query(self, request: Command, _: Connection) -> Command:
         """The member's queues of a topic."""
         body = decode_body(QueryAssignmentBody, request.payload)

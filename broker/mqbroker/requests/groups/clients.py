@@ -30,8 +30,10 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.trust.rights import GET, SUB, group
 from mqbroker.leader.locking import Locking, check_client_id
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
 from mqbroker.requests.needs import Needs
@@ -53,7 +55,9 @@ class ClientHandler:
         self._membership = membership
         self._connections: dict[int, Connection] = {}
 
-    @serves(RequestCode.HEART_BEAT, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(
+        RequestCode.HEART_BEAT, needs=Needs.NOTHING, right=Right.ANYONE, rights=rights.HEARTBEAT
+    )
     def heartbeat(self, request: Command, connection: Connection) -> Command:
         """Note a client's groups. Missing consumer groups are made; the answer does not wait for
         that."""
@@ -75,7 +79,9 @@ class ClientHandler:
             )
         return request.reply()
 
-    @serves(RequestCode.UNREGISTER_CLIENT, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(
+        RequestCode.UNREGISTER_CLIENT, needs=Needs.NOTHING, right=Right.ANYONE, rights=rights.LEFT
+    )
     def unregister(self, request: Command, connection: Connection) -> Command:
         """A client leaves its groups."""
         header = decode_header(UnregisterClientHeader, request)
@@ -84,7 +90,12 @@ class ClientHandler:
         )
         return request.reply()
 
-    @serves(RequestCode.GET_CONSUMER_LIST_BY_GROUP, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
+        needs=Needs.NOTHING,
+        right=Right.ANYONE,
+        rights=group(SUB, GET, at="consumerGroup"),
+    )
     def consumer_list(self, request: Command, _: Connection) -> Command:
         """The ids of a group's consumers."""
         header = decode_header(GetConsumerListByGroupHeader, request)
@@ -96,14 +107,19 @@ class ClientHandler:
         ids = sorted({client.client_id for client in group.members.values()})
         return request.reply(body=encode_body(ConsumerIdList(ids)))
 
-    @serves(RequestCode.CHECK_CLIENT_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE)
+    @serves(
+        RequestCode.CHECK_CLIENT_CONFIG,
+        needs=Needs.NOTHING,
+        right=Right.ANYONE,
+        rights=rights.CLIENT_CONFIG,
+    )
     def check_config(self, request: Command, _: Connection) -> Command:
         """Whether a subscription would be accepted."""
         subscription = decode_body(CheckClientConfigBody, request.payload).subscription_data
         parse_subscription(subscription.sub_string, subscription.expression_type)
         return request.reply()
 
-    @serves(RequestCode.LOCK_BATCH_MQ, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.LOCK_BATCH_MQ, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.LOCKS)
     async def lock(self, request: Command, _: Connection) -> Command:
         """The queues that are the client's now. If a bound left out some, the remark names it."""
         body = decode_body(LockBatchBody, request.payload)
@@ -119,7 +135,9 @@ class ClientHandler:
         answer = encode_body(LockBatchResponseBody(own, tokens))
         return request.reply(body=answer, remark=locked.bound)
 
-    @serves(RequestCode.UNLOCK_BATCH_MQ, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.UNLOCK_BATCH_MQ, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.LOCKS
+    )
     async def unlock(self, request: Command, _: Connection) -> Command:
         """Give queues back."""
         body = decode_body(LockBatchBody, request.payload)

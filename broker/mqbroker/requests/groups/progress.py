@@ -32,9 +32,11 @@ from dledger.remoting.headers import (
     decode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.trust.rights import GET, cluster
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits, check_room
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.admin.topics import dialect_for
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
@@ -56,7 +58,12 @@ class ProgressHandler:
         self._membership = membership
         self._commits = commits
 
-    @serves(RequestCode.GET_CONSUME_STATS, needs=Needs.CONFIRMED, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_CONSUME_STATS,
+        needs=Needs.CONFIRMED,
+        right=Right.ANYONE,
+        rights=rights.PROGRESS,
+    )
     async def consume_stats(self, request: Command, _: Connection) -> Command:
         """The progress of a group in each queue of the topics that it consumes.
 
@@ -74,7 +81,12 @@ class ProgressHandler:
         body = await encode_in_turns(ConsumeStats(table), dialect_for(request))
         return request.reply(body=body)
 
-    @serves(RequestCode.GET_BROKER_CONSUME_STATS, needs=Needs.CONFIRMED, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_BROKER_CONSUME_STATS,
+        needs=Needs.CONFIRMED,
+        right=Right.ANYONE,
+        rights=cluster(GET),
+    )
     async def broker_stats(self, request: Command, _: Connection) -> Command:
         """The progress of all groups, topic by topic."""
         only_ordered = decode_header(GetBrokerConsumeStatsHeader, request).is_order
@@ -124,7 +136,12 @@ class ProgressHandler:
                 f"{limits.PROGRESS_QUEUES_MAX} are told at once: {instead}",
             )
 
-    @serves(RequestCode.QUERY_CONSUME_TIME_SPAN, needs=Needs.CONFIRMED, right=Right.ANYONE)
+    @serves(
+        RequestCode.QUERY_CONSUME_TIME_SPAN,
+        needs=Needs.CONFIRMED,
+        right=Right.ANYONE,
+        rights=rights.TIME_SPAN,
+    )
     async def time_span(self, request: Command, _: Connection) -> Command:
         """The store times of the messages that a group has still to consume in a topic."""
         header = decode_header(QueryConsumeTimeSpanHeader, request)
@@ -141,7 +158,9 @@ class ProgressHandler:
             spans.append(self._span(header.group, queue))
             yield
 
-    @serves(RequestCode.CLONE_GROUP_OFFSET, needs=Needs.LEADER, right=Right.ADMIN)
+    @serves(
+        RequestCode.CLONE_GROUP_OFFSET, needs=Needs.LEADER, right=Right.ADMIN, rights=rights.CLONED
+    )
     async def clone(self, request: Command, _: Connection) -> Command:
         """Set one group's offsets to those of another."""
         header = decode_header(CloneGroupOffsetHeader, request)

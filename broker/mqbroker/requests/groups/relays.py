@@ -28,8 +28,10 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.message import offset_message_id_decode
+from dledger.trust.rights import GET, group, topic
 from mqbroker import limits
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.needs import Needs
@@ -42,7 +44,12 @@ class RelayHandler:
         self._core = core
         self._clients = clients
 
-    @serves(RequestCode.GET_CONSUMER_RUNNING_INFO, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=group(GET, at="consumerGroup"),
+    )
     async def running_info(self, request: Command, _: Connection) -> Command:
         """The running info of one consumer."""
         header = decode_header(GetConsumerRunningInfoHeader, request)
@@ -50,7 +57,12 @@ class RelayHandler:
         answer = await ask_client(connection, Command(request.code, dict(request.ext)))
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
 
-    @serves(RequestCode.CONSUME_MESSAGE_DIRECTLY, needs=Needs.LEADER, right=Right.ADMIN)
+    @serves(
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
+        needs=Needs.LEADER,
+        right=Right.ADMIN,
+        rights=rights.HANDLED,
+    )
     async def consume_directly(self, request: Command, _: Connection) -> Command:
         """Have one consumer handle one message, now."""
         header = decode_header(ConsumeMessageDirectlyHeader, request)
@@ -63,7 +75,10 @@ class RelayHandler:
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
 
     @serves(
-        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, needs=Needs.LEADER, right=Right.ANYONE
+        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=group(GET) & topic(GET),
     )
     async def consumer_status(self, request: Command, _: Connection) -> Command:
         """The progress of each consumer of a group."""

@@ -29,6 +29,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.trust.rights import UPDATE, group, topic
 from mqbroker.leader.offset_commits import check_room
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
@@ -58,7 +59,12 @@ class ResetHandler:
         self._readers = readers
         self._on_reset = on_reset
 
-    @serves(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, needs=Needs.LEADER, right=Right.ADMIN)
+    @serves(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        needs=Needs.LEADER,
+        right=Right.ADMIN,
+        rights=group(UPDATE) & topic(UPDATE),
+    )
     async def reset(self, request: Command, _: Connection) -> Command:
         """Commit the new offsets, tell the members, answer with all of them."""
         header = decode_header(InvokeBrokerToResetOffsetHeader, request)

@@ -25,6 +25,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.receipts import ORDERED_QUEUE, read_bits, read_receipt
 from mqbroker import limits
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
@@ -40,7 +41,7 @@ class GivingBackHandler:
         self._core = core
         self._popping = popping
 
-    @serves(RequestCode.ACK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.ACK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.CONSUME)
     def ack(self, request: Command, _: Connection) -> Later[Outcome]:
         """The message of a handle is done."""
         header = decode_header(AckMessageHeader, request)
@@ -50,7 +51,12 @@ class GivingBackHandler:
         row = Row(group, topic, queue_id, receipt.pop_time, header.offset, 1)
         return self._take_back(request, [row])
 
-    @serves(RequestCode.BATCH_ACK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.BATCH_ACK_MESSAGE,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=rights.BATCH_ACK,
+    )
     def ack_many(self, request: Command, _: Connection) -> Command | Later[Outcome]:
         """The messages of many handles are done."""
         body = decode_body(BatchAckMessageBody, request.payload)
@@ -91,7 +97,12 @@ class GivingBackHandler:
             return request.reply()
         return request.reply(ext=encode_header(AckMessageResponseHeader(asked - outcome.found)))
 
-    @serves(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=rights.CONSUME,
+    )
     def change(self, request: Command, _: Connection) -> Later[Outcome]:
         """The message of a handle is hidden for another time, from now on."""
         header = decode_header(ChangeMessageInvisibletimeHeader, request)

@@ -13,6 +13,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.message import RETRY_PREFIX
 from mqbroker import limits
 from mqbroker.refusal import Refused, busy
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.popping.asking import invalid
@@ -26,7 +27,12 @@ class RequestModeHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.SET_MESSAGE_REQUEST_MODE, needs=Needs.FORWARDED, right=Right.ADMIN)
+    @serves(
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
+        needs=Needs.FORWARDED,
+        right=Right.ADMIN,
+        rights=rights.REQUEST_MODE,
+    )
     async def put(self, request: Command, _: Connection) -> Command:
         """Set the mode, for all members from their next question on."""
         body = decode_body(SetMessageRequestModeBody, request.payload)

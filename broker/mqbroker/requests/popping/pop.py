@@ -28,6 +28,7 @@ from dledger.remoting.receipts import ORDERED_QUEUE, write_bits
 from dledger.remoting.record import with_reconsume_times
 from mqbroker import limits
 from mqbroker.refusal import Refused, unreadable
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.needs import Needs
@@ -47,7 +48,7 @@ class PopHandler:
         self._popping = popping
         self._membership = membership
 
-    @serves(RequestCode.POP_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.POP_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.CONSUME)
     def pop(self, request: Command, connection: Connection) -> Command | None:
         """Answered when what is handed out is in the log, or when the wait is over."""
         header = decode_header(PopMessageHeader, request)

@@ -22,8 +22,10 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.trust.rights import GET, group, topic
 from mqbroker import limits
 from mqbroker.refusal import Refused, unreadable
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.popping.asking import check_waited, look_of, queues_of, want_of
@@ -40,7 +42,7 @@ class PopQuestionHandler:
         self._core = core
         self._popping = popping
 
-    @serves(RequestCode.PEEK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.PEEK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.CONSUME)
     def peek(self, request: Command, _: Connection) -> Command:
         """What a pop would get now."""
         header = decode_header(PeekMessageHeader, request)
@@ -61,7 +63,12 @@ class PopQuestionHandler:
         code = ResponseCode.SUCCESS if seen.messages else ResponseCode.PULL_NOT_FOUND
         return request.reply(code, encode_header(answer), records_of(self._core, seen.messages))
 
-    @serves(RequestCode.POLLING_INFO, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.POLLING_INFO,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=group(GET, at="consumerGroup") & topic(GET),
+    )
     def polling_info(self, request: Command, _: Connection) -> Command:
         """How many pops wait with this queue in their request."""
         header = decode_header(PollingInfoHeader, request)
@@ -70,7 +77,7 @@ class PopQuestionHandler:
         answer = PollingInfoResponseHeader(self._popping.held.waiting(key, header.queue_id))
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.NOTIFICATION, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.NOTIFICATION, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.CONSUME)
     def notify(self, request: Command, connection: Connection) -> Command | None:
         """Whether there is something to pop; held until there is."""
         core = self._core

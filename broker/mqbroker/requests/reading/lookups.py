@@ -25,9 +25,11 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.trust.rights import GET, SUB, UPDATE, group, topic
 from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
@@ -53,7 +55,12 @@ class LookupHandler:
         self._commits = commits
         self._counting = counting
 
-    @serves(RequestCode.GET_MAX_OFFSET, needs=Needs.CONFIRMED, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_MAX_OFFSET,
+        needs=Needs.CONFIRMED,
+        right=Right.ANYONE,
+        rights=topic(GET, SUB),
+    )
     def max_offset(self, request: Command, _: Connection) -> Command:
         """The end of the queue. What is acknowledged is applied, so no acknowledged offset is above
         it."""
@@ -61,14 +68,24 @@ class LookupHandler:
         answer = GetMaxOffsetResponseHeader(self._span(header.topic, header.queue_id)[1])
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.GET_MIN_OFFSET, needs=Needs.CONFIRMED, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_MIN_OFFSET,
+        needs=Needs.CONFIRMED,
+        right=Right.ANYONE,
+        rights=topic(GET, SUB),
+    )
     def min_offset(self, request: Command, _: Connection) -> Command:
         """The first offset of the queue: earlier messages have expired."""
         header = decode_header(GetMinOffsetHeader, request)
         answer = GetMinOffsetResponseHeader(self._span(header.topic, header.queue_id)[0])
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, needs=Needs.CONFIRMED, right=Right.ANYONE)
+    @serves(
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+        needs=Needs.CONFIRMED,
+        right=Right.ANYONE,
+        rights=topic(GET, SUB),
+    )
     def search_offset(self, request: Command, _: Connection) -> Command:
         """The first offset stored at or after a time; with UPPER the last one at or before it."""
         header = decode_header(SearchOffsetByTimestampHeader, request)
@@ -80,7 +97,12 @@ class LookupHandler:
             offset = queue.first_at(header.timestamp)
         return request.reply(ext=encode_header(SearchOffsetByTimestampResponseHeader(offset)))
 
-    @serves(RequestCode.GET_EARLIEST_MSG_STORETIME, needs=Needs.CONFIRMED, right=Right.ANYONE)
+    @serves(
+        RequestCode.GET_EARLIEST_MSG_STORETIME,
+        needs=Needs.CONFIRMED,
+        right=Right.ANYONE,
+        rights=topic(GET, SUB),
+    )
     def earliest_store_time(self, request: Command, _: Connection) -> Command:
         """When the first message was stored; -1 for an empty queue, as in the reference."""
         header = decode_header(GetEarliestMsgStoretimeHeader, request)
@@ -91,14 +113,21 @@ class LookupHandler:
         answer = GetEarliestMsgStoretimeResponseHeader(timestamp_ms)
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.VIEW_MESSAGE_BY_ID, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.VIEW_MESSAGE_BY_ID, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.VIEWED
+    )
     def view_message(self, request: Command, _: Connection) -> Command:
         """One record by its position in the log."""
         header = decode_header(ViewMessageByIdHeader, request)
         record = self._core.asked_record(header.offset)
         return request.reply(body=self._core.log.view(header.offset, record.size))
 
-    @serves(RequestCode.QUERY_CONSUMER_OFFSET, needs=Needs.CONFIRMED, right=Right.ANYONE)
+    @serves(
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        needs=Needs.CONFIRMED,
+        right=Right.ANYONE,
+        rights=group(SUB, GET, at="consumerGroup") & topic(SUB, GET),
+    )
     def consumer_offset(self, request: Command, connection: Connection) -> Later[None]:
         """The place of a group in a queue, once commits of it that came before are applied.
 
@@ -151,7 +180,12 @@ class LookupHandler:
         answer = QueryConsumerOffsetResponseHeader(offset, life, begun_ms)
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.UPDATE_CONSUMER_OFFSET, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=group(SUB, UPDATE, at="consumerGroup") & topic(SUB, UPDATE),
+    )
     def commit_offset(self, request: Command, connection: Connection) -> Command | Later[None]:
         """Commit a group's offset; answered once that is in the log and applied.
 

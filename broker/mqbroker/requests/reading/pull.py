@@ -26,6 +26,7 @@ from dledger.remoting.names import TOOLS_GROUP
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused, unreadable
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
@@ -82,6 +83,7 @@ class PullHandler:
         RequestCode.LITE_PULL_MESSAGE,
         needs=Needs.LEADER,
         right=Right.ANYONE,
+        rights=rights.CONSUME,
     )
     def pull(self, request: Command, connection: Connection) -> Command | None:
         """Answer at once, or hold the pull until there is a message for it."""

@@ -21,6 +21,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.record import Record
+from dledger.trust.rights import GET, SUB, topic
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
@@ -33,7 +34,9 @@ class QueryHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.QUERY_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.QUERY_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=topic(SUB, GET)
+    )
     def query(self, request: Command, _: Connection) -> Command:
         """The records, back to back."""
         header = decode_header(QueryMessageHeader, request)

@@ -16,6 +16,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.trust.rights import GET, cluster
 from mqbroker import limits
 from mqbroker.leader.waiting.deliveries import Deliveries
 from mqbroker.requests.core import Core
@@ -29,7 +30,7 @@ class ScheduledHandler:
         self._core = core
         self._deliveries = deliveries
 
-    @serves(RequestCode.LIST_SCHEDULED, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.LIST_SCHEDULED, needs=Needs.LEADER, right=Right.ANYONE, rights=cluster(GET))
     def scheduled(self, request: Command, _: Connection) -> Command:
         """The records, back to back, the earliest first; no more than fit into an answer."""
         header = decode_header(ListScheduledHeader, request)

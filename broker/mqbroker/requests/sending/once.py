@@ -25,6 +25,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.names import check_producer_name
+from dledger.trust.rights import SIGNED
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.drafts import MessagesDraft
@@ -32,6 +33,7 @@ from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.leader.appending.once import OnceAppender, once_draft
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused, busy
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.later import Later
@@ -52,7 +54,7 @@ class OnceHandler:
         # How many names came over each connection.
         self._made: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
-    @serves(RequestCode.REGISTER_PRODUCER, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.REGISTER_PRODUCER, needs=Needs.LEADER, right=Right.ANYONE, rights=SIGNED)
     def register(self, request: Command, connection: Connection) -> Later[int]:
         """Give a name to the instance that asks; answered when that is in the log."""
         header = decode_header(RegisterProducerHeader, request)
@@ -84,7 +86,9 @@ class OnceHandler:
             )
         self._made[connection] = made + 1
 
-    @serves(RequestCode.WRITE_ONCE, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.WRITE_ONCE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.WRITE_ONCE
+    )
     def write(self, request: Command, connection: Connection) -> Later[Stored]:
         """Append outputs and offsets together; the answer follows when they can be read."""
         core = self._core

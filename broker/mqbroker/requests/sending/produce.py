@@ -24,6 +24,7 @@ from dledger.remoting.names import UNSENDABLE
 from dledger.remoting.record import HOST_IPV4_BYTES, Record
 from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.lone import LoneRecord, parse_records
+from dledger.trust.rights import PUB, topic
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
@@ -42,7 +43,7 @@ class ProduceHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.PRODUCE, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.PRODUCE, needs=Needs.LEADER, right=Right.ANYONE, rights=topic(PUB))
     def produce(self, request: Command, _: Connection) -> Later[Stored]:
         """Append the batch; the answer follows when it can be pulled."""
         core = self._core

@@ -24,6 +24,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.names import TIMER_TOPIC
 from dledger.remoting.receipts import RecallHandle
+from dledger.trust.rights import PUB, topic
 from mqbroker.leader.waiting.deliveries import Deliveries
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
@@ -37,7 +38,7 @@ class RecallHandler:
         self._core = core
         self._deliveries = deliveries
 
-    @serves(RequestCode.RECALL_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(RequestCode.RECALL_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=topic(PUB))
     async def recall(self, request: Command, _: Connection) -> Command:
         """Take a message back; answered once no replica will deliver it."""
         header = decode_header(RecallMessageHeader, request)

@@ -26,6 +26,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.names import PERM_READ_WRITE
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.groups.relays import ask_client
@@ -49,6 +50,7 @@ class ReplyHandler:
         RequestCode.SEND_REPLY_MESSAGE_V2,
         needs=Needs.LEADER,
         right=Right.ANYONE,
+        rights=rights.SENT,
     )
     async def reply(self, request: Command, connection: Connection) -> Command:
         """Push a reply to the client that waits for it, and answer when that client has

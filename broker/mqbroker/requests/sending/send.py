@@ -44,6 +44,7 @@ from mqbroker.leader.transactions import half_message
 from mqbroker.leader.waiting.delays import delay_level
 from mqbroker.leader.waiting.repeats import check_repeat
 from mqbroker.refusal import Refused, busy
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
@@ -79,6 +80,7 @@ class SendHandler:
         RequestCode.SEND_MESSAGE_V2,
         needs=Needs.LEADER,
         right=Right.ANYONE,
+        rights=rights.SENT,
     )
     def send(self, request: Command, connection: Connection) -> Later[Stored]:
         """Append one message."""
@@ -112,7 +114,9 @@ class SendHandler:
         where = _Place(topic, queue_id, asked_topic)
         return self._append(request, connection, config, where, [record], keys)
 
-    @serves(RequestCode.SEND_BATCH_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.SEND_BATCH_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.SENT
+    )
     def send_batch(
         self, request: Command, connection: Connection
     ) -> Later[Stored] | Awaitable[Later[Stored]]:

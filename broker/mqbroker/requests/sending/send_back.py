@@ -29,6 +29,7 @@ from dledger.remoting.record import Record
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
 from mqbroker.leader.appending.in_flight import Stored
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.later import Later
@@ -55,7 +56,12 @@ class SendBackHandler:
         self._fence = fence
         self._giving_up = giving_up
 
-    @serves(RequestCode.CONSUMER_SEND_MSG_BACK, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        needs=Needs.LEADER,
+        right=Right.ANYONE,
+        rights=rights.SENT_BACK,
+    )
     def send_back(self, request: Command, _: Connection) -> Command | Later[Stored | None]:
         """Store the copy; answered once it is in the log."""
         core = self._core

@@ -29,6 +29,7 @@ from dledger.remoting.names import HALF_TOPIC
 from dledger.remoting.record import Record
 from mqbroker.leader.transactions import Half, Timing, Transactions
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.later import Later
@@ -64,7 +65,9 @@ class TransactionHandler:
         """A leadership begins."""
         self._transactions.reset()
 
-    @serves(RequestCode.END_TRANSACTION, needs=Needs.LEADER, right=Right.ANYONE)
+    @serves(
+        RequestCode.END_TRANSACTION, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.ENDED
+    )
     def end(self, request: Command, _: Connection) -> Command | Later[Appended]:
         """Commit or roll back. A committed message can be pulled when this is answered."""
         header = decode_header(EndTransactionHeader, request)

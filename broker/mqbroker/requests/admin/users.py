@@ -1,0 +1,382 @@
+"""Users and what each may do, as RocketMQ's tools administrate them (ACL 2.0).
+
+One change is made at a time: it is decided by the state, appended and applied before the next one
+is looked at. So of two administrators who take the last super users away one is refused. Texts that
+scripts match on are RocketMQ's, word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import trio
+
+from dledger import limits
+from dledger.errors import BadInput
+from dledger.net import Connection
+from dledger.net.serving import Right, serves
+from dledger.net.turns import in_turns
+from dledger.observe import get_logger
+from dledger.remoting.bodies import Body, decode_body
+from dledger.remoting.bodies.access import AclInfo, ObservedNeed, UserInfo
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    CreateAclHeader,
+    CreateUserHeader,
+    DeleteAclHeader,
+    DeleteUserHeader,
+    GetAclHeader,
+    GetUserHeader,
+    ListAclHeader,
+    ListUserHeader,
+    decode_header,
+)
+from dledger.remoting.json_dialect import write_standard
+from dledger.trust.guard import Asker, Mode
+from dledger.trust.policies import (
+    SUBJECT_PREFIX,
+    Entry,
+    described,
+    entries_of,
+    policy_type,
+    resource,
+)
+from dledger.trust.rights import GET, UPDATE, cluster
+from dledger.trust.signatures import check_name
+from dledger.trust.users import User, Users
+from dledger.trust.wrapping import Wrapping
+from mqbroker.refusal import Refused, busy
+from mqbroker.requests import rights
+from mqbroker.requests.core import Core
+from mqbroker.requests.needs import Needs
+from mqbroker.state.control import DeleteUser, PutUser
+
+_TYPES: Final = {"super": True, "normal": False}
+_STATUSES: Final = {"enable": True, "disable": False}
+_log = get_logger(__name__)
+
+
+class UserHandler:
+    """Answers these requests. Every replica answers what only reads."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._wrapping = Wrapping(core.secret)
+        self._one_by_one = trio.Lock()
+
+    # -- users ------------------------------------------------------------------------------
+
+    @serves(
+        RequestCode.CREATE_USER,
+        needs=Needs.FORWARDED,
+        right=Right.ADMIN,
+        rights=cluster(UPDATE),
+    )
+    def create_user(self, request: Command, _: Connection) -> Awaitable[Command]:
+        """Make a user."""
+        name = decode_header(CreateUserHeader, request).username
+        info = decode_body(UserInfo, request.payload)
+        return self._changed(request, lambda asker: self._created(name, info, asker))
+
+    def _created(self, name: str, info: UserInfo, asker: Asker) -> PutUser:
+        name = _named(name or info.username or "")
+        if self._users.get(name) is not None:
+            raise _refused("The user is existed")
+        if len(self._users) >= limits.USERS_MAX:
+            raise busy(f"there are {limits.USERS_MAX} users, the bound: delete unused ones")
+        if not info.password:
+            raise _refused("The password is null.", ResponseCode.INVALID_PARAMETER)
+        user = self._merged(User(name, b""), info)
+        if user.is_super:
+            self._check_super(asker, "create", ResponseCode.SYSTEM_ERROR)
+        return self._put(user)
+
+    @serves(
+        RequestCode.UPDATE_USER,
+        needs=Needs.FORWARDED,
+        right=Right.ADMIN,
+        rights=cluster(UPDATE),
+    )
+    def update_user(self, request: Command, _: Connection) -> Awaitable[Command]:
+        """Change what is given of a user; the rest stays as it is."""
+        name = decode_header(CreateUserHeader, request).username
+        info = decode_body(UserInfo, request.payload)
+        return self._changed(request, lambda asker: self._updated(name, info, asker))
+
+    def _updated(self, name: str, info: UserInfo, asker: Asker) -> PutUser:
+        known = self._users.get(_named(name or info.username or ""))
+        if known is None:
+            raise _refused("The user is not exist")
+        user = self._merged(known, info)
+        if known.is_super:
+            self._check_super(asker, "update", ResponseCode.NO_PERMISSION)
+        elif user.is_super:
+            self._check_super(asker, "update", ResponseCode.SYSTEM_ERROR)
+        if not (user.is_super and user.enabled):
+            self._check_last(known)
+        return self._put(user)
+
+    @serves(
+        RequestCode.DELETE_USER,
+        needs=Needs.FORWARDED,
+        right=Right.ADMIN,
+        rights=cluster(UPDATE),
+    )
+    def delete_user(self, request: Command, _: Connection) -> Awaitable[Command]:
+        """Remove a user, and what that one may do. To remove nobody is done, too."""
+        name = decode_header(DeleteUserHeader, request).username
+        return self._changed(request, lambda asker: self._deleted(name, asker))
+
+    def _deleted(self, name: str, asker: Asker) -> DeleteUser | None:
+        known = self._users.get(_named(name))
+        if known is None:
+            return None
+        if known.is_super:
+            self._check_super(asker, "delete", ResponseCode.NO_PERMISSION)
+            self._check_last(known)
+        return DeleteUser(name, self._core.assignments.now_ms())
+
+    @serves(RequestCode.GET_USER, needs=Needs.NOTHING, right=Right.ADMIN, rights=rights.ONESELF)
+    def get_user(self, request: Command, connection: Connection) -> Command:
+        """A user; no body if there is none. The password is told to super users who ask for it."""
+        header = decode_header(GetUserHeader, request)
+        user = self._users.get(_named(header.username))
+        if user is None:
+            return request.reply()
+        password = None
+        if header.show_password and self._may_all(self._core.guard.asker):
+            password = self._wrapping.unwrap(user.name, user.wrapped)
+        return request.reply(body=write_standard(_info(user, password)))
+
+    @serves(RequestCode.LIST_USER, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(GET))
+    def list_users(self, request: Command, _: Connection) -> Awaitable[Command]:
+        """The users whose names contain a text."""
+        wanted = decode_header(ListUserHeader, request).filter or ""
+        return _listed(request, (_info(user) for user in self._users if wanted in user.name))
+
+    # -- what they may do -------------------------------------------------------------------
+
+    @serves(
+        RequestCode.CREATE_ACL,
+        RequestCode.UPDATE_ACL,
+        needs=Needs.FORWARDED,
+        right=Right.ADMIN,
+        rights=cluster(UPDATE),
+    )
+    def put_acl(self, request: Command, _: Connection) -> Awaitable[Command]:
+        """Add entries to a user's policies, or replace those of the same resources."""
+        header = decode_header(CreateAclHeader, request)
+        acl = decode_body(AclInfo, request.payload)
+        given = entries_of(acl)
+        subject = header.subject or acl.subject or ""
+        return self._changed(request, lambda asker: self._granted(subject, given, asker))
+
+    def _granted(self, subject: str, given: Sequence[Entry], asker: Asker) -> PutUser:
+        user = self._subject(subject, f"The subject of {subject} is not exist.")
+        self._check_granting(user, asker)
+        kept = {(entry.policy, entry.resource): entry for entry in user.entries}
+        kept |= {(entry.policy, entry.resource): entry for entry in given}
+        others = self._users.entries - len(user.entries)
+        for count, most, whose in (
+            (len(kept), limits.ACL_ENTRIES_PER_USER_MAX, f"user {user.name}"),
+            (others + len(kept), limits.ACL_ENTRIES_MAX, "all users"),
+        ):
+            if count > most:
+                raise busy(f"{count} entries of {whose}; at most {most} are kept: use prefixes")
+        return self._put(user._replace(entries=tuple(kept.values())))
+
+    @serves(
+        RequestCode.DELETE_ACL,
+        needs=Needs.FORWARDED,
+        right=Right.ADMIN,
+        rights=cluster(UPDATE),
+    )
+    def delete_acl(self, request: Command, _: Connection) -> Awaitable[Command]:
+        """Remove the entry of one resource, or all."""
+        header = decode_header(DeleteAclHeader, request)
+        return self._changed(request, lambda asker: self._revoked(header, asker))
+
+    def _revoked(self, header: DeleteAclHeader, asker: Asker) -> PutUser:
+        user = self._subject(header.subject, "The acl is not exist.")
+        self._check_granting(user, asker)
+        kept: tuple[Entry, ...] = ()
+        if header.resource:
+            gone = policy_type(header.policy_type), resource(header.resource)
+            kept = tuple(e for e in user.entries if (e.policy, e.resource) != gone)
+        elif header.policy_type:
+            gone_type = policy_type(header.policy_type)
+            kept = tuple(e for e in user.entries if e.policy != gone_type)
+        if len(kept) == len(user.entries):
+            raise _refused("The acl is not exist.")
+        return self._put(user._replace(entries=kept))
+
+    @serves(RequestCode.GET_ACL, needs=Needs.NOTHING, right=Right.ADMIN, rights=rights.ONESELF)
+    def get_acl(self, request: Command, _: Connection) -> Command:
+        """What a user may do; no body if that is nothing."""
+        user = self._subject(decode_header(GetAclHeader, request).subject, _NO_SUBJECT)
+        if not user.entries:
+            return request.reply()
+        return request.reply(body=write_standard(described(user.name, user.entries)))
+
+    @serves(RequestCode.LIST_ACL, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(GET))
+    def list_acls(self, request: Command, _: Connection) -> Awaitable[Command]:
+        """The policies of subjects, with the entries of resources, that contain texts."""
+        header = decode_header(ListAclHeader, request)
+        who, what = header.subject_filter or "", header.resource_filter or ""
+        found = (
+            described(user.name, entries)
+            for user in self._users
+            if who in SUBJECT_PREFIX + user.name
+            and (entries := [each for each in user.entries if what in each.resource])
+        )
+        return _listed(request, found)
+
+    @serves(RequestCode.LIST_OBSERVED, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(GET))
+    def list_observed(self, request: Command, _: Connection) -> Awaitable[Command]:
+        """What users needed and had not, at this replica since it started."""
+        rows = (
+            ObservedNeed(user, need.kind, need.name, list(need.actions), count)
+            for (user, need), count in sorted(self._core.guard.observed.items())
+        )
+        return _listed(request, rows)
+
+    # -- parts ------------------------------------------------------------------------------
+
+    @property
+    def _users(self) -> Users:
+        return self._core.machine.users
+
+    def _changed(
+        self, request: Command, decide: Callable[[Asker], PutUser | DeleteUser | None]
+    ) -> Awaitable[Command]:
+        """Make the change that is decided when its turn has come."""
+        asker = self._core.guard.asker
+
+        async def make() -> Command:
+            async with self._one_by_one:
+                self._core.role.check_serving()
+                if not self._core.secret:
+                    raise Refused(
+                        ResponseCode.SYSTEM_ERROR,
+                        "users need the cluster's secret, with which their passwords are kept: "
+                        "give each server its secretFile (docs/security.md)",
+                    )
+                change = decide(asker)
+                if change is not None:
+                    await self._core.definitions.changed(change)
+            name = change.user.name if isinstance(change, PutUser) else getattr(change, "name", "")
+            _log.info("user changed", user=name, by=asker.name, source=asker.source)
+            return request.reply()
+
+        return make()
+
+    def _put(self, user: User) -> PutUser:
+        return PutUser(user, self._core.assignments.now_ms())
+
+    def _merged(self, user: User, info: UserInfo) -> User:
+        """A user with what is given."""
+        if info.password:
+            size = len(info.password.encode(errors="replace"))
+            if size > limits.PASSWORD_BYTES_MAX or not info.password.isprintable():
+                raise BadInput(
+                    f"a password of {size} bytes; it has at most {limits.PASSWORD_BYTES_MAX}, and "
+                    "only characters that can be shown"
+                )
+            user = user._replace(wrapped=self._wrapping.wrap(user.name, info.password))
+        return user._replace(
+            is_super=_chosen("userType", info.user_type, _TYPES, user.is_super),
+            enabled=_chosen("userStatus", info.user_status, _STATUSES, user.enabled),
+            fresh=user.fresh if info.require_fresh is None else info.require_fresh,
+        )
+
+    def _subject(self, subject: str, missing: str) -> User:
+        if not subject:
+            raise _refused("The subject is null.", ResponseCode.INVALID_PARAMETER)
+        kind, _, name = subject.partition(":")
+        user = self._users.get(name) if f"{kind.capitalize()}:" == SUBJECT_PREFIX else None
+        if user is None:
+            raise _refused(missing)
+        return user
+
+    def _may_all(self, asker: Asker) -> bool:
+        """Whether the change is a super user's. Unless rights are enforced an administrator's
+        address, or the secret, has let it in."""
+        return self._core.guard.mode is not Mode.ENFORCE or asker.may_all
+
+    def _check_super(self, asker: Asker, action: str, code: ResponseCode) -> None:
+        if not self._may_all(asker):
+            raise _refused(f"The super user can only be {action} by super user", code)
+
+    def _check_granting(self, user: User, asker: Asker) -> None:
+        """What a super user may do is decided by that type alone."""
+        if user.is_super:
+            self._check_super(asker, "update", ResponseCode.NO_PERMISSION)
+
+    def _check_last(self, user: User) -> None:
+        """Keep one enabled super user while rights are enforced."""
+        others = any(
+            each.is_super and each.enabled for each in self._users if each.name != user.name
+        )
+        is_last = user.is_super and user.enabled and not others
+        if is_last and self._core.guard.mode is Mode.ENFORCE:
+            raise _refused(
+                f"User:{user.name} is the last enabled super user, and rights are enforced: make "
+                "another one first (mqadmin createUser -t Super)"
+            )
+
+
+_NO_SUBJECT: Final = "The subject is not exist."
+
+
+def _refused(text: str, code: ResponseCode = ResponseCode.NO_PERMISSION) -> Refused:
+    return Refused(code, text)
+
+
+def _named(name: str) -> str:
+    if not name:
+        raise _refused("The username is null.", ResponseCode.INVALID_PARAMETER)
+    try:
+        check_name(name)
+    except BadInput as error:
+        raise _refused(str(error), ResponseCode.INVALID_PARAMETER) from error
+    return name
+
+
+def _chosen(key: str, given: str | None, values: dict[str, bool], kept: bool) -> bool:
+    if not given:
+        return kept
+    if given.lower() not in values:
+        raise BadInput(f"{key} {given[:80]!r} is neither {' nor '.join(values)}")
+    return values[given.lower()]
+
+
+def _info(user: User, password: str | None = None) -> UserInfo:
+    return UserInfo(
+        user.name,
+        password,
+        "Super" if user.is_super else "Normal",
+        "enable" if user.enabled else "disable",
+        user.fresh or None,
+    )
+
+
+async def _listed(request: Command, rows: Iterable[Body]) -> Command:
+    """An array, written in slices; no body if it is empty, as RocketMQ answers."""
+    pieces: list[bytes] = []
+    await in_turns(_written(rows, pieces))
+    return request.reply(body=b"[" + b",".join(pieces) + b"]" if pieces else b"")
+
+
+def _written(rows: Iterable[Body], pieces: list[bytes]) -> Iterator[None]:
+    size = 0
+    for row in rows:
+        pieces.append(write_standard(row))
+        size += len(pieces[-1]) + 1
+        if size > limits.ANSWER_BODY_BYTES_MAX:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"an answer above {limits.ANSWER_BODY_BYTES_MAX} bytes: ask with a filter",
+            )
+        yield

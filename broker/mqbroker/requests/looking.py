@@ -1,0 +1,39 @@
+"""What rights depend on beside a request: which topics, groups and messages there are here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dledger.remoting.message import REAL_TOPIC, properties_decode
+from dledger.remoting.names import WAITING_TOPICS
+from dledger.remoting.record import Record
+from mqbroker.state.machine import Machine
+
+
+class Looking:
+    """One replica's state, for `dledger.trust.rights`. `find_record` gives the message that begins
+    at a position."""
+
+    def __init__(
+        self, cluster: str, machine: Machine, find_record: Callable[[int], Record | None]
+    ) -> None:
+        self.cluster = cluster
+        self._machine = machine
+        self._find_record = find_record
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether a topic exists."""
+        return self._machine.topics.get(topic) is not None
+
+    def has_group(self, group: str) -> bool:
+        """Whether a consumer group exists."""
+        return self._machine.groups.get(group) is not None
+
+    def topic_at(self, position: int) -> str | None:
+        """The topic that the message at a position was sent to."""
+        record = self._find_record(position)
+        if record is None:
+            return None
+        if record.topic in WAITING_TOPICS:
+            return properties_decode(record.properties).get(REAL_TOPIC, record.topic)
+        return record.topic

@@ -1,0 +1,75 @@
+"""Headers of the requests about users and what they may do (RocketMQ's ACL 2.0)."""
+
+from __future__ import annotations
+
+from dledger.remoting.headers.base import Header
+
+
+class CreateUserHeader(Header, frozen=True):
+    """CREATE_USER (3001)."""
+
+    username: str
+
+
+class UpdateUserHeader(Header, frozen=True):
+    """UPDATE_USER (3002)."""
+
+    username: str
+
+
+class DeleteUserHeader(Header, frozen=True):
+    """DELETE_USER (3003)."""
+
+    username: str
+
+
+class GetUserHeader(Header, frozen=True):
+    """GET_USER (3004). `show_password` is ours: stock tools are never told one."""
+
+    username: str
+    show_password: bool | None = None
+
+
+class ListUserHeader(Header, frozen=True):
+    """LIST_USER (3005), of users whose names contain `filter`."""
+
+    filter: str | None = None
+
+
+class CreateAclHeader(Header, frozen=True):
+    """CREATE_ACL (3006)."""
+
+    subject: str
+
+
+class UpdateAclHeader(Header, frozen=True):
+    """UPDATE_ACL (3007)."""
+
+    subject: str
+
+
+class DeleteAclHeader(Header, frozen=True):
+    """DELETE_ACL (3008), of one resource, or of all."""
+
+    subject: str
+    policy_type: str | None = None
+    resource: str | None = None
+
+
+class GetAclHeader(Header, frozen=True):
+    """GET_ACL (3009)."""
+
+    subject: str
+
+
+class ListAclHeader(Header, frozen=True):
+    """LIST_ACL (3010), of subjects and resources that contain the filters."""
+
+    subject_filter: str | None = None
+    resource_filter: str | None = None
+
+
+class SignOnResponseHeader(Header, frozen=True):
+    """SIGN_ON (9013): the nonce that stamps on this connection must have."""
+
+    nonce: str

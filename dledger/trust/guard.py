@@ -1,0 +1,243 @@
+"""Decides who asks, and whether that one may: the same at brokers and at name servers. Pure.
+
+With `off` nothing is asked. With `observe` each request is judged, and what would be refused is
+noted and served; with `enforce` it is refused. Who asks is known by a signature (`signatures`), or
+by a proof of the cluster's secret, which may do everything. Neither is remembered: each request is
+verified, whatever came before it on its connection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from dledger import limits
+from dledger.remoting.command import Command
+from dledger.trust.rights import (
+    GET,
+    LIST,
+    OPEN,
+    PUB,
+    SUB,
+    Action,
+    Alternatives,
+    Kind,
+    Look,
+    Need,
+    Rights,
+    topic_needs,
+)
+from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER, Key, Stamp, stamp_of
+from dledger.trust.users import Keys, User, Users
+
+NOBODY: Final = "username cannot be null."
+WRONG: Final = "check signature failed."
+_SEEN: Final[tuple[Action, ...]] = (GET, LIST, SUB, PUB)
+"""Whoever has one of these rights on a topic or group finds it in lists."""
+
+
+class Mode(StrEnum):
+    """The setting `authorizationMode`."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    ENFORCE = "enforce"
+
+
+class Asker(NamedTuple):
+    """Who asks, and from where. With a `problem` it is nobody; `wrong` if a signature is at
+    fault."""
+
+    name: str
+    source: str
+    user: User | None = None
+    problem: str = ""
+    wrong: bool = False
+
+    @property
+    def may_all(self) -> bool:
+        """Whether this is a super user, or has the cluster's secret."""
+        if self.problem:
+            return False
+        return self.name == CLUSTER_USER or (self.user is not None and self.user.is_super)
+
+
+class Guard:
+    """The judge of one server. `nonce_key` is random, and made anew at each start."""
+
+    def __init__(
+        self,
+        secret: bytes,
+        users: Callable[[], Iterable[Users]],
+        look: Look,
+        clock_ms: Callable[[], int],
+        nonce_key: bytes,
+    ) -> None:
+        self.mode = Mode.OFF
+        #: Who asks what is served now. Read it before anything is awaited.
+        self.asker = Asker("", "")
+        #: What would have been refused since the start, by user and need.
+        self.observed: Counter[tuple[str, Need]] = Counter()
+        #: Requests that were, or would have been, refused.
+        self.refused = 0
+        self._users = users
+        self._look = look
+        self._clock_ms = clock_ms
+        self._nonce_key = nonce_key
+        self._cluster_key = Key.of_cluster(secret) if secret else None
+        self._keys = Keys(secret)
+        self._counts: dict[int, int] = {}
+        self._wrong: Counter[int] = Counter()
+
+    # -- who asks ---------------------------------------------------------------------------
+
+    def nonce(self, connection_id: int) -> str:
+        """The nonce that stamps of a connection must have."""
+        of = connection_id.to_bytes(8, "big")
+        return hmac.digest(self._nonce_key, of, hashlib.sha256).hex()[:32]
+
+    def forget(self, connection_id: int) -> None:
+        """A connection is gone."""
+        self._counts.pop(connection_id, None)
+        self._wrong.pop(connection_id, None)
+
+    def identified(self, request: Command, connection_id: int, source: str) -> Asker:
+        """Who has signed a request."""
+        name = request.ext.get(ACCESS_KEY)
+        if not isinstance(name, str) or not name.isprintable() or not name:
+            return Asker("", source, problem=NOBODY)
+        if name == CLUSTER_USER:
+            return self._of_cluster(request, connection_id, source)
+        found = [user for users in self._users() if (user := users.get(name)) is not None]
+        if not found:
+            return Asker(name, source, problem=f"User:{name} is not found.", wrong=True)
+        for user in found:
+            asker = self._signed_by(user, request, connection_id, source)
+            if not asker.problem:
+                break
+        return asker
+
+    def known(self, name: str, source: str) -> Asker:
+        """A user whose signature another member has verified."""
+        if name == CLUSTER_USER:
+            return Asker(name, source)
+        user = next((u for users in self._users() if (u := users.get(name)) is not None), None)
+        if user is None or not user.enabled:
+            problem = f"User:{name} is {'not found' if user is None else 'disabled'}."
+            return Asker(name, source, problem=problem if name else NOBODY)
+        return Asker(name, source, user)
+
+    def is_flood(self, connection_id: int) -> bool:
+        """Count a wrong signature; whether its connection has sent too many."""
+        self._wrong[connection_id] += 1
+        return self._wrong[connection_id] >= limits.WRONG_SIGNATURES_MAX
+
+    def _of_cluster(self, request: Command, connection_id: int, source: str) -> Asker:
+        asker = Asker(CLUSTER_USER, source)
+        if self._cluster_key is None or not self._cluster_key.verifies(request):
+            return asker._replace(problem=WRONG, wrong=True)
+        return asker._replace(problem=self._not_fresh(asker.name, request, connection_id))
+
+    def _signed_by(self, user: User, request: Command, connection_id: int, source: str) -> Asker:
+        asker = Asker(user.name, source, user)
+        if not user.enabled:
+            return asker._replace(problem=f"User:{user.name} is disabled.")
+        key = self._keys.key(user)
+        if key is None or not key.verifies(request):
+            return asker._replace(problem=WRONG, wrong=True)
+        if user.fresh or stamp_of(request) is not None:
+            return asker._replace(problem=self._not_fresh(asker.name, request, connection_id))
+        return asker
+
+    def _not_fresh(self, name: str, request: Command, connection_id: int) -> str:
+        """Why a request may have been sent before; "" if it can't have been."""
+        stamp = stamp_of(request)
+        if stamp is None:
+            return (
+                f"User:{name} takes no requests that could be sent again: "
+                "use a client that stamps them (ours), or clear requireFresh"
+            )
+        problem = self._outdated(stamp, connection_id)
+        if not problem:
+            self._counts[connection_id] = stamp.number
+        return problem
+
+    def _outdated(self, stamp: Stamp, connection_id: int) -> str:
+        if not hmac.compare_digest(stamp.nonce.encode(), self.nonce(connection_id).encode()):
+            return f"{WRONG} It was signed for another connection"
+        if stamp.number <= self._counts.get(connection_id, 0):
+            return f"{WRONG} It was sent before"
+        apart_s = abs(self._clock_ms() - stamp.time_ms) / 1000
+        if apart_s > limits.STAMP_AGE_S:
+            return f"{WRONG} It was signed {apart_s:.0f} s ago or ahead: look at the clocks"
+        return ""
+
+    # -- whether that one may ---------------------------------------------------------------
+
+    def refusal(self, asker: Asker, request: Command, rights: Rights) -> str | None:
+        """Why a request is refused; None if it is not. While rights are only observed it is noted,
+        too. Sets `asker`."""
+        self.asker = asker
+        reason = self._reason(asker, request, rights)
+        if reason is not None:
+            self.refused += 1
+        return reason
+
+    def _reason(self, asker: Asker, request: Command, rights: Rights) -> str | None:
+        if rights is OPEN or asker.may_all:
+            return None
+        if asker.problem:
+            return asker.problem
+        if rights.by_secret:
+            return f"User:{asker.name} has no permission: request {request.code} is for servers"
+        reason = None
+        for alternatives in rights.needs(request, self._look):
+            if not self._meets(asker, alternatives):
+                need = alternatives[0]
+                self._note(asker.name, need)
+                reason = reason or self._told(asker, need)
+        return reason
+
+    def _meets(self, asker: Asker, alternatives: Alternatives) -> bool:
+        if any(need.kind is Kind.USER and need.name == asker.name for need in alternatives):
+            return True
+        return any(
+            users.policies(asker.name).meets(alternatives, asker.source)
+            for users in self._users()
+            if users.get(asker.name) is not None
+        )
+
+    def _told(self, asker: Asker, need: Need) -> str:
+        """As RocketMQ words it, and what would be needed."""
+        denied = any(
+            users.policies(asker.name).judge(need, asker.source).entry is not None
+            for users in self._users()
+        )
+        why = "the decision is deny." if denied else "no matched policies."
+        return (
+            f"User:{asker.name} has no permission to access {need.kind}:{need.name} from "
+            f"{asker.source}, {why} It needs {' or '.join(need.actions)}"
+        )
+
+    def _note(self, name: str, need: Need) -> None:
+        key = name, need
+        if key in self.observed or len(self.observed) < limits.OBSERVED_NEEDS_MAX:
+            self.observed[key] += 1
+
+    def sees_topic(self, topic: str) -> bool:
+        """Whether who asks now finds a topic in lists."""
+        return self._sees(topic_needs(self._look, topic, *_SEEN))
+
+    def sees_group(self, group: str) -> bool:
+        """Whether who asks now finds a consumer group in lists."""
+        return self._sees(((Need(Kind.GROUP, group, _SEEN),),))
+
+    def _sees(self, needs: Iterable[Alternatives]) -> bool:
+        asker = self.asker
+        if self.mode is not Mode.ENFORCE or asker.may_all:
+            return True
+        return not asker.problem and all(self._meets(asker, each) for each in needs)

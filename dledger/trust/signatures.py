@@ -1,0 +1,168 @@
+"""Signatures of a user's requests: that of stock clients, and ours. Pure.
+
+Stock clients add their name (`AccessKey`) and the HMAC-SHA1 of all other values, sorted by their
+fields' names and written one after the other, and the body. So the request's code is not signed,
+nor where a value ends, and what was signed can be sent again.
+
+Ours covers the code, each field with its name, and the body; and a stamp, which makes a request
+good for one place only: the nonce that the server gave this connection, a number that grows from
+request to request, and the time. So a captured request can't be sent again, on whatever connection
+or to whatever server, and no server has to remember any. RocketMQ's own servers know stock
+signatures only.
+
+Both are compared in constant time, on raw bytes, for each request: no verdict is kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from typing import Final, NamedTuple
+
+import msgspec
+
+from dledger import limits
+from dledger.errors import BadInput
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command, ExtValue
+from dledger.remoting.headers.base import text
+
+ACCESS_KEY: Final = "AccessKey"
+SIGNATURE: Final = "Signature"
+STAMP: Final = "dledgerStamp"
+OWN_SIGNATURE: Final = "dledgerSignature"
+_UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+#: What stock clients add after they have signed.
+_UNSIGNED: Final = frozenset({SIGNATURE, "__ZONE_NAME", "__ZONE_MODE"})
+
+CLUSTER_USER: Final = "dledger-cluster"
+"""The user that whoever has the cluster's secret can be. No other may have this name."""
+
+
+class Stamp(NamedTuple):
+    """The one place that a request is good for."""
+
+    nonce: str
+    number: int
+    time_ms: int
+
+
+class Key:
+    """A user's password, ready to sign and to verify."""
+
+    def __init__(self, password: str) -> None:
+        secret = password.encode()
+        self._sha1 = hmac.new(secret, digestmod=hashlib.sha1)
+        self._sha256 = hmac.new(secret, digestmod=hashlib.sha256)
+
+    @classmethod
+    def of_cluster(cls, secret: bytes) -> Key:
+        """The key of `CLUSTER_USER`."""
+        return cls(hmac.digest(secret, b"dledger user of the cluster", hashlib.sha256).hex())
+
+    def sign_as_stock(self, command: Command, name: str) -> None:
+        """Add the name and the signature that RocketMQ's servers verify."""
+        command.ext = {**_without(command, SIGNATURE), ACCESS_KEY: name}
+        signature = base64.b64encode(self._stock(command, _UNSIGNED)).decode()
+        command.ext = {**command.ext, SIGNATURE: signature}
+
+    def sign(self, command: Command, name: str, stamp: Stamp) -> None:
+        """Add the name, a stamp and our signature."""
+        ext = _without(command, OWN_SIGNATURE)
+        command.ext = {**ext, ACCESS_KEY: name, STAMP: ":".join(map(str, stamp))}
+        command.ext = {**command.ext, OWN_SIGNATURE: self._own(command).hex()}
+
+    def verifies(self, command: Command) -> bool:
+        """Whether the request carries a right signature. Ours counts if there is one."""
+        try:
+            return self._verifies(command)
+        except UnicodeEncodeError:
+            return False
+
+    def _verifies(self, command: Command) -> bool:
+        own = command.ext.get(OWN_SIGNATURE)
+        if own is not None:
+            return _equal(_raw(own), self._own(command))
+        given = _decoded(command.ext.get(SIGNATURE))
+        if _equal(given, self._stock(command, _UNSIGNED)):
+            return True
+        # Stock clients up to 4.9.3 leave this field out; the field is set by no other code.
+        return command.code == RequestCode.QUERY_MESSAGE and _equal(
+            given, self._stock(command, _UNSIGNED | {_UNIQUE_KEY_QUERY})
+        )
+
+    def _stock(self, command: Command, left_out: frozenset[str]) -> bytes:
+        mac = self._sha1.copy()
+        for field, value in sorted(command.ext.items()):
+            if field not in left_out and value is not None:
+                written = text(value)
+                mac.update(written.encode() if isinstance(written, str) else _packed(written))
+        return _over_body(mac, command)
+
+    def _own(self, command: Command) -> bytes:
+        mac = self._sha256.copy()
+        fields = [
+            (field, text(value))
+            for field, value in sorted(command.ext.items())
+            if field != OWN_SIGNATURE and value is not None
+        ]
+        mac.update(_packed((command.code, fields)))
+        return _over_body(mac, command)
+
+
+def stamp_of(command: Command) -> Stamp | None:
+    """The stamp of a request; None if it has none that can be."""
+    given = command.ext.get(STAMP)
+    if OWN_SIGNATURE not in command.ext or not isinstance(given, str):
+        return None
+    parts = given.split(":")
+    if len(given) > limits.STAMP_CHARACTERS_MAX or len(parts) != len(Stamp._fields):
+        return None
+    nonce, count, time_ms = parts
+    if not (count.isascii() and count.isdigit() and time_ms.isascii() and time_ms.isdigit()):
+        return None
+    return Stamp(nonce, int(count), int(time_ms))
+
+
+def check_name(name: str) -> None:
+    """Raise BadInput for a name that no user may have."""
+    fits = 0 < len(name.encode(errors="replace")) <= limits.USER_NAME_BYTES_MAX
+    if not fits or not name.isprintable() or name == CLUSTER_USER:
+        raise BadInput(
+            f"the user name {name[: limits.NAME_SHOWN_CHARACTERS_MAX]!r} is not 1 to "
+            f"{limits.USER_NAME_BYTES_MAX} bytes of text, or is taken by the cluster itself"
+        )
+
+
+def _without(command: Command, field: str) -> dict[str, ExtValue]:
+    return {name: value for name, value in command.ext.items() if name != field}
+
+
+def _over_body(mac: hmac.HMAC, command: Command) -> bytes:
+    for piece in command.body if isinstance(command.body, tuple) else (command.body,):
+        mac.update(piece)
+    return mac.digest()
+
+
+def _packed(value: object) -> bytes:
+    return msgspec.msgpack.encode(value)
+
+
+def _equal(given: bytes, right: bytes) -> bool:
+    return hmac.compare_digest(given, right)
+
+
+def _raw(value: object) -> bytes:
+    try:
+        return bytes.fromhex(value) if isinstance(value, str) else b""
+    except ValueError:
+        return b""
+
+
+def _decoded(value: object) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True) if isinstance(value, str) else b""
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,111 @@
+"""The users of a cluster, and what each may do: a table that changes by whole rows. Pure.
+
+Brokers replicate it, and tell it to name servers. It is the same wherever it was made by the same
+changes, and so is its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from dledger import limits
+from dledger.errors import BadInput
+from dledger.trust.policies import Entry, Policies
+from dledger.trust.signatures import Key
+from dledger.trust.wrapping import Wrapping
+
+
+class User(NamedTuple):
+    """A user, as a snapshot keeps it. `fresh`: only stamped requests are taken."""
+
+    name: str
+    wrapped: bytes
+    is_super: bool = False
+    enabled: bool = True
+    fresh: bool = False
+    entries: tuple[Entry, ...] = ()
+
+
+class Users:
+    """The table, by name."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, User] = {}
+        self._policies: dict[str, Policies] = {}
+        #: Entries of all users.
+        self.entries = 0
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def __iter__(self) -> Iterator[User]:
+        return iter(sorted(self._users.values(), key=lambda user: user.name))
+
+    def get(self, name: str) -> User | None:
+        """A user by name."""
+        return self._users.get(name)
+
+    def policies(self, name: str) -> Policies:
+        """What a user may do, arranged for looking up. Kept until the user changes."""
+        found = self._policies.get(name)
+        if found is None:
+            user = self._users.get(name)
+            found = self._policies[name] = Policies(() if user is None else user.entries)
+        return found
+
+    def put(self, user: User) -> None:
+        """Make a user, or replace all that is known of one."""
+        self.delete(user.name)
+        self._users[user.name] = user
+        self.entries += len(user.entries)
+
+    def delete(self, name: str) -> None:
+        """Forget a user and its policies."""
+        user = self._users.pop(name, None)
+        self._policies.pop(name, None)
+        self.entries -= 0 if user is None else len(user.entries)
+
+    @property
+    def has_super(self) -> bool:
+        """Whether some enabled user may do everything."""
+        return any(user.is_super and user.enabled for user in self._users.values())
+
+    def dump(self) -> list[User]:
+        """What a snapshot keeps."""
+        return list(self)
+
+    def restore(self, users: Iterable[User]) -> None:
+        """Take over what a snapshot, or a broker, has kept."""
+        self._users = {user.name: user for user in users}
+        self._policies.clear()
+        self.entries = sum(len(user.entries) for user in self._users.values())
+
+    def digest(self) -> str:
+        """Equal for equal tables."""
+        return hashlib.sha256(msgspec.msgpack.encode(self.dump())).hexdigest()[:16]
+
+
+class Keys:
+    """The keys of a table's users, made when they are first needed."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._wrapping = Wrapping(secret)
+        self._keys: dict[bytes, Key] = {}
+
+    def key(self, user: User) -> Key | None:
+        """A user's key; None if another secret has wrapped the password."""
+        known = self._keys.get(user.wrapped)
+        if known is not None:
+            return known
+        try:
+            key = Key(self._wrapping.unwrap(user.name, user.wrapped))
+        except (BadInput, UnicodeDecodeError):
+            return None
+        if len(self._keys) >= limits.USERS_MAX:
+            self._keys.clear()  # of users that are gone, or have another password now
+        self._keys[user.wrapped] = key
+        return key

@@ -1,0 +1,366 @@
+"""A broker that enforces rights: every code as a user with exactly its rights, and with all but
+one; signatures that are forged, changed, sent again, or carried elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from replicas import NOW_MS, Group, Stranger, group
+from rights import OPEN, SIGNED, requests
+from trio.testing import MockClock
+
+from dledger.limits import WRONG_SIGNATURES_MAX
+from dledger.log.entry import Kind
+from dledger.remoting.codes import RequestCode as Code
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command, ExtValue, HeaderEncoding
+from dledger.trust.policies import Entry
+from dledger.trust.signatures import CLUSTER_USER, OWN_SIGNATURE, SIGNATURE, STAMP, Key, Stamp
+from dledger.trust.users import User
+from dledger.trust.wrapping import Wrapping
+from mqbroker.state.control import PutUser, encode_control
+from mqbroker.testing.requests import GROUP, TOPIC, produce_request, send_request, topic_request
+
+WORD = "the word of this cluster"
+PASSWORD = "a user's password"  # noqa: S105
+REFUSED = ResponseCode.NO_PERMISSION
+FAR = "10.0.0.9"
+OTHER = "another password"
+
+
+class Signer:
+    """A client of ours: it stamps what it sends on one connection."""
+
+    def __init__(self, stranger: Stranger, nonce: str, name: str, key: Key) -> None:
+        self.stranger = stranger
+        self._nonce, self._name, self._key = nonce, name, key
+        self._numbers = itertools.count(1)
+
+    def signed(self, request: Command, *, time_ms: int = NOW_MS) -> Command:
+        """The request, with a stamp."""
+        self._key.sign(request, self._name, Stamp(self._nonce, next(self._numbers), time_ms))
+        return request
+
+    async def ask(self, request: Command) -> Command | None:
+        """The answer to a request with a stamp."""
+        return await self.stranger.ask(self.signed(request))
+
+
+async def signer(found: Group, name: str = CLUSTER_USER, key: Key | None = None) -> Signer:
+    """A client on a connection of its own; of the cluster unless another user is named."""
+    stranger = found.connect(FAR)
+    answer = await stranger.ask(Command(Code.SIGN_ON))
+    assert answer is not None
+    key = key or (Key.of_cluster(WORD.encode()) if name == CLUSTER_USER else Key(PASSWORD))
+    return Signer(stranger, str(answer.ext["nonce"]), name, key)
+
+
+@asynccontextmanager
+async def enforcing(tmp_path: Path, **settings: str) -> AsyncIterator[tuple[Group, Signer]]:
+    """A broker that enforces, with a topic, a group and a message; and a client of the cluster."""
+    settings = {"authorization_mode": "enforce"} | settings
+    async with group(tmp_path, d_leger_secret=WORD, **settings) as found:
+        cluster = await signer(found)
+        body = json.dumps({"groupName": GROUP}).encode()
+        made = Command(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+        for request in (topic_request(), made, send_request()):
+            answer = await cluster.ask(request)
+            assert answer is not None
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+        yield found, cluster
+
+
+def put(found: Group, *entries: Entry, **of_user: object) -> None:
+    """Have the log make the user u, with these entries."""
+    wrapped = Wrapping(WORD.encode()).wrap("u", PASSWORD)
+    user = User("u", wrapped, entries=entries)._replace(**of_user)
+    found.commit_raw(Kind.CONTROL, encode_control(PutUser(user, NOW_MS)))
+
+
+def stock(request: Command, name: str = "u", password: str = PASSWORD) -> Command:
+    """The request as a stock client signs it."""
+    Key(password).sign_as_stock(request, name)
+    return request
+
+
+def allow(need: str) -> Entry:
+    """An entry that meets a need, by the first action that is enough."""
+    resource, _, actions = need.partition(" ")
+    return Entry("Custom", resource, (actions.partition("|")[0],), (), "Allow")
+
+
+def all_but(need: str) -> list[Entry]:
+    """Entries that allow everything but what would meet a need."""
+    resource, _, actions = need.partition(" ")
+    kinds = [f"{kind}:*" for kind in ("Topic", "Group", "Cluster")]
+    everything = [Entry("Custom", kind, ("All",), (), "Allow") for kind in kinds]
+    return [*everything, Entry("Custom", resource, tuple(actions.split("|")), (), "Deny")]
+
+
+def position_of(found: Group) -> int:
+    """Where the message begins."""
+    queue = found.machine.queues.get(TOPIC, 1)
+    assert queue is not None
+    return int(queue.read(0, 1)["position"][0])
+
+
+async def test_each_code_is_asked(tmp_path: Path, mock_clock: MockClock) -> None:
+    """A code that is added needs a line in `rights`, beside the one where it is served."""
+    async with enforcing(tmp_path) as (found, _):
+        asked = set(requests(0)) | OPEN | SIGNED
+        assert set(found.broker.handler.table) == asked
+
+
+async def test_all_rights_but_one_are_too_few(tmp_path: Path, mock_clock: MockClock) -> None:
+    """For each need of each code: who lacks just that one is refused, and nothing is done."""
+    async with enforcing(tmp_path) as (found, _):
+        position = position_of(found)
+        for code, (_, needs) in requests(position).items():
+            for need in needs:
+                put(found, *all_but(need))
+                before = found.machine.applied_index
+                stranger = found.connect(FAR)
+                answer = await stranger.ask(stock(requests(position)[code][0]))
+                assert answer is not None, (code.name, need)
+                assert answer.code == REFUSED, (code.name, need, answer.remark)
+                assert "User:u has no permission to access" in str(answer.remark)
+                assert found.machine.applied_index == before, code.name
+                stranger.close()
+
+
+async def test_exactly_these_rights_are_enough(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Whatever the request is answered for other reasons."""
+    async with enforcing(tmp_path) as (found, _):
+        position = position_of(found)
+        for code, (_, needs) in requests(position).items():
+            entries: dict[str, Entry] = {}
+            for entry in map(allow, needs):
+                before = entries.get(entry.resource, entry._replace(actions=()))
+                entries[entry.resource] = entry._replace(actions=before.actions + entry.actions)
+            put(found, *entries.values())
+            stranger = found.connect(FAR)
+            answer = await stranger.ask(stock(requests(position)[code][0]))
+            assert answer is None or answer.code != REFUSED, (code.name, answer.remark)
+            stranger.close()
+
+
+async def test_codes_that_any_user_may_ask(tmp_path: Path, mock_clock: MockClock) -> None:
+    """And nobody else; lists have what the user may read or send to, and no more."""
+    async with enforcing(tmp_path) as (found, cluster):
+        await cluster.ask(topic_request("Secret"))
+        put(found, allow("Topic:Orders Sub"))
+        for code in sorted(OPEN | SIGNED):
+            stranger = found.connect(FAR)
+            answer = await stranger.ask(Command(code))
+            assert answer is not None
+            assert (answer.code == REFUSED) is (code in SIGNED), code.name
+            answer = await stranger.ask(stock(Command(code)))
+            assert answer is not None
+            assert answer.code != REFUSED, code.name
+            stranger.close()
+        for user, topics in (("u", {TOPIC}), (CLUSTER_USER, {TOPIC, "Secret"})):
+            answer = await (await signer(found, user)).ask(Command(Code.GET_ALL_TOPIC_CONFIG))
+            assert answer is not None
+            seen = set(json.loads(bytes(answer.payload))["topicConfigTable"])
+            assert seen & {TOPIC, "Secret"} == topics
+
+
+@pytest.mark.parametrize("encoding", HeaderEncoding)
+async def test_signatures(encoding: HeaderEncoding, tmp_path: Path, mock_clock: MockClock) -> None:
+    """Right ones are served; none, another user's, another password's and changed ones are not."""
+    async with enforcing(tmp_path) as (found, _):
+        put(found, allow("Topic:Orders Pub"))
+
+        def request(**changed: ExtValue) -> Command:
+            made = stock(send_request())
+            made.encoding = encoding
+            made.ext = {**made.ext, **changed}
+            return made
+
+        cases = [
+            (request(), ""),
+            (send_request(), "username cannot be null."),
+            (request(AccessKey="nobody"), "User:nobody is not found."),
+            (request(Signature=""), "check signature failed."),
+            (request(Signature="not base64!"), "check signature failed."),
+            (request(b="Other"), "check signature failed."),
+            (request(added="x"), "check signature failed."),
+            (stock(send_request(), password=OTHER), "check signature failed."),
+        ]
+        for asked, expected in cases:
+            answer = await found.connect(FAR).ask(asked)
+            assert answer is not None
+            assert (answer.code, answer.remark or "") == (
+                (REFUSED, expected) if expected else (0, "")
+            )
+        changed = request()
+        changed.body = b"another body"
+        answer = await found.connect(FAR).ask(changed)
+        assert answer is not None
+        assert answer.code == REFUSED
+        put(found, allow("Topic:Orders Pub"), enabled=False)
+        answer = await found.connect(FAR).ask(request())
+        assert answer is not None
+        assert answer.remark == "User:u is disabled."
+
+
+async def test_a_stamped_request_is_good_for_one_place(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Sent again it is refused: on its connection, on another one, later, without its stamp, as
+    another code. A user may be set to have only such."""
+    async with enforcing(tmp_path) as (found, _):
+        put(found, allow("Topic:Orders Pub"), fresh=True)
+        client = await signer(found, "u")
+        sent = client.signed(produce_request("a"))
+
+        async def refused(request: Command, stranger: Stranger | None = None) -> str:
+            answer = await (stranger or client.stranger).ask(request)
+            assert answer is not None
+            assert answer.code == REFUSED
+            return str(answer.remark)
+
+        def copy(code: int = sent.code, **changed: ExtValue) -> Command:
+            ext = {name: value for name, value in (sent.ext | changed).items() if value is not None}
+            return Command(code, ext, sent.body)
+
+        answer = await client.stranger.ask(copy())
+        assert answer is not None
+        assert answer.code == ResponseCode.SUCCESS
+        assert "sent before" in await refused(copy())
+        assert "another connection" in await refused(copy(), found.connect(FAR))
+        assert "check signature" in await refused(copy(code=Code.SEND_MESSAGE_V2))
+        assert "check signature" in await refused(copy(**{STAMP: "x:9:9"}))
+        assert "check signature" in await refused(copy(**{OWN_SIGNATURE: None, STAMP: None}))
+        old = client.signed(produce_request("b"), time_ms=NOW_MS - 61_000)
+        assert "look at the clocks" in await refused(old)
+        assert "sent again" in await refused(stock(send_request()))
+        put(found, allow("Topic:Orders Pub"))
+        assert "sent before" in await refused(copy())
+        answer = await client.stranger.ask(stock(send_request()))
+        assert answer is not None
+        assert answer.code == ResponseCode.SUCCESS
+
+
+async def test_a_flood_of_wrong_signatures_ends_its_connection(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Whoever goes on has to dial again."""
+    async with enforcing(tmp_path) as (found, _):
+        put(found)
+        stranger = found.connect(FAR)
+        for _ in range(WRONG_SIGNATURES_MAX):
+            assert not stranger.connection.closed
+            await stranger.ask(stock(send_request(), password=OTHER))
+        assert stranger.connection.closed
+
+
+async def test_what_belongs_to_a_group_or_a_topic(tmp_path: Path, mock_clock: MockClock) -> None:
+    """%RETRY%g and %DLQ%g are the group's; a policy may name the dead letters' topic instead; parts
+    of large bodies are their topic's; traces are everybody's."""
+    cases = [
+        ("%RETRY%C", "Group:C Sub", True),
+        ("%RETRY%C_Orders", "Group:C Sub", True),
+        ("%RETRY%C", "Topic:%RETRY%C Pub", False),
+        ("%DLQ%C", "Group:C Sub", True),
+        ("%DLQ%C", "Topic:%DLQ%C Pub", True),
+        ("%DLQ%C", "Group:D Sub", False),
+        ("%PARTS%Orders", "Topic:Orders Pub", True),
+        ("%PARTS%Orders", "Topic:%PARTS%Orders Pub", False),
+        ("RMQ_SYS_TRACE_TOPIC", "Topic:Orders Pub", True),
+    ]
+    async with enforcing(tmp_path) as (found, _):
+        for name, right, expected in cases:
+            put(found, allow(right))
+            answer = await found.connect(FAR).ask(stock(send_request(b=name)))
+            assert answer is not None
+            assert (answer.code != REFUSED) is expected, (name, right, answer.remark)
+
+
+async def test_nothing_else_lets_anybody_in(tmp_path: Path, mock_clock: MockClock) -> None:
+    """No address, no claim of a member, and no name of the cluster's own."""
+    claims: Iterator[dict[str, ExtValue]] = iter(
+        (
+            {},
+            {"forwardedBy": "n1", "forwardedAdmin": True, "forwardedUser": CLUSTER_USER},
+            {"forwardedBy": "n1", "forwardedUser": "u", "dledgerTag": "00" * 16},
+            {"proven": []},
+            {"AccessKey": CLUSTER_USER, SIGNATURE: "AAAA"},
+            {"AccessKey": CLUSTER_USER, OWN_SIGNATURE: "", STAMP: "a:1:1"},
+        )
+    )
+    async with enforcing(tmp_path, admin_addresses="*") as (found, _):
+        put(found, is_super=True)
+        for claim in claims:
+            answer = await found.connect("127.0.0.1").ask(Command(Code.CLEAN_UNUSED_TOPIC, claim))
+            assert answer is not None
+            assert answer.code == REFUSED, claim
+
+
+async def test_observing_refuses_nothing_and_notes_what_would_be(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """What each user would have to be given, with how often."""
+    async with enforcing(tmp_path, authorization_mode="observe") as (found, _):
+        put(found, allow("Topic:Orders Sub"))
+        for _ in range(3):
+            answer = await found.connect(FAR).ask(stock(send_request()))
+            assert answer is not None
+            assert answer.code == ResponseCode.SUCCESS
+        near = found.connect()
+        answer = await near.ask(Command(Code.LIST_OBSERVED))
+        assert answer is not None
+        (row,) = json.loads(bytes(answer.payload))
+        assert row == {
+            "user": "u",
+            "kind": "Topic",
+            "name": TOPIC,
+            "actions": ["Pub"],
+            "count": 3,
+        }
+        answer = await found.connect(FAR).ask(send_request())  # unsigned
+        assert answer is not None
+        assert answer.code == ResponseCode.SUCCESS
+
+
+async def test_super_users_are_changed_by_super_users_and_one_stays(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """Whoever may make users makes no super user; the last enabled one can't be taken away."""
+
+    async def told(asker: Signer, code: Code, content: object = None) -> tuple[int, str]:
+        body = b"" if content is None else json.dumps(content).encode()
+        answer = await asker.ask(Command(code, {"username": "root"}, body))
+        assert answer is not None
+        return answer.code, str(answer.remark)
+
+    new = {"password": "p", "userType": "Super"}
+    async with enforcing(tmp_path) as (found, cluster):
+        put(found, allow("Cluster:DefaultCluster Update"))
+        user = await signer(found, "u")
+        code, remark = await told(user, Code.CREATE_USER, new)
+        assert (code, remark) == (1, "The super user can only be create by super user")
+        assert await told(cluster, Code.CREATE_USER, new) == (0, "None")
+        for code, content in (
+            (Code.UPDATE_USER, {"password": "q"}),
+            (Code.UPDATE_USER, {"userStatus": "disable"}),
+            (Code.DELETE_USER, None),
+        ):
+            refused, remark = await told(user, code, content)
+            assert refused == REFUSED
+            assert "by super user" in remark
+        for code, content in (
+            (Code.UPDATE_USER, {"userStatus": "disable"}),
+            (Code.UPDATE_USER, {"userType": "Normal"}),
+            (Code.DELETE_USER, None),
+        ):
+            refused, remark = await told(cluster, code, content)
+            assert refused == REFUSED
+            assert "last enabled super user" in remark
+        put(found, is_super=True)
+        assert await told(cluster, Code.DELETE_USER) == (0, "None")
