@@ -47,6 +47,7 @@ NEEDS_HISTORY: Final = {
     14: "which group passed which inputs, only a history says",
     15: "who was given what, and was through with it, only a history says",
     16: "who was given what, and when, only a history says",
+    17: "what tools were told, only a history says",
 }
 ONE_REPLICA: Final = "there is one replica only, and nothing to compare it with"
 

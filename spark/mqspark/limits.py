@@ -88,6 +88,8 @@ EXPIRED_S_MAX = 2.0
 """
 IN_HAND_MAX = 10_000
 """Messages of a queue that members of a group have in hand; then it has none that is new."""
+QUEUES_OF_LIVES_MAX = 1024
+"""Queues of a topic that was deleted and made again: as many as brokers allow."""
 LEVELS_MAX = 2**31 - 1
 """Queues of a topic."""
 DELAY_LATE_S_MAX = 30.0

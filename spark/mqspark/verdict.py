@@ -30,10 +30,11 @@ from mqspark.judge import (
     replication,
     waiting,
 )
+from mqspark.judge.acts import obeyed
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.groups import commits, outputs, popped, priorities
 from mqspark.limits import VIOLATIONS_SHOWN_MAX
-from mqspark.screening.tasks import COMMIT
+from mqspark.screening.tasks import COMMIT, QUEUE_END
 
 Scalar = str | int | bool | None
 Violation = dict[str, Scalar | list[int]]
@@ -92,6 +93,7 @@ PROPERTIES: Final = (
     Property(outputs.NUMBER, outputs.TITLE, outputs.violations, "outputs"),
     Property(popped.NUMBER, popped.TITLE, popped.violations, "popped"),
     Property(priorities.NUMBER, priorities.TITLE, priorities.violations, "new"),
+    Property(obeyed.NUMBER, obeyed.TITLE, obeyed.violations, "acts"),
 )
 assert [item.number for item in PROPERTIES] == list(form.NUMBERS)
 
@@ -109,7 +111,13 @@ EXPLAINED: Final[dict[int, tuple[str, ...]]] = {
     outputs.NUMBER: ("missing", "untaken"),
     popped.NUMBER: ("again", "back", "passed"),
     priorities.NUMBER: ("passed over",),
+    obeyed.NUMBER: ("admitted", "shown", "served", "revived", "unasked"),
 }
+
+
+#: The properties whose subject nothing but the description of the run names.
+_TOLD_BY_META: Final = (outputs.NUMBER, priorities.NUMBER)
+NO_META: Final = "the history does not say what was run (meta)"
 
 
 @dataclass(frozen=True)
@@ -194,10 +202,11 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     totals["elections"] = kinds.get(leadership.LEAD, 0) + kinds.get(leadership.VOTE, 0)
     totals["leaders"] = leadership.completeness_checked(evidence)
     totals["commits"] = kinds.get(COMMIT, 0)
-    totals["queue_ends"] = kinds.get(freshness.QUEUE_END, 0)
+    totals["queue_ends"] = kinds.get(QUEUE_END, 0)
     totals["outputs"] = outputs.checked(evidence)
     totals["popped"] = evidence.screened.popped
     totals["new"] = priorities.checked(evidence)
+    totals["acts"] = obeyed.checked(evidence)
     totals["delayed"] += evidence.screened.ending
     judgements = []
     for item in PROPERTIES:
@@ -207,6 +216,8 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
         if doubted:
             reason = None if judgement.count else _doubts(evidence, doubted)
             judgement = replace(judgement, doubted=doubted, unjudged=reason)
+        if item.number in _TOLD_BY_META and not evidence.meta.is_told:
+            judgement = replace(judgement, unjudged=NO_META)
         judgements.append(judgement)
     return Verdict(judgements, _counts(evidence, totals, judgements), _notes(evidence))
 
@@ -367,8 +378,8 @@ def _trimmed(evidence: Evidence) -> list[str]:
         notes.append(f"{removed} acknowledged messages are before the beginning of all logs")
     if notes:
         notes.append(
-            f"properties {commits.NUMBER} and {popped.NUMBER}: whether all that was answered is in "
-            "a log is not judged, since none is whole"
+            f"properties {commits.NUMBER}, {popped.NUMBER}, {obeyed.NUMBER}: whether all that was "
+            "answered is in a log is not judged where none is whole"
         )
     return notes
 

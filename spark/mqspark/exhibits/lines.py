@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.history import read_lines
 from mqspark.limits import EXHIBIT_LINE_BYTES_MAX, EXHIBIT_LINES_MAX, LINES_SOUGHT_MAX
+from mqspark.screening.changes import without_life
 
 _SCHEMA = (
     "kind string, t long, began long, id string, broker string, topic string, queue_id int, "
@@ -58,7 +59,7 @@ def wanted_of(row: dict[str, Any]) -> Wanted:
     return Wanted(
         row["message_id"],
         row["broker"],
-        None if None in named else named,
+        None if None in named else (row["broker"], without_life(row["topic"]), row["queue_id"]),
         row["queue_offset"],
         frozenset(map(int, _MOMENT.findall(detail))),
         frozenset(map(int, _TERM.findall(detail))),

@@ -24,5 +24,6 @@ what the evidence proves:
 ``copies``        property 9
 ``waiting``       properties 10 and 11
 ``freshness``     property 12
+``acts``          what tools do, and property 17
 ``groups``        properties 8 and 14 to 16
 """

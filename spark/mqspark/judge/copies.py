@@ -5,7 +5,7 @@ another send, for which one more copy is allowed: a broker may take it for a ret
 
 Each replica's log is counted for itself, its tail included: the second copy of an idempotent send
 must never have been appended, committed or not. What waits, for its time or its transaction, may
-be once where it waits and once in its topic.
+be once where it waits and once in its topic. A topic that was deleted and made again is another.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def violations(evidence: Evidence) -> DataFrame:
     more = again.groupBy("id").agg(F.count(F.lit(1)).alias("more"))
     allowed = F.coalesce("more", F.lit(0)) + evidence.meta.copies_max
     rows = (
-        copies.groupBy("id", "broker", "replica", "waits")
+        copies.groupBy("id", "broker", "replica", "waits", *(["topic"] if evidence.lives else []))
         .agg(
             F.sort_array(F.collect_set("position")).alias("positions"),
-            F.min("topic").alias("topic"),
+            *([] if evidence.lives else [F.min("topic").alias("topic")]),
             F.array_join(
                 F.sort_array(
                     F.collect_set(

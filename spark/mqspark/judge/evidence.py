@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from mqspark.history import Meta
+from mqspark.judge.acts.lives import LivesOf
 from mqspark.judge.members import Members, case
 from mqspark.judge.violations import COLUMNS
 from mqspark.limits import FEW_ROWS_MAX
@@ -68,7 +69,20 @@ class Evidence:
     def testimony(self) -> DataFrame:
         """What each source says about each message (:mod:`mqspark.screening.testimony`)."""
         testimony = self.screened.testimony
+        if self.lives is not None:
+            testimony = self.lives.of_testimony(testimony)
         return self.kept(testimony) if self.brief else testimony
+
+    @cached_property
+    def lives(self) -> LivesOf | None:
+        """The lives of the topics that were deleted; None if none was."""
+        found = self.screened.lives
+        return LivesOf(self.session, found, self.members) if found else None
+
+    @property
+    def topics(self) -> list[str]:
+        """The names of the history's topics, in all their lives."""
+        return [*self.meta.topics, *(self.lives.names if self.lives else ())]
 
     @cached_property
     def suspects(self) -> DataFrame:
@@ -99,16 +113,8 @@ class Evidence:
 
     def _copies(self, source: str) -> DataFrame:
         stored = self.suspects.where(F.col("source") == source)
-        names = (
-            "id",
-            "topic",
-            "queue_id",
-            "queue_offset",
-            "position",
-            "crc",
-            "properties",
-            "error",
-        )
+        place = ("topic", "queue_id", "queue_offset", "position")
+        names = ("id", *place, "crc", "properties", "error")
         return (
             stored.join(F.broadcast(self.members_table), "broker")
             .where(F.expr("getbit(holders, bit) = 1"))
@@ -166,7 +172,7 @@ class Evidence:
     @cached_property
     def doubtful(self) -> DataFrame | None:
         """The slots of the queues that need a closer look; None if there is none."""
-        queues = doubtful_queues(self.stretches, from_start=not self.is_trimmed)
+        queues = doubtful_queues(self.stretches, from_start=bool(self.whole))
         return self.kept(self.slots.where(F.col("queue").isin(queues))) if queues else None
 
     @cached_property
@@ -204,11 +210,13 @@ class Evidence:
     def doubted(self, doubt: str) -> DataFrame | None:
         """The readings that are doubtful so (`DOUBT`): group, queue. None if there is none."""
         found, unsure = self.screened.doubts, self.screened.unsure_readings
+        lived = self.screened.lives.numbers
         rows = [
-            (group, int(row["queue"]))
-            for row in found[found[doubt]]
+            (group, number)
+            for row in found[found[doubt] | np.isin(found["queue"], [*lived])]
             for group in self.screened.readers[int(row["group"])]
             if doubt == "disorder" or (group, int(row["queue"])) not in unsure
+            for number in lived.get(int(row["queue"]), [int(row["queue"])])
         ]
         if not rows:
             return None
@@ -249,8 +257,10 @@ class Evidence:
 
     @property
     def has_one_group(self) -> bool:
-        """Whether no deliveries are to different groups, as in most runs, nor by POP."""
-        return len(self.screened.groups) <= 1 and not self.screened.popped
+        """Whether no deliveries are to different groups, as in most runs, nor by POP, nor of topics
+        that were deleted."""
+        several = len(self.screened.groups) > 1 or self.lives is not None
+        return not several and not self.screened.popped
 
     @property
     def reading(self) -> Column:
@@ -264,7 +274,8 @@ class Evidence:
     @cached_property
     def noted(self) -> DataFrame:
         """The events that are about no single message."""
-        return self.kept(self.screened.noted)
+        noted = self.screened.noted
+        return self.kept(noted if self.lives is None else self.lives.of_notes(noted, self.slots))
 
     def nothing(self) -> DataFrame:
         """No violation: what a judge says at once where there is nothing to judge."""
@@ -438,13 +449,17 @@ class Evidence:
         """Whether old segments were removed from any log."""
         return any(self.begins.values())
 
+    @property
+    def whole(self) -> list[str]:
+        """The brokers of whose logs nothing was removed."""
+        return [name for name, begin in self.begins.items() if not begin]
+
     def reach_back(self, rows: DataFrame) -> DataFrame:
         """Those of `rows`, with `position` and `broker_number`, that all replicas reach back to."""
         if not self.is_trimmed:
             return rows
-        return rows.where(
-            F.col("position") >= self.members.by_number(lambda name: self.begins[name])
-        )
+        begin = self.members.by_number(lambda name: self.begins[name])
+        return rows.where((begin == 0) | (F.col("position") >= begin))
 
     @cached_property
     def kept_from(self) -> DataFrame:

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, violation
+from mqspark.screening.tasks import QUEUE_END
 from mqspark.screening.testimony import QUEUE
 
 NUMBER: Final = 12
 TITLE: Final = "A queue's end is never told too low"
-QUEUE_END: Final = "queue_end"
 
 
 def violations(evidence: Evidence) -> DataFrame:

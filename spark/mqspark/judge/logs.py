@@ -23,8 +23,9 @@ def unlogged_readings(evidence: Evidence) -> DataFrame | None:
         place = (int(row["group"]), int(row["queue"]))
         if row["commit_max"] > logged.get(place, 0):
             rows += [
-                (group, place[1], logged.get(place, 0))
+                (group, number, logged.get(place, 0))
                 for group in evidence.screened.readers[place[0]]
+                for number in evidence.screened.lives.numbers.get(place[1], [place[1]])
             ]
     if not rows:
         return None
@@ -38,7 +39,16 @@ def settled_in_logs(evidence: Evidence) -> DataFrame:
         [*evidence.screened.through.items()], "number long, group string"
     )
     rows = evidence.screened.rows(tasks.DONE, LOGGED).withColumnRenamed("group", "number")
-    return rows.join(F.broadcast(named), "number").drop("number")
+    rows = rows.join(F.broadcast(named), "number").drop("number")
+    lived = [
+        (one, each) for one, every in evidence.screened.lives.numbers.items() for each in every
+    ]
+    if not lived:
+        return rows
+    # Of which life of its topic an entry is need not be asked: pop times never come again.
+    lives = evidence.session.createDataFrame(lived, "queue long, number long")
+    every = rows.join(F.broadcast(lives), "queue", "left")
+    return every.withColumn("queue", F.coalesce("number", "queue")).drop("number")
 
 
 def lacking_parts(evidence: Evidence) -> DataFrame | None:

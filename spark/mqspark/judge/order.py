@@ -4,7 +4,8 @@ Three statements. If a's acknowledgement came before b was sent, then a's offset
 in whatever way b's offset became known. A queue has no holes, and its messages lie in the log in
 the order of their offsets. Every read is a prefix of the final queue: what a group has read at any
 moment is the queue from where the group began, without a gap. So only the first delivery of each
-offset counts, repeats are free, and the first deliveries must come in the order of the offsets.
+offset counts, repeats are free, and the first deliveries must come in the order of the offsets. A
+tool may set the group's offset (:mod:`mqspark.judge.acts.entitled`).
 
 Of topics that the history is not about the log alone tells (:mod:`mqspark.alone`).
 
@@ -19,9 +20,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark import alone
+from mqspark.judge.acts.entitled import unexplained
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import are_others_odd
 from mqspark.judge.violations import text, together, violation
+from mqspark.screening.packets import NONE
 from mqspark.screening.testimony import DELIVER, QUEUE, STORED
 
 NUMBER: Final = 4
@@ -45,7 +48,8 @@ def _of_queues(evidence: Evidence) -> DataFrame:
     higher = Window.partitionBy("queue").orderBy(F.col("queue_offset").desc())
     later = higher.rowsBetween(Window.unboundedPreceding, -1)
     lower = F.lead("queue_offset").over(higher)
-    below = lower if evidence.is_trimmed else F.coalesce(lower, F.lit(-1))
+    start = evidence.members.by_number(lambda name: -1 if name in evidence.whole else NONE)
+    below = F.coalesce(lower, F.when(start == -1, -1))
     rows = (
         evidence.doubtful.withColumn("first_ack_above", F.min("ack_t").over(later))
         .withColumn("position_above", F.lag("position").over(higher))
@@ -102,28 +106,36 @@ def _of_reads(evidence: Evidence) -> DataFrame:
     if doubted is None:
         return evidence.nothing()
     higher = Window.partitionBy("reading").orderBy(F.col("queue_offset").desc())
-    before = F.min("t").over(higher.rowsBetween(Window.unboundedPreceding, -1))
+    lower = Window.partitionBy("reading").orderBy("queue_offset")
+    so_far = F.min("t").over(lower.rowsBetween(Window.unboundedPreceding, -1))
+    late = F.coalesce(F.col("first_above") < F.col("t"), F.lit(False))
+    skipped = F.coalesce(F.col("offset_above") - F.col("queue_offset") > 1, F.lit(False))
     rows = (
         evidence.first_reads(doubted)
-        .withColumn("first_above", before)
+        .withColumn(
+            "first_above",
+            F.min("t").over(higher.rowsBetween(Window.unboundedPreceding, -1)),
+        )
         .withColumn("offset_above", F.lag("queue_offset").over(higher))
+        .withColumn("begun", F.coalesce(so_far < F.col("first_above"), F.lit(False)))
+        .withColumn("late", late)
+        .withColumn("skipped", skipped)
     )
-    late = F.col("first_above") < F.col("t")
-    skipped = F.coalesce(F.col("offset_above") - F.col("queue_offset") > 1, F.lit(False))
-    flagged = evidence.kept(rows.where(late | skipped))
+    flagged = evidence.kept(rows.where("late OR skipped"))
     names = (
         evidence.testimony.where(F.col("source") == DELIVER)
         .select(evidence.reading.alias("reading"), "group", "queue", *QUEUE)
         .join(F.broadcast(flagged.select("reading").distinct()), "reading", "left_semi")
         .dropDuplicates(["reading"])
     )
-    named = flagged.join(names, "reading")
+    named = evidence.kept(unexplained(evidence, flagged.join(names, "reading")))
     if evidence.is_trimmed:
         # What was removed before the group came to it is not its fault, nor anybody's.
         named = named.join(F.broadcast(evidence.kept_from), "queue", "left").where(
-            late | (F.col("offset_above") - 1 >= F.col("kept_from"))
+            F.col("late") | (F.col("offset_above") - 1 >= F.col("kept_from"))
         )
-    named = named.where(skipped).unionByName(evidence.sure(named.where(late & ~skipped)))
+    named = named.where("skipped").unionByName(evidence.sure(named.where("late AND NOT skipped")))
+    skipped = F.col("skipped")
     return violation(
         named,
         F.when(skipped, "skipped").otherwise("late"),

@@ -16,7 +16,8 @@ Delivered earlier, it is early; brokers count whole milliseconds by clocks that 
 then, which is allowed for. It is late if it came, or by the end of the run had not come, into its
 topic more than a bound after it was due, after it was acknowledged and after the last fault was
 injected into a node of its broker or healed. A send without an acknowledgement may never come. What
-is in its topic and was not delivered yet is for properties 4 and 8 to say. A message that says when
+is in its topic and was not delivered yet is for properties 4 and 8 to say; what waited when its
+topic was deleted comes to nothing. A message that says when
 it `expires` is delivered to nobody after that, but for a moment in which a consumer stands still.
 """
 
@@ -66,7 +67,7 @@ def transaction_violations(evidence: Evidence) -> DataFrame:
         .where("getbit(holders, bit) = 0 AND (begin = 0 OR held_position_min >= begin)")
     )
     awaited = to_commit.withColumn("at", F.greatest("waiting_t", "resolved_t"))
-    late = _overdue(evidence, awaited, TRANSACTION_S_MAX)
+    late = _still_due(evidence, _overdue(evidence, awaited, TRANSACTION_S_MAX))
     return together(
         violation(
             evidence.with_ids(shown),
@@ -99,7 +100,7 @@ def _untimely(evidence: Evidence) -> DataFrame:
     slack = CLOCK_SLACK_MS * _NS_PER_MS + CLOCK_SLACK_SHARE * (F.col("due") - F.col("send_t"))
     early = delayed.where(F.col("read_t") < F.col("due") - slack)
     awaited = delayed.withColumn("at", F.greatest("due", "waiting_t"))
-    late = _overdue(evidence, awaited, DELAY_LATE_S_MAX)
+    late = _still_due(evidence, _overdue(evidence, awaited, DELAY_LATE_S_MAX))
     return together(
         violation(
             evidence.with_ids(early),
@@ -166,6 +167,24 @@ def _overdue(evidence: Evidence, rows: DataFrame, within_s: float) -> DataFrame:
         .agg(F.max("fault_t").alias("fault_t"))
         .where(F.col("until") > F.coalesce("fault_t", F.lit(0)) + within_ns)
     )
+
+
+def _still_due(evidence: Evidence, rows: DataFrame) -> DataFrame:
+    """Those whose topic was not deleted while they waited: what waits belongs to a life."""
+    if evidence.lives is None:
+        return rows
+    gone = evidence.session.createDataFrame(
+        [(*place, at) for place, ends in evidence.lives.lives.ends.items() for at in ends],
+        "broker string, topic string, gone_at long",
+    )
+    sent = evidence.testimony_of(rows.select("identity")).where(F.col("source") == SEND)
+    dropped = (
+        rows.where("read_t IS NULL")
+        .join(sent.select("identity", "topic").distinct(), "identity")
+        .join(F.broadcast(gone), ["broker", "topic"])
+        .where("gone_at > held_position_min")
+    )
+    return evidence.kept(rows.join(dropped.select("identity"), "identity", "left_anti"))
 
 
 def _late(rows: DataFrame, never: str, since: str) -> DataFrame:

@@ -20,7 +20,7 @@ judge would find.
 ``digest``      one row a message, and which are suspect (pure)
 ``queues``      stretches of queues, and which queues are doubtful (pure)
 ``readings``    what groups got, and which readings are doubtful (pure)
-``groups``      what a log's entries say of groups (pure)
+``changes``     what a log's changes of state say: of groups, tools, lives of topics (pure)
 ``large``       large bodies and their parts (pure)
 ``lines``       which lines say nothing, and whose clock fell (pure)
 ``logs``        whether replicas hold one log, and other topics' queues (pure)

@@ -46,7 +46,7 @@ _NEEDED: Final[Mapping[str, Sequence[str]]] = {
 }
 #: Kinds of which the moment is that since when something is known.
 _KNOWN_SINCE: Final = (
-    *("ack", "fail", "resolve", "settle", "commit", "group_offset", "queue_end", "reset"),
+    *("ack", "fail", "resolve", "settle", "commit", "group_offset", "queue_end", "reset", "act"),
 )
 _NEVER: Final = 2**62
 _PART: Final = re.compile(r"(.+)\.\d{6}")

@@ -19,8 +19,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from mqspark.judge.members import Members
 from mqspark.limits import DIGEST_HISTORY_BYTES, SHUFFLE_PARTITIONS
 from mqspark.screening import tasks
+from mqspark.screening.changes import Lives, queue_numbers
 from mqspark.screening.digest import Totals, added
-from mqspark.screening.groups import queue_numbers
 from mqspark.screening.hashing import hashed
 from mqspark.screening.large import Large
 from mqspark.screening.lines import falls, unreadable, writer_of
@@ -190,6 +190,17 @@ class Screened:
             )
             found[place] = max(offset, found.get(place, 0))
         return found
+
+    @cached_property
+    def acts(self) -> set[tuple[str, str, str, int, int]]:
+        """What tools did by the logs: broker, act, whom it is about, its value, and where."""
+        _, told = self._counted
+        return {act for each in told for act in each.acts}
+
+    @cached_property
+    def lives(self) -> Lives:
+        """The lives of the history's topics that were deleted."""
+        return Lives(tasks.deletions(self.acts, self.topics))
 
     @property
     def large(self) -> list[Large]:

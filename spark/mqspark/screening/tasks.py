@@ -7,7 +7,7 @@ is: rows of numbers, Arrow's own form of a table, or JSON.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mqspark.events import NOTE_FIELDS, OF_MESSAGES
+from mqspark.screening.changes import DELETE_TOPIC, Deletion, GroupsLogged, Lives, logged_numbers
 from mqspark.screening.digest import digest
-from mqspark.screening.groups import GroupsLogged, logged_numbers
 from mqspark.screening.hashing import hashed
 from mqspark.screening.large import Large, large_in
 from mqspark.screening.lines import LinesLook, without_times, writer_of
@@ -58,12 +58,17 @@ from mqspark.source.schema import MESSAGES, row_schema
 
 #: The kinds of rows.
 SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, STRETCHES, READINGS, READ, DONE = range(11)
+#: Where a topic was deleted, told to every task that digests.
+GONE: Final = 11
 PACKETS: Final = "place int, kind int, data binary"
 _PACKETS: Final = pa.schema({"place": pa.int32(), "kind": pa.int32(), "data": pa.binary()}.items())
 #: An event about no single message, and the number of the queue that it names.
 NOTE: Final = pa.schema([*NOTE_FIELDS.items(), ("queue", pa.int64())])
 #: The notes that say where a group is, in the order of `readings.COMMITTED` and what follows it.
-COMMIT, GROUP_OFFSET, RESET = _POSITIONS = ("commit", "group_offset", "reset")
+COMMIT, GROUP_OFFSET, RESET = POSITIONS = ("commit", "group_offset", "reset")
+#: Where a queue ends; and what a tool did.
+QUEUE_END: Final = "queue_end"
+ACT: Final = "act"
 #: The harness has started a client, which said so itself.
 STARTED: Final = "started"
 Batches = Iterable[pa.RecordBatch]
@@ -77,10 +82,11 @@ class Told(msgspec.Struct):
     many messages were `popped`, how many of them were `new` to their group, and how many have an
     end of their own; how many events of each kind are about no single message; what segments look
     like. `logged`: broker, group, topic, queue, and the highest offset at which a log has the group
-    go on; `through` are the groups that by a log are through with what they popped. `large` are
-    large bodies and their parts, `others` the queues of topics that the history is not about.
-    `lines` is what files look like, `unsure` the groups and queues that were read by somebody whose
-    clock fell. The harness has `started` clients, and `clients` say something.
+    go on; `acts`: what tools did, as a log has it; `through` are the groups that by a log are
+    through with what they popped. `large` are large bodies and their parts, `others` the queues of
+    topics that the history is not about. `lines` is what files look like, `unsure` the groups and
+    queues that were read by somebody whose clock fell. The harness has `started` clients, and
+    `clients` say something.
     """
 
     groups: set[str | None] = msgspec.field(default_factory=set)
@@ -90,6 +96,7 @@ class Told(msgspec.Struct):
     ending: int = 0
     notes: dict[str, int] = msgspec.field(default_factory=dict)
     logged: list[tuple[str, str, str, int, int]] = msgspec.field(default_factory=list)
+    acts: list[tuple[str, str, str, int, int]] = msgspec.field(default_factory=list)
     through: set[str] = msgspec.field(default_factory=set)
     segments: list[SegmentLook] = msgspec.field(default_factory=list)
     large: list[Large] = msgspec.field(default_factory=list)
@@ -137,20 +144,31 @@ class Reading:
                     notes = _notes(events, told)
                     yield _of_notes(notes)
                     yield self._to_readings(delivered, notes, told)
-            yield _batch([(0, TOLD, msgspec.json.encode(told)), *logged])
+            yield _batch([(0, TOLD, msgspec.json.encode(told)), *logged, *self._gone(told)])
             rows = np.concatenate(said) if said else np.empty(0, STATEMENT)
             places = (rows["identity"].view(np.uint64) % self.digest_tasks).astype(np.int64)
             packets = divided(rows, places * len(SOURCES) + rows["source"])
             yield _batch((place // len(SOURCES), SAID, data) for place, data in packets)
 
+    def _gone(self, told: Told) -> list[Packet]:
+        """Which of the topics were deleted, and where."""
+        gone = deletions(told.acts, self.topics)
+        data = msgspec.json.encode(gone)
+        return [(place, GONE, data) for place in range(self.digest_tasks) if gone]
+
     def digests(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """What is found in all statements about some messages; other rows as they are."""
         said: list[bytes] = []
+        gone: list[Deletion] = []
         for batch in batches:
             of_messages = pc.equal(batch["kind"], SAID)
             said += batch.filter(of_messages)["data"].to_pylist()
+            for data in batch.filter(pc.equal(batch["kind"], GONE))["data"].to_pylist():
+                gone += msgspec.json.decode(data, type=list[Deletion])
             yield batch.filter(pc.invert(of_messages))
         found = digest(joined(said, STATEMENT), np.array(self.full_masks, np.int64), self.begins)
+        if gone:
+            found = replace(found, queue=Lives(gone).in_lives(found.queue, found.position_min))
         said.clear()
         totals = msgspec.json.encode(found.totals(self.full_masks))
         yield _batch([(0, TOTALS, totals)])
@@ -173,7 +191,7 @@ class Reading:
         What members popped is none of it: they are given messages in any order.
         """
         own = notes.filter(pc.is_in(notes["topic"], value_set=pa.array(self.topics, pa.string())))
-        said = pc.index_in(own["kind"], value_set=pa.array(_POSITIONS))
+        said = pc.index_in(own["kind"], value_set=pa.array(POSITIONS))
         own = own.append_column("said", said).filter(pc.is_valid(said))
         # Without an offset a reading is doubtful: so it shall be if a clock went back.
         odd = pc.fill_null(pc.greater(own["began"], own["t"]), False)
@@ -238,6 +256,7 @@ class Reading:
             told.logged += [
                 (segment.broker, *queue, offset) for queue, offset in groups.offsets.items()
             ]
+            told.acts += [(segment.broker, *act) for act in groups.acts]
             if logged is not None and groups.done:
                 told.through |= {group for group, *_ in groups.done}
                 done = logged_numbers(segment.broker, groups)
@@ -256,6 +275,17 @@ class Reading:
                     tally.disputed,
                 )
             )
+
+
+def deletions(
+    acts: Iterable[tuple[str, str, str, int, int]], topics: Sequence[str]
+) -> list[Deletion]:
+    """Those of the acts that deleted one of these topics."""
+    return [
+        (broker, topic, position)
+        for broker, act, topic, _, position in acts
+        if act == DELETE_TOPIC and topic in topics
+    ]
 
 
 def look_at_queues(settled_end: Numbers) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

@@ -8,6 +8,8 @@
 ``small_plants``  faults for these, and what only looks odd
 ``content_plants``  of them, those of bodies, and of what senders say beside them
 ``group_plants``  of them, those of groups that pop, and of outputs
+``log_plants``  of them, those of logs, leaders and votes
+``life_plants``  of them, those of what tools do to topics and groups
 ``waiting_plants``  of them, those of delays and transactions
 ``reference``  a second judge, without Spark
 """

@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 
 from dledger.checksum import crc32
-from dledger.log.entry import HEADER_BYTES, padded
+from dledger.log.entry import padded
 from mqspark.testing.small_runs import (
     DEAD_LETTERS,
     DELAY_NS,
@@ -31,6 +31,7 @@ from mqspark.testing.small_runs import (
     Entry,
     SmallRun,
     Stored,
+    begin_of,
 )
 
 
@@ -64,21 +65,21 @@ class _Maker:
 
     def append(self, *messages: Stored) -> list[int]:
         """One more entry on all nodes; the messages' positions."""
-        entry, at, positions = Entry(self.term, messages), self.end + HEADER_BYTES, []
         for message in messages:
-            positions.append(at)
-            at += len(message.raw(0))
             if message.topic == TOPIC:
                 self.queued[message.queue_id].append(message)
+        return self.add(Entry(self.term, messages))
+
+    def add(self, entry: Entry) -> list[int]:
+        """The same, of anything."""
         self.log.append(entry)
-        self.end += padded(entry.size)
-        return positions
+        begin = begin_of(entry, self.end)
+        self.end = begin + padded(entry.size)
+        return entry.positions(begin)
 
     def change(self, name: str, **arguments: object) -> None:
         """One more entry, which changes the broker's state."""
-        entry = Entry(self.term, control=msgspec.msgpack.encode([name, arguments]))
-        self.log.append(entry)
-        self.end += padded(entry.size)
+        self.add(Entry(self.term, control=msgspec.msgpack.encode([name, arguments])))
 
     def place(self, message_id: str, topic: str, queue_id: int, body: bytes) -> Stored:
         offset = self.ends[topic, queue_id]

@@ -15,6 +15,8 @@ from typing import Final
 from dledger.checksum import crc32
 from mqspark.testing import content_plants as contents
 from mqspark.testing import group_plants as groups
+from mqspark.testing import life_plants as lives
+from mqspark.testing import log_plants as logs
 from mqspark.testing import waiting_plants as waiting
 from mqspark.testing.content_plants import acked, waiting_ack
 from mqspark.testing.group_plants import END
@@ -153,64 +155,6 @@ def misplaced(run: SmallRun, draw: random.Random) -> None:
         run.logs[node] += [Entry(2, (pair[0],)), Entry(2, (pair[1],))]
 
 
-def changed(run: SmallRun, draw: random.Random) -> None:
-    """One node has other bytes in an entry, and so another chain from there on."""
-    ids = {a["id"] for a in run.of("ack")}
-    unacked = [m.id for e in run.logs["n1"] for m in e.messages if m.id not in ids]
-    victim = draw.choice(unacked) if unacked else acked(run, draw)["id"]
-    run.change("n1", victim, body=b"another!")
-
-
-def other_term(run: SmallRun, draw: random.Random) -> None:
-    """One node has an entry from another term."""
-    run.logs["n2"][1] = replace(run.logs["n2"][1], term=2)
-
-
-def truncated(run: SmallRun, draw: random.Random) -> None:
-    """One node lacks the end of the log."""
-    del run.logs["n0"][-draw.randint(2, 4) :]
-
-
-def fallen_term(run: SmallRun, draw: random.Random) -> None:
-    """On all nodes an entry's term is below that of the one before."""
-    for node in NODES:
-        run.logs[node].append(Entry(1))
-
-
-def left_out(run: SmallRun, draw: random.Random) -> None:
-    """On all nodes an index is missing."""
-    at = draw.randrange(2, len(run.logs["n0"]))
-    for node in NODES:
-        run.logs[node][at] = replace(run.logs[node][at], left_out=1)
-
-
-def fallen_in_a_tail(run: SmallRun, draw: random.Random) -> None:
-    """One node has an old term at the end of its log, which nobody was told of."""
-    run.logs["n1"].append(Entry(1))
-
-
-def two_leaders(run: SmallRun, draw: random.Random) -> None:
-    """Two nodes served in one term."""
-    lead = draw.choice(run.of("lead"))
-    run.events.append({**lead, "node": "n2"})
-
-
-def two_votes(run: SmallRun, draw: random.Random) -> None:
-    """A node voted for another after a restart, in the same term."""
-    vote = draw.choice(run.of("vote"))
-    run.events.append({**vote, "t": vote["t"] + _SOON_NS, "vote": "n2"})
-
-
-def forgotten_term(run: SmallRun, draw: random.Random) -> None:
-    """A node came back with an older term than it had known."""
-    run.events.append({**run.of("vote", node="n1")[0], "t": run.of("vote")[-1]["t"] + _SOON_NS})
-
-
-def empty_leader(run: SmallRun, draw: random.Random) -> None:
-    """A new leader's log lacked what had been acknowledged."""
-    run.of("lead")[1]["end_position"] = min(a["position"] for a in run.of("ack"))
-
-
 def committed_ahead(run: SmallRun, draw: random.Random) -> None:
     """A commit says more than what was delivered."""
     commit = draw.choice(run.of("commit", group=GROUP))
@@ -312,15 +256,15 @@ FAULTS: Final = tuple(
         (4, "hole", hole),
         (4, "misplaced", misplaced),
         (4, "hole", hole_in_another_topic),
-        (5, "changed", changed),
-        (5, "changed", other_term),
-        (5, "disordered", fallen_term),
-        (5, "disordered", left_out),
-        (5, "disordered", fallen_in_a_tail),
-        (6, "two leaders", two_leaders),
-        (6, "two votes", two_votes),
-        (6, "forgotten", forgotten_term),
-        (7, "incomplete", empty_leader),
+        (5, "changed", logs.changed),
+        (5, "changed", logs.other_term),
+        (5, "disordered", logs.fallen_term),
+        (5, "disordered", logs.left_out),
+        (5, "disordered", logs.fallen_in_a_tail),
+        (6, "two leaders", logs.two_leaders),
+        (6, "two votes", logs.two_votes),
+        (6, "forgotten", logs.forgotten_term),
+        (7, "incomplete", logs.empty_leader),
         (8, "ahead", committed_ahead),
         (8, "ahead", committed_too_early),
         (8, "back", went_back),
@@ -341,7 +285,7 @@ FAULTS: Final = tuple(
         (11, "missing", waiting.never_came),
         (11, "expired", groups.outlived),
         (12, "stale", stale_end),
-        (13, "incomplete", truncated),
+        (13, "incomplete", logs.truncated),
         (14, "missing", groups.without_output),
         (14, "untaken", groups.untaken),
         (15, "again", groups.came_again),
@@ -355,6 +299,23 @@ FAULTS: Final = tuple(
         (15, "unlogged", groups.acked_by_another),
         (16, "passed over", groups.passed_over),
         (16, "misplaced", groups.misplaced),
+        (3, "contested", lives.contested_in_a_life),
+        (3, "contested", lives.begun_anew),
+        (4, "hole", lives.hole_in_a_life),
+        (4, "skipped", lives.skipped_in_a_life),
+        (4, "skipped", lives.skipped_beside_a_reset),
+        (8, "ahead", lives.committed_beside_a_reset),
+        (8, "back", lives.back_in_a_life),
+        (12, "stale", lives.stale_in_a_life),
+        (1, "lost", lives.lost_in_a_life),
+        (11, "missing", lives.forgotten_while_waiting),
+        (17, "admitted", lives.admitted),
+        (17, "shown", lives.shown),
+        (17, "served", lives.served),
+        (17, "revived", lives.revived),
+        (17, "unlogged", lives.act_nowhere),
+        (17, "unlogged", lives.another_permission),
+        (17, "unasked", lives.unasked),
     )
 )
 
@@ -382,7 +343,7 @@ def overtaken_commit(run: SmallRun, draw: random.Random) -> None:
 
 def disk_taken_away(run: SmallRun, draw: random.Random) -> None:
     """A node came back with an older term, for the harness had emptied its disk."""
-    forgotten_term(run, draw)
+    logs.forgotten_term(run, draw)
     vote = run.events[-1]
     lost = {"kind": "fault", "fault": "wipe", "t": vote["t"] - _SOON_NS // 2}
     run.events.append({name: vote[name] for name in ("broker", "node")} | lost)
@@ -458,6 +419,14 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     groups.handed_out_again,
     groups.passed_over_after_a_reset,
     groups.passed_over_after_a_commit,
+    lives.lives,
+    lives.unnoted_lives,
+    lives.stored_in_both_lives,
+    lives.dropped_while_waiting,
+    lives.set_forward,
+    lives.closed_and_opened,
+    lives.disabled_on_the_way,
+    lives.group_made_again,
 )
 
 

@@ -18,9 +18,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from dledger.checksum import crc32
-from dledger.log.entry import HEADER_BYTES, Kind
+from dledger.log.entry import HEADER_BYTES, Kind, padded
 from dledger.log.head import LogHead, encode_head
+from dledger.log.recovery.tail import WATERMARK_BYTES
 from dledger.log.segment import segment_path
 from dledger.remoting.message import (
     KEYS,
@@ -39,7 +42,7 @@ from mqspark.testing.synthetic import LogWriter
 TOPIC: Final = "Audited"
 GROUP: Final = "readers"
 NODES: Final = ("n0", "n1", "n2")
-SEGMENT_BYTES: Final = 16_384
+SEGMENT_BYTES: Final = 4_096
 QUEUES: Final = 2
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -119,6 +122,24 @@ class Entry:
         records = sum(len(message.raw(0)) for message in self.messages)
         return HEADER_BYTES + len(self.control) + records
 
+    def positions(self, begin: int) -> list[int]:
+        """Where its messages are if it begins there."""
+        found, at = [], begin + HEADER_BYTES
+        for message in self.messages:
+            found.append(at)
+            at += len(message.raw(0))
+        return found
+
+
+def begin_of(entry: Entry, end: int) -> int:
+    """Where an entry begins behind `end`: in the next segment if it does not fit into this one."""
+    offset = end % SEGMENT_BYTES
+    return (
+        end
+        if offset + entry.size <= SEGMENT_BYTES - WATERMARK_BYTES
+        else end - offset + SEGMENT_BYTES
+    )
+
 
 @dataclass
 class SmallRun:
@@ -174,6 +195,17 @@ class SmallRun:
                 replace(entry, control=entry.control.replace(old, new)) for entry in entries
             ]
 
+    def add(self, *messages: Stored, control: tuple[str, object] | None = None) -> list[int]:
+        """Append an entry to the logs, which must be alike: messages, or a change of the broker's
+        state. Where the messages are."""
+        body = b"" if control is None else msgspec.msgpack.encode(control)
+        entry, end = Entry(2, messages, control=body), 0
+        for each in self.logs["n0"]:
+            end = begin_of(each, end) + padded(each.size)
+        for log in self.logs.values():
+            log.append(entry)
+        return entry.positions(begin_of(entry, end))
+
     def stored(self, message_id: str, topic: str = TOPIC, node: str = "n0") -> Stored | None:
         """The first record of that message in a node's log."""
         found = (m for entry in self.logs[node] for m in entry.messages if m.id == message_id)
@@ -195,7 +227,7 @@ def write_runs(runs: Sequence[SmallRun], directory: Path) -> tuple[Path, list[Pa
     directory.mkdir(parents=True)
     history = directory / "history.jsonl"
     meta = {"kind": "meta", "t": 0, "topic": OUTPUTS, "idempotent": True}
-    meta |= {"tells": ["commit", "properties"]}
+    meta |= {"tells": ["acts", "commit", "properties"]}
     meta |= {"inputs": TOPIC, "group": GROUP, "levels": {TOPIC: QUEUES}}
     with history.open("w") as file:
         # As all that one process writes: in the order of its clock.

@@ -30,6 +30,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from mqspark.judge.acts.entitled import of_lasting_groups, resets
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import unlogged_readings
 from mqspark.judge.questions import with_highest
@@ -58,9 +59,9 @@ def violations(evidence: Evidence) -> DataFrame:
 
 def _said(evidence: Evidence, of: DataFrame) -> DataFrame:
     """Where the groups of these readings are, by their own word, or were set to."""
-    judged = F.col("topic").isin(*evidence.meta.topics)
+    judged = F.col("topic").isin(*evidence.topics)
     told = evidence.noted.where(F.col("kind").isin(COMMIT, GROUP_OFFSET, RESET) & judged)
-    return evidence.of_readings(told, of)
+    return of_lasting_groups(evidence, evidence.of_readings(told, of))
 
 
 def _ahead(evidence: Evidence, doubted: DataFrame) -> DataFrame:
@@ -71,17 +72,18 @@ def _ahead(evidence: Evidence, doubted: DataFrame) -> DataFrame:
     delivered = evidence.first_reads(doubted)
     if evidence.is_trimmed:
         begins, delivered = _not_removed(evidence, commits, begins, delivered)
+    delivered, begins = _with_set(evidence, commits, delivered, begins)
     reads = (
         delivered.join(F.broadcast(begins), "reading")
         .groupBy("reading", "queue_offset", "committed_first")
-        .agg(F.min("t").alias("t"))
+        .agg(F.min("t").alias("t"), F.bool_or("set").alias("set"))
     )
     ascending = Window.partitionBy("reading").orderBy("queue_offset")
     so_far = ascending.rowsBetween(Window.unboundedPreceding, 0)
     below = F.lag("queue_offset").over(ascending)
     expected = F.coalesce(below + 1, F.least("committed_first", "queue_offset"))
     covered = (
-        reads.withColumn("gap", F.col("queue_offset") > expected)
+        reads.withColumn("gap", (F.col("queue_offset") > expected) & ~F.col("set"))
         .withColumn("whole", ~F.max("gap").over(so_far))
         .withColumn("complete_t", F.max("t").over(so_far))
         .select("reading", F.col("queue_offset").alias("last"), "whole", "complete_t")
@@ -107,6 +109,38 @@ def _ahead(evidence: Evidence, doubted: DataFrame) -> DataFrame:
             "group {group} committed {offset} at {t} ns, when not all from {begin} on had been "
             "delivered to it (and {others} later commits likewise)"
         ),
+    )
+
+
+def _with_set(
+    evidence: Evidence, commits: DataFrame, delivered: DataFrame, begins: DataFrame
+) -> tuple[DataFrame, DataFrame]:
+    """What was delivered, and where readings begin: by what was before the first reset, if anything
+    was. What lies before the offset to which a tool has `set` a group counts as if that had been
+    delivered when the tool began."""
+    set_to, rows = resets(evidence), delivered.withColumn("set", F.lit(False))
+    if set_to is None:
+        return rows, begins
+    set_to = set_to.withColumn("reading", evidence.reading)
+    first = set_to.groupBy("reading").agg(F.min("reset_began").alias("first"))
+    said = rows.select("reading", "t", F.col("queue_offset").alias("at")).unionByName(
+        commits.select("reading", "t", F.col("offset").alias("at"))
+    )
+    earlier = said.join(F.broadcast(first), "reading").where("t < first")
+    own = evidence.kept(earlier.groupBy("reading").agg(F.min("at").alias("own")))
+    before = set_to.where("to > 0").select(
+        "reading",
+        (F.col("to") - 1).alias("queue_offset"),
+        F.col("reset_began").alias("t"),
+        F.lit(True).alias("set"),
+    )
+    every = rows.select("reading", "queue_offset", "t", "set").unionByName(before)
+    begun = F.greatest("committed_first", "own").alias("committed_first")
+    return (
+        every.join(F.broadcast(own), "reading", "left")
+        .where("own IS NULL OR queue_offset >= own")
+        .drop("own"),
+        begins.join(F.broadcast(own), "reading", "left").select("reading", begun),
     )
 
 
@@ -200,8 +234,8 @@ def _unexcused(fallen: DataFrame, commits: DataFrame) -> DataFrame:
 
 
 def is_logged(evidence: Evidence) -> bool:
-    """Whether all commits of the history must be in logs, and these have all that they ever had."""
-    return COMMIT in evidence.meta.tells and not evidence.is_trimmed
+    """Whether all commits of the history must be in logs, and any has all that it ever had."""
+    return COMMIT in evidence.meta.tells and bool(evidence.whole)
 
 
 def _unlogged(evidence: Evidence, unlogged: DataFrame) -> DataFrame:
@@ -211,7 +245,7 @@ def _unlogged(evidence: Evidence, unlogged: DataFrame) -> DataFrame:
     same_group = F.col("group").eqNullSafe(F.col("of_group"))
     resets = said.where(F.col("kind") == RESET).select(*_PLACE).distinct()
     commits = (
-        said.where(F.col("kind") == COMMIT)
+        said.where((F.col("kind") == COMMIT) & F.col("broker").isin(*evidence.whole))
         .join(F.broadcast(resets), list(_PLACE), "left_anti")
         .join(F.broadcast(of), (F.col("queue") == F.col("of_queue")) & same_group)
         .withColumn("began", F.coalesce("began", F.lit(0)))

@@ -23,6 +23,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from mqspark.judge.acts.entitled import of_lasting_groups
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import settled_in_logs
 from mqspark.judge.questions import with_highest
@@ -52,7 +53,8 @@ def violations(evidence: Evidence) -> DataFrame:
     deliveries = evidence.testimony.where(F.col("source") == DELIVER).select(*columns)
     popped = deliveries.where("pop_time IS NOT NULL").select(*_PLACE).distinct()
     resets = evidence.noted.where(F.col("kind") == RESET).select(*_PLACE).distinct()
-    places = evidence.kept(popped.join(F.broadcast(resets), list(_PLACE), "left_anti"))
+    lasting = of_lasting_groups(evidence, popped)
+    places = evidence.kept(lasting.join(F.broadcast(resets), list(_PLACE), "left_anti"))
     told = evidence.kept(
         evidence.noted.where(F.col("kind") == GROUP_OFFSET)
         .join(F.broadcast(places), list(_PLACE), "left_semi")
@@ -230,10 +232,11 @@ def _unburied(evidence: Evidence) -> DataFrame:
 
 def _unlogged(evidence: Evidence, places: DataFrame) -> DataFrame:
     """Acknowledgements that counted, and no log has them."""
-    if evidence.is_trimmed:
+    if not evidence.whole:
         return evidence.nothing()
     done = settled_in_logs(evidence)
-    rows = _settled(evidence, ACKED).join(F.broadcast(places), list(_PLACE), "left_semi")
+    acked = _settled(evidence, ACKED).where(F.col("broker").isin(*evidence.whole))
+    rows = acked.join(F.broadcast(places), list(_PLACE), "left_semi")
     return violation(
         evidence.kept(rows.join(done, ["group", "queue", "queue_offset", "pop_time"], "left_anti")),
         "unlogged",

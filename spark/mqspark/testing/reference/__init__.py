@@ -11,12 +11,16 @@ offset or None), with None for what the audit chooses among equals.
 ``inputs``    what there is to judge
 ``messages``  what is stored, and where
 ``groups``    what groups of consumers are told, and given
+``acts``      what tools have set
+``lives``     each life of a topic as queues of its own
 """
 
 from __future__ import annotations
 
+from mqspark.testing.reference.acts import JUDGES as ACTS
 from mqspark.testing.reference.groups import JUDGES as GROUPS
-from mqspark.testing.reference.inputs import Finding, Inputs
+from mqspark.testing.reference.inputs import APART, Finding, Inputs
+from mqspark.testing.reference.lives import in_lives
 from mqspark.testing.reference.messages import JUDGES as MESSAGES
 
 __all__ = ["Finding", "Inputs", "findings"]
@@ -24,4 +28,14 @@ __all__ = ["Finding", "Inputs", "findings"]
 
 def findings(inputs: Inputs) -> set[Finding]:
     """All that is wrong with a run."""
-    return {finding for judge in (*MESSAGES, *GROUPS) for finding in judge(inputs)}
+    lived = in_lives(inputs)
+    found = {finding for judge in (*MESSAGES, *GROUPS) for finding in judge(lived)}
+    found |= {finding for judge in ACTS for finding in judge(inputs)}
+    return {_of_topic(finding) for finding in found}
+
+
+def _of_topic(finding: Finding) -> Finding:
+    """With the queue's own number."""
+    number, what, message_id, replica, queue_id, offset = finding
+    own = None if queue_id is None else queue_id % APART
+    return number, what, message_id, replica, own, offset

@@ -7,6 +7,7 @@ from typing import Final
 
 from mqspark.limits import IN_HAND_MAX
 from mqspark.testing.reference.inputs import (
+    APART,
     Finding,
     Inputs,
     Said,
@@ -18,14 +19,28 @@ def read_in_order(run: Inputs) -> Iterator[Finding]:
     """4: a group reads a queue without a gap and in order, repeats left aside, unless it pops."""
     for group, queue_id, first_t in _readings(run):
         offsets = sorted(first_t)
+        if run.is_deleted(group):
+            continue
+        resets = [r for r in run.of("reset") if queue_of(r) == (group, queue_id)]
         for offset, above in zip(offsets, [*offsets[1:], None], strict=True):
             kept_from = run.kept_from(queue_id) if run.begin else 0
             kept = kept_from is not None and above is not None and above - 1 >= kept_from
-            if above is not None and above - offset > 1 and kept:
+            is_set = any(reset["offset"] == above for reset in resets)
+            if above is not None and above - offset > 1 and kept and not is_set:
                 yield 4, "skipped", None, None, queue_id, offset
-            elif any(first_t[higher] < first_t[offset] for higher in offsets if higher > offset):
+            elif any(
+                first_t[higher] < first_t[offset] for higher in offsets if higher > offset
+            ) and not _was_set_back(first_t, offset, resets):
                 yield 4, "late", None, None, queue_id, offset
-        assert group
+
+
+def _was_set_back(first_t: dict[int, int], offset: int, resets: list[Said]) -> bool:
+    """Whether tools explain that an offset came first after higher ones."""
+    above = min(t for higher, t in first_t.items() if higher > offset)
+    begun = any(t < above for lower, t in first_t.items() if lower < offset)
+    passed = any(r["offset"] > offset and r["began"] <= above for r in resets)
+    back = any(r["offset"] <= offset and r["began"] < first_t[offset] for r in resets)
+    return back and (passed or not begun)
 
 
 def committed(run: Inputs) -> Iterator[Finding]:
@@ -34,13 +49,29 @@ def committed(run: Inputs) -> Iterator[Finding]:
     commits = sorted(run.of("commit"), key=lambda event: (event["t"], event["offset"]))
     for place in {(event["group"], event["queue_id"]) for event in commits}:
         own = [event for event in commits if (event["group"], event["queue_id"]) == place]
-        first_t = readings.get(place, {})
+        first_t = dict(readings.get(place, {}))
+        resets = [reset for reset in run.of("reset") if queue_of(reset) == place]
+        if run.is_deleted(place[0]):
+            continue
         begin = min([*first_t, *(event["offset"] for event in own)])
+        if resets:
+            first = min(reset["began"] for reset in resets)
+            earlier = [o for o, t in first_t.items() if t < first]
+            earlier += [event["offset"] for event in own if event["t"] < first]
+            begin = min(earlier, default=begin)
+        for reset in resets:
+            before, known = reset["offset"] - 1, first_t.get(reset["offset"] - 1, reset["began"])
+            if before >= begin:
+                first_t[before] = min(known, reset["began"])
         if run.begin:
             kept_from = run.kept_from(place[1])
             begin = 2**63 if kept_from is None else max(begin, kept_from)
         for commit in own:
-            needed = range(begin, commit["offset"])
+            needed = set(range(begin, commit["offset"]))
+            for reset in resets:
+                below = [o for o in first_t if o < reset["offset"] - 1]
+                if reset["offset"] <= commit["offset"] and reset["began"] <= commit["t"]:
+                    needed -= set(range(max(below, default=begin - 1) + 1, reset["offset"] - 1))
             if any(o not in first_t or first_t[o] > commit["t"] for o in needed):
                 yield 8, "ahead", None, None, place[1], commit["offset"]
                 break
@@ -49,7 +80,7 @@ def committed(run: Inputs) -> Iterator[Finding]:
 def kept_offsets(run: Inputs) -> Iterator[Finding]:
     """8: an offset is never below one that was committed before, unless there was a reset."""
     for said in (*run.of("commit"), *run.of("group_offset")):
-        for commit in run.of("commit"):
+        for commit in run.of("commit") if not run.is_deleted(said["group"]) else ():
             resets = [
                 reset
                 for reset in run.of("reset")
@@ -87,7 +118,10 @@ def stored_commits(run: Inputs) -> Iterator[Finding]:
         return
     for place in {queue_of(event) for event in run.of("commit")}:
         rows = run.changes("commit_offsets", "offsets")
-        logged = max([0, *(row[3] for row in rows if (row[0], row[2]) == place)])
+        numbers = (place[0], place[1] % APART)
+        if run.is_deleted(place[0]):
+            continue
+        logged = max([0, *(row[3] for row in rows if (row[0], row[2]) == numbers)])
         own = [event for event in run.of("commit") if queue_of(event) == place]
         lost = [
             (event["t"], event["offset"])
@@ -110,6 +144,8 @@ def with_outputs(run: Inputs) -> Iterator[Finding]:
         if event["group"] == run.group and not run.is_reset(event)
     ]
     for (queue_id, offset), names in run.named.items():
+        if queue_id >= APART:
+            continue
         told = [event for event in said if event["queue_id"] == queue_id]
         begin = [e["offset"] for e in given if e["queue_id"] == queue_id]
         passed = max((event["offset"] for event in told), default=0)
@@ -119,7 +155,7 @@ def with_outputs(run: Inputs) -> Iterator[Finding]:
                 if f"{message_id}-output" not in there:
                     yield 14, "missing", message_id, None, queue_id, offset
     for answer in said:
-        if answer["kind"] != "group_offset":
+        if answer["kind"] != "group_offset" or answer["queue_id"] >= APART:
             continue
         taken = [
             offset
@@ -157,7 +193,8 @@ def done_for_ever(run: Inputs) -> Iterator[Finding]:
             and not run.begin
             and not run.is_reset(settle)
         ):
-            named = (settle["group"], settle["queue_id"], settle["pop_time"], settle["offset"])
+            queue_id = settle["queue_id"] % APART
+            named = (settle["group"], queue_id, settle["pop_time"], settle["offset"])
             rows = run.changes("settle_popped", "acks")
             if named not in {(row[0], *row[2:5]) for row in rows if row[5] == b"\x01"}:
                 yield 15, "unlogged", settle["id"], None, settle["queue_id"], settle["offset"]
@@ -169,7 +206,11 @@ def done_for_ever(run: Inputs) -> Iterator[Finding]:
 
 def passed_when_given(run: Inputs) -> Iterator[Finding]:
     """15: the offset of a group that pops never goes back, and all below it was given before."""
-    popped = {queue_of(e) for e in run.of("deliver") if e.get("pop_time") is not None}
+    popped = {
+        queue_of(e)
+        for e in run.of("deliver")
+        if e.get("pop_time") is not None and not run.is_deleted(e["group"])
+    }
     told = [e for e in run.of("group_offset") if queue_of(e) in popped and not run.is_reset(e)]
     for answer in told:
         own = [e for e in run.of("deliver") if queue_of(e) == queue_of(answer)]
@@ -191,13 +232,21 @@ def highest_first(run: Inputs) -> Iterator[Finding]:
     for ack in run.of("ack"):
         priority = run.sent.get(ack["id"], {}).get("priority")
         last = run.levels.get(ack["topic"], 0) - 1
-        if last >= 0 and priority is not None and ack["queue_id"] != min(priority, last):
+        if (
+            ack["queue_id"] < APART
+            and last >= 0
+            and priority is not None
+            and ack["queue_id"] != min(priority, last)
+        ):
             yield 16, "misplaced", ack["id"], None, ack["queue_id"], ack["offset"]
     moved = {queue_of(event) for event in (*run.of("reset"), *run.of("commit"))}
     new = [
         event
         for event in run.of("deliver")
-        if "asked" in event and event["topic"] in run.levels and queue_of(event) not in moved
+        if event["queue_id"] < APART
+        and "asked" in event
+        and event["topic"] in run.levels
+        and queue_of(event) not in moved
     ]
     for high in new:
         place = (*queue_of(high), high["offset"])

@@ -17,6 +17,8 @@ Said = Mapping[str, Any]
 Finding = tuple[int, str, str | None, str | None, int | None, int | None]
 _WAITING: Final = {"SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC"}
 CONTROL: Final = 17
+#: Between the numbers of a queue in two lives of its topic.
+APART: Final = 100
 _MOVES: Final = "RMQ_SYS_MOVE_OP_TOPIC"
 S: Final = 1_000_000_000
 MS: Final = 1_000_000
@@ -115,6 +117,23 @@ class Inputs:
     def is_reset(self, said: Said) -> bool:
         """Whether the offset of an event's queue was set on purpose."""
         return queue_of(said) in {queue_of(reset) for reset in self.of("reset")}
+
+    def is_gone(self, topic: str, held: int) -> bool:
+        """Whether a topic was deleted while a message waited at `held`."""
+        named = {"topic": topic}
+        return any(
+            entry.position > held
+            for log in self.logs.values()
+            for entry in log
+            if entry.kind == CONTROL
+            and msgspec.msgpack.decode(entry.body)[0] == "delete_topic"
+            and named.items() <= msgspec.msgpack.decode(entry.body)[1].items()
+        )
+
+    def is_deleted(self, group: str) -> bool:
+        """Whether a tool has deleted a group: it begins anew somewhere."""
+        acts = self.of("act")
+        return any(a["act"] == "delete-group" and a.get("group") == group for a in acts)
 
     @cached_property
     def all_records(self) -> list[tuple[str, StoredMessage]]:

@@ -17,6 +17,7 @@ from mqspark.limits import (
     TRANSACTION_S_MAX,
 )
 from mqspark.testing.reference.inputs import (
+    APART,
     MS,
     Finding,
     Inputs,
@@ -223,8 +224,11 @@ def single(run: Inputs) -> Iterator[Finding]:
     again = Counter(event["id"] for event in run.of("again"))
     for node in run.logs:
         for waiting in (False, True):
-            counts = Counter(record.message_id for record in run.records(node, waiting=waiting))
-            for message_id, count in counts.items():
+            counts = Counter(
+                (record.message_id, record.queue_id // APART)
+                for record in run.records(node, waiting=waiting)
+            )
+            for (message_id, _), count in counts.items():
                 if count > run.copies_max + again[message_id]:
                     yield 9, "duplicate", message_id, node, None, None
 
@@ -251,6 +255,8 @@ def transacted(run: Inputs) -> Iterator[Finding]:
             yield 10, "late", message_id, None, None, None
         if removable and run.begin:
             continue
+        if run.is_gone(send["topic"], held):
+            continue
         if acks and not read and not where and run.overdue(since, None, TRANSACTION_S_MAX):
             yield 10, "open", message_id, None, None, None
 
@@ -271,6 +277,8 @@ def in_time(run: Inputs) -> Iterator[Finding]:
             yield 11, "late", message_id, None, None, None
         held = min((e["position"] for e in run.of("waiting") if e["id"] == message_id), default=-1)
         if run.begin and held < run.begin:
+            continue
+        if run.is_gone(send["topic"], held):
             continue
         if acks and not read and not there and run.overdue(since, None, DELAY_LATE_S_MAX):
             yield 11, "missing", message_id, None, None, None

@@ -1,15 +1,25 @@
-"""What a log's entries say of groups: where they go on, and what they are through with. Pure.
+"""What a log's changes of state say: of groups, and of what tools did. Pure.
 
 Whoever was answered that a group goes on at n, or that a message which it popped is done, was
 answered by an entry. So it must be in a log. Three kinds of entries say so: offsets that were
 committed, what is written once together with the offsets of its inputs, and acknowledgements of
 what was popped. What can't be read proves nothing here: that is for property 5 to say.
+
+What tools do to topics and groups is an entry, too, and so must be in a log if it was answered.
+
+**Lives of topics.** A topic that was deleted and made again is another one, with queues of its own.
+Each deletion is an entry of the log, behind all messages of the life that it ends. So a record's
+position says of which life it is, and the same offset of a queue names another message in each.
+In its first life a topic has its own name and its queues their numbers (:mod:`.hashing`); later
+lives have names and numbers of their own, and no topic can have such a name. Whatever judges queues
+then judges each life by itself, and need not know of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -19,40 +29,60 @@ import pyarrow as pa
 from dledger.log.entry import HEADER_BYTES, OF_MESSAGES, Header, Kind
 from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record.layout import BODY_AT
+from mqspark.limits import QUEUES_OF_LIVES_MAX
 from mqspark.screening.hashing import hashed
-from mqspark.screening.packets import LOGGED, Rows, rows_of
+from mqspark.screening.packets import LOGGED, Numbers, Rows, rows_of
 from mqspark.screening.testimony import queue_number
 from mqspark.source.records import Place, RecordColumns, RecordWalk
 
 COMMITS: Final = "commit_offsets"
+DELETE_TOPIC: Final = "delete-topic"
+#: The act that each change of a topic or a group is: the rows, whom one is about, what it says.
+_ACTS: Final = {
+    "put_topics": ("put-topic", "topics", "topicName", "perm"),
+    "delete_topic": (DELETE_TOPIC, "", "topic", ""),
+    "put_groups": ("put-group", "groups", "groupName", "consumeEnable"),
+    "delete_group": ("delete-group", "", "group", ""),
+}
+KINDS: Final = frozenset(act for act, *_ in _ACTS.values())
 SETTLED: Final = "settle_popped"
 ONCE: Final = b"WRITTEN-ONCE 0"
 _GROUP_AT, _MOVES_AT = 4, 5
 _OP_TOPIC: Final = OP_TOPIC.encode()
 #: Group, topic, queue, and what it is about.
 Queue = tuple[str, str, int]
+Act = tuple[str, str, int, int]
 
 
 @dataclass
 class GroupsLogged:
     """What one segment's entries say. `offsets`: the highest at which a group goes on in a queue;
-    `done`: offset and pop time of what it is through with."""
+    `done`: offset and pop time of what it is through with. `acts`: what was done to a topic or a
+    group, its name, what it has now (a topic's permission, or whether a group is enabled), and the
+    position of the entry."""
 
     offsets: dict[Queue, int] = field(default_factory=dict)
     done: dict[Queue, list[tuple[int, int]]] = field(default_factory=dict)
+    acts: list[Act] = field(default_factory=list)
 
     def take(self, header: Header, raw: memoryview, at: int, base_position: int) -> None:
         """One more entry, which begins at `at`."""
         start, end = at + HEADER_BYTES, at + header.size
         if header.kind == Kind.CONTROL:
-            self._take_control(raw[start:end])
+            self._take_control(raw[start:end], base_position + at)
         elif header.kind in OF_MESSAGES and _begins_with_a_note(raw, start, end):
             self._take_once(raw, start, end, base_position)
 
-    def _take_control(self, body: memoryview) -> None:
-        name, arguments = _decoded(body, 2) or ("", {})
-        if not isinstance(arguments, dict):
+    def _take_control(self, body: memoryview, position: int) -> None:
+        name, arguments = (_decoded(body, 2) or ("", {}))[:2]
+        if not isinstance(arguments, dict) or not isinstance(name, str):
             return
+        if name in _ACTS:
+            act, rows, named, value = _ACTS[name]
+            found = arguments.get(rows) if rows else [arguments]
+            for each in found if isinstance(found, list) else ():
+                if isinstance(each, dict) and isinstance(whom := each.get(named), str):
+                    self.acts.append((act, whom, _whole(each.get(value)), position))
         if name == COMMITS:
             for group, topic, queue_id, offset in _rows(arguments.get("offsets"), "ssii"):
                 self._goes_on((group, topic, queue_id), offset)
@@ -117,6 +147,11 @@ def _decoded(body: memoryview | bytes, least: int) -> list[Any] | None:
     return found if isinstance(found, list) and len(found) >= least else None
 
 
+def _whole(value: object) -> int:
+    """A permission, or a flag; -1 for neither."""
+    return int(value) if isinstance(value, int) and 0 <= value < 2**31 else -1
+
+
 _TYPES: Final = {"s": str, "i": int, "b": bytes}
 
 
@@ -137,3 +172,70 @@ def _bits(data: bytes) -> list[int]:
     """The places of the bits that are set; the first byte has the first eight."""
     bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
     return [int(place) for place in np.flatnonzero(bits)]
+
+
+#: Broker, topic, and the position of the entry that deleted it.
+Deletion = tuple[str, str, int]
+_MIXER: Final = np.uint64(0x9E3779B97F4A7C15)
+#: Between the name of a topic and the number of its life.
+LIFE: Final = " (life "
+
+
+def life_name(topic: str, life: int) -> str:
+    """The name of a topic in one of its lives, from 0 on."""
+    return f"{topic}{LIFE}{life + 1})" if life else topic
+
+
+def without_life(topic: str) -> str:
+    """The topic's own name."""
+    return topic.partition(LIFE)[0]
+
+
+def numbers_in(queues: Numbers, lives: Numbers) -> Numbers:
+    """The numbers of queues in these lives."""
+    mixed: Numbers = (queues.view(np.uint64) ^ (lives.astype(np.uint64) * _MIXER)).view(np.int64)
+    return mixed
+
+
+class Lives:
+    """The deletions that a log has, of some topics."""
+
+    def __init__(self, deletions: Iterable[Deletion]) -> None:
+        found: dict[tuple[str, str], set[int]] = {}
+        for broker, topic, position in deletions:
+            found.setdefault((broker, topic), set()).add(position)
+        #: Where the lives of each topic of a broker end, in order.
+        self.ends: Mapping[tuple[str, str], Sequence[int]] = {
+            place: sorted(positions) for place, positions in found.items()
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self.ends)
+
+    @cached_property
+    def queues(self) -> dict[tuple[str, str], Numbers]:
+        """The numbers of each topic's queues in its first life."""
+        every = range(QUEUES_OF_LIVES_MAX)
+        return {
+            (broker, topic): queue_numbers(broker, [(topic, queue_id) for queue_id in every])
+            for broker, topic in self.ends
+        }
+
+    @cached_property
+    def numbers(self) -> dict[int, list[int]]:
+        """For each queue's first number: all that it has, life by life."""
+        found: dict[int, list[int]] = {}
+        for place, queues in self.queues.items():
+            lives = range(len(self.ends[place]) + 1)
+            every = [numbers_in(queues, np.full(len(queues), life)).tolist() for life in lives]
+            found |= dict(zip(queues.tolist(), map(list, zip(*every, strict=True)), strict=True))
+        return found
+
+    def in_lives(self, queues: Numbers, positions: Numbers) -> Numbers:
+        """The numbers of queues in which these positions are."""
+        found = queues.copy()
+        for place, own in self.queues.items():
+            chosen = np.flatnonzero(np.isin(queues, own))
+            lives = np.searchsorted(self.ends[place], positions[chosen], side="right")
+            found[chosen] = numbers_in(queues[chosen], lives)
+        return found
