@@ -16,6 +16,8 @@
 ``tables``       numpy, imported when it is needed, and off the event loop
 ``arguments``    numbers that an application gives, checked
 ``signatures``   the types of all that it gives, checked
+``hooks``        interceptors and codecs around sends and handlers
+``contrib``      such hooks, ready to use: codecs, OpenTelemetry
 ``errors``       what can go wrong
 ``limits``       the bounds, and the defaults of what a user may set
 """
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
         TransactionEnded,
         TransactionUnanswered,
         TransactionUnknown,
+        Undecodable,
     )
     from mqclient.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
     from mqclient.producing.pending import PendingSend
@@ -147,6 +150,7 @@ __all__ = [
     "TransactionEnded",
     "TransactionUnanswered",
     "TransactionUnknown",
+    "Undecodable",
     "UnknownTarget",
     "run_until_signal",
 ]
@@ -158,7 +162,7 @@ _HOMES = {
     "HandlerTimeout ManyFailed NoLeader NoReply NoRoute NotAssigned "
     "OffsetsMoved PartlyDone ProducerFenced RecallTooLate Refused SendError SendFailed "
     "SendUnknown SubscriptionConflict TooMuchUncommitted TransactionClosed "
-    "TransactionEnded TransactionUnanswered TransactionUnknown",
+    "TransactionEnded TransactionUnanswered TransactionUnknown Undecodable",
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "mqclient.producing.stretches.many": "SentMany",
     "mqclient.producing.pending": "PendingSend",

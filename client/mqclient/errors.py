@@ -23,6 +23,7 @@
         +-- BadMessage           the message can't be stored as it is (also a BadInput)
         +-- NotAssigned          the queue does not belong to this consumer at the moment
         +-- SubscriptionConflict the group's other members subscribe to something else
+        +-- Undecodable          a body can't be read by the consumer's `decode`
         +-- HandlerTimeout       a handler took longer for a message than it may
         +-- TooMuchUncommitted   a consumer finishes nothing of what it is given
         +-- ClientClosed         used outside its `async with` block
@@ -260,6 +261,18 @@ class SubscriptionConflict(ClientError):
             "same_subscriptions=False"
         )
         self.group = group
+
+
+class Undecodable(ClientError):
+    """A message's body can't be read by the consumer's `decode`; the cause is what that raised."""
+
+    def __init__(self, queue: MessageQueue, offset: int, cause: Exception) -> None:
+        super().__init__(
+            f"the body of message {offset} of {queue} can't be decoded: {cause!r}. Its producer "
+            "encodes otherwise, or has sent something else"
+        )
+        self.queue = queue
+        self.offset = offset
 
 
 class HandlerTimeout(ClientError):

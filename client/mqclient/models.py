@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import COMPRESSED, Record, has_body, plain_body, queue_offset, walk
 from mqclient import limits
 from mqclient.compression import inflate
+from mqclient.errors import Undecodable
 
 if TYPE_CHECKING:
     from dledger.remoting.record.table import RecordTable
@@ -49,10 +50,12 @@ class Message:
 
     With `ttl_s` it is delivered no more when so many seconds are over, from its send on and by the
     producer's clock.
+
+    With `value`, instead of a body, the body is what the producer's `encode` makes of it.
     """
 
     topic: str
-    body: bytes
+    body: bytes = b""
     keys: str | Sequence[str] = ""
     tags: str = ""
     properties: Mapping[str, str] | None = None
@@ -67,6 +70,7 @@ class Message:
     repeat_zone: str = "UTC"
     ttl_s: float = 0.0
     priority: int | None = None
+    value: object = None
 
     @property
     def delayed(self) -> bool:
@@ -138,6 +142,9 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     _lost: str = ""
     #: How often its handler had it again in its place (`on_error="suspend"`).
     handled_again: int = 0
+    #: What makes a value of the body: the consumer's.
+    decode: Callable[[bytes], Any] | None = None
+    _value: object = None
 
     def __repr__(self) -> str:
         return (
@@ -218,6 +225,20 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
             return self.properties.get(name, "")
         except BadInput:
             return ""
+
+    @property
+    def value(self) -> Any:
+        """What the consumer's `decode` makes of the body. Raises Undecodable, and what `body`
+        raises; BadInput if the consumer was made without `decode`."""
+        if self._value is None:
+            if self.decode is None:
+                raise BadInput("a value is asked for, and the consumer was made without `decode`")
+            body = self.body
+            try:
+                self._value = self.decode(body)
+            except Exception as error:
+                raise Undecodable(self.queue, self.queue_offset, error) from error
+        return self._value
 
     @property
     def large_bytes(self) -> int:

@@ -25,6 +25,7 @@ from mqclient.consuming.sharing.starts import Start
 from mqclient.consuming.subscriptions import Sql
 from mqclient.consuming.transacting import transaction as transacting
 from mqclient.errors import ClientClosed
+from mqclient.hooks import Decode, HandleInterceptor
 from mqclient.models import Rebalance, ReceivedMessage, SendResult
 
 
@@ -78,6 +79,8 @@ class Consumer(Face[consumers.Consumer]):
         drain_timeout_s: float = limits.DRAIN_S,
         on_revoke: Callable[[tuple[MessageQueue, ...]], None] | None = None,
         on_rebalance: Callable[[Rebalance], None] | None = None,
+        interceptors: Sequence[HandleInterceptor] = (),
+        decode: Decode | None = None,
     ) -> None:
         super().__init__(
             consumers.Consumer(
@@ -98,6 +101,8 @@ class Consumer(Face[consumers.Consumer]):
                 drain_timeout_s=drain_timeout_s,
                 on_revoke=None if on_revoke is None else _in_a_thread(on_revoke),
                 on_rebalance=on_rebalance,
+                interceptors=interceptors,
+                decode=decode,
             )
         )
 

@@ -11,7 +11,9 @@ from mqclient.blocking.face import Face, blocking
 from mqclient.blocking.threads import in_threads
 from mqclient.consuming.popping import consumer as consumers
 from mqclient.consuming.popping.message import PoppedMessage
+from mqclient.consuming.sending_back import OnFailure
 from mqclient.consuming.subscriptions import Sql
+from mqclient.hooks import Decode, HandleInterceptor
 
 
 class PopConsumer(Face[consumers.PopConsumer]):
@@ -29,6 +31,8 @@ class PopConsumer(Face[consumers.PopConsumer]):
         retry_delays_s: Sequence[float] = limits.POP_RETRY_DELAYS_S,
         same_subscriptions: bool = True,
         drain_timeout_s: float = limits.DRAIN_S,
+        interceptors: Sequence[HandleInterceptor] = (),
+        decode: Decode | None = None,
     ) -> None:
         super().__init__(
             consumers.PopConsumer(
@@ -41,6 +45,8 @@ class PopConsumer(Face[consumers.PopConsumer]):
                 retry_delays_s=retry_delays_s,
                 same_subscriptions=same_subscriptions,
                 drain_timeout_s=drain_timeout_s,
+                interceptors=interceptors,
+                decode=decode,
             )
         )
 
@@ -58,6 +64,7 @@ class PopConsumer(Face[consumers.PopConsumer]):
         timeout_s: float | None = None,
         hold_s: float = limits.POP_HOLD_S,
         max_reconsume_times: int | None = None,
+        on_error: OnFailure | None = None,
     ) -> None:
         """Call `handler` with each message, for ever, by `concurrency` threads.
 
@@ -72,6 +79,7 @@ class PopConsumer(Face[consumers.PopConsumer]):
                 timeout_s=timeout_s,
                 hold_s=hold_s,
                 max_reconsume_times=max_reconsume_times,
+                on_error=on_error,
             )
         )
 

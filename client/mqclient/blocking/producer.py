@@ -3,7 +3,7 @@ blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import (
     AbstractAsyncContextManager,
@@ -19,6 +19,7 @@ from dledger.errors import DledgerError
 from mqclient import limits
 from mqclient.blocking.face import ClientT, Face, P, blocking
 from mqclient.compression import Compression
+from mqclient.hooks import Encode, SendInterceptor
 from mqclient.models import Message, ReceivedMessage, SendResult
 from mqclient.producing import producer as producers
 from mqclient.producing.pending import PendingSend
@@ -109,6 +110,8 @@ class Producer(Face[producers.Producer]):
         at_least_once: bool = False,
         compression: Compression | None = None,
         compress_from_bytes: int = limits.COMPRESS_FROM_BYTES,
+        interceptors: Sequence[SendInterceptor] = (),
+        encode: Encode | None = None,
     ) -> None:
         super().__init__(
             producers.Producer(
@@ -124,6 +127,8 @@ class Producer(Face[producers.Producer]):
                 at_least_once=at_least_once,
                 compression=compression,
                 compress_from_bytes=compress_from_bytes,
+                interceptors=interceptors,
+                encode=encode,
             )
         )
 

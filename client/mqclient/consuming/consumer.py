@@ -55,6 +55,7 @@ from mqclient.consuming.steering import Steered
 from mqclient.consuming.stretches.many import ReadMany
 from mqclient.consuming.subscriptions import Sql
 from mqclient.consuming.transacting.transaction import OnceTransaction, Transacting, Writes
+from mqclient.hooks import Decode, HandleHooks, HandleInterceptor
 from mqclient.large.fetching import LargeBodies
 from mqclient.models import Rebalance, ReceivedMessage
 from mqclient.signatures import checked
@@ -81,7 +82,8 @@ class Consumer(Steered):
 
     `on_revoke` is told which queues another member is to read, before it may: for
     `revoke_timeout_s` this consumer finishes and commits what it has of them. `on_rebalance` is
-    told of every change that was made, and its cause.
+    told of every change that was made, and its cause. `interceptors` are called around each handler
+    of `run`, and `decode` makes the `value` of a message of its body (`mqclient.hooks`).
 
     Entering the block asks a broker whether it can read a `Sql`, and raises BadInput with its words
     if not; and SubscriptionConflict if other members of the group subscribe to something else,
@@ -110,6 +112,8 @@ class Consumer(Steered):
         drain_timeout_s: float = limits.DRAIN_S,
         on_revoke: OnRevoke | None = None,
         on_rebalance: Callable[[Rebalance], None] | None = None,
+        interceptors: Sequence[HandleInterceptor] = (),
+        decode: Decode | None = None,
     ) -> None:
         plan = Plan.of(assign)
         check_mode(plan, group, offsets, ordered=ordered)
@@ -132,6 +136,7 @@ class Consumer(Steered):
             consume_from=check_start(consume_from, "consume_from"),
             same_subscriptions=same_subscriptions and not self._wanted.patterns,
         )
+        self._hooks = HandleHooks(interceptors, decode)
         self._session = Session(namesrv_addr, self._asked)
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
         self._has_left = False
@@ -266,7 +271,7 @@ class Consumer(Steered):
     async def __anext__(self) -> ReceivedMessage:
         """Wait for the next message; asking for it says that the one before is processed."""
         self.check_open()
-        return await self._handout.next_message()
+        return self._hooks.decodable([await self._handout.next_message()])[0]
 
     async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage | None:
         """For handlers in the caller's thread: `message` is handled; wait for the next one. None if
@@ -288,7 +293,8 @@ class Consumer(Steered):
         all of one broker group, as a transaction needs them.
         """
         self.check_open()
-        return [*await self._handout.poll(max_messages, timeout_s, one_group=one_group)]
+        polled = [*await self._handout.poll(max_messages, timeout_s, one_group=one_group)]
+        return [*self._hooks.decodable(polled)]
 
     async def poll_many(
         self,
@@ -343,6 +349,8 @@ class Consumer(Steered):
         `on_error="retry"`, the default for members of a group. With "suspend" the handler gets it
         again after a second, and those behind it in its order wait; after `max_reconsume_times`, if
         given, it is a dead letter. With "raise" the exception ends `run` and reaches the caller.
+        A function is told of each failure: `on_error(exception, message, attempt)`, and may
+        return one of these words for this message.
         """
         pace = check_pace(concurrency, max_bytes, order, timeout_s)
         await self._handle(
@@ -378,7 +386,7 @@ class Consumer(Steered):
                 "order='none': an ordered consumer keeps the order of its queues ('queue'), or of "
                 "each key in them ('key')"
             )
-        handler = self._large.before(handler)
+        handler = self._large.before(self._hooks.before(handler))
         handling = Handling(
             self._readings,
             self._handout.arrived,
@@ -423,6 +431,7 @@ class Consumer(Steered):
             check_on_error(on_error, group, ordered=locks is not None),
             check_times(times_max),
             None if locks is None else locks.leases.token,
+            on_error if callable(on_error) else None,
         )
 
     async def commit(

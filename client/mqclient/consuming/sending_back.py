@@ -12,10 +12,11 @@ One that its broker does not have any more, since retention took it meanwhile, i
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import anyio
 
@@ -43,7 +44,12 @@ log = get_logger(__name__)
 
 #: What an exception of a handler does: the message comes again by the group's retry topic, or is
 #: handled again in its place, or `run` ends with the exception.
-OnError: TypeAlias = Literal["retry", "suspend", "raise"]
+Mode: TypeAlias = Literal["retry", "suspend", "raise"]
+"""What becomes of a message that was not handled."""
+OnFailure: TypeAlias = Callable[[Exception, Any, int], Any]
+"""Told of each failure: the exception, the message, the attempt from 1 on. It may be asynchronous,
+and may return the mode for this one; None is the default."""
+OnError: TypeAlias = Mode | OnFailure
 
 DEAD: Final = -1
 """The delay level that means: no more tries, to the dead letters at once."""
@@ -117,11 +123,9 @@ def check_level(level: int) -> int:
     return level
 
 
-def check_on_error(
-    on_error: OnError | None, group: str | None, *, ordered: bool = False
-) -> OnError:
+def check_on_error(on_error: OnError | None, group: str | None, *, ordered: bool = False) -> Mode:
     """What an exception does; without a word what the consumer suggests. Raises BadInput."""
-    if on_error is None:
+    if on_error is None or callable(on_error):
         return "suspend" if group is None or ordered else "retry"
     if on_error not in ("retry", "suspend", "raise"):
         raise BadInput(f"on_error={on_error!r}: it is 'retry', 'suspend' or 'raise'")
@@ -136,6 +140,17 @@ def check_on_error(
             "choose 'suspend', with max_reconsume_times to give one up in the end, or 'raise'"
         )
     return on_error
+
+
+async def tell_failure(on_failure: OnFailure, error: Exception, message: ReceivedMessage) -> object:
+    """What an application says of a failure; None, and a line in the log, if it fails itself."""
+    attempt = message.reconsume_times + message.handled_again + 1
+    try:
+        said = on_failure(error, message, attempt)
+        return await said if inspect.isawaitable(said) else said
+    except Exception:
+        log.exception("on_error raised", **_names(message))
+        return None
 
 
 def check_times(times: int | None) -> int | None:
@@ -164,10 +179,11 @@ class SendingBack:
     group: str | None
     finder: LeaderFinder
     schedule: Sequence[int] = ()
-    on_error: OnError = "retry"
+    on_error: Mode = "retry"
     times_max: int | None = None
     token: Callable[[MessageQueue], int | None] | None = None
     """Of the lock of a message's queue, if queues are locked."""
+    on_failure: OnFailure | None = None
 
     async def send_back(
         self, message: ReceivedMessage, delay: Delay, pop_time_ms: int | None = None
@@ -216,15 +232,29 @@ class SendingBack:
 
         Raises the handler's error if that is what `on_error` says.
         """
-        if self.on_error == "raise":
+        mode = await self._mode(error, message)
+        if mode == "raise":
             raise error
         delay = error.delay if isinstance(error, Nack) else Delay()
         named = {"group": self.group, **_names(message)}
         if not isinstance(error, Nack):
             log.warning("message not handled", **named, error=repr(error), exc_info=error)
-        if self.on_error == "suspend" and delay.level != DEAD:
+        if mode == "suspend" and delay.level != DEAD:
             return await self._suspend(message, delay)
         return await self._send_back_or_again(message, delay)
+
+    async def _mode(self, error: Exception, message: ReceivedMessage) -> Mode:
+        """What becomes of this message: what the application says, or else the default."""
+        if self.on_failure is None or isinstance(error, Nack):
+            return self.on_error
+        said = await tell_failure(self.on_failure, error, message)
+        if said is None:
+            return self.on_error
+        try:
+            return check_on_error(cast("Mode", said), self.group, ordered=self.token is not None)
+        except BadInput as refused:
+            log.error("on_error returned what can't be", reason=str(refused), **_names(message))
+            return self.on_error
 
     async def _send_back_or_again(self, message: ReceivedMessage, delay: Delay) -> bool:
         named = {"group": self.group, **_names(message)}

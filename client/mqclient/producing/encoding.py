@@ -76,6 +76,8 @@ def _check_types(message: Message) -> None:
         value = getattr(message, each)
         if not accepts(hint, value):
             raise wrong(each, value, hint)
+    if message.value is not None:
+        raise BadInput("it has a value, which only a producer that was made with `encode` sends")
     if len(_right_types) < limits.MESSAGE_TYPES_MAX:
         _right_types.add(types)
 

@@ -18,8 +18,9 @@ a message that is delivered only if the caller's own work was done.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 from anyio import move_on_after
 from anyio.lowlevel import checkpoint
@@ -37,6 +38,7 @@ from mqclient.arguments import check_count, check_seconds
 from mqclient.compression import Compression, check_compression
 from mqclient.connection.session import Session
 from mqclient.errors import BadMessage, BufferFull
+from mqclient.hooks import Encode, SendHooks, SendInterceptor
 from mqclient.large.sending import always, store_parts
 from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
 from mqclient.producing.batching import Budget
@@ -65,7 +67,8 @@ class Producer(Sends):
     did not say. With `at_least_once`, if a whole broker group is gone before it answered, its
     messages are sent to another group too, and may be stored twice; without it, that is
     SendUnknown. Bodies from `compress_from_bytes` on are compressed by `compression`, if that is
-    named, unless they would become no smaller.
+    named, unless they would become no smaller. `interceptors` are called around each send, and
+    `encode` makes bodies of the values of messages (`mqclient.hooks`).
 
     Making one raises BadInput for numbers that can't be meant.
     """
@@ -85,6 +88,8 @@ class Producer(Sends):
         at_least_once: bool = False,
         compression: Compression | None = None,
         compress_from_bytes: int = limits.COMPRESS_FROM_BYTES,
+        interceptors: Sequence[SendInterceptor] = (),
+        encode: Encode | None = None,
     ) -> None:
         check_group_name(group)
         if checker is not None and group == limits.PRODUCER_GROUP:
@@ -103,6 +108,7 @@ class Producer(Sends):
         self.compressor = check_compression(compression, compress_from_bytes)
         self._timeout_s = check_seconds("timeout_s", timeout_s, above_zero=True)
         self._linger_s = check_seconds("linger_s", linger_s)
+        self._hooks = SendHooks(interceptors, encode) if interceptors or encode else None
         if linger_s >= timeout_s:
             raise BadInput(
                 f"linger_s={linger_s} is not below timeout_s={timeout_s}: a message would have "
@@ -193,6 +199,8 @@ class Producer(Sends):
         topic = messages[0].topic
         if any(message.topic != topic for message in messages):
             raise BadMessage(f"a batch must have one topic: {sorted({m.topic for m in messages})}")
+        if self._hooks is not None:
+            messages = [self._hooks.without_waiting(each, "send_batch") for each in messages]
         timeout_s = self._timeout(timeout_s)
         deadline_s = steady_s() + timeout_s
         await self._ready(topic, timeout_s, queue_id, key, selector, queue_ids, keys)
@@ -228,6 +236,8 @@ class Producer(Sends):
         self.check_open()
         timeout_s = self._timeout(timeout_s)
         like = Message(topic, b"", tags=tags, properties=properties)
+        if self._hooks is not None:
+            like = self._hooks.without_waiting(like, "send_many")
         cut = self._outbox.stretches(like, bodies, key)
         stretches: list[Stretch] = []
         left = len(bodies)
@@ -264,6 +274,11 @@ class Producer(Sends):
         body of up to 4 MiB is sent as by `send`. Raises what `send` does; SendFailed if a part was
         not stored.
         """
+        if self._hooks is not None and self._hooks.wanted:
+            again = partial(
+                self.send_large, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s
+            )
+            return await self._hooks.around(message, again)
         deadline_s = steady_s() + check_seconds("timeout_s", timeout_s)
         if len(message.body) > MESSAGE_BODY_BYTES_MAX:
             await self._ready(message.topic, timeout_s, queue_id, key, selector)
@@ -307,11 +322,21 @@ class Producer(Sends):
         self.check_open()
         self._transactions.check_allowed(message.topic)
         timeout_s = self._timeout(timeout_s)
-        await self._ready(message.topic, timeout_s, queue_id, key, selector)
-        chosen = self._outbox.choose(message, queue_id, key, selector)
-        pending = self._outbox.put_half(message, chosen, timeout_s)
-        with self._transactions.running(pending.unique_key):
-            transaction = Transaction(await pending.wait(), self._transactions, timeout_s)
+        where = (queue_id, key, selector)
+        with ExitStack() as running:
+
+            async def prepare(message: Message) -> SendResult:
+                await self._ready(message.topic, timeout_s, *where)
+                chosen = self._outbox.choose(message, *where)
+                pending = self._outbox.put_half(message, chosen, timeout_s)
+                running.enter_context(self._transactions.running(pending.unique_key))
+                return await pending.wait()
+
+            if self._hooks is not None:
+                sent = await self._hooks.around(message, prepare)
+            else:
+                sent = await prepare(message)
+            transaction = Transaction(sent, self._transactions, timeout_s)
             yield transaction
             if transaction.ended is None:
                 await transaction.commit()
@@ -343,6 +368,11 @@ class Producer(Sends):
 
         `timeout_s` is for all of it. Raises NoReply, and whatever `send` does.
         """
+        if self._hooks is not None and self._hooks.wanted:
+            again = partial(
+                self.request, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s
+            )
+            return await self._hooks.around(message, again)
         timeout_s = self._timeout(timeout_s)
         await self._ready(message.topic, timeout_s, queue_id, key, selector)
 

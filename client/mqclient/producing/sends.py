@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TypeAlias
 
 from anyio.lowlevel import checkpoint
@@ -11,6 +12,7 @@ from dledger.world import steady_s
 from mqclient.arguments import check_seconds
 from mqclient.connection.lifetime import Living
 from mqclient.errors import BufferFull
+from mqclient.hooks import SendHooks
 from mqclient.models import Message, Selector, SendResult
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.pending import PendingSend, PendingSlot
@@ -29,6 +31,7 @@ class Sends(Living):
     _outbox: Outbox
     _timeout_s: float
     _linger_s: float
+    _hooks: SendHooks | None
 
     async def prepare(self, topic: str) -> tuple[MessageQueue, ...]:
         """Look up a topic's queues to send to, in RocketMQ's order. Raises NoRoute, after the
@@ -57,6 +60,16 @@ class Sends(Living):
         """
         if alone is not False and alone is not True:
             raise wrong("alone", alone, bool)
+        if self._hooks is not None and self._hooks.wanted:
+            again = partial(
+                self.send,
+                queue_id=queue_id,
+                key=key,
+                selector=selector,
+                timeout_s=timeout_s,
+                alone=alone,
+            )
+            return await self._hooks.around(message, again)
         where = (queue_id, key, selector)
         pending, sender = await self._hand_over(message, where, timeout_s, alone)
         if self._linger_s == 0.0 or alone or message.delayed:
@@ -76,6 +89,11 @@ class Sends(Living):
         timeout_s: float | None = None,
     ) -> PendingSend:
         """Hand over one message, waiting for room if need be; its outcome is the result's."""
+        if self._hooks is not None and self._hooks.wanted:
+            again = partial(
+                self.send_soon, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s
+            )
+            return await self._hooks.around(message, again)
         _check_message(message)
         chosen = queue_id is not None or key is not None or selector is not None
         if self._outbox.gathers and not chosen and plain(message):
@@ -103,6 +121,8 @@ class Sends(Living):
         The topic's route must be known: call `prepare(topic)` once before.
         """
         _check_message(message)
+        if self._hooks is not None:
+            message = self._hooks.without_waiting(message, "send_nowait")
         self._check_room(message)
         chosen = self._outbox.choose(message, queue_id, key, selector)
         pending, sender = self._outbox.put(message, chosen, steady_s(), self._timeout(timeout_s))
@@ -116,6 +136,8 @@ class Sends(Living):
 
         The topic's route must be known: call `prepare(topic)` once before. Raises BufferFull.
         """
+        if self._hooks is not None:
+            message = self._hooks.without_waiting(message, "send_oneway")
         self._check_room(message)
         chosen = self._outbox.choose(message, queue_id, key)
         self._outbox.put_oneway(message, chosen, self._timeout_s)

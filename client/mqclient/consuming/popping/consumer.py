@@ -40,10 +40,11 @@ from mqclient.consuming.popping.pace import retry_delay_s
 from mqclient.consuming.popping.running import Handler, Policy, Running, delay_seconds
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.popping.taking import Taking
-from mqclient.consuming.sending_back import Delay, SendingBack, check_schedule
+from mqclient.consuming.sending_back import Delay, OnFailure, SendingBack, check_schedule
 from mqclient.consuming.sharing.beginnings import learn_brokers
 from mqclient.consuming.subscriptions import Sql, check_readable, parse_subscription
 from mqclient.errors import ClientClosed, NoRoute, SubscriptionConflict
+from mqclient.hooks import Decode, HandleHooks, HandleInterceptor
 from mqclient.large.fetching import LargeBodies
 from mqclient.signatures import checked
 
@@ -58,7 +59,7 @@ class PopConsumer(Living):
     offset begins at the "first" message, or behind the "last". An `ordered` one is given messages
     of a queue only if nobody has earlier ones of it in hand. `retry_delays_s` is when a message
     that was not handled comes again: so long after the first failure, the second, and so on, the
-    last for all that follow.
+    last for all that follow. `interceptors` and `decode` are as in `Consumer`.
 
     Entering the block raises BadInput for a filter that no broker can read, and
     SubscriptionConflict if other members of the group subscribe to something else, which
@@ -77,6 +78,8 @@ class PopConsumer(Living):
         retry_delays_s: Sequence[float] = limits.POP_RETRY_DELAYS_S,
         same_subscriptions: bool = True,
         drain_timeout_s: float = limits.DRAIN_S,
+        interceptors: Sequence[HandleInterceptor] = (),
+        decode: Decode | None = None,
     ) -> None:
         if not group:
             raise BadInput("group is missing: two programs of one group share its messages")
@@ -105,6 +108,7 @@ class PopConsumer(Living):
             topic: parse_subscription(topic, expression, version_ms)
             for topic, expression in subscriptions.items()
         }
+        self._hooks = HandleHooks(interceptors, decode)
         self._session = Session(namesrv_addr, self._asked)
         self._started_ms = 0
         self._runs: set[Running] = set()
@@ -239,7 +243,7 @@ class PopConsumer(Living):
         finally:
             self._taking.want(0)
         await self._large.see_to(found)
-        return found
+        return [*self._hooks.decodable(found)]
 
     async def ack(self, *messages: PoppedMessage) -> int:
         """These messages are done, for ever, when this returns.
@@ -291,6 +295,7 @@ class PopConsumer(Living):
         timeout_s: float | None = None,
         hold_s: float = limits.POP_HOLD_S,
         max_reconsume_times: int | None = None,
+        on_error: OnFailure | None = None,
     ) -> None:
         """Call `handler` with each message until cancelled; await it if it is asynchronous.
 
@@ -300,17 +305,19 @@ class PopConsumer(Living):
         dead letters: by default after as many as the group's config says (`updateSubGroup -r`).
         While a handler works its message stays hidden, for `hold_s` at most; then another member
         may get it. Messages of an `ordered` consumer's queue are handled one after the other, and
-        those that fail again in their place.
+        those that fail again in their place. `on_error(exception, message, attempt)` is told of
+        each failure.
         """
         self.check_open()
         policy = Policy(
-            concurrency, timeout_s, hold_s, max_reconsume_times, self._schedule, self._ordered
+            *(concurrency, timeout_s, hold_s, max_reconsume_times, self._schedule, self._ordered),
+            on_error=on_error,
         )
 
         def handle(messages: Sequence[PoppedMessage]) -> Awaitable[None] | None:
             return handler(messages[0])
 
-        large = self._large.before(handle)
+        large = self._large.before(self._hooks.before(handle))
         running = Running(large, policy, self._taking, self._settling, self._dead_letters())
         self._runs.add(running)
         try:

@@ -31,7 +31,7 @@ from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.popping.pace import Window, lane_of, retry_delay_s
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.popping.taking import Taking
-from mqclient.consuming.sending_back import DEAD, Delay, Nack, SendingBack
+from mqclient.consuming.sending_back import DEAD, Delay, Nack, OnFailure, SendingBack, tell_failure
 
 log = get_logger(__name__)
 
@@ -49,6 +49,7 @@ class Policy:
     times_max: int | None
     schedule: Sequence[float]
     ordered: bool
+    on_error: OnFailure | None = None
 
     def __post_init__(self) -> None:
         check_at_work(self.concurrency, self.timeout_s)
@@ -161,6 +162,8 @@ class Running:
         if not isinstance(error, Nack):
             named = {"message": repr(message), "error": repr(error)}
             log.warning("message not handled", **named, exc_info=error)
+            if self._policy.on_error is not None:
+                await tell_failure(self._policy.on_error, error, message)
         tried = message.reconsume_times + message.handled_again
         times_max = self._policy.times_max
         if times_max is None:
