@@ -32,7 +32,7 @@ from mqclient.models import Message, ReceivedMessage
 
 Send: TypeAlias = Callable[[Message], Awaitable[Any]]
 SendInterceptor: TypeAlias = Callable[[Message, Send], Awaitable[Any]]
-"""Returns what `send` returned: a SendResult, of `send_soon` a PendingSend, of `request` a Reply."""
+"""Returns what `send` returned: a SendResult, of `send_soon` a PendingSend, of `request` a Reply"""
 Handle: TypeAlias = Callable[[], Awaitable[None]]
 HandleInterceptor: TypeAlias = Callable[[Sequence[Any], Handle], Awaitable[None]]
 Encode: TypeAlias = Callable[[Any], bytes]
