@@ -63,6 +63,8 @@ class Peer:
         self._on_request = on_request
         #: What requests are written in, if the server reads no MSGPACK: RocketMQ's do not.
         self.encoding: HeaderEncoding | None = None
+        #: What signs each request, in the order in which they are sent.
+        self.sign: Callable[[Command], None] | None = None
         #: By opaque: where in the stream of bytes the request begins, and its callback.
         self._in_flight: dict[int, tuple[int, OnResponse]] = {}
         self._opaques = itertools.count(1)
@@ -190,6 +192,8 @@ class Peer:
             raise ConnectFailed(f"{self.address}: not sent: {self._close_reason}")
         if self.encoding is not None and not command.is_response:
             command.encoding = self.encoding
+        if self.sign is not None and not command.is_response:
+            self.sign(command)
         try:
             self._link.send(command, at_once=at_once)
         except OSError as error:

@@ -18,6 +18,7 @@
 ``messages``      reading and finding messages
 ``dead_letters``  listing and redriving what a group gave up
 ``session``       what every part shares
+``access``        users, and what each may do
 ``requests``      sends requests to servers
 ``results``       the results of calls
 
@@ -32,6 +33,8 @@ from pathlib import Path
 
 from dledger.trust.secret import read_secret
 from mqclient import limits
+from mqclient.admin.access.rights import Rights
+from mqclient.admin.access.users import Users
 from mqclient.admin.brokers import Brokers
 from mqclient.admin.clients import Clients
 from mqclient.admin.dead_letters import DeadLetters
@@ -45,6 +48,7 @@ from mqclient.admin.settings import Settings
 from mqclient.admin.statistics import Statistics
 from mqclient.admin.topics import Topics
 from mqclient.arguments import check_seconds
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.lifetime import Living
 from mqclient.signatures import checked
 
@@ -55,8 +59,9 @@ __all__ = ["Admin", "UnknownTarget"]
 class Admin(Living):
     """The parts, over the same connections. A request ends in `timeout_s`.
 
-    `namesrv_addr` is "host:port;host:port". `secret_file` is that of the cluster's secret: brokers
-    want a proof of it for changes from addresses that their `adminAddresses` does not list.
+    `namesrv_addr` is "host:port;host:port". `user` and `secret` (its password) sign each request.
+    `secret_file` is that of the cluster's secret: brokers want a proof of it for changes from
+    addresses that their `adminAddresses` does not list; without a user it signs as the cluster.
     """
 
     def __init__(
@@ -65,10 +70,14 @@ class Admin(Living):
         *,
         timeout_s: float = limits.REQUEST_TIMEOUT_S,
         secret_file: str | Path | None = None,
+        user: str | None = None,
+        secret: str | None = None,
     ) -> None:
         check_seconds("timeout_s", timeout_s, above_zero=True)
-        secret = b"" if secret_file is None else read_secret(Path(secret_file)).encode()
-        session = AdminSession(namesrv_addr, timeout_s, secret)
+        of_cluster = None if secret_file is None else read_secret(Path(secret_file))
+        credentials = Credentials.of(user, of_cluster if secret is None else secret)
+        proof = b"" if of_cluster is None else of_cluster.encode()
+        session = AdminSession(namesrv_addr, timeout_s, proof, credentials)
         self._requests = session.requests
         self.topics = Topics(session)
         self.groups = Groups(session)
@@ -81,6 +90,8 @@ class Admin(Living):
         self.statistics = Statistics(session)
         self.messages = Messages(session)
         self.dead_letters = DeadLetters(session)
+        self.users = Users(session)
+        self.rights = Rights(session)
 
     async def _start(self) -> None:
         await self._requests.__aenter__()

@@ -31,6 +31,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from mqclient.connection.answers import cluster_in
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.lifetime import Living
 from mqclient.connection.peers import PeerPool
@@ -42,11 +43,17 @@ from mqclient.errors import PartlyDone, Refused
 class AdminRequests(Living):
     """Connections of one administration session. Use it as an async context manager."""
 
-    def __init__(self, namesrv_addr: str, timeout_s: float, secret: bytes = b"") -> None:
+    def __init__(
+        self,
+        namesrv_addr: str,
+        timeout_s: float,
+        secret: bytes = b"",
+        credentials: Credentials | None = None,
+    ) -> None:
         self.name_servers = parse_addresses(namesrv_addr)
         self._secret = secret
         self._timeout_s = timeout_s
-        self._pool = PeerPool()
+        self._pool = PeerPool(credentials=credentials)
         self._routes = RouteTable()
         self._leaders = LeaderFinder(self._pool, self._routes, self.name_servers)
 

@@ -11,6 +11,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import GetRouteinfoByTopicHeader
 from mqclient.admin.requests import AdminRequests, expect_success, raise_unless_all
 from mqclient.connection.answers import route_in
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.lifetime import together
 from mqclient.errors import ClientError, NoRoute
 from mqclient.signatures import checked
@@ -29,9 +30,16 @@ class AdminSession:
     A request ends in `timeout_s`.
     """
 
-    def __init__(self, namesrv_addr: str, timeout_s: float, secret: bytes = b"") -> None:
+    def __init__(
+        self,
+        namesrv_addr: str,
+        timeout_s: float,
+        secret: bytes = b"",
+        credentials: Credentials | None = None,
+    ) -> None:
         self.timeout_s = timeout_s
-        self.requests = AdminRequests(namesrv_addr, timeout_s, secret)
+        self.credentials = credentials
+        self.requests = AdminRequests(namesrv_addr, timeout_s, secret, credentials)
 
     async def broker_groups(
         self,

@@ -20,6 +20,7 @@ from mqclient.admin import (
     statistics,
     topics,
 )
+from mqclient.admin.access import rights, users
 from mqclient.blocking.face import Caller, Face, R, T, blocking
 
 
@@ -134,6 +135,27 @@ class DeadLetters(AdminPart[dead_letters.DeadLetters]):
     redrive = blocking(dead_letters.DeadLetters.redrive)
 
 
+class Users(AdminPart[users.Users]):
+    """`mqclient.Admin.users`, blocking."""
+
+    create = blocking(users.Users.create)
+    update = blocking(users.Users.update)
+    delete = blocking(users.Users.delete)
+    get = blocking(users.Users.get)
+    list = blocking(users.Users.list)
+
+
+class Rights(AdminPart[rights.Rights]):
+    """`mqclient.Admin.rights`, blocking."""
+
+    grant = blocking(rights.Rights.grant)
+    revoke = blocking(rights.Rights.revoke)
+    list = blocking(rights.Rights.list)
+    of_user = blocking(rights.Rights.of_user)
+    explain = blocking(rights.Rights.explain)
+    suggest = blocking(rights.Rights.suggest)
+
+
 class Admin(Face[admins.Admin]):
     """`mqclient.Admin`, blocking."""
 
@@ -143,8 +165,12 @@ class Admin(Face[admins.Admin]):
         *,
         timeout_s: float = limits.REQUEST_TIMEOUT_S,
         secret_file: str | Path | None = None,
+        user: str | None = None,
+        secret: str | None = None,
     ) -> None:
-        admin = admins.Admin(namesrv_addr, timeout_s=timeout_s, secret_file=secret_file)
+        admin = admins.Admin(
+            namesrv_addr, timeout_s=timeout_s, secret_file=secret_file, user=user, secret=secret
+        )
         super().__init__(admin)
         self.topics = Topics(self, admin.topics)
         self.groups = Groups(self, admin.groups)
@@ -157,3 +183,5 @@ class Admin(Face[admins.Admin]):
         self.statistics = Statistics(self, admin.statistics)
         self.messages = Messages(self, admin.messages)
         self.dead_letters = DeadLetters(self, admin.dead_letters)
+        self.users = Users(self, admin.users)
+        self.rights = Rights(self, admin.rights)

@@ -81,6 +81,8 @@ class Consumer(Face[consumers.Consumer]):
         on_rebalance: Callable[[Rebalance], None] | None = None,
         interceptors: Sequence[HandleInterceptor] = (),
         decode: Decode | None = None,
+        user: str | None = None,
+        secret: str | None = None,
     ) -> None:
         super().__init__(
             consumers.Consumer(
@@ -103,6 +105,8 @@ class Consumer(Face[consumers.Consumer]):
                 on_rebalance=on_rebalance,
                 interceptors=interceptors,
                 decode=decode,
+                user=user,
+                secret=secret,
             )
         )
 

@@ -33,6 +33,8 @@ class PopConsumer(Face[consumers.PopConsumer]):
         drain_timeout_s: float = limits.DRAIN_S,
         interceptors: Sequence[HandleInterceptor] = (),
         decode: Decode | None = None,
+        user: str | None = None,
+        secret: str | None = None,
     ) -> None:
         super().__init__(
             consumers.PopConsumer(
@@ -47,6 +49,8 @@ class PopConsumer(Face[consumers.PopConsumer]):
                 drain_timeout_s=drain_timeout_s,
                 interceptors=interceptors,
                 decode=decode,
+                user=user,
+                secret=secret,
             )
         )
 

@@ -112,6 +112,8 @@ class Producer(Face[producers.Producer]):
         compress_from_bytes: int = limits.COMPRESS_FROM_BYTES,
         interceptors: Sequence[SendInterceptor] = (),
         encode: Encode | None = None,
+        user: str | None = None,
+        secret: str | None = None,
     ) -> None:
         super().__init__(
             producers.Producer(
@@ -129,6 +131,8 @@ class Producer(Face[producers.Producer]):
                 compress_from_bytes=compress_from_bytes,
                 interceptors=interceptors,
                 encode=encode,
+                user=user,
+                secret=secret,
             )
         )
 

@@ -9,6 +9,8 @@
 ``brokers``     clusterList, brokerStatus
 ``raft``        raftStatus, transferLeader
 ``members``     addNode, removeNode
+``users``       createUser, updateUser, deleteUser, getUser, listUser
+``rights``      createAcl, updateAcl, deleteAcl, getAcl, listAcl, aclExplain, aclSuggest
 ``settings``    configs, key-value entries, write permissions, cleaning
 ``statistics``  statsAll
 ``messages``    sendMessage, consumeMessage, printMsg

@@ -84,7 +84,13 @@ def send_message(
 async def _send(
     common: Common, message: Message, broker: str | None, queue_id: int | None
 ) -> SendResult:
-    async with Producer(common.namesrv, GROUP, timeout_s=common.timeout_s) as producer:
+    async with Producer(
+        common.namesrv,
+        GROUP,
+        timeout_s=common.timeout_s,
+        user=common.user,
+        secret=common.secret(),
+    ) as producer:
         if broker is None and queue_id is None:
             return await producer.send(message)
         queues = await producer.prepare(message.topic)

@@ -11,5 +11,6 @@
 ``lifetime``    objects that live in an `async with` block
 ``forks``       what is open stays behind when its process forks
 ``signals``     lets a task wait for a callback
+``credentials``  what a client signs its requests with
 ``proven``      a request with a proof of the cluster's secret, where a broker wants one
 """

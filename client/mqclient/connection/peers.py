@@ -33,6 +33,7 @@ from dledger.remoting.command import Command, HeaderEncoding, Language
 from dledger.remoting.headers import GetRouteinfoByTopicHeader, encode_header
 from dledger.remoting.message import DEFAULT_TOPIC
 from mqclient import limits
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.lifetime import Living
 from mqclient.errors import ClientClosed
 
@@ -54,8 +55,11 @@ class PeerPool(Living):
     At most `limits.PEERS_MAX` addresses; the connections close when the block is left.
     """
 
-    def __init__(self, on_request: ServerRequest | None = None) -> None:
+    def __init__(
+        self, on_request: ServerRequest | None = None, credentials: Credentials | None = None
+    ) -> None:
         self._on_request = on_request
+        self._credentials = credentials
         self._slots: dict[str, _Slot] = {}
         self._tasks: TaskGroup | None = None
         self._stock: dict[str, int] = {}
@@ -160,6 +164,8 @@ class PeerPool(Living):
             elif self._stock and address not in self._ours:
                 with suppress(RemotingError):
                     await self._ask_kind(peer, address, timeout_s)
+            if self._credentials is not None:
+                await self._sign_on(self._credentials, peer, address, timeout_s)
         except BaseException:
             peer.close()  # nobody else knows of it
             raise
@@ -167,6 +173,15 @@ class PeerPool(Living):
             peer.close()
             raise ClientClosed(f"no connection to {address}: the client was closed meanwhile")
         return peer
+
+    async def _sign_on(
+        self, credentials: Credentials, peer: Peer, address: str, timeout_s: float
+    ) -> None:
+        """Have all requests over a connection signed, in the way of its server."""
+        if address not in self._stock and address not in self._ours:
+            await self._ask_kind(peer, address, timeout_s)
+        is_ours = address in self._ours
+        peer.sign = await credentials.signer(peer, is_ours=is_ours, timeout_s=timeout_s)
 
     async def _ask_kind(self, peer: Peer, address: str, timeout_s: float) -> None:
         """Learn whose a server is by a question that all of them answer. Raises RemotingError."""

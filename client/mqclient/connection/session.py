@@ -21,6 +21,7 @@ from dledger.remoting.headers import UnregisterClientHeader, encode_header
 from dledger.remoting.message import DEFAULT_TOPIC
 from dledger.world import steady_s, world
 from mqclient import limits
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.heartbeats import Heartbeats
 from mqclient.connection.identity import local_host_towards, make_client_id
 from mqclient.connection.leaders import LeaderFinder
@@ -38,12 +39,17 @@ class Session(Living):
     child opens a copy.
     """
 
-    def __init__(self, namesrv_addr: str, on_request: ServerRequest | None = None) -> None:
+    def __init__(
+        self,
+        namesrv_addr: str,
+        on_request: ServerRequest | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
         self.name_servers = parse_addresses(namesrv_addr)[: limits.NAME_SERVERS_MAX]
         self.host = ""
         self._client_id = ""
         self.routes = RouteTable()
-        self.pool = PeerPool(self._asked)
+        self.pool = PeerPool(self._asked, credentials)
         self.finder = LeaderFinder(self.pool, self.routes, self.name_servers)
         self.heartbeats = Heartbeats(self.pool, self.routes)
         self.on_route_change: list[Callable[[str], None]] = []

@@ -30,6 +30,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import unix_ms
 from mqclient import limits, tables
 from mqclient.arguments import check_seconds
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment, OnRevoke
 from mqclient.consuming.handling import BatchHandler, Handler, Handling, Pace, check_pace
@@ -85,6 +86,8 @@ class Consumer(Steered):
     told of every change that was made, and its cause. `interceptors` are called around each handler
     of `run`, and `decode` makes the `value` of a message of its body (`mqclient.hooks`).
 
+    `user` and `secret`, its password, sign each request; without a user it is the cluster's secret.
+
     Entering the block asks a broker whether it can read a `Sql`, and raises BadInput with its words
     if not; and SubscriptionConflict if other members of the group subscribe to something else,
     which `same_subscriptions=False` allows.
@@ -114,6 +117,8 @@ class Consumer(Steered):
         on_rebalance: Callable[[Rebalance], None] | None = None,
         interceptors: Sequence[HandleInterceptor] = (),
         decode: Decode | None = None,
+        user: str | None = None,
+        secret: str | None = None,
     ) -> None:
         plan = Plan.of(assign)
         check_mode(plan, group, offsets, ordered=ordered)
@@ -138,6 +143,7 @@ class Consumer(Steered):
         )
         self._hooks = HandleHooks(interceptors, decode)
         self._session = Session(namesrv_addr, self._asked)
+        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret))
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
         self._has_left = False
         self._offsets: Offsets = NoOffsets()

@@ -36,6 +36,7 @@ from dledger.world import seconds_left, steady_s
 from mqclient import limits, tables
 from mqclient.arguments import check_count, check_seconds
 from mqclient.compression import Compression, check_compression
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.session import Session
 from mqclient.errors import BadMessage, BufferFull
 from mqclient.hooks import Encode, SendHooks, SendInterceptor
@@ -70,6 +71,7 @@ class Producer(Sends):
     named, unless they would become no smaller. `interceptors` are called around each send, and
     `encode` makes bodies of the values of messages (`mqclient.hooks`).
 
+    `user` and `secret`, its password, sign each request; without a user it is the cluster's secret.
     Making one raises BadInput for numbers that can't be meant.
     """
 
@@ -90,6 +92,8 @@ class Producer(Sends):
         compress_from_bytes: int = limits.COMPRESS_FROM_BYTES,
         interceptors: Sequence[SendInterceptor] = (),
         encode: Encode | None = None,
+        user: str | None = None,
+        secret: str | None = None,
     ) -> None:
         check_group_name(group)
         if checker is not None and group == limits.PRODUCER_GROUP:
@@ -114,7 +118,7 @@ class Producer(Sends):
                 f"linger_s={linger_s} is not below timeout_s={timeout_s}: a message would have "
                 "failed before its batch is sent"
             )
-        self._session = Session(namesrv_addr, self._asked)
+        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret))
         self._questions = Questions(self._session, self.group, self._heartbeat)
         self._transactions = Transactions(self._session, group, checker)
         self._outbox = Outbox(

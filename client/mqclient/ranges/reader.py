@@ -45,6 +45,7 @@ from mqclient.admin.messages import offset_at
 from mqclient.admin.session import AdminSession, run_for_each
 from mqclient.admin.topics import Topics
 from mqclient.connection.answers import checked_offset
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.lifetime import Living
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.consuming.sharing.beginnings import ask_place
@@ -90,7 +91,8 @@ class TopicBounds(NamedTuple):
 class RangeReader(Living):
     """`async with RangeReader("127.0.0.1:9876") as reader:`; a request ends in `timeout_s`.
 
-    A read waits up to `patience_s` for a broker group that does not serve.
+    A read waits up to `patience_s` for a broker group that does not serve. `user` and `secret`, its
+    password, sign each request; without a user it is the cluster's secret.
     """
 
     def __init__(
@@ -99,8 +101,11 @@ class RangeReader(Living):
         *,
         timeout_s: float = limits.REQUEST_TIMEOUT_S,
         patience_s: float = limits.RANGE_PATIENCE_S,
+        user: str | None = None,
+        secret: str | None = None,
     ) -> None:
-        self._session = AdminSession(namesrv_addr, timeout_s)
+        credentials = Credentials.of(user, secret)
+        self._session = AdminSession(namesrv_addr, timeout_s, credentials=credentials)
         self._requests = self._session.requests
         self._leaders = self._requests.leaders
         self._large = LargeBodies(self._leaders)

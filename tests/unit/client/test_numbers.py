@@ -109,6 +109,8 @@ async def world(autojump_clock: MockClock) -> AsyncIterator[World]:
             **{"topic": "T", "group": "C", "broker": "broker-a", "broker_name": "broker-a"},
             **{"node_id": "n0", "key": "k", "mode": "POP", "to": "copies"},
             **{"start": "first", "timestamp_ms": 1, "cluster": "DefaultCluster", "namespace": "n"},
+            **{"users.name": "u", "password": "p", "user": "u", "resource": "Topic:T"},
+            **{"resources": ["Topic:T"], "actions": ["Pub"], "action": "Pub"},
             **{"value": "v", "message_id": "m", "unique_key": "u", "writable": True},
             **{"code": RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE},
             **{"peer_address": "127.0.0.1:1", "client_address": "127.0.0.1:2"},

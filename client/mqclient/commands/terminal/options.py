@@ -5,6 +5,7 @@ Exit status: 0 done, 1 the cluster could not do it (or not in time), 2 the comma
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,8 +79,25 @@ Value = Annotated[str, Parameter(name=["--value", "-v"], allow_leading_hyphen=Tr
 Namespace = Annotated[
     str, Parameter(name=["--namespace", "-s"], help="Such as ORDER_TOPIC_CONFIG.")
 ]
+ENVIRONMENT_PASSWORD = "DLEDGER_PASSWORD"  # noqa: S105 - a name
 Switch = Literal["true", "false"]
 """As RocketMQ's tools spell it: an option that is given with its value."""
+
+
+def read_password(file: Path | None, whose: str, variable: str = ENVIRONMENT_PASSWORD) -> str:
+    """A password, from a file or the environment. Raises ConfigError."""
+    if file is None:
+        password = os.environ.get(variable, "")
+    else:
+        try:
+            password = file.read_text().partition("\n")[0].strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file}: {error}") from error
+    if not password:
+        raise ConfigError(
+            f"{whose} needs a password: name its file, or set the environment's {variable}"
+        )
+    return password
 
 
 def switched(given: Switch | None) -> bool | None:
@@ -139,18 +157,42 @@ class Common(Output):
         ),
     ] = None
 
+    user: Annotated[
+        str | None,
+        Parameter(
+            name="--user",
+            env_var="DLEDGER_USER",
+            help="Sign as this user, with the password of --password-file or $DLEDGER_PASSWORD.",
+        ),
+    ] = None
+    password_file: Annotated[
+        Path | None,
+        Parameter(name="--password-file", help="A file whose first line is the user's password."),
+    ] = None
+
     def __post_init__(self) -> None:
         try:
             parse_addresses(self.namesrv)
         except BadInput as error:
             raise ConfigError(f"-n (or NAMESRV_ADDR): {error}") from error
 
+    def secret(self) -> str | None:
+        """The user's password. It is never an argument, which others could see in process lists."""
+        if self.user is None:
+            return None
+        return read_password(self.password_file, f"--user {self.user}")
+
     def ask(self, call: Callable[[Admin], Awaitable[_T]]) -> _T:
         """The result of a call, from a session that lasts as long as the call."""
 
         async def session() -> _T:
-            secret = self.secret_file
-            async with Admin(self.namesrv, timeout_s=self.timeout_s, secret_file=secret) as admin:
+            async with Admin(
+                self.namesrv,
+                timeout_s=self.timeout_s,
+                secret_file=self.secret_file,
+                user=self.user,
+                secret=self.secret(),
+            ) as admin:
                 return await call(admin)
 
         return anyio.run(session)

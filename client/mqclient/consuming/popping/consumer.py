@@ -30,6 +30,7 @@ from dledger.remoting.names import check_group_name
 from dledger.world import unix_ms
 from mqclient import limits
 from mqclient.arguments import check_count, check_seconds
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
 from mqclient.consuming.membership.filters import check_filters
@@ -61,6 +62,8 @@ class PopConsumer(Living):
     that was not handled comes again: so long after the first failure, the second, and so on, the
     last for all that follow. `interceptors` and `decode` are as in `Consumer`.
 
+    `user` and `secret`, its password, sign each request; without a user it is the cluster's secret.
+
     Entering the block raises BadInput for a filter that no broker can read, and
     SubscriptionConflict if other members of the group subscribe to something else, which
     `same_subscriptions=False` allows.
@@ -80,6 +83,8 @@ class PopConsumer(Living):
         drain_timeout_s: float = limits.DRAIN_S,
         interceptors: Sequence[HandleInterceptor] = (),
         decode: Decode | None = None,
+        user: str | None = None,
+        secret: str | None = None,
     ) -> None:
         if not group:
             raise BadInput("group is missing: two programs of one group share its messages")
@@ -110,6 +115,7 @@ class PopConsumer(Living):
         }
         self._hooks = HandleHooks(interceptors, decode)
         self._session = Session(namesrv_addr, self._asked)
+        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret))
         self._started_ms = 0
         self._runs: set[Running] = set()
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)

@@ -1,0 +1,6 @@
+"""Users, and what each may do.
+
+``users``     making, changing, removing and listing them
+``rights``    granting and revoking, and asking why something is refused
+``suggest``   the smallest policies for what was observed (pure)
+"""

@@ -1,0 +1,209 @@
+"""What users may do: entries of their policies, and why a request is allowed or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from dledger.errors import BadInput
+from dledger.remoting.bodies import BrokerData, decode_body, encode_body
+from dledger.remoting.bodies.access import AclInfo, ObservedNeed, PolicyEntryInfo, PolicyInfo
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.headers import CreateAclHeader, DeleteAclHeader, GetAclHeader, ListAclHeader
+from dledger.trust.policies import ANY, Entry, Policies, entries_of, resource
+from dledger.trust.rights import Action, Kind, Need
+from mqclient.admin.access.suggest import Suggestion, suggested
+from mqclient.admin.access.users import Users, listed
+from mqclient.admin.session import Part, change_each, run_for_each
+
+_SUBJECT = "User:"
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """An entry of a user's policies, as a broker group has it."""
+
+    broker_name: str
+    user: str
+    policy: str
+    resource: str
+    actions: tuple[str, ...]
+    sources: tuple[str, ...]
+    decision: str
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """Whether a user may do something on a broker group, and what decides that."""
+
+    broker_name: str
+    allowed: bool
+    because: str
+
+
+class Rights(Part):
+    """`admin.rights`. Changes go to all groups that are chosen, and return their broker names."""
+
+    async def grant(
+        self,
+        user: str,
+        resources: Sequence[str],
+        actions: Sequence[str],
+        *,
+        sources: Sequence[str] = (),
+        decision: Literal["Allow", "Deny"] = "Allow",
+        policy: Literal["Custom", "Default"] = "Custom",
+        broker: str | None = None,
+        cluster: str | None = None,
+    ) -> tuple[str, ...]:
+        """Allow or deny actions on resources ("Topic:Orders", "Group:*"), from some addresses or
+        from everywhere. An entry of the same resource is replaced. Raises BadInput, Refused."""
+        acl = asked_acl(user, resources, actions, sources, decision, policy)
+        entries_of(acl)
+        header, body = CreateAclHeader(_SUBJECT + user), encode_body(acl)
+
+        async def grant(group: BrokerData) -> str:
+            await self._requests.ask_leader(group, RequestCode.CREATE_ACL, header, body)
+            return group.broker_name
+
+        groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        return await change_each(grant, groups, lambda group: group.broker_name)
+
+    async def revoke(
+        self,
+        user: str,
+        resource: str | None = None,
+        *,
+        policy: Literal["Custom", "Default"] | None = None,
+        broker: str | None = None,
+        cluster: str | None = None,
+    ) -> tuple[str, ...]:
+        """Remove a user's entry of one resource, or all. Raises Refused if there is none."""
+        header = DeleteAclHeader(_SUBJECT + user, policy, resource)
+
+        async def revoke(group: BrokerData) -> str:
+            await self._requests.ask_leader(group, RequestCode.DELETE_ACL, header)
+            return group.broker_name
+
+        groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        return await change_each(revoke, groups, lambda group: group.broker_name)
+
+    async def list(
+        self,
+        subject: str = "",
+        resource: str = "",
+        *,
+        broker: str | None = None,
+        cluster: str | None = None,
+    ) -> tuple[Grant, ...]:
+        """The entries of users, with resources, whose names contain these texts."""
+        header = ListAclHeader(subject or None, resource or None)
+
+        async def found(group: BrokerData) -> Sequence[Grant]:
+            answer = await self._requests.ask_leader(group, RequestCode.LIST_ACL, header)
+            return [grant for acl in listed(answer, AclInfo) for grant in _grants(group, acl)]
+
+        groups = await self._session.broker_groups(cluster, broker)
+        return tuple(grant for some in await run_for_each(found, groups) for grant in some)
+
+    async def of_user(
+        self, user: str, *, broker: str | None = None, cluster: str | None = None
+    ) -> tuple[Grant, ...]:
+        """The entries of one user, by broker group. Raises Refused if there is no such user."""
+        groups = await self._session.broker_groups(cluster, broker)
+        found = await run_for_each(lambda group: self._of_user(user, group), groups)
+        return tuple(grant for grants in found for grant in grants)
+
+    async def _of_user(self, user: str, group: BrokerData) -> Sequence[Grant]:
+        header = GetAclHeader(_SUBJECT + user)
+        answer = await self._requests.ask_leader(group, RequestCode.GET_ACL, header)
+        if not len(answer.payload):
+            return []
+        return _grants(group, decode_body(AclInfo, answer.payload))
+
+    async def explain(
+        self,
+        user: str,
+        resource: str,
+        action: str,
+        source: str = "127.0.0.1",
+        *,
+        broker: str | None = None,
+        cluster: str | None = None,
+    ) -> tuple[Explained, ...]:
+        """Whether a user may do one thing, from an address, and by which entry of its policies."""
+        need = asked_need(resource, action)
+
+        async def explain(group: BrokerData) -> Explained:
+            name = group.broker_name
+            state = next(iter(await Users(self._session).get(user, broker=name)), None)
+            if state is None:
+                return Explained(name, False, f"there is no user {user!r}")
+            if not state.enabled:
+                return Explained(name, False, f"the user {user!r} is disabled")
+            if state.super_user:
+                return Explained(name, True, f"{user!r} is a super user")
+            grants = await self._of_user(user, group)
+            entries = [Entry(g.policy, *msgspec.structs.astuple(g)[3:]) for g in grants]
+            allowed, entry = Policies(entries).judge(need, source)
+            wanted = f"no entry matches; {need.kind}:{need.name} with {action} would"
+            return Explained(name, allowed, wanted if entry is None else str(entry))
+
+        return await run_for_each(explain, await self._session.broker_groups(cluster, broker))
+
+    async def suggest(
+        self, *, broker: str | None = None, cluster: str | None = None
+    ) -> tuple[Suggestion, ...]:
+        """The smallest entries that would let pass what the leaders have seen since they started,
+        while rights were observed or enforced."""
+
+        async def observed(group: BrokerData) -> Sequence[ObservedNeed]:
+            answer = await self._requests.ask_leader(group, RequestCode.LIST_OBSERVED)
+            return listed(answer, ObservedNeed)
+
+        groups = await self._session.broker_groups(cluster, broker)
+        found = await run_for_each(observed, groups)
+        return tuple(suggested(need for needs in found for need in needs))
+
+
+def asked_acl(
+    user: str,
+    resources: Sequence[str],
+    actions: Sequence[str],
+    sources: Sequence[str],
+    decision: str,
+    policy: str,
+) -> AclInfo:
+    """The body that grants."""
+    given = list(sources) or None
+    entries = [PolicyEntryInfo(each, list(actions), given, decision) for each in resources]
+    return AclInfo(_SUBJECT + user, [PolicyInfo(policy, entries)])
+
+
+def asked_need(asked: str, action: str) -> Need:
+    """What `explain` is asked about. Raises BadInput."""
+    kind, _, name = resource(asked).partition(":")
+    known = {each.lower(): each for each in Action if each is not Action.ALL}
+    if ANY in asked or action.lower() not in known:
+        raise BadInput(
+            f"{asked!r} {action!r}: name one resource, as in Topic:Orders, and one of the actions "
+            f"{', '.join(known.values())}"
+        )
+    return Need(Kind(kind), name, (known[action.lower()],))
+
+
+def _grants(group: BrokerData, acl: AclInfo) -> list[Grant]:
+    user = (acl.subject or "").removeprefix(_SUBJECT)
+    return [
+        Grant(
+            group.broker_name,
+            user,
+            policy.policy_type or "",
+            entry.resource or "",
+            tuple(entry.actions or ()),
+            tuple(entry.source_ips or ()),
+            entry.decision or "",
+        )
+        for policy in acl.policies or ()
+        for entry in policy.entries or ()
+    ]

@@ -1,0 +1,199 @@
+"""createAcl, updateAcl, deleteAcl, getAcl, listAcl, aclExplain, aclSuggest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from mqclient.admin.access.rights import Grant
+from mqclient.commands.terminal.options import DEFAULTS, ChangedBroker, ChangedCluster, Common
+from mqclient.commands.terminal.output import Table, joined
+from mqclient.commands.users import DryRun
+
+Subject = Annotated[
+    str, Parameter(name=["--subject", "-s"], help="The user, as User:NAME or NAME.")
+]
+Resources = Annotated[
+    str,
+    Parameter(
+        name=["--resources", "-r"],
+        help="Topic:NAME, Group:NAME or Cluster:NAME, with commas; a name may end with *.",
+    ),
+]
+Decision = Annotated[Literal["Allow", "Deny"], Parameter(name=["--decision", "-d"])]
+Sources = Annotated[
+    str, Parameter(name=["--sourceIp", "-i"], help="Only from these addresses and networks.")
+]
+Actions = Annotated[
+    str,
+    Parameter(
+        name=["--actions", "-a"], help="Pub, Sub, Create, Update, Delete, Get, List; or All."
+    ),
+]
+
+
+def create_acl(
+    *,
+    subject: Subject,
+    resources: Resources,
+    actions: Actions,
+    decision: Decision = "Allow",
+    source_ip: Sources = "",
+    broker: ChangedBroker = None,
+    cluster: ChangedCluster = None,
+    dry_run: DryRun = False,
+    common: Common = DEFAULTS,
+) -> None:
+    """Allow a user actions on resources, or deny them."""
+    named, user = _parts(resources), _user(subject)
+    groups: tuple[str, ...] = ()
+    if not dry_run:
+        groups = common.ask(
+            lambda admin: admin.rights.grant(
+                user,
+                named,
+                _parts(actions),
+                sources=_parts(source_ip),
+                decision=decision,
+                broker=broker,
+                cluster=cluster,
+            )
+        )
+    result = {
+        **{"user": user, "resources": named, "actions": _parts(actions), "decision": decision},
+        **{"sources": _parts(source_ip), "brokers": groups, "dryRun": dry_run},
+    }
+    what = f"{user}: {decision} {actions} on {resources}"
+    on = f"on {joined(groups)}" if groups else "would be granted"
+    common.say("createAcl", result, f"{what}, {on}")
+
+
+update_acl = create_acl
+"""As RocketMQ's: an entry of the same resource is replaced."""
+
+
+def delete_acl(
+    *,
+    subject: Subject,
+    resources: Annotated[str | None, Parameter(name=["--resources", "-r"])] = None,
+    broker: ChangedBroker = None,
+    cluster: ChangedCluster = None,
+    dry_run: DryRun = False,
+    common: Common = DEFAULTS,
+) -> None:
+    """Remove what a user may do, of one resource or of all.
+
+    Parameters
+    ----------
+    resources
+        Only the entry of this resource.
+    """
+    user = _user(subject)
+    groups: tuple[str, ...] = ()
+    if not dry_run:
+        groups = common.ask(
+            lambda admin: admin.rights.revoke(user, resources, broker=broker, cluster=cluster)
+        )
+    result = {"user": user, "resource": resources, "brokers": groups, "dryRun": dry_run}
+    what = resources or "all resources"
+    on = f"removed on {joined(groups)}" if groups else "would be removed"
+    common.say("deleteAcl", result, f"{user}: what it may do on {what} is {on}")
+
+
+def get_acl(
+    *,
+    subject: Subject,
+    broker: ChangedBroker = None,
+    cluster: ChangedCluster = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show what a user may do."""
+    found = common.ask(
+        lambda admin: admin.rights.of_user(_user(subject), broker=broker, cluster=cluster)
+    )
+    common.show("getAcl", found, _table(found))
+
+
+def list_acl(
+    *,
+    subject: Annotated[
+        str, Parameter(name=["--subject", "-s"], help="Only users whose names contain this.")
+    ] = "",
+    resource: Annotated[
+        str, Parameter(name=["--resource", "-r"], help="Only resources that contain this.")
+    ] = "",
+    broker: ChangedBroker = None,
+    cluster: ChangedCluster = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """List what users may do."""
+    found = common.ask(
+        lambda admin: admin.rights.list(_user(subject), resource, broker=broker, cluster=cluster)
+    )
+    common.show("listAcl", found, _table(found))
+
+
+def acl_explain(
+    *,
+    user: Annotated[str, Parameter(name=["--username", "-u"], help="Name of the user.")],
+    resource: Annotated[str, Parameter(name=["--resource", "-r"], help="Such as Topic:Orders.")],
+    action: Annotated[str, Parameter(name=["--action", "-a"], help="Such as Pub.")],
+    source_ip: Annotated[str, Parameter(name=["--sourceIp", "-i"])] = "127.0.0.1",
+    broker: ChangedBroker = None,
+    cluster: ChangedCluster = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Say whether a user may do something, and by which entry of its policies.
+
+    Parameters
+    ----------
+    source_ip
+        The address that the request would come from.
+    """
+    found = common.ask(
+        lambda admin: admin.rights.explain(
+            user, resource, action, source_ip, broker=broker, cluster=cluster
+        )
+    )
+    rows = [(each.broker_name, "yes" if each.allowed else "no", each.because) for each in found]
+    common.show("aclExplain", found, Table(("BROKER", "ALLOWED", "BECAUSE"), rows))
+
+
+def acl_suggest(
+    *, broker: ChangedBroker = None, cluster: ChangedCluster = None, common: Common = DEFAULTS
+) -> None:
+    """Write the smallest policies for what users lacked, since the leaders began to observe.
+
+    The table has commands that grant them. Look at each before you run it.
+    """
+    found = common.ask(lambda admin: admin.rights.suggest(broker=broker, cluster=cluster))
+    rows = [
+        (
+            each.requests,
+            f"mqadmin createAcl -s User:{each.user} -r {each.resource} -a {','.join(each.actions)}",
+        )
+        for each in found
+    ]
+    common.show("aclSuggest", found, Table(("REQUESTS", "COMMAND"), rows))
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _user(subject: str) -> str:
+    return subject.removeprefix("User:")
+
+
+def _table(grants: Sequence[Grant]) -> Table:
+    rows = [
+        (
+            *(each.broker_name, each.user, each.policy, each.decision, each.resource),
+            *(",".join(each.actions), ",".join(each.sources)),
+        )
+        for each in grants
+    ]
+    headers = ("BROKER", "USER", "POLICY", "DECISION", "RESOURCE", "ACTIONS", "FROM")
+    return Table(headers, rows)
