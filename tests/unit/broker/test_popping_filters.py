@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.message import properties_encode
 from dledger.remoting.record import encode_record
 from mqbroker import limits
+from mqbroker.requests.popping import asking
 from mqbroker.testing import MemoryBroker, served
 from mqbroker.testing.requests import BORN_HOST, TIMEOUT_S, TOPIC, ask, make_topic, records
 
@@ -65,18 +67,27 @@ def entries(broker: MemoryBroker) -> int:
     return broker.ledger.status.last_index
 
 
-@pytest.mark.parametrize("wanted", [TAG, SQL], ids=["tags", "sql"])
+@pytest.mark.parametrize("first", range(QUEUES))
+@pytest.mark.parametrize(("wanted", "per_look"), [(TAG, 800), (SQL, 5)], ids=["tags", "sql"])
 async def test_a_pop_finds_what_lies_behind_very_many_messages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: tuple[str, str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: tuple[str, str],
+    per_look: int,
+    first: int,
 ) -> None:
-    """It looks at a part of them in each turn of the loop, and keeps what it has passed."""
+    """It looks at a part of them in each turn of the loop, and keeps what it has passed: an entry
+    for each look, in each queue from the one on that it begins with."""
     monkeypatch.setattr(limits, "SQL_STEPS_MAX", 100)
     async with served(tmp_path) as (broker, peer):
         await fill(peer)
-        before = entries(broker)
+        await peer.request(request(RequestCode.NOTIFICATION, wanted), TIMEOUT_S)
+        before = entries(broker)  # the group is there
+        monkeypatch.setattr(asking, "_starts", itertools.count(first))
         answer = await peer.request(request(RequestCode.POP_MESSAGE, wanted), 60)
         assert [record.queue_id for record in records(answer)] == [2]
-        assert entries(broker) > before + 3
+        looked_at = [601, *[600] * ((2 - first) % QUEUES)]
+        assert entries(broker) - before == sum(-(-count // per_look) for count in looked_at)
         for _ in range(2):
             passed = entries(broker)
             again = await peer.request(request(RequestCode.POP_MESSAGE, wanted), 60)
