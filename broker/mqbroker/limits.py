@@ -83,6 +83,9 @@ SYNCED_ONE_BY_ONE_MAX = 64
 LIVES_STEP_MS = 10
 """How exactly it is known when a message expires: in 32 bits, so within 497 days."""
 
+TAGS_ONE_BY_ONE_BYTES_MAX = 4 * KIB
+"""Of the different tags of an entry's messages; the codes of more are computed all at once."""
+
 # The key index.
 KEYS_PER_FILE = 1 << 18
 KEYS_PENDING_MAX = 4096
@@ -119,6 +122,10 @@ STOP_SAVE_S = 4.0
 
 # Sends.
 MESSAGES_PER_BATCH_MAX = 16_384
+KEYS_PER_BATCH_MAX = 163_840
+KEYS_PER_MESSAGE_WEIGHT = 8
+"""So many words may stand in the KEYS of one request's messages, where each message counts as
+eight: 32 for each of 4,096 messages, two for each of 16,384. Each replica indexes all at once."""
 BATCH_AT_ONCE_MAX = 1024
 """Messages of a stock client's batch that are taken in one turn of the loop."""
 BATCH_STEP = 64

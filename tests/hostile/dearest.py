@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -14,9 +15,11 @@ from typing import Final, TypeAlias
 from largest import DEEP_MESSAGES, NOW_MS
 
 from dledger.limits import (
+    ENTRY_BYTES_MAX,
     FRAME_BYTES_MAX,
     HEADER_BYTES_MAX,
     MIB,
+    PROPERTIES_BYTES_MAX,
     PROPERTIES_TEXT_BYTES_MAX,
     SUBSCRIPTION_TAGS_MAX,
 )
@@ -161,31 +164,69 @@ def pulls(code: int) -> Requests:
 
 
 def batches() -> Iterator[Command]:
-    """As many messages as a batch may have, and one message as large as may be."""
-    for runs, content in (
-        ([(0, limits.MESSAGES_PER_BATCH_MAX)], b""),
+    """As many messages as a batch may have, and as large, with whatever the broker looks at in
+    them. Each is sent for the first time, and each once more: that is answered with the first
+    copy's place. The last ones begin with a key that others had."""
+    sends = [
+        ([(0, MESSAGES)], b""),
         ([(queue_id % QUEUES, 16) for queue_id in range(QUEUES)], b""),
-        ([(queue_id % 4, 1) for queue_id in range(limits.MESSAGES_PER_BATCH_MAX)], b""),
+        ([(queue_id % 4, 1) for queue_id in range(MESSAGES)], b""),
         ([(0, 1)], b"x" * 4 * MIB),
-    ):
+    ]
+    for runs, content in sends:
+        request = produce_request(f"k{next(_fresh)}", "Wide1", runs, content)
+        yield from (request, request)
+    for properties in laden():
+        request = batch_with(properties)
+        yield from (request, request)
+    for runs, content in sends:
         yield produce_request("k", "Wide1", runs, content)
-    records = [record_of("k" * length) for length in range(1, 1200)]
-    ext: dict[str, ExtValue] = {"topic": "Wide1", "producerGroup": "P", "runs": [[0, len(records)]]}
-    yield Command(Code.PRODUCE, ext, b"".join(records))
     runs = [[0, 0]] * 60_000
     yield Command(Code.PRODUCE, {"topic": "Wide1", "producerGroup": "P", "runs": runs}, b"x" * 100)
 
 
-def record_of(key: str) -> bytes:
-    """A record with a key."""
-    return encode_record(
-        topic=b"Wide1",
-        queue_id=0,
-        body=b"",
-        properties=properties_encode({"UNIQ_KEY": key, "KEYS": f"{key}a {key}b"}),
-        born_timestamp_ms=1,
-        born_host=BORN_HOST,
-    )
+def laden() -> Iterator[list[dict[str, str]]]:
+    """The properties of the messages of batches that are dear to index."""
+    few = range(LARGEST_ENTRY // PROPERTIES_BYTES_MAX)
+    words = " ".join(f"w{number}" for number in range(32))
+    yield [{"KEYS": "k" * (n % 30 + 1)} for n in range(MESSAGES)]
+    yield [
+        {"KEYS": f"{n} a", "TAGS": f"{n}", "EXPIRES_AT_MS": f"{NOW_MS * 2 + n}"}
+        for n in range(MESSAGES)
+    ]
+    yield [{"KEYS": words, "TAGS": f"{n}"} for n in range(4096)]
+    yield [{"KEYS": words} for _ in range(MESSAGES)]
+    yield [{"KEYS": "k" * (30_000 - 8 * n)} for n in few]
+    yield [{"KEYS": "a " * 15_000} for _ in few]
+    yield [{"KEYS": " " * 30_000} for _ in few]
+    yield [{"KEYS": "a " * 280} for _ in few]
+    yield [{"TAGS": f"{n}" + "\u20ac" * 10_000} for n in few]
+    yield [{"TAGS": f"{n}" + "t" * 30_000} for n in few]
+    yield [{"EXPIRES_AT_MS": "9" * 30_000} for _ in few]
+    yield [{"x" + name: f"{name}\x01" * 3000} for name in ("KEYS", "TAGS") for _ in few]
+
+
+_fresh = itertools.count()
+MESSAGES = limits.MESSAGES_PER_BATCH_MAX
+LARGEST_ENTRY = ENTRY_BYTES_MAX - MIB
+
+
+def batch_with(several: list[dict[str, str]]) -> Command:
+    """A batch of messages with these properties, and unique keys of different lengths."""
+    number = next(_fresh)
+    records = [
+        encode_record(
+            topic=b"Wide1",
+            queue_id=0,
+            body=b"",
+            properties=properties_encode({"UNIQ_KEY": f"{number}-{n}" + "x" * (n % 7), **each}),
+            born_timestamp_ms=1,
+            born_host=BORN_HOST,
+        )
+        for n, each in enumerate(several)
+    ]
+    ext: dict[str, ExtValue] = {"topic": "Wide1", "producerGroup": "P", "runs": [[0, len(records)]]}
+    return Command(Code.PRODUCE, ext, b"".join(records))
 
 
 def stock_batches() -> Iterator[Command]:

@@ -74,7 +74,15 @@ _HOST = np.dtype(f"V{HOST_IPV4_BYTES}")
 class RecordBatch:
     """Checked records of one topic, in runs of one queue each; `place` fills in their buffer."""
 
-    __slots__ = ("_run_counts", "_sizes", "_starts", "_store_fields_at", "_within_run", "buffer")
+    __slots__ = (
+        "_properties_at",
+        "_run_counts",
+        "_sizes",
+        "_starts",
+        "_store_fields_at",
+        "_within_run",
+        "buffer",
+    )
 
     def __init__(
         self,
@@ -83,12 +91,14 @@ class RecordBatch:
         sizes: _Ints,
         run_counts: _Ints,
         store_fields_at: _Ints,
+        properties_at: _Ints,
     ) -> None:
         self.buffer = buffer
         self._starts = starts
         self._sizes = sizes
         self._run_counts = run_counts
         self._store_fields_at = store_fields_at
+        self._properties_at = properties_at
         run_starts = np.cumsum(run_counts) - run_counts
         self._within_run = np.arange(len(starts)) - np.repeat(run_starts, run_counts)
 
@@ -123,10 +133,11 @@ class RecordBatch:
         body_ends = body_starts + body_lengths
         properties_lengths = sizes - least - body_lengths
         _check_tails(buffer, body_ends, topic, properties_lengths)
-        _check_text(buffer, starts + sizes - properties_lengths, starts + sizes)
+        properties_at = starts + sizes - properties_lengths
+        _check_text(buffer, properties_at, starts + sizes)
         _check_bodies(buffer, body_starts, body_ends, front["body_crc"])
         store_fields_at = starts + extra + BORN_HOST_AT + HOST_IPV4_BYTES
-        return cls(buffer, starts, sizes, run_counts, store_fields_at)
+        return cls(buffer, starts, sizes, run_counts, store_fields_at, properties_at)
 
     @property
     def count(self) -> int:
@@ -138,6 +149,11 @@ class RecordBatch:
         """Where each record begins, in bytes from the buffer's beginning."""
         starts: list[int] = self._starts.tolist()
         return starts
+
+    @property
+    def properties_places(self) -> tuple[_Ints, _Ints]:
+        """Where each record's properties begin in the buffer, and where they end."""
+        return self._properties_at, self._starts + self._sizes
 
     def larger_than(self, size_bytes: int) -> list[int]:
         """Where records of more than so many bytes begin."""

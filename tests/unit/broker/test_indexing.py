@@ -11,15 +11,21 @@ from hypothesis import strategies as st
 
 from dledger.remoting.message import host_bytes, properties_encode, tags_code
 from dledger.remoting.record import Record, encode_record, walk
+from mqbroker import limits
 from mqbroker.state.aside import Unusable
 from mqbroker.state.dedup import StoredCopy, dedup_key
 from mqbroker.state.derived import indexing
 from mqbroker.state.derived.entry_index import EntryIndex
 from mqbroker.state.derived.indexing import index_records, index_sends
 from mqbroker.state.derived.keys import encode_keys
+from mqbroker.state.derived.properties import code_of_tags, codes_of_tags
 
 HOST4, HOST6 = host_bytes("10.0.0.1", 99), host_bytes("::1", 99)
 POSITION = 4096 + 48
+
+
+def utf_8(text: str) -> bytes:
+    return text.encode()
 
 
 class Message(NamedTuple):
@@ -122,7 +128,10 @@ odd_properties = st.lists(
         [
             *("TAGS\x01a", "TAGS\x01b c", "KEYS\x01one two one", "KEYS\x01", "WAIT\x01true"),
             *("XUNIQ_KEY\x01no", "UNIQ_KEY\x01twice", "v\x01UNIQ_KEY\x01in", "EXPIRES_AT_MS\x0178"),
-            *("EXPIRES_AT_MS\x01x", "", "ä\x01ö", "no end"),
+            *("EXPIRES_AT_MS\x01x", "EXPIRES_AT_MS\x01", "", "ä\x01ö", "no end"),
+            *("KEYS\x01 a  b ", "KEYS\x01" + " ".join(map(str, range(40)))),
+            *("TAGS\x01", "TAGS\x01ä"),
+            *("KEYS\x01" + "k" * 99 + " " + "k" * 9, "EXPIRES_AT_MS\x01" + "9" * 19),
         ]
     ),
     max_size=3,
@@ -263,6 +272,16 @@ def test_a_batch_says_the_same_whether_read_as_a_table_or_one_by_one(
             index = index_records(memoryview(bytes(out)), POSITION)
         found.append((index._replace(keys=()), encode_keys(index.keys)))
     assert found[0] == found[1]
+
+
+@given(st.lists(st.one_of(st.binary(min_size=1), st.text(min_size=1).map(utf_8)), max_size=6))
+def test_the_codes_of_many_tags_are_those_of_each(tags: list[bytes]) -> None:
+    """As Java has them, also of what is not UTF-8."""
+    tags = [tag.replace(b"\x02", b"2") for tag in tags]
+    expected = [code_of_tags(tag) for tag in tags]
+    assert codes_of_tags(tags) == expected
+    with mock.patch.object(limits, "TAGS_ONE_BY_ONE_BYTES_MAX", -1):
+        assert tags == [] or codes_of_tags(tags) == expected
 
 
 def test_a_message_that_was_sent_back_is_not_known_by_its_key() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dledger.errors import StorageError
 from dledger.net import Peer
@@ -18,7 +20,7 @@ from dledger.remoting.record import encode_record, walk
 from mqbroker.state.derived.consume_queue import remove_paths
 from mqbroker.state.derived.indexing import index_records
 from mqbroker.state.derived.key_index import KeyIndex
-from mqbroker.state.derived.keys import Key, encode_keys, key_hashes, key_units
+from mqbroker.state.derived.keys import Key, encode_keys, hashes_of, key_hashes, key_units
 from mqbroker.testing import served
 from mqbroker.testing.requests import ask, make_topic, produce_request, records, send_request
 
@@ -133,6 +135,14 @@ def test_one_key_and_many_have_the_same_units() -> None:
         mixed += [keys[0], key_units(hashes[1:], np.full(2, length))]
     assert encode_keys(single) == encode_keys(mixed)
     assert encode_keys([]) == b""
+
+
+@given(st.lists(st.binary(max_size=40) | st.binary(min_size=120, max_size=140), max_size=12))
+def test_keys_of_any_lengths_are_hashed_together_as_alone(keys: list[bytes]) -> None:
+    """Also where their first bytes, or all bytes of their last word, are the same."""
+    keys += [key + key[-1:] for key in keys]
+    alone = [key_hashes(b"T", np.frombuffer(key, np.uint8).reshape(1, len(key))) for key in keys]
+    assert hashes_of(b"T", keys).tolist() == [int(each[0]) for each in alone]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,9 @@ class ResetHandler:
         """Commit the new offsets, tell the members, answer with all of them."""
         header = decode_header(InvokeBrokerToResetOffsetHeader, request)
         check_group_name(header.group)
-        targets = self._targets(header)
+        targets = dict[int, int]()
+        await in_turns(self._find(header, targets))
+        self._core.role.check_serving()
         self._core.definitions.ensure_group(header.group)
         rows = [(header.group, header.topic, queue_id, at) for queue_id, at in targets.items()]
         offsets = self._core.machine.offsets
@@ -86,8 +88,12 @@ class ResetHandler:
             return request.reply(body=await encode_in_turns(ResetOffsetBody(table)))
         return request.reply(body=loose)
 
-    def _targets(self, header: InvokeBrokerToResetOffsetHeader) -> dict[int, int]:
-        """queue id -> the offset to go on from."""
+    def _find(
+        self, header: InvokeBrokerToResetOffsetHeader, targets: dict[int, int]
+    ) -> Iterator[None]:
+        """Fill in queue id -> the offset to go on from, a queue at each step: a file may have to be
+        read for it. Refused if the topic is made again meanwhile."""
+        topics = self._core.machine.topics
         queues = self._core.definitions.topic(header.topic).read_queue_nums
         if header.queue_id is not None and header.queue_id >= 0:
             if header.queue_id >= queues:
@@ -95,8 +101,18 @@ class ResetHandler:
                     ResponseCode.SYSTEM_ERROR,
                     f"queue {header.queue_id} of {header.topic!r} does not exist: it has {queues}",
                 )
-            return {header.queue_id: self._target(header, header.queue_id)}
-        return {queue_id: self._target(header, queue_id) for queue_id in range(queues)}
+            targets[header.queue_id] = self._target(header, header.queue_id)
+            return
+        life = topics.life(header.topic)
+        for queue_id in range(queues):
+            targets[queue_id] = self._target(header, queue_id)
+            yield
+            if topics.get(header.topic) is None or topics.life(header.topic) != life:
+                raise Refused(
+                    ResponseCode.TOPIC_NOT_EXIST,
+                    f"the topic {header.topic!r} was deleted while the group was reset: nothing "
+                    "has changed",
+                )
 
     def _target(self, header: InvokeBrokerToResetOffsetHeader, queue_id: int) -> int:
         machine = self._core.machine

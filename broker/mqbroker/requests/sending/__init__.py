@@ -5,6 +5,7 @@
 ``once``           what producers with a name write
 ``produce``        our producers' batches of finished records
 ``send_back``      stores a message that a consumer could not handle once more
+``keys``           how many keys the messages of one request may have (pure)
 ``copies``         the properties of copies, which always fit (pure)
 ``retries``        when such a message is tried again, and when it is given up (pure)
 ``transactions``   commits and rolls back half messages

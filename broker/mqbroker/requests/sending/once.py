@@ -38,6 +38,7 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.sending.keys import check_keys
 from mqbroker.requests.sending.produce import check_sendable, draft_of
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.groups.places import fault, is_other_life
@@ -135,15 +136,17 @@ class OnceHandler:
         body = memoryview(request.payload)
         if sum(size for _, size, _ in header.parts) != len(body):
             raise _invalid(f"parts that are not {len(body)} bytes, as the body is")
-        drafts, arriving, at = [], list[Arriving](), 0
+        drafts, arriving, at, words = [], list[Arriving](), 0, 0
         for topic, size, runs in header.parts:
             part = ProduceHeader(topic=topic, producer_group=header.producer_name, runs=runs)
             topic_config = check_sendable(core, part) if is_new else None
-            draft = draft_of(core, body[at : at + size], part)
+            draft, words_here = draft_of(core, body[at : at + size], part)
             if topic_config is not None:
                 arriving.append(Arriving(topic_config, len(draft.starts), draft.size))
             drafts.append(draft)
             at += size
+            words += words_here
+        check_keys(_messages(header), words)
         return drafts, arriving
 
     def _check_moves(self, header: WriteOnceHeader, connection: Connection) -> None:
@@ -199,11 +202,15 @@ def _check_header(header: WriteOnceHeader) -> None:
         raise _invalid("a queue with two offsets")
     if header.group and not header.moves:
         raise _invalid(f"a group, {header.group[:80]!r}, and none of its queues")
-    messages = sum(count for _, _, runs in header.parts for _, count in runs)
+    messages = _messages(header)
     if messages > limits.MESSAGES_PER_BATCH_MAX:
         raise _invalid(f"{messages} messages, above {limits.MESSAGES_PER_BATCH_MAX}")
     if any(size <= 0 for _, size, _ in header.parts):
         raise _invalid("a part without records")
+
+
+def _messages(header: WriteOnceHeader) -> int:
+    return sum(count for _, _, runs in header.parts for _, count in runs)
 
 
 def _check_producer(name: str) -> None:

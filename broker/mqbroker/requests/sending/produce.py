@@ -33,6 +33,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.sending.keys import check_batch, words_in_batch
 from mqbroker.state.attributes import check_records_type
 from mqbroker.state.dedup import dedup_key
 
@@ -49,6 +50,7 @@ class ProduceHandler:
         core = self._core
         header = decode_header(ProduceHeader, request)
         batch = _parse(core, request.payload, header)
+        check_batch(batch)
         topic = check_sendable(core, header)
         draft = _draft(core, batch, header)
         unique_key = batch.first_unique_key
@@ -77,9 +79,10 @@ def check_sendable(core: Core, header: ProduceHeader) -> TopicConfig:
     return topic
 
 
-def draft_of(core: Core, records: Buffer, header: ProduceHeader) -> MessagesDraft:
-    """A batch, checked but for its topic. Refused if it is none."""
-    return _draft(core, _parse(core, records, header), header)
+def draft_of(core: Core, records: Buffer, header: ProduceHeader) -> tuple[MessagesDraft, int]:
+    """A batch, checked but for its topic, and the words of its keys. Refused if it is none."""
+    batch = _parse(core, records, header)
+    return _draft(core, batch, header), words_in_batch(batch)
 
 
 def _draft(core: Core, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:

@@ -50,6 +50,7 @@ from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.sending.batch_properties import NOT_KEPT, batch_properties
 from mqbroker.requests.sending.copies import properties_max
+from mqbroker.requests.sending.keys import check_properties
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.attributes import check_type, message_type
 from mqbroker.state.dedup import dedup_key
@@ -165,6 +166,7 @@ class SendHandler:
                     self._check_type(topic, each.decode())
             if len(items) > limits.BATCH_STEP:
                 yield
+        check_properties(properties)
         records = self._records(header, items, properties, connection)
         keys = [dedup_key(topic.encode(), first_key.encode())] if first_key else []
         if len(items) > limits.BATCH_AT_ONCE_MAX:

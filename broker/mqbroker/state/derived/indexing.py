@@ -83,13 +83,13 @@ def index_sends(body: memoryview, position: int) -> Sequence[EntryIndex]:
 
     Raises Unusable for bytes that no leader writes.
     """
-    starts = starts_of(body).tolist()
+    starts = starts_of(body)
     if len(starts) <= FEW:
-        return _one_by_one(body, position, starts)
-    first, last = _record(body, 0, position), _record(body, starts[-1], position)
+        return _one_by_one(body, position, starts.tolist())
+    first, last = _record(body, 0, position), _record(body, int(starts[-1]), position)
     topic = _topic(first)
     if topic == _topic(last):
-        whole = Many(body, position, topic).index_sends(_time_ms(first))
+        whole = Many(body, starts, position, topic).index_sends(_time_ms(first))
         if whole is not None:
             return [whole]
     return [*_sends_of_topics(body, position)]
@@ -104,12 +104,12 @@ def _one_by_one(body: memoryview, position: int, starts: Sequence[int]) -> list[
 
 def _sends_of_topics(body: memoryview, position: int) -> Iterator[EntryIndex]:
     for topic, start, part in _of_one_topic(body, position):
-        starts = starts_of(part).tolist()
+        starts = starts_of(part)
         if len(starts) <= FEW:
-            yield from _one_by_one(part, position + start, starts)
+            yield from _one_by_one(part, position + start, starts.tolist())
         else:
             first = _record(part, 0, position + start)
-            yield _whole(Many(part, position + start, topic).index_sends(_time_ms(first)))
+            yield _whole(Many(part, starts, position + start, topic).index_sends(_time_ms(first)))
 
 
 def _whole(index: EntryIndex | None) -> EntryIndex:
@@ -190,10 +190,10 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
     key = _dedup_key(first, encoded_topic, properties)
     copy = None if key is None else (key, (position, len(body)))
     if first.size < len(body):
-        starts = starts_of(body).tolist()
+        starts = starts_of(body)
         if len(starts) > FEW:
-            return _whole(Many(body, position, topic).index(store_timestamp_ms, copy))
-        return _joined(_one_by_one(body, position, starts), copy)
+            return _whole(Many(body, starts, position, topic).index(store_timestamp_ms, copy))
+        return _joined(_one_by_one(body, position, starts.tolist()), copy)
     return EntryIndex(
         topic=topic,
         store_timestamp_ms=store_timestamp_ms,

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dledger.checksum import crc32
+from dledger.remoting.record.columns import overlay
 from mqbroker.state.derived.units import Words, mixed
 
 UNIT: Final = np.dtype([("hash", "<u8"), ("position", "<u8")])
@@ -23,6 +24,8 @@ POSITION_MASK: Final = np.uint64((1 << _POSITION_BITS) - 1)
 _CHECK_SEED: Final = np.uint64(0x6B65_7973)
 _PRIME: Final = 0x9E37_79B9_7F4A_7C15
 _SHIFT: Final = 29
+#: Of a word with so many bytes of a key: the bits that are the key's.
+_KEPT: Final = np.array([(1 << 8 * count) - 1 for count in range(8)], np.uint64)
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
@@ -84,7 +87,7 @@ def key_units(hashes: Hashes, positions: npt.NDArray[np.int64]) -> bytes:
 
 
 def encode_keys(keys: Keys) -> bytes:
-    """The units of keys, in their order. Those of about equal length are hashed together."""
+    """The units of keys, in their order."""
     pieces: list[bytes] = []
     single: list[Key] = []
     for key in keys:
@@ -96,20 +99,45 @@ def encode_keys(keys: Keys) -> bytes:
     return b"".join((*pieces, _units_of(single)))
 
 
+def hashes_of(topic: bytes, keys: Sequence[bytes]) -> Hashes:
+    """The hashes of keys of a topic, of any lengths."""
+    lengths = _lengths(keys)
+    seeds = np.uint64(crc32(topic) << 16) | lengths.astype(np.uint64) & np.uint64(0xFFFF)
+    return _ragged(seeds * np.uint64(_PRIME), keys, lengths)
+
+
 def _units_of(keys: Sequence[Key]) -> bytes:
-    # Not by topic: else four thousand topics with a key each would be four thousand small sums.
-    alike: dict[int, list[int]] = {}
-    for number, key in enumerate(keys):
-        alike.setdefault(-(-len(key.key) // 8) * 8, []).append(number)
-    units = np.empty(len(keys), UNIT)
-    for width, numbers in alike.items():
-        some = [keys[number] for number in numbers]
-        rows = np.frombuffer(b"".join(key.key.ljust(width, b"\0") for key in some), np.uint8)
-        seeds = np.array([_seed(key.topic, len(key.key)) for key in some], np.uint64)
-        units["hash"][numbers] = _mixed(seeds, rows.reshape(len(numbers), width))
-    positions = np.array([key.position for key in keys], np.uint64)
-    units["position"] = _checked_words(units["hash"], positions)
-    return units.tobytes()
+    seeds = np.array([_seed(key.topic, len(key.key)) for key in keys], np.uint64)
+    positions = np.array([key.position for key in keys], np.int64)
+    texts = [key.key for key in keys]
+    return key_units(_ragged(seeds, texts, _lengths(texts)), positions)
+
+
+def _lengths(keys: Sequence[bytes]) -> npt.NDArray[np.int64]:
+    return np.fromiter(map(len, keys), np.int64, len(keys))
+
+
+def _ragged(seeds: Hashes, keys: Sequence[bytes], lengths: npt.NDArray[np.int64]) -> Hashes:
+    """Seeds, one for each key, with the keys mixed in, eight bytes of all at a time.
+
+    Not a length after the other: there may be as many lengths as keys, and each has thousands of
+    steps. The longest are first, so that those that a step is for stand together.
+    """
+    longest_first = np.argsort(-lengths, kind="stable")
+    begins = (np.cumsum(lengths) - lengths)[longest_first]
+    hashes, lengths = seeds[longest_first], lengths[longest_first]
+    words = overlay(b"".join((*keys, bytes(U64.itemsize))), U64)
+    steps = np.arange(0, lengths[0] if len(keys) else 0, U64.itemsize)
+    counts = np.searchsorted(-lengths, -steps)
+    whole = np.searchsorted(-lengths, -steps - U64.itemsize, "right")
+    for at, count, full in zip(steps.tolist(), counts.tolist(), whole.tolist(), strict=True):
+        part = words[begins[:count] + at]
+        if full < count:
+            part[full:] &= _KEPT[lengths[full:count] - at]
+        hashes[:count] = mixed(hashes[:count], part)
+    ordered = np.empty_like(hashes)
+    ordered[longest_first] = hashes
+    return ordered
 
 
 def _seed(topic: bytes, key_length: int) -> int:

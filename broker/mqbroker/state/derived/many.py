@@ -48,14 +48,14 @@ def starts_of(body: memoryview) -> Places:
 
 
 class Many:
-    """Records of one topic. `position` is that of the first in the log."""
+    """Records of one topic, which begin at `starts`. `position` is that of the first in the log."""
 
-    def __init__(self, body: memoryview, position: int, topic: str) -> None:
+    def __init__(self, body: memoryview, starts: Places, position: int, topic: str) -> None:
         """Raises Unusable for records that are not of that place."""
         self.topic = topic
         self._body = body
         self._encoded_topic = topic.encode()
-        self._starts = starts_of(body)
+        self._starts = starts
         self._heads: Units = overlay(body, _HEAD)[self._starts]
         self._sizes = self._heads["size"].astype(np.int64)
         self._positions = self._starts + position
@@ -116,8 +116,9 @@ class Many:
         units["size"] = heads["size"]
         units["tags_code"] = said.tags_codes
         units["store_timestamp_ms"] = store_timestamp_ms
-        for number, expires_ms in said.ends_ms:
-            units["lives"][number] = lives(expires_ms, store_timestamp_ms)
+        if said.ends_ms:
+            numbers = [number for number, _ in said.ends_ms]
+            units["lives"][numbers] = [lives(end, store_timestamp_ms) for _, end in said.ends_ms]
         queue_ids = heads["queue_id"]
         offsets = heads["queue_offset"].astype(np.int64)
         same_queue = queue_ids[1:] == queue_ids[:-1]

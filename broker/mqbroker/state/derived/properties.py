@@ -8,9 +8,9 @@ then the unique keys of all records are read at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,15 +21,17 @@ from dledger.remoting.message import DLQ_PREFIX, EXPIRES_AT_MS, KEYS, TAGS, UNIQ
 from dledger.remoting.record.columns import overlay
 from mqbroker import limits
 from mqbroker.state.dedup import dedup_key, dedup_keys
-from mqbroker.state.derived.keys import Key, Keys, key_hashes, key_units
+from mqbroker.state.derived.keys import Key, Keys, hashes_of, key_hashes, key_units
 
 TAGS_NAME: Final = TAGS.encode() + b"\x01"
 UNIQUE_NAME: Final = UNIQ_KEY.encode() + b"\x01"
 _EXPIRES_NAME: Final = EXPIRES_AT_MS.encode() + b"\x01"
-_KEYS_NAME: Final = KEYS.encode() + b"\x01"
+KEYS_NAME: Final = KEYS.encode() + b"\x01"
 _DLQ_PREFIX: Final = DLQ_PREFIX.encode()
 _END: Final = 0x02
 """Behind each value. Smaller bytes separate, too."""
+_JAVA_BASE: Final = 31
+"""Of String.hashCode."""
 
 Places = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.uint8]
@@ -38,8 +40,8 @@ Rows = npt.NDArray[np.uint8]
 class Said(NamedTuple):
     """What the properties of some records say."""
 
-    tags_codes: Sequence[int] | int
-    """Of all records, or one for all."""
+    tags_codes: Places
+    """Of all records."""
     ends_ms: Sequence[tuple[int, int]]
     """The numbers of the records that expire, and when."""
     keys: Keys
@@ -52,52 +54,84 @@ class Properties:
     def __init__(self, body: memoryview, begins: Places, ends: Places, topic: bytes) -> None:
         """Those of the records in `body` that lie from `begins` to `ends`."""
         self._topic = topic
-        widths = ends - begins
-        self._widths = widths
-        self._stops = np.cumsum(widths)
+        self._widths = widths = ends - begins
         width = int(widths[0])
-        if width and (widths == width).all():
-            self._text = _rows(body, begins, width).tobytes()
+        if (widths == width).all():
+            rows = np.full((len(widths), width + 1), _END, np.uint8)
+            if width:
+                rows[:, 1:] = _rows(body, begins, width)
+            text = rows.tobytes()
         else:
             places = zip(begins.tolist(), ends.tolist(), strict=True)
-            self._text = b"".join([body[begin:end] for begin, end in places])
+            text = b"\x02" + b"\x02".join([body[begin:end] for begin, end in places])
+        #: An end stands before each record's properties, and behind the last one's.
+        self._text = text + b"\x02"
+        self._ends = np.cumsum(widths + 1)
         self._unique = self._unique_keys()
 
     def read(self, positions: Places) -> Said:
         """What they say; `positions` are those of their records in the log."""
-        text, unique = self._text, self._unique
-        if unique is not None and _KEYS_NAME not in text:
-            keys: Keys = [key_units(key_hashes(self._topic, unique), positions)]
-        else:
-            keys = [
-                key
-                for (begin, end), position in zip(self._spans(), positions.tolist(), strict=True)
-                for key in keys_in(self._topic, text, begin, end, position)
-            ]
-        codes: Sequence[int] | int = 0
-        if TAGS_NAME in text:
-            codes = [
-                code_of_tags(value_in(text, TAGS_NAME, begin, end)) for begin, end in self._spans()
-            ]
-        ends_ms: list[tuple[int, int]] = []
-        if _EXPIRES_NAME in text:
-            for number, (begin, end) in enumerate(self._spans()):
-                expires_ms = expires_in(self._topic, text, begin, end)
-                if expires_ms is not None:
-                    ends_ms.append((number, expires_ms))
-        return Said(codes, ends_ms, keys)
+        codes = np.zeros(len(positions), np.int64)
+        numbers, tags = self._values(TAGS_NAME)
+        if tags:
+            codes[numbers] = codes_of_tags(tags)
+        return Said(codes, self._ends_ms(), self._keys(positions))
+
+    def _ends_ms(self) -> list[tuple[int, int]]:
+        if self._topic.startswith(_DLQ_PREFIX):
+            return []
+        numbers, times = self._values(_EXPIRES_NAME)
+        return [
+            (number, int(time))
+            for number, time in zip(numbers, times, strict=True)
+            if len(time) <= limits.TIME_DIGITS_MAX and time.isdigit()
+        ]
+
+    def _keys(self, positions: Places) -> Keys:
+        """The unique keys and those of KEYS, in the order of the records."""
+        numbers, several = self._values(KEYS_NAME)
+        if self._unique is not None and not several:
+            return [key_units(key_hashes(self._topic, self._unique), positions)]
+        owners, unique = self._values(UNIQUE_NAME)
+        words: list[Collection[bytes]] = [dict.fromkeys(value.split(b" ")) for value in several]
+        for number, some in enumerate(words):
+            if len(some) > KEYS_PER_MESSAGE_MAX or b"" in some:
+                words[number] = words_of(several[number])
+        owner = np.array([*owners, *numbers], np.int64)
+        owner = np.repeat(owner, [*[1] * len(owners), *map(len, words)])
+        order = np.argsort(owner, kind="stable")
+        hashes = hashes_of(self._topic, [*unique, *chain.from_iterable(words)])
+        return [key_units(hashes[order], positions[owner[order]])]
+
+    def words_of_keys(self) -> int:
+        """How many words there are in all KEYS, at most."""
+        _, several = self._values(KEYS_NAME)
+        return sum(value.count(b" ") + 1 for value in several)
 
     def dedup_keys(self) -> Sequence[bytes | None]:
         """Each record's key for the dedup window; None for one without a unique key."""
         if self._unique is not None:
             return dedup_keys(self._topic, self._unique)
-        values = (value_in(self._text, UNIQUE_NAME, begin, end) for begin, end in self._spans())
-        return [dedup_key(self._topic, value) if value else None for value in values]
+        keys: list[bytes | None] = [None] * len(self._widths)
+        for number, value in zip(*self._values(UNIQUE_NAME), strict=True):
+            keys[number] = dedup_key(self._topic, value)
+        return keys
 
-    def _spans(self) -> list[tuple[int, int]]:
-        """Where each record's properties begin and end in the text."""
-        stops = self._stops.tolist()
-        return list(zip([0, *stops], stops, strict=False))
+    def _values(self, name: bytes) -> tuple[list[int], list[bytes]]:
+        """The numbers of the records that say a property first as something, and what they say."""
+        text, named = self._text, b"\x02" + name
+        if named not in text:
+            return [], []
+        find, ends = text.find, self._ends.tolist()
+        found = [find(named, begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
+        numbers = [number for number, at in enumerate(found) if at >= 0]
+        begins = [at + len(named) for at in found if at >= 0]
+        stops = [find(_END, begin) for begin in begins]
+        values = [text[begin:end] for begin, end in zip(begins, stops, strict=True)]
+        if b"" in values:
+            numbers = [number for number, value in zip(numbers, values, strict=True) if value]
+            values = [*filter(None, values)]
+        return numbers, values
 
     def _unique_keys(self) -> Rows | None:
         """The unique keys as rows, if all have the length of the first, behind the same bytes.
@@ -105,13 +139,13 @@ class Properties:
         Bytes that are the same up to the end of the name leave no other place where it could
         stand before.
         """
-        text, first_end = self._text, int(self._widths[0])
-        name_at = _find(text, UNIQUE_NAME, 0, first_end)
+        text, first_end = self._text, int(self._widths[0]) + 1
+        name_at = _find(text, UNIQUE_NAME, 1, first_end)
         begin = name_at + len(UNIQUE_NAME)
         end = text.find(_END, begin, first_end)
-        if name_at < 0 or end <= begin or int(self._widths.min()) <= end:
+        if name_at < 0 or end <= begin or int(self._widths.min()) < end:
             return None
-        rows = _rows(text, self._stops - self._widths, end + 1)
+        rows = _rows(text, self._ends - self._widths - 1, end + 1)
         unique = rows[:, begin:end]
         alike = (
             (rows[:, :begin] == rows[0, :begin]).all()
@@ -128,13 +162,18 @@ def _rows(data: memoryview | bytes, begins: Places, width: int) -> Rows:
 
 
 def keys_in(topic: bytes, data: bytes, begin: int, end: int, position: int) -> list[Key]:
-    """One record's keys: the unique one, and those of KEYS, between which RocketMQ has a blank."""
+    """One record's keys: the unique one, and those of KEYS."""
     unique_key = value_in(data, UNIQUE_NAME, begin, end)
-    words = value_in(data, _KEYS_NAME, begin, end) or b""
     keys = [Key(topic, unique_key, position)] if unique_key else []
-    distinct = dict.fromkeys(filter(None, words.split(b" ")))
-    keys += [Key(topic, word, position) for word in islice(distinct, KEYS_PER_MESSAGE_MAX)]
-    return keys
+    words = words_of(value_in(data, KEYS_NAME, begin, end) or b"")
+    return keys + [Key(topic, word, position) for word in words]
+
+
+def words_of(keys: bytes) -> list[bytes]:
+    """The first keys of a message's KEYS, between which RocketMQ has a blank."""
+    distinct = dict.fromkeys(keys.split(b" "))
+    distinct.pop(b"", None)
+    return [*islice(distinct, KEYS_PER_MESSAGE_MAX)]
 
 
 def value_in(data: bytes, name: bytes, begin: int, end: int) -> bytes | None:
@@ -166,3 +205,25 @@ def expires_in(topic: bytes, data: bytes, begin: int, end: int) -> int | None:
 def code_of_tags(tag: bytes | None) -> int:
     """The tags code of a property's value."""
     return tags_code(tag.decode(errors="replace")) if tag else 0  # as Java reads it
+
+
+def codes_of_tags(tags: Sequence[bytes]) -> Sequence[int]:
+    """The tags codes of many values that are not empty and have no end."""
+    distinct = [*dict.fromkeys(tags)]
+    if sum(map(len, distinct)) <= limits.TAGS_ONE_BY_ONE_BYTES_MAX:
+        return [code_of_tags(tag) for tag in tags]
+    text = (b"\x02".join(distinct) + b"\x02").decode(errors="replace")
+    units = np.frombuffer(text.encode("utf-16-le"), "<u2").astype(np.uint32)
+    ends = np.flatnonzero(units == _END)
+    begins = np.concatenate(([0], ends[:-1] + 1))
+    lengths = ends - begins
+    # Java's h = 31 * h + unit is a sum: of each unit times 31 to the number of units behind it.
+    behind = np.repeat(ends.astype(np.int32), lengths + 1)
+    behind -= np.arange(1, len(units) + 1, dtype=np.int32)
+    bases = np.full(lengths.max(), _JAVA_BASE, np.uint32)
+    bases[0] = 1
+    units[ends] = 0
+    units *= np.cumprod(bases, dtype=np.uint32)[behind]
+    codes = np.add.reduceat(units, begins, dtype=np.uint32).view(np.int32)
+    by_tag = dict(zip(distinct, codes.tolist(), strict=True))
+    return [by_tag[tag] for tag in tags]
