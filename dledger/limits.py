@@ -34,6 +34,8 @@ PROVEN_NAME_CHARACTERS_MAX = 255
 """Of a cluster's and a broker's name in a hello, which is kept as long as its connection."""
 USERS_MAX = 10_000
 """Of a cluster; each broker group has all of them."""
+USERS_TOLD_BYTES_MAX = 128 * MIB
+"""Of users and their entries, inflated, as a name server is told them."""
 USER_NAME_BYTES_MAX = 127
 PASSWORD_BYTES_MAX = 256
 ACL_ENTRIES_MAX = 50_000

@@ -241,7 +241,7 @@ class Broker:
 
     def users_changed(self) -> None:
         """Users changed: tell the name servers."""
-        self._sweep_due.set(self.core.announcements.next_s)
+        self.core.announcements.changed()
 
     def leading(self, term: int) -> None:
         """From now on this replica serves."""

@@ -7,12 +7,14 @@ changes, and so is its digest.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from dledger import limits
+from dledger.buffers import Buffer
 from dledger.errors import BadInput
 from dledger.trust.policies import Entry, Policies
 from dledger.trust.signatures import Key
@@ -38,6 +40,8 @@ class Users:
         self._policies: dict[str, Policies] = {}
         #: Entries of all users.
         self.entries = 0
+        #: Changes with the table, within one process.
+        self.version = 0
 
     def __len__(self) -> int:
         return len(self._users)
@@ -60,6 +64,7 @@ class Users:
     def put(self, user: User) -> None:
         """Make a user, or replace all that is known of one."""
         self.delete(user.name)
+        self.version += 1
         self._users[user.name] = user
         self.entries += len(user.entries)
 
@@ -67,6 +72,7 @@ class Users:
         """Forget a user and its policies."""
         user = self._users.pop(name, None)
         self._policies.pop(name, None)
+        self.version += 1
         self.entries -= 0 if user is None else len(user.entries)
 
     @property
@@ -82,11 +88,31 @@ class Users:
         """Take over what a snapshot, or a broker, has kept."""
         self._users = {user.name: user for user in users}
         self._policies.clear()
+        self.version += 1
         self.entries = sum(len(user.entries) for user in self._users.values())
 
     def digest(self) -> str:
         """Equal for equal tables."""
         return hashlib.sha256(msgspec.msgpack.encode(self.dump())).hexdigest()[:16]
+
+
+def encoded(users: Users) -> bytes:
+    """The table as a broker tells it to a name server."""
+    return zlib.compress(msgspec.msgpack.encode(users.dump()), 1)
+
+
+def decoded(data: Buffer) -> list[User]:
+    """What `encoded` made. Raises BadInput."""
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(data, limits.USERS_TOLD_BYTES_MAX)
+        if not inflater.eof:
+            raise BadInput(
+                f"users end early, or take more than {limits.USERS_TOLD_BYTES_MAX} bytes"
+            )
+        return msgspec.msgpack.decode(inflated, type=list[User])
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise BadInput(f"no users that can be read: {error}") from error
 
 
 class Keys:

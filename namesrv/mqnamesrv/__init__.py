@@ -7,6 +7,7 @@
 ``topics``        which groups serve a topic (pure)
 ``registration``  decodes a broker's registration (pure)
 ``door``          which requests are allowed (pure)
+``users``         users as broker groups tell them, and what they may ask
 ``kv``            the key-value config (pure)
 ``kv_file``       the key-value config on disk
 ``config``        the settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -18,7 +18,7 @@ from dledger.trust.admin import LOOPBACK, AdminAddresses
 from dledger.trust.secret import read_secret, require_secret
 from mqnamesrv.door import Door
 
-RUNTIME_KEYS: Final = frozenset({"returnOrderTopicConfigToBroker"})
+RUNTIME_KEYS: Final = frozenset({"authorizationMode", "returnOrderTopicConfigToBroker"})
 """What UPDATE_NAMESRV_CONFIG can change."""
 
 
@@ -38,6 +38,8 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel"):
     allow_unsigned_brokers: bool = False
     #: From where tools may change something: addresses, networks, `loopback`, `*`.
     admin_addresses: str = LOOPBACK
+    #: Whether users and their rights count: they are those of the broker groups.
+    authorization_mode: Literal["off", "observe", "enforce"] = "off"
     #: Bytes kept for all connections; 0: a quarter of the machine's memory, 512 MiB at most.
     client_memory_max: int = 0
     #: Connections from one address that is not loopback; 0: half of the bound on all.

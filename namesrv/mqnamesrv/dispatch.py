@@ -63,7 +63,7 @@ from dledger.remoting.headers import (
 )
 from dledger.trust.accepting import NotLetIn
 from dledger.trust.rights import BY_SECRET, GET, OPEN, SIGNED, UPDATE, cluster
-from dledger.world import world
+from dledger.world import unix_ms, world
 from mqnamesrv import limits
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
 from mqnamesrv.door import Door, Trust
@@ -71,6 +71,7 @@ from mqnamesrv.kv import ORDER_TOPIC_CONFIG, WIPED_BROKERS
 from mqnamesrv.kv_file import KvStore
 from mqnamesrv.registration import decode_registration
 from mqnamesrv.routes import Departure, NotWhole, RegistrationRefused, RouteTable, UnknownBroker
+from mqnamesrv.users import UserDoor
 
 UNIT_LISTS: Mapping[int, Callable[[bool, bool], bool]] = {
     RequestCode.GET_UNIT_TOPIC_LIST: lambda unit, subscribed: unit,
@@ -108,19 +109,18 @@ class Dispatcher:
         self._take_wiped()
         self._order_entries: Mapping[str, str] | None = None
         self._order_body = b""
-        self.table = table_of([self], Right)
+        self._users = UserDoor(door, self.routes, unix_ms, self._trust, config.authorization_mode)
+        self.table = table_of([self, self._users], Right)
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """The answer, or an awaitable of it if something must become durable first."""
         served = self.table.get(request.code)
         if served is None:
-            code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
             reason = NOT_SERVED.get(request.code, "")
             remark = f"request code {request.code} is not supported here{reason and ': '}{reason}"
-            return request.reply(code, remark=remark)
+            return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         try:
-            if served.right is Right.ADMIN:
-                self._door.check_admin(request, connection.peer[0])
+            self._users.admit(request, connection, served)
             return self._bounded(request, served.method(request, connection))
         except NotLetIn as error:
             _log.warning("not let in", code=request.code, reason=str(error), peer=connection.peer)
@@ -152,6 +152,7 @@ class Dispatcher:
         """The connection is gone: remove the brokers that registered over it."""
         self._connections.pop(connection.id, None)
         self._door.forget(connection.id)
+        self._users.guard.forget(connection.id)
         gone = self.routes.connection_lost(connection.id, self._clock())
         _log_departures(gone, "connection closed")
 
@@ -325,12 +326,12 @@ class Dispatcher:
 
     @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Right.ANYONE, rights=SIGNED)
     def _all_topics(self, request: Command, _: Connection) -> Command:
-        return _topic_list(request, self.routes.topics.names())
+        return _topic_list(request, self._users.seen(self.routes.topics.names()))
 
     @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Right.ANYONE, rights=SIGNED)
     def _topics_by_cluster(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetTopicsByClusterHeader, request)
-        return _topic_list(request, self.routes.topics_of_cluster(header.cluster))
+        return _topic_list(request, self._users.seen(self.routes.topics_of_cluster(header.cluster)))
 
     @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, needs=Right.ANYONE, rights=SIGNED)
     def _system_topics(self, request: Command, _: Connection) -> Command:
@@ -352,7 +353,8 @@ class Dispatcher:
         rights=SIGNED,
     )
     def _unit_topics(self, request: Command, _: Connection) -> Command:
-        return _topic_list(request, self.routes.topics.of_units(UNIT_LISTS[request.code]))
+        units = self.routes.topics.of_units(UNIT_LISTS[request.code])
+        return _topic_list(request, self._users.seen(units))
 
     @serves(RequestCode.GET_BROKER_MEMBER_GROUP, needs=Right.ANYONE, rights=cluster(GET))
     def _members(self, request: Command, _: Connection) -> Command:
@@ -453,7 +455,9 @@ class Dispatcher:
         changes = parse_properties(request.payload)
         try:
             check_keys(self._config, changes, RUNTIME_KEYS)
-            self._config = changed(self._config, changes)
+            new = changed(self._config, changes)
+            self._users.change_mode(new.authorization_mode)
+            self._config = new
         except FixedKey as error:
             return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
         except ConfigError as error:

@@ -15,13 +15,16 @@ setting names, by default from this machine only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 
 from dledger.remoting.command import Command
 from dledger.trust.accepting import NotLetIn, Proofs
 from dledger.trust.admin import AdminAddresses
+from dledger.trust.guard import Guard
+from dledger.trust.rights import Look
 from dledger.trust.signing import NAME_SERVER_ID, TAG_FIELD, name_server_door
+from dledger.trust.users import Users
 
 
 class Trust(Enum):
@@ -45,6 +48,7 @@ class Door:
     ) -> None:
         self._secret = secret
         self._admin = admin_addresses
+        self._nonce = nonce
         self._lets_unsigned_in = lets_unsigned_in
         self._proofs = Proofs(secret, NAME_SERVER_ID, name_server_door, nonce)
 
@@ -77,6 +81,12 @@ class Door:
             "the broker the same secretFile. (RocketMQ's own brokers can't: "
             "allowUnsignedBrokers = true lets those in that don't sign.)"
         )
+
+    def guard(
+        self, users: Callable[[], Iterable[Users]], look: Look, clock_ms: Callable[[], int]
+    ) -> Guard:
+        """The judge of users' requests."""
+        return Guard(self._secret, users, look, clock_ms, self._nonce())
 
     def check_admin(self, request: Command, host: str) -> None:
         """Raise NotLetIn for a change by a tool at an address that may make none."""

@@ -38,6 +38,8 @@ REGISTRATION = {
     "filterServerList": [],
 }
 REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes]]] = {
+    Code.SIGN_ON: (None, st.just(b"")),
+    Code.REGISTER_USERS: (H.RegisterUsersHeader, st.binary(max_size=64)),
     Code.PUT_KV_CONFIG: (H.PutKvConfigHeader, st.just(b"")),
     Code.GET_KV_CONFIG: (H.GetKvConfigHeader, st.just(b"")),
     Code.DELETE_KV_CONFIG: (H.DeleteKvConfigHeader, st.just(b"")),

@@ -20,6 +20,7 @@ import trio
 
 from dledger.errors import DledgerError
 from dledger.failpoints import failpoint
+from dledger.limits import ANSWER_BODY_BYTES_MAX
 from dledger.net import Peer, connect_peer
 from dledger.net.proving import Prover
 from dledger.observe import get_logger
@@ -33,12 +34,14 @@ from dledger.remoting.headers import (
     Header,
     RegisterBrokerHeader,
     RegisterBrokerResponseHeader,
+    RegisterUsersHeader,
     UnregisterBrokerHeader,
     decode_header,
     encode_header,
 )
 from dledger.remoting.names import PERM_INHERIT, PERM_READ_WRITE
 from dledger.trust.signing import NAME_SERVER_ID, Signing, name_server_door
+from dledger.trust.users import encoded
 from dledger.world import world
 from mqbroker import limits
 from mqbroker.registering.announcements import Announcements
@@ -55,6 +58,9 @@ class _NameServer:
         self.address = peer.address
         #: The version of the topics that it was told last; None if it is to be told all of them.
         self.told_counter: int | None = None
+        #: The version of this group's users that it was told last.
+        self.told_users = -1
+        self.is_proven = signing is not None
         self._peer = peer
         self._signing = signing
 
@@ -157,6 +163,7 @@ class Registration:
                 if due:
                     peer.told_counter = None
                 rest_s = limits.REGISTER_REST * await self._register(peer)
+                await self._tell_users(peer)
                 announcements.told(peer.address, version)
                 registered_s, told_version = now_s, version
                 with trio.move_on_after(rest_s):
@@ -166,6 +173,23 @@ class Registration:
                 continue
             with trio.move_on_at(next_look(interval_s)):
                 await changed.wait()
+
+    async def _tell_users(self, peer: _NameServer) -> None:
+        """Tell a name server this group's users, if it can trust what it is told."""
+        users, config = self._core.machine.users, self._core.config
+        if peer.told_users == users.version or not (peer.is_proven and self._core.role.serving):
+            return
+        peer.told_users = users.version
+        body = encoded(users)
+        if len(body) > ANSWER_BODY_BYTES_MAX:
+            reason = f"they take {len(body)} bytes; at most {ANSWER_BODY_BYTES_MAX} can be told"
+            _log.error("users not told", namesrv=peer.address, reason=reason)
+            return
+        header = RegisterUsersHeader(config.broker_cluster_name, config.broker_name)
+        answer = await peer.request(RequestCode.REGISTER_USERS, header, body)
+        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+            peer.told_users = -1
+            _log.warning("users not told", namesrv=peer.address, reason=answer.remark)
 
     async def _register(self, peer: _NameServer) -> float:
         """Register; returns how many seconds it took to encode everything.

@@ -142,7 +142,6 @@ class Consumer(Steered):
             same_subscriptions=same_subscriptions and not self._wanted.patterns,
         )
         self._hooks = HandleHooks(interceptors, decode)
-        self._session = Session(namesrv_addr, self._asked)
         self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret))
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
         self._has_left = False

@@ -69,6 +69,13 @@ class ListAclHeader(Header, frozen=True):
     resource_filter: str | None = None
 
 
+class RegisterUsersHeader(Header, frozen=True):
+    """REGISTER_USERS (9014), from a leader to a name server: the body has all of its group's."""
+
+    cluster_name: str
+    broker_name: str
+
+
 class SignOnResponseHeader(Header, frozen=True):
     """SIGN_ON (9013): the nonce that stamps on this connection must have."""
 

@@ -114,7 +114,6 @@ class PopConsumer(Living):
             for topic, expression in subscriptions.items()
         }
         self._hooks = HandleHooks(interceptors, decode)
-        self._session = Session(namesrv_addr, self._asked)
         self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret))
         self._started_ms = 0
         self._runs: set[Running] = set()

@@ -1,0 +1,139 @@
+"""Users as the leaders of broker groups tell them, and which requests they may make here.
+
+Users are entries of each broker group's log. A leader that has proven the cluster's secret tells a
+name server all of its group's users when it registers and when they have changed, passwords wrapped
+as in the log. Each group's word counts for itself: a user may do here what one of them allows. What
+was told is kept while a group's brokers are away, and not over a restart: until a leader registers,
+only the cluster's secret lets anybody in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from dledger.errors import BadInput, ConfigError
+from dledger.net import Connection
+from dledger.net.serving import Right, Served, serves
+from dledger.observe import get_logger
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    RegisterUsersHeader,
+    SignOnResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.trust.accepting import NotLetIn
+from dledger.trust.guard import Asker, Guard, Mode
+from dledger.trust.rights import BY_SECRET, OPEN
+from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER
+from dledger.trust.users import Users, decoded
+from mqnamesrv import limits
+from mqnamesrv.door import Door, Trust
+from mqnamesrv.routes import RouteTable
+
+_log = get_logger("namesrv")
+
+
+class UserDoor:
+    """The users of all broker groups, and the judge of requests. `trust` says how far a broker's
+    request is trusted."""
+
+    def __init__(
+        self,
+        door: Door,
+        routes: RouteTable,
+        clock_ms: Callable[[], int],
+        trust: Callable[[Command, Connection], Trust],
+        mode: str,
+    ) -> None:
+        self._door = door
+        self._routes = routes
+        self._trust = trust
+        self._users: dict[str, Users] = {}
+        self.guard: Guard = door.guard(self._users.values, self, clock_ms)
+        self.guard.mode = Mode(mode)
+
+    # -- what rights depend on (Look) -------------------------------------------------------
+
+    @property
+    def cluster(self) -> str:
+        """The cluster, if there is only one here; else a right on all of them is wanted."""
+        clusters = self._routes.cluster_info().cluster_addr_table
+        return next(iter(clusters)) if len(clusters) == 1 else ""
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether a broker has a topic."""
+        return self._routes.route_of(topic) is not None
+
+    def has_group(self, _: str) -> bool:
+        """Name servers know no consumer groups."""
+        return False
+
+    def topic_at(self, _: int) -> None:
+        """Nor messages."""
+
+    # -- requests ---------------------------------------------------------------------------
+
+    @serves(RequestCode.SIGN_ON, needs=Right.ANYONE, rights=OPEN)
+    def sign_on(self, request: Command, connection: Connection) -> Command:
+        """The nonce that stamps on this connection must have."""
+        answer = SignOnResponseHeader(self.guard.nonce(connection.id))
+        return request.reply(ext=encode_header(answer))
+
+    @serves(RequestCode.REGISTER_USERS, needs=Right.BROKER, rights=BY_SECRET)
+    def register_users(self, request: Command, connection: Connection) -> Command:
+        """Take over the users of a broker group from its leader."""
+        if self._trust(request, connection) is not Trust.PROVEN:
+            raise NotLetIn("users are taken only from brokers that prove the cluster's secret")
+        header = decode_header(RegisterUsersHeader, request)
+        users = Users()
+        users.restore(decoded(request.payload))
+        if header.broker_name not in self._users and len(self._users) >= limits.BROKER_GROUPS_MAX:
+            raise BadInput(f"users of {len(self._users)} broker groups are known, the bound")
+        self._users[header.broker_name] = users
+        _log.info("users told", broker_name=header.broker_name, users=len(users))
+        return request.reply()
+
+    def admit(self, request: Command, connection: Connection, served: Served[Right]) -> None:
+        """Judge a request by who asks, and from where. Raises NotLetIn. What only brokers ask is
+        judged where it is answered."""
+        guard, source = self.guard, connection.peer[0]
+        by_address = served.right is Right.ADMIN
+        if guard.mode is Mode.OFF or served.rights.by_secret:
+            guard.asker = Asker("", source)
+            if by_address and not self._is_of_cluster(request, connection):
+                self._door.check_admin(request, source)
+            return
+        asker = guard.identified(request, connection.id, source)
+        reason = guard.refusal(asker, request, served.rights)
+        if asker.wrong and guard.is_flood(connection.id):
+            connection.close(f"too many wrong signatures: {asker.problem}")
+        if reason is not None and guard.mode is Mode.ENFORCE:
+            raise NotLetIn(reason)
+        if reason is not None:
+            _log.info("would be refused", code=request.code, user=asker.name, reason=reason)
+        if by_address and guard.mode is Mode.OBSERVE and not asker.may_all:
+            self._door.check_admin(request, source)
+
+    def _is_of_cluster(self, request: Command, connection: Connection) -> bool:
+        """Whether somebody with the cluster's secret has signed a request."""
+        if request.ext.get(ACCESS_KEY) != CLUSTER_USER:
+            return False
+        return not self.guard.identified(request, connection.id, connection.peer[0]).problem
+
+    def seen(self, topics: Iterable[str]) -> Iterable[str]:
+        """The topics that who asks may see."""
+        return filter(self.guard.sees_topic, topics)
+
+    def change_mode(self, mode: str) -> None:
+        """Take over the setting `authorizationMode`. Raises ConfigError for rights that are to be
+        enforced while nobody could take that back."""
+        wanted = Mode(mode)
+        is_new = wanted is Mode.ENFORCE and self.guard.mode is not Mode.ENFORCE
+        if is_new and not any(users.has_super for users in self._users.values()):
+            raise ConfigError(
+                "rights can't be enforced while no broker group has told of an enabled super user: "
+                "mqadmin createUser -u NAME -t Super"
+            )
+        self.guard.mode = wanted

@@ -1,0 +1,158 @@
+"""A name server that enforces rights: it knows the users of the brokers that have proven, and takes
+changes from nobody else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+from test_namesrv_door import WORD, member, name_server, stranger
+
+from dledger.remoting.codes import RequestCode as Code
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command, ExtValue
+from dledger.trust.policies import Entry
+from dledger.trust.users import User, Users, encoded
+from dledger.trust.wrapping import Wrapping
+from dledger.world import unix_ms
+from mqbroker.config import BrokerConfig
+from mqbroker.registering.registration import Registration
+from mqbroker.state.control import DeleteUser, PutUser
+from mqbroker.testing import memory_broker
+from mqclient.connection.credentials import Credentials
+from mqclient.connection.peers import PeerPool
+
+PASSWORD = "a user's password"  # noqa: S105
+REFUSED = ResponseCode.NO_PERMISSION
+ENTRY = {"namespace": "n", "key": "k", "value": "v"}
+
+
+def user(name: str, *rights: str, **changed: object) -> User:
+    """A user with rights like "Topic:* Get"."""
+    entries = [
+        Entry("Custom", resource, (action,), (), "Allow")
+        for resource, action in (right.split() for right in rights)
+    ]
+    wrapped = Wrapping(WORD.encode()).wrap(name, PASSWORD)
+    return User(name, wrapped, entries=tuple(entries))._replace(**changed)
+
+
+def table(*users: User) -> bytes:
+    """What a broker tells."""
+    told = Users()
+    told.restore(users)
+    return encoded(told)
+
+
+@asynccontextmanager
+async def client(name: str | None = None, password: str = PASSWORD) -> AsyncIterator[PeerPool]:
+    """One that signs as a user; or as the cluster, or not at all."""
+    credentials = Credentials.of(name, password if name or password == WORD else None)
+    async with PeerPool(credentials=credentials) as pool:
+        yield pool
+
+
+async def ask(pool: PeerPool, port: int, code: int, **ext: ExtValue) -> Command:
+    """The name server's answer."""
+    return await pool.request(f"127.0.0.1:{port}", Command(code, ext), 5)
+
+
+async def test_a_name_server_judges_by_what_leaders_have_told(tmp_path: Path) -> None:
+    """Routes are open; lists have what a user may see; changes take a right on the cluster, from
+    whatever address."""
+    users = user("reader", "Topic:T Sub"), user("admin", "Cluster:DefaultCluster Update")
+    settings = {"authorization_mode": "enforce", "admin_addresses": "*"}
+    async with name_server(tmp_path, **settings) as port, member(port) as broker:
+        assert (await broker.register()).code == ResponseCode.SUCCESS
+        told = await broker.ask(Code.REGISTER_USERS, table(*users))
+        assert told.code == ResponseCode.SUCCESS, told.remark
+        async with client() as nobody:
+            assert (await ask(nobody, port, Code.GET_BROKER_CLUSTER_INFO)).code == 0
+            assert (await ask(nobody, port, Code.GET_ROUTEINFO_BY_TOPIC, topic="T")).code == 0
+            answer = await ask(nobody, port, Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+            assert (answer.code, answer.remark) == (REFUSED, "username cannot be null.")
+            assert (await ask(nobody, port, Code.PUT_KV_CONFIG, **ENTRY)).code == REFUSED
+        async with client("reader") as reader:
+            answer = await ask(reader, port, Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+            assert json.loads(bytes(answer.payload))["topicList"] == ["T"]
+            answer = await ask(reader, port, Code.PUT_KV_CONFIG, **ENTRY)
+            assert "no permission to access Cluster:DefaultCluster" in str(answer.remark)
+        for name, password, expected in (
+            ("admin", PASSWORD, 0),
+            ("admin", "another password", REFUSED),
+            (None, WORD, 0),
+        ):
+            async with client(name, password) as pool:
+                answer = await ask(pool, port, Code.PUT_KV_CONFIG, **ENTRY)
+                assert answer.code == expected, (name, answer.remark)
+        await broker.ask(Code.REGISTER_USERS, table(users[0]))
+        async with client("admin") as gone:
+            answer = await ask(gone, port, Code.PUT_KV_CONFIG, **ENTRY)
+            assert answer.remark == "User:admin is not found."
+
+
+async def test_users_are_taken_from_proven_brokers_alone(tmp_path: Path) -> None:
+    """A stranger can make nobody an administrator, nor can a name be another group's."""
+    mine = table(user("mine", "Cluster:* All"))
+    async with name_server(tmp_path, authorization_mode="enforce") as port:
+        async with stranger(port) as nobody:
+            assert (await nobody.ask(Code.REGISTER_USERS, mine)).code == REFUSED
+        async with member(port) as broker:
+            answer = await broker.ask(Code.REGISTER_USERS, mine, brokerName="broker-b")
+            assert answer.code == REFUSED
+        async with member(port) as broker:
+            for body in (b"", b"no users", table(user("x"))[:-4]):
+                assert (await broker.ask(Code.REGISTER_USERS, body)).code == 1
+        async with client("mine") as pool:
+            answer = await ask(pool, port, Code.PUT_KV_CONFIG, **ENTRY)
+            assert answer.remark == "User:mine is not found."
+
+
+async def test_enforcing_takes_a_super_user_who_could_take_it_back(tmp_path: Path) -> None:
+    """Told by a broker; then the setting is changed at run time."""
+
+    async def enforce(pool: PeerPool, port: int) -> Command:
+        change = Command(Code.UPDATE_NAMESRV_CONFIG, {}, b"authorizationMode=enforce")
+        return await pool.request(f"127.0.0.1:{port}", change, 5)
+
+    async with name_server(tmp_path) as port, member(port) as broker, client() as pool:
+        refused = await enforce(pool, port)
+        assert "no broker group has told of an enabled super user" in str(refused.remark)
+        await broker.ask(Code.REGISTER_USERS, table(user("root", is_super=True)))
+        assert (await enforce(pool, port)).code == ResponseCode.SUCCESS
+        assert (await ask(pool, port, Code.PUT_KV_CONFIG, **ENTRY)).code == REFUSED
+
+
+async def test_a_leader_tells_its_users_and_each_change(tmp_path: Path) -> None:
+    """When it registers, when one is made, and when one is removed."""
+    async with name_server(tmp_path, authorization_mode="enforce") as port:
+        config = BrokerConfig(
+            d_leger_secret=WORD,
+            namesrv_addr=f"127.0.0.1:{port}",
+            group_client_addrs="n0-127.0.0.1:10911",
+            d_leger_peers="n0-127.0.0.1:1",
+            register_broker_heartbeat_millis=100,
+        )
+        async with memory_broker(tmp_path / "a", config, clock_ms=unix_ms) as broker:
+            core = broker.broker.core
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(Registration(core).run)
+
+                async def until_answered(remark: str | None) -> None:
+                    with trio.fail_after(30):
+                        while True:
+                            async with client("root") as pool:
+                                answer = await ask(pool, port, Code.PUT_KV_CONFIG, **ENTRY)
+                            if answer.remark == remark:
+                                return
+                            await trio.sleep(0.01)
+
+                await until_answered("User:root is not found.")
+                await core.definitions.changed(PutUser(user("root", is_super=True), 1))
+                await until_answered(None)
+                await core.definitions.changed(DeleteUser("root", 1))
+                await until_answered("User:root is not found.")
+                nursery.cancel_scope.cancel()
