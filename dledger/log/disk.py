@@ -82,22 +82,23 @@ class Disk:
         os.close(descriptor)
 
     def create(self, path: Path, size_bytes: int) -> int:
-        """A new file of zeros whose blocks are reserved, durable under its name."""
+        """A new file of zeros whose blocks are reserved, durable under its name. OSError if it may
+        not be, though it may be there."""
         failpoint("disk.create")
         temporary = path.with_suffix(".new")
-        descriptor = os.open(temporary, _NEW | os.O_RDWR, FILE_MODE)
+        descriptor, left = os.open(temporary, _NEW | os.O_RDWR, FILE_MODE), temporary
         try:
             os.posix_fallocate(descriptor, 0, size_bytes)
             os.fsync(descriptor)
             failpoint("disk.created")
-            temporary.rename(path)
+            left = temporary.rename(path)
             failpoint("disk.named")
             self.sync_folder(path.parent)
         except BaseException as error:
             os.close(descriptor)
             if isinstance(error, OSError):
                 # On a full disk other files wait for these blocks.
-                self.remove(temporary)
+                self.remove(left)
                 raise OSError(error.errno, error.strerror, str(path)) from error
             raise
         return descriptor
@@ -149,13 +150,13 @@ class Disk:
         if isinstance(view.obj, mmap.mmap):
             view.obj.madvise(mmap.MADV_DONTNEED)
 
-    def replace(self, path: Path, content: bytes) -> None:
+    def replace(self, path: Path, *content: bytes) -> None:
         """Give `path` new content: after a crash it holds the old or the new, never a mixture."""
         failpoint("disk.replace")
         temporary = path.with_suffix(path.suffix + ".new")
         descriptor = os.open(temporary, _NEW | os.O_WRONLY, FILE_MODE)
         try:
-            self.write(descriptor, [content], 0)
+            self.write(descriptor, content, 0)
             self.sync_data(descriptor)
         finally:
             os.close(descriptor)

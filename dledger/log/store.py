@@ -87,6 +87,8 @@ class SegmentedLog:
         self._generation = 0
         self._spare: PreparedSegment | None = None
         self._creating = Lock()
+        #: The segment's file that was made last, and is durable under its name.
+        self._made: Path | None = None
         #: How often the whole log was replaced.
         self.replacements = 0
         self._replacing = Lock()
@@ -240,13 +242,16 @@ class SegmentedLog:
 
     def _create(self, path: Path) -> int:
         # The log may need a segment while a thread is still preparing it. The second of the two
-        # takes the file that the first one made, and never replaces it.
+        # takes the file that the first one made, and never replaces it. But a file that an attempt
+        # has left which failed is replaced: its name may not be durable, and with the power went
+        # whatever was acknowledged in it.
         with self._creating:
-            return (
-                self._disk.open(path)
-                if self._disk.size(path) is not None
-                else self._disk.create(path, self.segment_bytes)
-            )
+            if self._made == path and self._disk.size(path) is not None:
+                return self._disk.open(path)
+            self._made = None
+            descriptor = self._disk.create(path, self.segment_bytes)
+            self._made = path
+            return descriptor
 
     def begin_segment(self) -> None:
         """Make the next segment's file now. Raises OSError."""

@@ -66,7 +66,8 @@ class SimulatedDisk(Disk):
 
     `crash_in`: the node dies in the operation after so many more. `fail_in`: the sync after so
     many more fails, and the disk forgets what that sync should have made durable, as Linux does.
-    `full`: no file can be created. All three end with a restart; `failed` says that one happened.
+    `full`: no file can be created, not durably at least. All three end with a restart; `failed`
+    says that one happened.
     """
 
     page_bytes = SECTOR_BYTES
@@ -206,12 +207,14 @@ class SimulatedDisk(Disk):
         self._open.pop(descriptor, None)
 
     def create(self, path: Path, size_bytes: int) -> int:
-        """A new file of zeros, durable under its name."""
+        """A new file of zeros, durable under its name. A full disk may have room for the file, and
+        none for its name in the folder."""
         self._operation()
+        if not self.full or self.writes % 2:
+            self._names[path] = _File(bytearray(size_bytes), bytearray(size_bytes))
         if self.full:
             self.failed = True
             raise OSError(errno.ENOSPC, "no space left on device, as told")
-        self._names[path] = _File(bytearray(size_bytes), bytearray(size_bytes))
         self.sync_folder(path.parent)
         return self.open(path)
 
@@ -262,10 +265,11 @@ class SimulatedDisk(Disk):
     def forget_pages(self, view: memoryview) -> None:
         """Do nothing: there are no mapped pages."""
 
-    def replace(self, path: Path, content: bytes) -> None:
+    def replace(self, path: Path, *content: bytes) -> None:
         """Give a file new content: after a crash it has the old or the new one."""
         self._operation()
-        self._names[path] = _File(bytearray(content), bytearray(content))
+        whole = b"".join(content)
+        self._names[path] = _File(bytearray(whole), bytearray(whole))
         self.sync_folder(path.parent)
 
     def read(self, path: Path) -> bytes:

@@ -75,6 +75,9 @@ PLANTED = (
     PlantedBug("forget the folder's sync", (), storage.forget_the_folder, seed=0),
     PlantedBug("rely on names that were not synced", (), storage.rely_on_unsynced_names),
     PlantedBug("use a removed segment", (), storage.use_a_removed_segment),
+    PlantedBug(
+        "take a name that was not synced", (), storage.take_a_name_that_was_not_synced, seed=30
+    ),
     PlantedBug("vouch for no new segment", (), storage.vouch_for_no_new_segment),
     PlantedBug("vouch for what a cut removed", (), storage.vouch_for_what_a_cut_removed),
     PlantedBug("raise watermarks", (), storage.raise_watermarks, nodes=5, seed=272626922),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import patch
 
 from dledger.log import entry, walk
@@ -77,6 +78,17 @@ def use_a_removed_segment() -> Planted:
         original(self, replace(prepared, generation=self._generation))
 
     return patch.object(SegmentedLog, "adopt_segment", adopt)
+
+
+def take_a_name_that_was_not_synced() -> Planted:
+    """A segment's file that is there is taken, although making it failed at the folder's sync."""
+
+    def create(self: SegmentedLog, path: Path) -> int:
+        if self._disk.size(path) is not None:
+            return self._disk.open(path)
+        return self._disk.create(path, self.segment_bytes)
+
+    return patch.object(SegmentedLog, "_create", create)
 
 
 def keep_the_watermark() -> Planted:

@@ -191,6 +191,32 @@ def test_a_segment_that_a_cut_removed_is_not_used_again() -> None:
         last_index_after_a_restart()
 
 
+def test_a_segment_whose_name_is_not_durable_is_made_again() -> None:
+    """The disk had room for the file, and none for its name in the folder. Later it has; then the
+    power goes, and with it whatever has no name."""
+
+    def last_index_after_the_loss() -> int:
+        disk = SimulatedDisk()
+        life = Life(disk)
+        while not life.log.wants_segment:
+            life.append(1, 1)
+        disk.full = True
+        disk.writes += 1 - disk.writes % 2
+        with pytest.raises(OSError, match="no space"):
+            life.log.prepare_segment()
+        disk.full = False
+        while life.log.wants_segment:
+            life.append(1, 1)
+        life.sync()
+        wanted = life.log.last_index
+        disk.lose_power(random.Random(1), keep=0.0)
+        return Life(disk).log.last_index - wanted
+
+    assert last_index_after_the_loss() == 0
+    with plant("take a name that was not synced"):
+        assert last_index_after_the_loss() < 0
+
+
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_newest_segments_that_are_lost_with_the_checkpoint_are_missed(lost: int) -> None:
     """As when a check of the file system has cleared the inodes of the youngest files."""
