@@ -17,6 +17,7 @@ Layout
 ``version``   of all packages
 ``checksum``  CRC-32 (pure)
 ``buffers``   what counts as bytes
+``slices``    long work, a few milliseconds at a time
 ``failpoints``  named places where a chaos run may stop the process (pure)
 ``observe``   logging as a library does it: events with values
 ``vanished``  connections whose other host is gone without a word

@@ -37,6 +37,7 @@ from mqbroker.requests.core import Core
 from mqbroker.state.derived.consume_queue import make_files
 from mqbroker.state.derived.units import DamagedFiles
 from mqbroker.state.machine import Machine
+from mqbroker.state.saved.snapshot import PendingSnapshot, PictureSpoiled
 from mqbroker.upkeep.disk_space import DiskSpace
 from mqbroker.upkeep.keeping import keep_running
 from mqbroker.upkeep.mending import Mending
@@ -153,7 +154,7 @@ class Snapshots:
         self._ledger = ledger
         self._saved_position = _position_behind(ledger, machine.applied_index)
         self._saved_applying_s = ledger.applying_s
-        self._stood_still_s = 0.0
+        self._held_s = 0.0
         self._looked_at = float("-inf")
         self._failed = self._lacks_space = False
         self._writing = False
@@ -178,7 +179,7 @@ class Snapshots:
     def _is_worth_it(self) -> bool:
         entries = self._machine.applied_index - self._machine.saved_index
         applying_s = self._ledger.applying_s - self._saved_applying_s
-        cost_s = limits.SNAPSHOT_COST_FACTOR * self._stood_still_s
+        cost_s = limits.SNAPSHOT_COST_FACTOR * self._held_s
         log_bytes = self._ledger.status.end_position - self._saved_position
         return entries > 0 and (
             self._machine.first_index != self._kept_index
@@ -197,13 +198,14 @@ class Snapshots:
         try:
             await self._flush()
             position, first_index = ledger.status.end_position, machine.first_index
-            applying_s, began_s = ledger.applying_s, trio.current_time()
+            applying_s = ledger.applying_s
             failpoint("snapshot.begin")
-            pending = machine.begin_snapshot()
-            self._stood_still_s = trio.current_time() - began_s
+            pending = await self._picture()
         except OSError as error:
             self._not_saved(error)
             return
+        except PictureSpoiled:
+            return  # queues are made again meanwhile: the next look saves
         await ledger.wait_durable(pending.needed_index)
         if pending.generation != machine.generation:
             return  # another replica's state was taken over meanwhile
@@ -226,6 +228,22 @@ class Snapshots:
         failpoint("snapshot.saved")
         self._saved_position, self._saved_applying_s = position, applying_s
         self._keep_from(first_index, machine.saved_index)
+
+    async def _picture(self) -> PendingSnapshot:
+        """The state as it is now, taken a slice in each turn of the loop. OSError, PictureSpoiled.
+
+        Appends wait for it, so it waits for no other work than that of one turn.
+        """
+        slices, began_s = self._machine.begin_snapshot(), trio.current_time()
+        with self._ledger.applying_held():
+            while True:
+                try:
+                    next(slices)
+                except StopIteration as end:
+                    pending: PendingSnapshot = end.value
+                    self._held_s = trio.current_time() - began_s
+                    return pending
+                await trio.lowlevel.checkpoint()
 
     async def _flush(self) -> None:
         """Hand what many queues hold to the operating system, a few at a time. OSError."""

@@ -111,8 +111,10 @@ SNAPSHOT_APPLY_S = 1.0
 """The state is saved when applying has taken this long since: a replay takes as long again. 64 MiB
 may be a quarter of a million messages, and 20,000 entries even more."""
 SNAPSHOT_COST_FACTOR = 10.0
-"""And when it has taken this many times as long as the loop stood still for the last picture of the
+"""And when it has taken this many times as long as nothing was applied for the last picture of the
 state, which takes long with very many topics."""
+SNAPSHOT_PAUSE_S = 1e-5
+"""A thread that encodes the state waits so long after each few hundred rows: the loop goes on."""
 SNAPSHOT_LOOK_S = 0.25
 """Between two looks at whether the state should be saved, while entries are applied."""
 SNAPSHOT_FLUSHES_MAX = 8

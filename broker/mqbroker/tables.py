@@ -106,4 +106,4 @@ TABLES: Final[Mapping[str, Table]] = {
     ),
     "aside": Table(limits.ASIDE_INDEXES_KEPT, _NUMBER + 1, "the next ones"),
 }
-"""By the fields of `mqbroker.state.snapshot.State`; the other fields are single numbers."""
+"""By the fields of `mqbroker.state.saved.snapshot.State`; the other fields are single numbers."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, closing
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 
@@ -188,6 +188,11 @@ class Ledger:
         except Rot as rot:
             self._upkeep.found(rot)
             raise
+
+    def applying_held(self) -> AbstractContextManager[None]:
+        """Nothing is applied within the block: the state machine's state can be read in slices.
+        The node takes part as ever; what is committed meanwhile is applied, and answered, then."""
+        return self._stepper.applying_held()
 
     def derive_again(self, make_again: Callable[[], None]) -> None:
         """Have the state machine derive its data from the log again. `make_again` lowers its

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVarTuple
 
 import trio
@@ -93,6 +94,17 @@ class Stepper:
     async def more_applied(self) -> None:
         """Return when entries were applied, or the log has begun anew."""
         await self._applied.wait()
+
+    @contextmanager
+    def applying_held(self) -> Iterator[None]:
+        """Nothing is applied within the block."""
+        engine = self._engine
+        engine.holds += 1
+        try:
+            yield
+        finally:
+            engine.holds -= 1
+            self.wake()
 
     def step_soon(self) -> None:
         """Step at once if little is under way, or in the loop's next turn, together with others.

@@ -70,6 +70,7 @@ from dledger.raft.replication.reads import OnRead, Reads
 from dledger.raft.replication.repair import Giving
 from dledger.raft.replication.room import Room
 from dledger.raft.replication.sending import Sending
+from dledger.raft.replication.state_transfer import StateTransfer
 from dledger.raft.roles import Role, Standing, Timing
 
 
@@ -150,9 +151,10 @@ class RaftEngine:
             clock,
         )
         transport.begin(core, peers, acks, self.elections.is_wished)
-        self._joining = Joining(
-            core, transport, peers, acks, log, hard_state, members, machine, footing
-        )
+        self._joining = Joining(core, transport, peers, acks, log, hard_state, members, footing)
+        self.state_transfer = StateTransfer(core, peers, log, machine, footing)
+        #: How many of the machine's owner read its state in slices: nothing is applied meanwhile.
+        self.holds = 0
         self.changes = Changes(core, peers, log, members)
         self._reads = Reads(core, transport, peers, hard_state, members)
         self._room = Room(core, peers, members, log, timing.heartbeat_s)
@@ -273,7 +275,8 @@ class RaftEngine:
         self.log.write_out()
         self.sending.send_new()
         self.acknowledging.release_held()
-        self._joining.step(now)
+        self._joining.step()
+        transferring = self.state_transfer.step(now)
         self.members.committed(self.core.commit_index)
         self._promote(now)
         applied_from = self._clock()
@@ -283,7 +286,7 @@ class RaftEngine:
         if self.standing.serving:
             self._reads.step(now, self.machine.applied_index)
             self._hand_over.step(now, self.log.last_index - self.machine.applied_index)
-        return more or bool(self._inbox) or (self.solo and self._lags())
+        return more or transferring or bool(self._inbox) or (self.solo and self._lags())
 
     def next_step_at(self) -> float:
         """When the next step is due if nothing makes it `urgent` before.
@@ -293,6 +296,7 @@ class RaftEngine:
         """
         stepped_at, standing = self._stepped_at, self._standing
         due = min(self.core.patience_ends_at, self._joining.next_at(stepped_at))
+        due = min(due, self.state_transfer.next_at())
         if self.core.role is not Role.LEADER:
             return due
         due = min(due, self.sending.next_at(stepped_at))
@@ -357,7 +361,8 @@ class RaftEngine:
                 with suppress(NotLeader, Busy):
                     self.read(partial(self._giving.give, peer, message.index))
             case _:
-                self._joining.deliver(peer, message, now)
+                self._joining.deliver(peer, message)
+                self.state_transfer.deliver(peer, message, now)
 
     def _deliver_from_candidate(
         self, peer: Peer, message: messages.Vote | messages.Prevote, now: float
@@ -425,7 +430,7 @@ class RaftEngine:
 
     def _apply_committed(self) -> bool:
         """Apply committed entries, up to two bounds; returns whether some are left."""
-        if self.footing.is_missing:
+        if self.footing.is_missing or self.holds or self.state_transfer.holds:
             return False
         machine, budget = self.machine, APPLY_BYTES_PER_STEP
         commit_index, until = self.core.commit_index, self._clock() + APPLY_S_PER_STEP
@@ -447,6 +452,7 @@ class RaftEngine:
         Until it has reached `index` again this node does not serve.
         """
         self._whole_index = max(self._whole_index, index)
+        self.state_transfer.spoiled()
         self._announce()
 
     def _lacks_room(self) -> bool:

@@ -8,6 +8,7 @@ comes and goes by :meth:`lead` and :meth:`follow`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import trio
 
@@ -69,6 +70,7 @@ class LocalLedger:
         self._entries: list[Entry] = []
         self._waiting: list[_Waiting] = []
         self._end = 0
+        self._holds = self._held = 0
         self._term = 0
         self._leader: str | None = None
         if lead:
@@ -123,6 +125,9 @@ class LocalLedger:
 
     def commit(self, count: int | None = None) -> None:
         """Commit and apply the first `count` waiting entries, or all."""
+        if self._holds:
+            self._held = len(self._waiting) if count is None else self._held + count
+            return
         ready = self._waiting[:count]
         del self._waiting[:count]
         for entry, on_done in ready:
@@ -181,6 +186,18 @@ class LocalLedger:
         end = self._machine.applied_index
         last = end if last_index is None else min(last_index, end)
         yield from self._entries[first_index - 1 : last]
+
+    @contextmanager
+    def applying_held(self) -> Iterator[None]:
+        """Commit nothing within the block; what is committed in it is applied behind it."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if not self._holds:
+                held, self._held = self._held, 0
+                self.commit(held)
 
     async def wait_applied(self, index: int) -> None:
         """Return if everything up to `index` is applied; nothing here happens by itself."""

@@ -30,12 +30,14 @@ from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.framing import FrameDecoder
 from dledger.remoting.headers import RegisterProducerResponseHeader, decode_header
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from dledger.slices import drained
 from dledger.testing.local import LocalLedger
 from mqbroker.broker import Broker
 from mqbroker.config import BrokerConfig
 from mqbroker.requests.core import Core
 from mqbroker.state.machine import Machine
 from mqbroker.testing.leading import save
+from mqbroker.testing.pictured import ends_of, kept_of
 from mqbroker.testing.requests import TOPIC, pull_request, records, send_request, topic_request
 
 NOW_MS = 1_790_000_000_000
@@ -45,10 +47,10 @@ QUEUES = 4
 
 def state_of(machine: Machine) -> dict[str, object]:
     """All that replicas must agree on: the state, the units of all queues, the key index."""
-    state = msgspec.to_builtins(machine._state())
+    state = msgspec.to_builtins(kept_of(machine))
     state["units"] = {
         (topic, queue_id): (queue.begin, queue.read(queue.begin, queue.end).tobytes())
-        for topic, (_, ends) in sorted(machine.queues.ends().items())
+        for topic, (_, ends) in sorted(ends_of(machine.queues).items())
         for queue_id in sorted(ends)
         if (queue := machine.queues.get(topic, queue_id)) is not None
     }
@@ -234,7 +236,7 @@ class Group:
     def _given_the_state(self, expected: dict[str, object]) -> None:
         """A replica that is given the state, and makes queues and keys from the entries again."""
         given = Machine(self._directory / "d" / str(self._looks))
-        given.install(*self._steady.capture(), 1)  # this ledger drops nothing
+        drained(given.install(*drained(self._steady.capture()), 1))  # this ledger drops nothing
         for entry in self.ledger.entries(1):
             given.apply(entry)
         found = state_of(given)

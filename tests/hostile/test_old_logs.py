@@ -7,7 +7,7 @@ start.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import msgspec
@@ -15,15 +15,18 @@ import pytest
 from replicas import CANARY, Group, group, state_of
 from trio.testing import MockClock
 
+from dledger.buffers import Buffer
 from dledger.errors import WrittenByNewer
 from dledger.ledger.config import LedgerConfig
 from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.entry import HEADER_BYTES, Entry, Kind
+from dledger.raft.replication.footing import Hold
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import GroupInfoResponseHeader, decode_header
 from dledger.remoting.record import encode_record
 from dledger.remoting.record.layout import SYS_FLAG_AT
+from dledger.slices import drained
 from dledger.testing.logs import capture_logs
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import NewRecord
@@ -120,9 +123,9 @@ async def test_a_topic_of_an_old_log_has_the_nearest_numbers_that_there_are(
         assert kept is not None
         assert kept.perm == (2**31 - 1 if value > 0 else -(2**31))
         found.machine.topics.put([msgspec.structs.replace(odd, perm=value)], 1)
-        payload = found.machine.capture()[1]
+        payload = drained(found.machine.capture())[1]
         other = Machine(tmp_path / "other")
-        other.install(found.machine.applied_index, payload, 1)
+        drained(other.install(found.machine.applied_index, payload, 1))
         assert other.topics.get("Odd") == kept
 
 
@@ -208,7 +211,7 @@ def test_the_book_of_entries_set_aside_goes_with_the_state(tmp_path: Path) -> No
     assert again.restore() is None
     assert state_of(again) == expected
     given = Machine(tmp_path / "b")
-    given.install(*leader.machine.capture(), 1)
+    drained(given.install(*drained(leader.machine.capture()), 1))
     for entry in leader.ledger.entries(1):
         given.apply(entry)
     found = state_of(given)
@@ -232,10 +235,12 @@ class Scribe:
     def following(self, leader: str | None, term: int) -> None:
         pass
 
-    def capture(self) -> tuple[int, bytes]:
+    def capture(self) -> Generator[Hold, None, tuple[int, bytes]]:
+        yield Hold.APPLYING
         return self.applied_index, b""
 
-    def install(self, index: int, payload: bytes, first_index: int) -> None:
+    def install(self, index: int, payload: Buffer, first_index: int) -> Generator[None, None, None]:
+        yield
         self.applied_index = first_index - 1
 
 

@@ -31,6 +31,7 @@ from dledger.errors import WrittenByNewer
 from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.testing.logs import capture_logs
 from mqbroker.requests.unsupported import not_supported
+from mqbroker.testing.pictured import ends_of
 
 PACKETS_PER_EXAMPLE = 5
 #: A thousand stores come and go: not on a disk, where there is something better.
@@ -84,7 +85,7 @@ async def try_entries(found: Group, draw_entry: st.DataObject, count: int) -> No
     for _ in range(count):
         ends = {
             (topic, queue_id): end
-            for topic, (_, queues) in found.machine.queues.ends().items()
+            for topic, (_, queues) in ends_of(found.machine.queues).items()
             for queue_id, end in queues.items()
         }
         position = found.ledger.status.end_position + HEADER_BYTES

@@ -42,6 +42,7 @@ from mqbroker.state.derived.consume_queue import ConsumeQueue, ConsumeQueues
 from mqbroker.state.derived.file_pool import FilePool
 from mqbroker.state.derived.units import UNIT, UNIT_BYTES
 from mqbroker.testing.memory import served
+from mqbroker.testing.pictured import ends_of
 from mqbroker.testing.requests import TOPIC, ask, make_topic, records, send_request
 
 CHEAP, DEAR, SLOW = 1, 2, 3
@@ -452,7 +453,7 @@ def test_files_of_no_use_are_set_aside_at_a_start_and_removed_later(tmp_path: Pa
     for number in range(10):
         queues.append(f"T{number}", 0, bytes(UNIT_BYTES), number)
     queues.flush()
-    ends = dict(list(queues.ends().items())[:3])
+    ends = dict(list(ends_of(queues).items())[:3])
     queues.close()
 
     again = ConsumeQueues(tmp_path / "queues")

@@ -10,24 +10,34 @@ from __future__ import annotations
 import gc
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import trio
 from dearest import REQUESTS
-from largest import Largest, largest
+from largest import NOW_MS, Largest, largest
 from metering import Asker, machine_pace
 
 import dledger.net.turns as turns_module
+from dledger.checksum import crc32
 from dledger.errors import shown
 from dledger.limits import LOOP_SLICE_S, LOOP_STALL_S
 from dledger.net.turns import Turns, in_turns
 from dledger.program.logs import _cut_long_texts
 from dledger.program.settings import unknown_key
 from dledger.remoting.command import Command
+from dledger.slices import drained
 from dledger.testing.logs import capture_logs
+from mqbroker import limits
+from mqbroker.state.machine import Machine
+from mqbroker.state.saved.snapshot import read_snapshot
+from mqbroker.state.topics import Birth
+
+T = TypeVar("T")
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 
@@ -95,6 +105,60 @@ async def test_long_tasks_of_many_clients_share_the_loop() -> None:
         others = False
     assert clock.now_s == pytest.approx(100 * 20 * LOOP_SLICE_S / 2)
     assert longest_s < LOOP_STALL_S / 2
+
+
+def fill_the_rest(machine: Machine) -> None:
+    """What requests do not need: all keys, locks, half messages, births, and popped messages."""
+    queues = range(limits.QUEUES_PER_TOPIC_MAX)
+    keys = (b"Wide0\0%036d" % number for number in range(limits.DEDUP_ENTRIES_MAX))
+    machine.dedup.add_all((key, (number, 1)) for number, key in enumerate(keys))
+    rows = [
+        (f"G{number}", "Wide0", queue_id, "c1", NOW_MS)
+        for number in range(limits.LOCKS_MAX // len(queues))
+        for queue_id in queues
+    ]
+    machine.locks.restore(rows, [*range(len(rows))], NOW_MS)
+    births = {topic.topic_name: [Birth(0, 1, 1, 1)] for topic in machine.topics}
+    machine.topics.restore([*machine.topics], machine.topics.version, births)
+    for number in range(limits.TRANSACTIONS_MAX // 4):
+        machine.halves.add(number, NOW_MS, (f"Topic-{number % 20_000}", f"P{number}"))
+    flying = [(base, b"\1", base, NOW_MS, 1, "") for base in range(8192)]
+    machine.popped.restore(("G0", "Wide0", queue_id, 9000, 1, flying) for queue_id in range(8))
+
+
+async def test_no_slice_of_a_state_that_is_read_or_taken_over_is_long(tmp_path: Path) -> None:
+    """Nothing is applied for a part of a second, and all the while peers and clients are served."""
+    pace = machine_pace()
+
+    def longest_of(slices: Generator[object, None, T]) -> tuple[list[float], T]:
+        took_s = list[float]()
+        while True:
+            began_s = time.thread_time()
+            try:
+                next(slices)
+            except StopIteration as end:
+                return took_s, end.value
+            finally:
+                took_s.append((time.thread_time() - began_s) / pace)
+
+    async with asker() as (big, _):
+        machine = big.machine
+        fill_the_rest(machine)
+        saving, pending = longest_of(machine.begin_snapshot())
+        assert max(saving) < LOOP_STALL_S
+        assert sum(saving) < 1.5
+        giving, (index, payload) = longest_of(machine.capture())
+        assert max(giving) < LOOP_STALL_S
+        pending.write()
+        assert read_snapshot(machine._snapshot_path) == payload
+        given = Machine(tmp_path)
+        taking, _ = longest_of(given.install(index, payload, 1))
+        assert max(taking) < LOOP_STALL_S
+        for table in ("popped", "producers"):
+            pictures = [drained(getattr(each, table).picture()) for each in (machine, given)]
+            ours, theirs = (crc32(b"".join(picture.pieces())) for picture in pictures)
+            assert ours == theirs, table
+        given.close()
 
 
 async def test_no_code_makes_a_turn_of_the_loop_long() -> None:

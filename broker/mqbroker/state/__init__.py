@@ -14,6 +14,6 @@
 ``shares``         how a table's rows are shared out among their owners (pure)
 ``aside``          entries that have no effect, and why (pure)
 ``derived``        what is made from the log: consume queues, key index, the order of what waits
-``snapshot``       the saved state, so that a restart replays only later entries
-``kept``           reads what other versions have written to a log or a snapshot (pure)
+``saved``          the state as bytes, so that a restart replays only later entries
+``watching``       who is told what was applied
 """

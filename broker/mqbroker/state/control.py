@@ -20,9 +20,9 @@ from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.numbers import INT32_MAX, INT32_MIN
 from dledger.trust.users import User
 from mqbroker import limits
-from mqbroker.state import kept
 from mqbroker.state.aside import Unusable
 from mqbroker.state.groups.popping import PopMessages, SettlePopped, check_pop, check_settling
+from mqbroker.state.saved import kept
 
 
 class PutTopics(msgspec.Struct, frozen=True):

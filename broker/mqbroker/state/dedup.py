@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqbroker import limits
+from mqbroker.state.saved.picture import Rows
 
 
 class StoredCopy(NamedTuple):
@@ -79,8 +80,10 @@ class _Chunk:
         self.encoded: bytes | None = None
 
     def encode(self) -> bytes:
-        """What a snapshot keeps of it."""
-        return msgspec.msgpack.encode((self.copies, self.newest))
+        """What a snapshot keeps of it. Only a chunk that does not change may be encoded."""
+        if self.encoded is None:
+            self.encoded = msgspec.msgpack.encode((self.copies, self.newest))
+        return self.encoded
 
 
 _decoder: Final = msgspec.msgpack.Decoder(tuple[_Copies, _Copies])
@@ -156,16 +159,20 @@ class DedupWindow:
             self._chunks.popleft()
         return chunk
 
-    def dump(self) -> list[bytes]:
+    def picture(self) -> Rows:
         """What a snapshot keeps: the chunks, the oldest first."""
         *full, last = self._chunks
-        for chunk in full:
-            if chunk.encoded is None:
-                chunk.encoded = chunk.encode()
-        encoded = [chunk.encoded for chunk in full if chunk.encoded is not None]
-        return [*encoded, last.encode()]
+        chunks = [*full, _Chunk(last.copies.copy(), last.newest.copy())]
+        return Rows(len(chunks), lambda: map(_Chunk.encode, chunks))
 
-    def restore(self, chunks: Sequence[bytes]) -> None:
+    def restore(self, chunks: Iterable[bytes]) -> None:
         """Take over what a snapshot kept."""
+        self._chunks = deque([_Chunk({}, {})])
+        self.add_kept(chunks)
+
+    def add_kept(self, chunks: Iterable[bytes]) -> None:
+        """Take over a further part of that."""
         decoded = [_Chunk(*_decoder.decode(chunk)) for chunk in chunks]
-        self._chunks = deque(decoded or [_Chunk({}, {})])
+        if decoded and not len(self):
+            self._chunks.clear()
+        self._chunks.extend(decoded)

@@ -23,19 +23,27 @@ power loss it could hold what was never committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, StorageError, WrittenByNewer
 from dledger.log.entry import OF_MESSAGES, Entry, Kind
+from dledger.raft.replication.footing import Hold
 from dledger.remoting.message import PGROUP, REAL_TOPIC
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.remoting.record import Record
+from dledger.slices import drained, in_slices
 from mqbroker.state import control
 from mqbroker.state.aside import SetAside, Unusable
-from mqbroker.state.derived.consume_queue import ConsumeQueues, remove_paths, sync_files
+from mqbroker.state.derived.consume_queue import (
+    ConsumeQueues,
+    TopicQueues,
+    remove_paths,
+    sync_files,
+)
 from mqbroker.state.derived.entry_index import EntryIndex
 from mqbroker.state.derived.indexing import Op, due_ms, index_entry, index_sends, owner_of
 from mqbroker.state.derived.key_index import KeyIndex
@@ -44,48 +52,19 @@ from mqbroker.state.groups.given_up import GivenUp
 from mqbroker.state.memory import Memory
 from mqbroker.state.moves import Move
 from mqbroker.state.once import Once
-from mqbroker.state.shares import Owner
-from mqbroker.state.snapshot import (
+from mqbroker.state.saved.picture import Fields, Pairs
+from mqbroker.state.saved.snapshot import (
     UNITS_FORMAT,
     PendingSnapshot,
+    PictureSpoiled,
     State,
     decode_state,
     encode_state,
     read_snapshot,
-    uncollected,
     write_snapshot,
 )
-
-
-class Watcher(Protocol):
-    """Is told what was applied, on this replica only. Called within `apply`."""
-
-    def messages_arrived(self, index: EntryIndex) -> None:
-        """The messages of an entry can be pulled from now on."""
-
-    def set_aside(self, kind: int, aside: SetAside) -> None:
-        """An entry of this kind has no effect, on any replica."""
-
-    def topics_changed(self, topics: Sequence[str]) -> None:
-        """These topics were made, changed or deleted."""
-
-    def groups_changed(self, groups: Sequence[str]) -> None:
-        """These consumer groups were made, changed or deleted."""
-
-    def locks_asked_for(self) -> None:
-        """An entry about locks has told the locks' time."""
-
-    def settings_changed(self) -> None:
-        """Config keys have other values than before, on all replicas."""
-
-    def users_changed(self) -> None:
-        """A user was made, changed or removed."""
-
-    def leading(self, term: int) -> None:
-        """This replica leads, and has applied all entries of earlier terms."""
-
-    def following(self, leader: str | None, term: int) -> None:
-        """This replica does not lead; `leader` is the node id of the one that does, if known."""
+from mqbroker.state.shares import Owner
+from mqbroker.state.watching import Watcher
 
 
 class _Examined(NamedTuple):
@@ -132,18 +111,21 @@ class Machine(Memory):
             payload = read_snapshot(self._snapshot_path)
             if payload is None:
                 return None
-            state = decode_state(payload)
+            state = drained(decode_state(payload))
         except StorageError as error:
             return str(error)
         self._take(state)
+        self.take_memory(state)
         self.saved_index = state.applied_index
         try:
             if state.units_format != UNITS_FORMAT:
                 raise StorageError("queues and keys were written by another version")
-            self.queues.restore(state.queues, state.begins)
+            self.queues.adopt(drained(self.queues.restoring(state.queues, state.begins)))
             self.keys.restore(*state.keys)
         except StorageError as error:
-            self._begin_again(state, self.first_index)
+            topics = drained(self._queues_anew(state))
+            self.queues.forget()
+            self._begin_again(topics, self.first_index)
             return f"{error}; queues and keys are derived again"
         return None
 
@@ -155,12 +137,10 @@ class Machine(Memory):
     def derive_again(self) -> None:
         """Queues or index are damaged: rebuild them from the log's entries, which are applied
         again. All other state stays."""
-        state = self._state()
-        self.generation += 1
-        self._unsynced.clear()
-        self._outdated.clear()
-        self._begin_again(state, self.first_index)
-        self._trim()
+        ends, begins = drained(self.queues.picture())
+        topics = drained(self._queues_anew(State(queues=ends, begins=begins)))
+        self._drop_files()
+        self._begin_again(topics, self.first_index)
 
     def forget(self) -> None:
         """Start empty, without what a snapshot claims."""
@@ -168,6 +148,7 @@ class Machine(Memory):
         self.queues.forget()
         self.keys.forget()
         self._take(State())
+        self.take_memory(State())
 
     def apply(self, entry: Entry) -> object:
         """Apply a committed entry of any content. The result goes to the caller that appended
@@ -234,22 +215,28 @@ class Machine(Memory):
         """Tell the watcher that another replica leads, or none."""
         self._role_changed(lambda watcher: watcher.following(leader, term))
 
-    def begin_snapshot(self) -> PendingSnapshot:
-        """Take a snapshot of the present state. At most one may be pending at a time.
+    def begin_snapshot(self) -> Generator[Hold, None, PendingSnapshot]:
+        """Take a snapshot of the present state, in slices. At most one may be pending at a time.
 
-        It may be dropped; once it is written `saved` must be called.
+        Nothing may be applied before the last one; PictureSpoiled if something was. The snapshot
+        may be dropped; once it is written `saved` must be called.
         """
-        self.queues.flush()
+        return in_slices(self._beginning_snapshot())
+
+    def _beginning_snapshot(self) -> Generator[Hold, None, PendingSnapshot]:
+        version = self.applied_index, self.generation
+        for _ in self.queues.flush_steps():
+            yield Hold.APPLYING
         self.keys.flush()
         self._unsynced |= self.queues.take_unsynced() | self.keys.take_unsynced()
         self._outdated.update(self.queues.take_deleted())
         unsynced, deleted = frozenset(self._unsynced), frozenset(self._outdated)
-        state = self._state()
+        fields = yield from self._whole_picture(version)
         path, keys, keys_end = self._snapshot_path, self.keys, self.keys.end
 
         def write() -> None:
             sync_files(unsynced)
-            write_snapshot(path, encode_state(state))
+            write_snapshot(path, encode_state(fields))
             remove_paths(deleted)
             keys.seal(keys_end)
 
@@ -267,37 +254,71 @@ class Machine(Memory):
             self._outdated -= snapshot.removed
             self.saved_index = snapshot.applied_index
 
-    def capture(self) -> tuple[int, bytes]:
-        """The state for a replica that can't replay all of it: the log's head is gone."""
-        return self.applied_index, encode_state(self._state())
+    def _whole_picture(self, of: tuple[int, int]) -> Generator[Hold, None, Fields]:
+        """A picture of the state. PictureSpoiled unless it is that version, and stays it."""
+        fields: Fields = {}
+        for _ in self.picture(fields):
+            yield Hold.APPLYING
+        if (now := (self.applied_index, self.generation)) != of:
+            raise PictureSpoiled(f"the state went from {of} to {now} under its picture")
+        return fields
 
-    def install(self, index: int, payload: bytes, first_index: int) -> None:
-        """Replace the state by another replica's, as of entry `index`.
+    def capture(self) -> Generator[Hold, None, tuple[int, bytearray]]:
+        """The state for a replica that can't replay all of it: the log's head is gone."""
+        return in_slices(self._capturing())
+
+    def _capturing(self) -> Generator[Hold, None, tuple[int, bytearray]]:
+        index, payload = self.applied_index, bytearray()
+        fields = yield from self._whole_picture((index, self.generation))
+        for piece in encode_state(fields):
+            payload += piece
+            yield Hold.NOTHING
+        return index, payload
+
+    def install(self, index: int, payload: Buffer, first_index: int) -> Generator[None, None, None]:
+        """Replace the state by another replica's, as of entry `index`, in slices: in the last one.
 
         Queues and keys are in files, which are not copied. They are rebuilt from the entries, which
         are applied from `first_index` on; those up to `index` change nothing else.
         Raises StorageError, and changes nothing, if this version can't read the state.
         """
-        state = decode_state(payload)
-        self.forget()
-        self.generation += 1
-        self._unsynced.clear()
-        self._outdated.clear()
+        return in_slices(self._installing(index, payload, first_index), stays=True)
+
+    def _installing(
+        self, index: int, payload: Buffer, first_index: int
+    ) -> Generator[None, None, None]:
+        state = yield from decode_state(payload)
+        memory = Memory()
+        yield from memory.restoring(state)
+        topics = yield from self._queues_anew(state)
+        self._drop_files()
+        self.saved_index = 0
+        vars(self).update(vars(memory))
         self._take(state)
         self._ahead_index = max(index, state.ahead_index)
-        self._begin_again(state, first_index)
-        self._trim()
+        self._begin_again(topics, first_index)
 
-    def _begin_again(self, state: State, first_index: int) -> None:
-        """Have a state's queues at their first offsets, and no keys; entries from `first_index` on
-        follow."""
+    def _queues_anew(self, state: State) -> Generator[None, None, dict[str, TopicQueues]]:
+        """A state's queues at their first offsets."""
         begins = {
             topic: (made, {queue: state.begins.get(topic, {}).get(queue, 0) for queue in ends})
             for topic, (made, ends) in state.queues.items()
         }
+        return (yield from self.queues.restoring(begins, state.begins))
+
+    def _drop_files(self) -> None:
+        """All files of queues and keys are outdated: other ones are made from the entries."""
+        self.generation += 1
+        self._unsynced.clear()
+        self._outdated.clear()
         self.queues.forget()
         self.keys.forget()
-        self.queues.restore(begins, state.begins)
+        self._trim()
+
+    def _begin_again(self, topics: dict[str, TopicQueues], first_index: int) -> None:
+        """Have queues at their first offsets, and no keys; entries from `first_index` on follow."""
+        self.keys.forget()
+        self.queues.adopt(topics)
         self._ahead_index = self.state_index
         self.applied_index = first_index - 1
 
@@ -321,22 +342,17 @@ class Machine(Memory):
         self._ahead_index = state.ahead_index
         self.first_position = self.dedup.first_position = state.first_position
         self.first_index = state.first_index
-        self.take_memory(state)
 
-    def _state(self) -> State:
-        state = State(
-            applied_index=self.applied_index,
-            queues=self.queues.ends(),
-            keys=(self.keys.first, self.keys.end),
-            begins=self.queues.begins(),
-            first_position=self.first_position,
-            first_index=self.first_index,
-            ahead_index=self._ahead_index,
-            units_format=UNITS_FORMAT,
-        )
-        with uncollected():
-            self.dump_memory(state)
-        return state
+    def picture(self, fields: Fields) -> Generator[None, None, None]:
+        """Give a picture all of the state, in steps. Nothing may be applied before the last."""
+        fields["applied_index"] = self.applied_index
+        fields["ahead_index"] = self._ahead_index
+        fields["first_position"] = self.first_position
+        fields["first_index"] = self.first_index
+        fields["keys"] = (self.keys.first, self.keys.end)
+        ends, begins = yield from self.queues.picture()
+        fields["queues"], fields["begins"] = Pairs(ends), Pairs(begins)
+        yield from super().picture(fields)
 
     def _derive_again(self, entry: Entry) -> None:
         """Add a message entry to queues and key index only: the state holds it already."""

@@ -6,9 +6,10 @@ All of it is in a snapshot; what is derived from the log into files is not here 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
+from dledger.slices import drained
 from dledger.trust.users import Users
 from mqbroker import limits
 from mqbroker.state import control
@@ -24,12 +25,15 @@ from mqbroker.state.groups.subscriptions import Beginning, SubscriptionGroups
 from mqbroker.state.moves import Delays
 from mqbroker.state.once import Once, move_offsets
 from mqbroker.state.producers import Producers
+from mqbroker.state.saved.picture import ROWS_AT_ONCE, Fields, Pairs, batched, rows_of
 from mqbroker.state.shares import Owners, Shares
 from mqbroker.state.topics import Topics
 from mqbroker.state.waiting import Waiting
 
 if TYPE_CHECKING:
-    from mqbroker.state.snapshot import State
+    from mqbroker.state.saved.snapshot import State
+
+T = TypeVar("T")
 
 
 class Memory:
@@ -160,43 +164,64 @@ class Memory:
 
     def take_memory(self, state: State) -> None:
         """Take over what a snapshot kept."""
+        drained(self.restoring(state))
+
+    def restoring(self, state: State) -> Generator[None, None, None]:
+        """The same in steps, on an empty memory: nobody may look at it before the last."""
         self.clock_ms = state.clock_ms
         self.topics.restore(state.topics, state.topics_version, state.births)
+        yield
         self.groups.restore(state.groups, state.groups_version, state.begun)
-        self.offsets.restore(state.offsets)
-        self.locks.restore(state.locks, state.lock_tokens, state.lock_clock_ms)
-        self.popped.restore(state.popped, state.popped_floor)
         self.modes.restore(state.modes)
-        self.producers.restore(state.producers)
-        self.dedup.restore(state.dedup)
         self.delays.restore(state.delays)
-        self.timers.restore(state.timers, state.timer_owners)
-        self.halves.restore(state.halves, state.half_owners)
         self.settings = dict(state.settings)
         self.users.restore(state.users)
         self.aside.restore(*state.aside)
+        self.offsets.restore([])
+        self.popped.restore([], state.popped_floor)
+        self.producers.restore([])
+        yield from _in_parts(self.offsets.add_kept, state.offsets)
+        yield from self.popped.adding(state.popped)
+        yield from _in_parts(self.producers.add_kept, state.producers)
+        self.dedup.restore([])
+        yield from _in_parts(self.dedup.add_kept, state.dedup, 1)
+        yield from self.locks.restoring(state.locks, state.lock_tokens, state.lock_clock_ms)
+        yield from self.timers.restoring(state.timers, state.timer_owners)
+        yield from self.halves.restoring(state.halves, state.half_owners)
 
-    def dump_memory(self, state: State) -> None:
-        """Give a snapshot what it keeps."""
-        state.clock_ms = self.clock_ms
-        state.topics = list(self.topics)
-        state.topics_version = self.topics.version
-        state.births = self.topics.births()
-        state.groups = list(self.groups)
-        state.groups_version = self.groups.version
-        state.begun = self.groups.beginnings()
-        state.offsets = self.offsets.dump()
-        state.locks = self.locks.dump()
-        state.lock_tokens = self.locks.tokens()
-        state.lock_clock_ms = self.locks.clock_ms
-        state.popped = self.popped.dump()
-        state.popped_floor = self.popped.floor
-        state.modes = self.modes.dump()
-        state.producers = self.producers.dump()
-        state.dedup = self.dedup.dump()
-        state.delays = self.delays.dump()
-        state.timers, state.timer_owners = self.timers.dump(), self.timers.dump_owners()
-        state.halves, state.half_owners = self.halves.dump(), self.halves.dump_owners()
-        state.settings = self.settings
-        state.users = self.users.dump()
-        state.aside = self.aside.dump()
+    def picture(self, fields: Fields) -> Generator[None, None, None]:
+        """Give a picture what it keeps, in steps. Nothing may change before the last."""
+        fields["clock_ms"] = self.clock_ms
+        fields["topics"] = rows_of([*self.topics])
+        fields["topics_version"] = self.topics.version
+        fields["births"] = Pairs(self.topics.births())
+        yield
+        fields["groups"] = rows_of([*self.groups])
+        fields["groups_version"] = self.groups.version
+        fields["begun"] = self.groups.beginnings()
+        fields["locks"], fields["lock_tokens"] = self.locks.picture()
+        fields["lock_clock_ms"] = self.locks.clock_ms
+        yield
+        fields["popped_floor"] = self.popped.floor
+        fields["modes"] = self.modes.dump()
+        fields["dedup"] = self.dedup.picture()
+        fields["delays"] = self.delays.dump()
+        fields["settings"] = self.settings
+        fields["users"] = self.users.dump()
+        fields["aside"] = self.aside.dump()
+        yield
+        fields["timers"], fields["timer_owners"] = self.timers.picture()
+        yield
+        fields["halves"], fields["half_owners"] = self.halves.picture()
+        yield
+        fields["offsets"] = yield from self.offsets.picture()
+        fields["popped"] = yield from self.popped.picture()
+        fields["producers"] = yield from self.producers.picture()
+
+
+def _in_parts(
+    add: Callable[[list[T]], None], rows: Iterable[T], count: int = ROWS_AT_ONCE
+) -> Iterator[None]:
+    for some in batched(rows, count):
+        add(some)
+        yield

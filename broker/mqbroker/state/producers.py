@@ -38,12 +38,13 @@ the name known again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from enum import Enum
 from typing import Literal, NamedTuple, TypeAlias
 
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
+from mqbroker.state.saved.picture import Rows, rows_of
 
 #: (name, instances, epoch, used at ms, rows of stream, sequence, position, size), as a snapshot
 #: keeps it.
@@ -197,22 +198,22 @@ class Producers:
                 return
             del self._names[name]
 
-    def dump(self) -> list[ProducerRow]:
+    def picture(self) -> Generator[None, None, Rows]:
         """What a snapshot keeps."""
-        return [
-            (
-                name,
-                producer.instances,
-                producer.epoch,
-                producer.used_ms,
-                [(stream, *written) for stream, written in producer.streams.items()],
-            )
-            for name, producer in self._names.items()
-        ]
+        rows: list[ProducerRow] = []
+        for name, producer in self._names.items():
+            streams = [(stream, *written) for stream, written in producer.streams.items()]
+            rows.append((name, producer.instances, producer.epoch, producer.used_ms, streams))
+            yield
+        return rows_of(rows)
 
     def restore(self, rows: Iterable[ProducerRow]) -> None:
         """Take over what a snapshot kept."""
         self._names.clear()
+        self.add_kept(rows)
+
+    def add_kept(self, rows: Iterable[ProducerRow]) -> None:
+        """Take over a further part of that."""
         for name, instances, epoch, used_ms, streams in rows:
             producer = self._names[name] = _Producer(instances or [""], epoch, used_ms)
             producer.streams = {stream: Written(*written) for stream, *written in streams}

@@ -13,7 +13,7 @@ snapshot may hold more than is taken today.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -126,17 +126,14 @@ class Owners:
                 return shares.full(name)
         return None
 
-    def dump(self, numbers: Numbers) -> tuple[list[list[str]], Numbers]:
-        """What a snapshot keeps of rows with these numbers: the owners, and each row's place among
-        them. It does not tell which numbers were free before, so all replicas keep the same."""
-        known, firsts, places = np.unique(numbers, return_index=True, return_inverse=True)
-        order = np.argsort(firsts)
-        ranks = np.empty(len(order), np.int64)
-        ranks[order] = np.arange(len(order))
-        return [[*self._owners[number]] for number in known[order].tolist()], ranks[places]
+    def known(self) -> dict[int, Owner]:
+        """The owners by their numbers, now."""
+        return self._owners.copy()
 
-    def restore(self, owners: Sequence[Sequence[str]], numbers: Numbers) -> Numbers:
-        """Take over what a snapshot kept. Returns the rows' numbers now.
+    def restoring(
+        self, owners: Sequence[Sequence[str]], numbers: Numbers
+    ) -> Generator[None, None, Numbers]:
+        """Take over what a snapshot kept, in steps. Returns the rows' numbers now.
 
         Rows without an owner, as an older version kept all, belong to one without a name.
         """
@@ -144,10 +141,13 @@ class Owners:
             shares.begin_again()
         self._numbers, self._owners, self._rows, self._free = {}, {}, {}, []
         nobody = ("",) * len(self._shares)
-        named = {
-            number: (*owner,) for number, owner in enumerate(owners) if len(owner) == len(nobody)
-        }
-        kept, places, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-        pairs = zip(kept.tolist(), counts.tolist(), strict=True)
-        anew = [self.add(named.get(number, nobody), count) for number, count in pairs]
-        return np.array(anew, np.int64)[places]
+        places = np.where(numbers < len(owners), numbers, -1) + 1
+        counts = np.bincount(places, minlength=1)
+        anew = np.zeros(len(counts), np.int64)
+        for place in np.flatnonzero(counts).tolist():
+            named = (*owners[place - 1],) if place else nobody
+            owner = named if len(named) == len(nobody) else nobody
+            anew[place] = self.add(owner, int(counts[place]))
+            yield
+        numbered: Numbers = anew[places]
+        return numbered

@@ -13,21 +13,21 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from dledger.slices import drained
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
 from mqbroker.state.derived.schedule import Mask, Numbers, Schedule
 from mqbroker.state.moves import Move
+from mqbroker.state.saved.columns import OWNER_KEPT, TAKEN, TIME_KEPT, waiting_pictured
+from mqbroker.state.saved.picture import Bytes, Joined
 from mqbroker.state.shares import Owner, Owners
 
-_TAKEN: Final = -1
-_KEPT: Final = np.dtype(">i8")
-_OWNER_KEPT: Final = np.dtype(">u4")
 #: The owners, and the place of each message's among them, as a snapshot keeps them.
 OwnersKept: TypeAlias = tuple[list[list[str]], bytes]
 
@@ -102,10 +102,10 @@ class Waiting:
             for offset in range(first, end):
                 place = self._find(offset)
                 assert place is not None, f"{offset} was checked"
-                self._at_ms[place] = _TAKEN
+                self._at_ms[place] = TAKEN
                 self.owners.remove(self._owned_by[place])
                 self._count -= 1
-        while self._first < len(self._at_ms) and self._at_ms[self._first] == _TAKEN:
+        while self._first < len(self._at_ms) and self._at_ms[self._first] == TAKEN:
             self._first += 1
         if len(self._offsets) > 2 * self._count + limits.RECENT_TIMES_MAX:
             self._replace(*self._packed())
@@ -121,34 +121,40 @@ class Waiting:
         """The offsets whose time has come, the earliest first; they keep waiting."""
         return self._schedule.due(now_ms, count_max)
 
-    def dump(self) -> bytes:
-        """What a snapshot keeps: all offsets, then all times, big-endian."""
-        return b"".join(part.astype(_KEPT).tobytes() for part in self._packed()[:2])
-
-    def dump_owners(self) -> OwnersKept:
-        """What it keeps of owners: their names, and the place of each message's among them."""
-        owners, places = self.owners.dump(self._packed()[2])
-        return owners, places.astype(_OWNER_KEPT).tobytes()
+    def picture(self) -> tuple[Bytes, Joined]:
+        """What a snapshot keeps: all offsets, then all times; and of the owners, their names, and
+        the place of each message's among them."""
+        columns = [np.asarray(each[:]) for each in (self._offsets, self._at_ms, self._owned_by)]
+        return waiting_pictured(self._count, columns, self.owners.known())
 
     def restore(
         self, kept: bytes | Iterable[Sequence[int]], owners: OwnersKept = ([], b"")
     ) -> None:
-        """Take over what a snapshot kept. Older versions kept pairs, and no owners."""
+        """Take over what a snapshot kept."""
+        drained(self.restoring(kept, owners))
+
+    def restoring(
+        self, kept: bytes | Iterable[Sequence[int]], owners: OwnersKept
+    ) -> Generator[None, None, None]:
+        """The same, in steps. Older versions kept pairs, and no owners."""
         if isinstance(kept, bytes):
-            offsets, at_ms = np.split(np.frombuffer(kept, _KEPT).astype(np.int64), 2)
+            offsets, at_ms = np.split(np.frombuffer(kept, TIME_KEPT).astype(np.int64), 2)
         else:
             pairs = np.array(sorted(map(tuple, kept)), np.int64).reshape(-1, 2)
             offsets, at_ms = pairs[:, 0], pairs[:, 1]
         numbers = np.full(len(offsets), -1)
-        if len(owners[1]) == len(offsets) * _OWNER_KEPT.itemsize:
-            numbers = np.frombuffer(owners[1], _OWNER_KEPT).astype(np.int64)
-        self._replace(offsets, at_ms, self.owners.restore(owners[0], numbers))
+        if len(owners[1]) == len(offsets) * OWNER_KEPT.itemsize:
+            numbers = np.frombuffer(owners[1], OWNER_KEPT).astype(np.int64)
+        yield
+        numbers = yield from self.owners.restoring(owners[0], numbers)
+        yield
+        self._replace(offsets, at_ms, numbers)
 
     def _find(self, offset: int) -> int | None:
         place = bisect_left(self._offsets, offset, self._first)
         if place == len(self._offsets) or self._offsets[place] != offset:
             return None
-        return None if self._at_ms[place] == _TAKEN else place
+        return None if self._at_ms[place] == TAKEN else place
 
     def _waits(self, offsets: Numbers) -> Mask:
         """Which of some offsets wait, each of which has waited once."""
@@ -157,13 +163,13 @@ class Waiting:
         places[places == len(known)] = 0
         if not len(known):
             return np.zeros(len(offsets), np.bool_)
-        here: Mask = (known[places] == offsets) & (at_ms[places] != _TAKEN)
+        here: Mask = (known[places] == offsets) & (at_ms[places] != TAKEN)
         return here
 
     def _packed(self) -> tuple[Numbers, Numbers, Numbers]:
         """Offsets, times and owners of those that wait."""
         offsets, at_ms, owned_by = self._views()
-        here = at_ms != _TAKEN
+        here = at_ms != TAKEN
         return offsets[here], at_ms[here], owned_by[here].astype(np.int64)
 
     def _views(self) -> tuple[Numbers, Numbers, npt.NDArray[np.uintc]]:

@@ -3,6 +3,7 @@
 ``memory``    :func:`memory_broker`: the broker's own code on a ledger in memory and a real socket;
               :func:`served`: with a connection to it
 ``replicas``  three replicas with real disks, logs and sockets, all in this process
+``pictured``  what a picture keeps, as values
 ``leading``   what a leader appends, on a ledger in memory
 ``requests``  what producers, consumers and tools send, and what comes back, in a few words
 """

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dledger.log.entry import Kind
 from dledger.remoting.message import host_bytes
+from dledger.slices import drained
 from dledger.testing.local import LocalLedger
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
 from mqbroker.leader.appending.entries import Entries
@@ -24,7 +25,7 @@ def raise_it(fault: Exception) -> None:
 
 def save(machine: Machine) -> None:
     """Save a machine's state, as the process does."""
-    snapshot = machine.begin_snapshot()
+    snapshot = drained(machine.begin_snapshot())
     snapshot.write()
     machine.saved(snapshot)
 

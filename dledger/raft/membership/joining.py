@@ -6,7 +6,7 @@ Three things may be missing, and each comes in its own way:
 - entries that the others no longer hold: the leader sends the head of its log, with the first entry
   that it holds, and this node begins a new log there. It gets later entries as any follower does;
 - the state that those entries build on. :mod:`dledger.raft.replication.footing` says why it must be
-  saved, :mod:`dledger.raft.replication.state_copy` how it is copied.
+  saved, :mod:`dledger.raft.replication.state_transfer` how it comes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dledger.checksum import crc32
-from dledger.errors import StorageError
 from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
@@ -28,19 +26,16 @@ from dledger.raft.library.messages import (
     Learned,
     PeerMessage,
     Seated,
-    State,
     Unseated,
-    Wanted,
 )
 from dledger.raft.library.peer import Peer
 from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
-from dledger.raft.limits import LOOK_AGAIN_S, PICTURE_KEPT_S, STATE_ASK_AGAIN_S
+from dledger.raft.limits import LOOK_AGAIN_S
 from dledger.raft.membership.configuration import Configuration, decode_members
 from dledger.raft.membership.members import Members
 from dledger.raft.membership.seat import Barrier, Forming
-from dledger.raft.replication.footing import Applying, Footing, PortableState
-from dledger.raft.replication.state_copy import Copy, Picture
+from dledger.raft.replication.footing import Footing
 from dledger.raft.roles import Role
 
 
@@ -56,7 +51,6 @@ class Joining:
         log: SegmentedLog,
         hard_state: HardStateFile,
         members: Members,
-        machine: Applying,
         footing: Footing,
     ) -> None:
         self._core = core
@@ -65,18 +59,11 @@ class Joining:
         self._acknowledging = acknowledging
         self._log = log
         self._hard_state = hard_state
-        self._machine = machine
         self._footing = footing
         self._was_saved = footing.is_saved
         self._lacks_something = True
         self._members = members
         self._forming = Forming(sorted({*members.base.members} - {peers.node_id}))
-        self._copy = Copy()
-        self._asked_at = float("-inf")
-        self._asked: str | None = None
-        self._turn = 0
-        self._picture: Picture | None = None
-        self._picture_used_at = 0.0
         self._take_seat_if_new()
 
     @property
@@ -97,20 +84,12 @@ class Joining:
         """A connection broke: what the peer said of itself may no longer hold."""
         self._forming.lost(node_id)
 
-    def step(self, now: float) -> None:
-        """Ask for what is missing, drop a snapshot that nobody asks for, and be counted once the
-        state is saved."""
+    def step(self) -> None:
+        """Be counted once the state is saved."""
         was_saved, self._was_saved = self._was_saved, self._footing.is_saved
-        is_missing = self._footing.is_missing
-        self._lacks_something = is_missing or not self._was_saved
+        self._lacks_something = self._footing.is_missing or not self._was_saved
         if self._was_saved and not was_saved:
             self._acknowledging.count_early_acks()
-        if self._picture is not None and now - self._picture_used_at > PICTURE_KEPT_S:
-            self._picture = None
-        if is_missing and now - self._asked_at > STATE_ASK_AGAIN_S:
-            peer = self._next_to_ask()
-            if peer is not None:
-                self._ask(peer, now)
 
     def next_at(self, stepped_at: float) -> float:
         """When the next step is due after one at `stepped_at`, even if no message arrives.
@@ -118,33 +97,12 @@ class Joining:
         What is missing must be asked for again. And nothing tells the engine when the state is
         saved, so it checks every now and then.
         """
-        if self._lacks_something:
-            return stepped_at + LOOK_AGAIN_S
-        return math.inf if self._picture is None else self._picture_used_at + PICTURE_KEPT_S
-
-    def _next_to_ask(self) -> Peer | None:
-        """The peer to ask: the leader; or one peer after the other if this node leads, or none
-        does.
-
-        A leader may lack the state too, since it is elected for its log.
-        """
-        peers = self._peers.known
-        leader = peers.get(self._core.leader_id or "")
-        if leader is not None:
-            return leader
-        linked = [peer for peer in peers.values() if peer.link is not None]
-        self._turn += 1
-        return linked[self._turn % len(linked)] if linked else None
-
-    def _ask(self, peer: Peer, now: float) -> None:
-        self._asked_at, self._asked = now, str(peer.node.id)
-        wanted = Wanted(self._core.term, self._copy.index, self._copy.offset)
-        self._peers.post(peer, wanted)
+        return stepped_at + LOOK_AGAIN_S if self._lacks_something else math.inf
 
     # -- messages --------------------------------------------------------------------------
 
-    def deliver(self, peer: Peer, message: PeerMessage, now: float) -> None:
-        """A message that concerns joining. Raises FrameError, StorageError."""
+    def deliver(self, peer: Peer, message: PeerMessage) -> None:
+        """A message that concerns joining. Raises FrameError."""
         core = self._core
         match message:
             case Unseated():
@@ -161,11 +119,6 @@ class Joining:
                 self._admit(peer, message)
             case Seated():
                 self._take_offered_seat(peer, message)
-            case Wanted():
-                peer.newcomer.state_asked_at = now
-                self._give_state(peer, message, now)
-            case State():
-                self._take_state(peer, message, now)
 
     # -- the members -----------------------------------------------------------------------
 
@@ -228,49 +181,3 @@ class Joining:
         held = max(index, self._log.first_index)
         if held <= self._log.durable_index and self._log.header(held).term == core.term:
             self._take_seat()
-
-    # -- the state -------------------------------------------------------------------------
-
-    def _give_state(self, peer: Peer, message: Wanted, now: float) -> None:
-        if self._footing.is_missing or not isinstance(self._machine, PortableState):
-            return
-        offset = message.offset
-        if self._picture is None or self._picture.index != message.index:
-            self._picture, offset = Picture(*self._machine.capture()), 0
-        self._picture_used_at = now
-        failpoint("state.give")
-        part = self._picture.part(offset)
-        place = self._picture.index, len(self._picture.payload), offset
-        state = State(self._core.term, *place, crc32(part), part)
-        self._peers.post(peer, state)
-
-    def _is_asked_for(self, peer: Peer, message: State) -> bool:
-        """Whether a part of the state comes from a peer that this node asks: the leader of its
-        term.
-
-        While no other node leads, that may be any peer in this node's term.
-        """
-        core, node_id = self._core, str(peer.node.id)
-        leader = core.leader_id
-        may_give = leader in (None, node_id, self._peers.node_id)
-        return node_id == self._asked and may_give and message.term == core.term
-
-    def _take_state(self, peer: Peer, message: State, now: float) -> None:
-        if not self._footing.is_missing or not self._is_asked_for(peer, message):
-            return
-        if not isinstance(self._machine, PortableState):
-            raise StorageError(
-                "this state machine can't be given a state, but the head of its log is gone"
-            )
-        picture = self._copy.take(
-            message.index, message.total_bytes, message.offset, message.crc, message.run
-        )
-        if picture is None:
-            self._ask(peer, now)
-        elif picture.index + 1 >= self._log.first_index:
-            # Entries that came while the state was missing are applied only now, and may have
-            # rotted since.
-            self._log.doubt_all()
-            failpoint("state.install")
-            self._machine.install(picture.index, picture.payload, self._log.first_index)
-            failpoint("state.installed")

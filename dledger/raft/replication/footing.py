@@ -17,9 +17,19 @@ committed entries from leading. As a leader it commits nothing.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from enum import Enum
 from typing import Protocol, runtime_checkable
 
+from dledger.buffers import Buffer
 from dledger.log.store import SegmentedLog
+
+
+class Hold(Enum):
+    """What must wait until the next slice of a picture."""
+
+    NOTHING = "nothing"
+    APPLYING = "applying"
 
 
 class Applying(Protocol):
@@ -37,11 +47,13 @@ class PortableState(Protocol):
     saved_index: int
     """A restart finds the state up to here on the disk. 0: none."""
 
-    def capture(self) -> tuple[int, bytes]:
-        """The state now: the index that was applied last, and its bytes."""
+    def capture(self) -> Generator[Hold, None, tuple[int, Buffer]]:
+        """The state now: the index that was applied last, and its bytes. In slices
+        (`dledger.slices`): each says what must wait until the next one."""
 
-    def install(self, index: int, payload: bytes, first_index: int) -> None:
-        """Replace the state by another replica's, as of `index`.
+    def install(self, index: int, payload: Buffer, first_index: int) -> Generator[None, None, None]:
+        """Replace the state by another replica's, as of `index`. In slices: the last one does it,
+        and nothing is applied before. If that is too late, it is closed before.
 
         The log begins with `first_index`, and entries are applied from there on. Those up to
         `index` are applied too, for data that is derived from entries and not in the payload.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dledger import limits
+from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import FrameError
 
@@ -22,7 +23,7 @@ class Picture:
     """The state after the entry `index`."""
 
     index: int
-    payload: bytes
+    payload: Buffer
 
     def part(self, offset: int) -> memoryview:
         """The part at `offset`; empty beyond the end."""
@@ -53,13 +54,12 @@ class Copy:
             raise FrameError(f"the state's part at offset {offset} does not match its CRC")
         if index != self.index:
             self.index = index
-            self.received.clear()
+            self.received = bytearray()
         if offset != self.offset:
             return None
         self.received += part
         if len(self.received) < total_bytes:
             return None
-        picture = Picture(index, bytes(self.received))
-        self.index = 0
-        self.received.clear()
+        picture = Picture(index, self.received)
+        self.index, self.received = 0, bytearray()
         return picture

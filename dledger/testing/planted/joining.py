@@ -17,6 +17,7 @@ from dledger.raft.library.peer import Peer
 from dledger.raft.membership.joining import Joining
 from dledger.raft.membership.seat import Barrier, Forming
 from dledger.raft.replication.footing import Footing
+from dledger.raft.replication.state_transfer import StateTransfer
 from dledger.testing.planted.raft import together
 
 Planted = AbstractContextManager[object]
@@ -85,6 +86,11 @@ def begin_anew_without_the_first_entry() -> Planted:
         return encode_head(LogHead(head.base_position, head.first_index, head.chain_crc))
 
     return patch.object(store, "encode_head", encode)
+
+
+def apply_under_a_picture() -> Planted:
+    """Entries are applied between two slices of a picture that is given to another node."""
+    return patch.object(StateTransfer, "holds", property(lambda self: False))
 
 
 def count_without_the_state() -> Planted:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 
+from dledger.buffers import Buffer
 from dledger.errors import AppendError
 from dledger.log.entry import HEADER_BYTES
 from dledger.log.hard_state import HardStateFile
@@ -21,6 +22,7 @@ from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
 from dledger.raft.appends import Appended
 from dledger.raft.library.messages import Given, PeerMessage
+from dledger.raft.replication.footing import Hold
 from dledger.raft.replication.repair import Asking
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.scripted.node import FOLDER, Recorder, ScriptedNode, Wire
@@ -38,12 +40,14 @@ class Portable(Recorder):
         super().__init__(saved_index)
         self.saved_index = saved_index
 
-    def capture(self) -> tuple[int, bytes]:
+    def capture(self) -> Generator[Hold, None, tuple[int, bytes]]:
         """The number of entries that were applied."""
+        yield Hold.APPLYING
         return self.applied_index, b"%d applied" % self.applied_index
 
-    def install(self, index: int, payload: bytes, first_index: int) -> None:
+    def install(self, index: int, payload: Buffer, first_index: int) -> Generator[None, None, None]:
         """Take another's number of entries."""
+        yield
         self.applied_index = first_index - 1
 
 

@@ -10,10 +10,11 @@ time here and ends in a later step.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Protocol
 
+from dledger.buffers import Buffer
 from dledger.errors import DledgerError, FrameError, OutcomeUnknown, Rot, StorageError
 from dledger.log.entry import Entry, Kind
 from dledger.log.hard_state import HardStateFile
@@ -29,6 +30,7 @@ from dledger.raft.library.adapter import use_clock
 from dledger.raft.library.messages import decode_message
 from dledger.raft.membership.configuration import Member
 from dledger.raft.membership.members import Members, open_members
+from dledger.raft.replication.footing import Hold
 from dledger.raft.roles import Timing
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.invariants import Judge
@@ -41,6 +43,7 @@ SCRUB = 0.02
 """The odds, in one step, that a part of the log is read again. When all is calm all are read."""
 BUSY = 0.1
 """The share of a busy node's steps in which it waits for a processor."""
+PICTURE_SLICES = 3
 FOLDER = Path("/log")
 
 
@@ -79,12 +82,18 @@ class Recorder:
         """What this node's next process begins with."""
         return self._group.snapshots[self._node_id]
 
-    def capture(self) -> tuple[int, bytes]:
-        """The state is how far it got."""
-        return self.applied_index, b"%d" % self.applied_index
+    def capture(self) -> Generator[Hold, None, tuple[int, bytes]]:
+        """The state is how far it got, before the first slice and at the end of the last."""
+        index = self.applied_index
+        for _ in range(PICTURE_SLICES):
+            yield Hold.APPLYING
+        payload = b"%d" % self.applied_index
+        yield Hold.NOTHING
+        return index, payload
 
-    def install(self, index: int, payload: bytes, first_index: int) -> None:
-        """Take another node's state."""
+    def install(self, index: int, payload: Buffer, first_index: int) -> Generator[None, None, None]:
+        """Take another node's state, in two slices."""
+        yield
         self._group.judge.on_install(self._node_id, index, payload)
         self._group.note(f"{self._node_id} has the state of entry {index}")
         self.applied_index = first_index - 1
@@ -189,8 +198,7 @@ class SimulatedNode:
             self._receive()
             self._end_sync()
             if self.engine.urgent or self.clock() >= self.engine.next_step_at():
-                while self.engine.step():
-                    pass
+                self._step_engine()
             self._begin_sync()
             self._keep_house()
             if calm or self.group.streams["scrub"].random() < SCRUB:
@@ -200,6 +208,15 @@ class SimulatedNode:
         finally:
             self._look_s = 0.0
         return not self.fenced
+
+    def _step_engine(self) -> None:
+        """Step until nothing is left to do. While a state is read or taken over in slices, only
+        one: others are stepped, and messages arrive, between two slices."""
+        transfer = self.engine.state_transfer
+        while self.engine.step():
+            if transfer.is_busy:
+                self.engine.urgent = True
+                return
 
     def _receive(self) -> None:
         """Take what has arrived; a frame that is damaged ends its link, as it does for sockets."""

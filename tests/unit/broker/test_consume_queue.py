@@ -17,6 +17,7 @@ from mqbroker.state.derived.consume_queue import (
     sync_files,
 )
 from mqbroker.state.derived.file_pool import FilePool
+from mqbroker.testing.pictured import ends_of
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +98,7 @@ def test_a_restart_keeps_what_the_snapshot_claims_and_cuts_the_rest(tmp_path: Pa
     queues = filled(tmp_path)
     queues.flush()
     sync_files(queues.take_unsynced())
-    ends = queues.ends()
+    ends = ends_of(queues)
     for number in range(30):
         queues.append("Orders", 0, units(13 + number, 1), index=7)
     queues.append("Later", 0, units(0, 2), index=11)
@@ -107,7 +108,7 @@ def test_a_restart_keeps_what_the_snapshot_claims_and_cuts_the_rest(tmp_path: Pa
     again = ConsumeQueues(tmp_path)
     again.restore(ends, {})
     again.trim()
-    assert again.ends() == ends
+    assert ends_of(again) == ends
     assert {path.name for path in tmp_path.iterdir()} == {"Orders.7", "Other.9"}
     again.append("Orders", 0, units(50, 1), index=7)
     queue = again.get("Orders", 0)

@@ -23,9 +23,9 @@ from dledger.remoting.message import properties_encode
 from dledger.remoting.receipts import write_receipt
 from mqbroker.leader.waiting.deliveries import Old
 from mqbroker.state.machine import Machine
-from mqbroker.state.snapshot import State
 from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.leading import save
+from mqbroker.testing.pictured import kept_of
 from mqbroker.testing.requests import (
     GROUP,
     TIMEOUT_S,
@@ -361,8 +361,7 @@ async def test_a_life_is_kept_by_snapshots_and_unknown_to_older_ones(tmp_path: P
     machine.restore()
     assert machine.topics.life(TOPIC).entry == life
     assert machine.groups.beginning(GROUP) == begun
-    state = State()
-    machine.dump_memory(state)
+    state = kept_of(machine)
     state.births, state.begun = {}, None
     machine.take_memory(state)
     assert machine.topics.life(TOPIC).entry == 0

@@ -12,12 +12,14 @@ from dledger.errors import CorruptLog
 from dledger.log.entry import Entry, Kind
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.message import properties_encode
+from dledger.slices import drained
 from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.state import control
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save
+from mqbroker.testing.pictured import ends_of, kept
 
 
 class Log(LeadingMachine):
@@ -36,7 +38,7 @@ def state_of(machine: Machine) -> dict[str, object]:
     """All that replicas must agree on."""
     units = {
         (topic, queue_id): queue.read(0, queue.end).tolist()
-        for topic, (_, ends) in machine.queues.ends().items()
+        for topic, (_, ends) in ends_of(machine.queues).items()
         for queue_id in ends
         if (queue := machine.queues.get(topic, queue_id)) is not None
     }
@@ -46,9 +48,9 @@ def state_of(machine: Machine) -> dict[str, object]:
         "topics": sorted(machine.topics, key=lambda topic: topic.topic_name),
         "versions": (machine.topics.version, machine.groups.version),
         "groups": sorted(machine.groups, key=lambda group: group.group_name),
-        "offsets": machine.offsets.dump(),
-        "locks": sorted(zip(machine.locks.dump(), machine.locks.tokens(), strict=True)),
-        "dedup": machine.dedup.dump(),
+        "offsets": kept(machine.offsets.picture()),
+        "locks": sorted(zip(*map(kept, machine.locks.picture()), strict=True)),
+        "dedup": kept(machine.dedup.picture()),
         "queues": units,
         "keys": [list(machine.keys.find("A", f"k{number}")) for number in range(50)],
     }
@@ -163,7 +165,7 @@ def test_a_snapshot_claims_only_what_is_durable_in_the_queue_files(
     save(log.machine)
     before = (tmp_path / "snapshot.msgpack").read_bytes()
     log.send("A", 0, 3, "k2")
-    pending = log.machine.begin_snapshot()
+    pending = drained(log.machine.begin_snapshot())
 
     def broken(_: int) -> None:
         raise OSError(5, "Input/output error")

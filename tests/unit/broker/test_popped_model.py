@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -25,8 +24,8 @@ from mqbroker.state.groups.popping import (
     SettlePopped,
 )
 from mqbroker.state.memory import Granted, Memory
-from mqbroker.state.snapshot import State
 from mqbroker.state.topics import read_write
+from mqbroker.testing.pictured import kept_of
 
 GROUP, TOPIC, QUEUE = "C", "Orders", 0
 WIDTH = 8
@@ -74,9 +73,7 @@ class Model(RuleBasedStateMachine):
     @rule()
     def stop_and_restore(self) -> None:
         """One replica is started from its snapshot."""
-        state = State()
-        self.stopping.dump_memory(state)
-        kept = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=State)
+        kept = kept_of(self.stopping)
         self.stopping = Memory()
         self.stopping.take_memory(kept)
 
@@ -243,12 +240,7 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def replicas_agree(self) -> None:
         """To the byte."""
-        dumped = []
-        for replica in (self.replica, self.stopping):
-            state = State()
-            replica.dump_memory(state)
-            dumped.append(msgspec.msgpack.encode(state))
-        assert dumped[0] == dumped[1]
+        assert kept_of(self.replica) == kept_of(self.stopping)
 
 
 Model.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -26,9 +26,10 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.receipts import write_receipt
 from mqbroker.state.machine import Machine
-from mqbroker.state.snapshot import State
+from mqbroker.state.saved.snapshot import State
 from mqbroker.testing import MemoryBroker, served
 from mqbroker.testing.leading import save
+from mqbroker.testing.pictured import memory_of
 from mqbroker.testing.requests import (
     GROUP,
     TIMEOUT_S,
@@ -205,10 +206,7 @@ async def test_nothing_is_lost_or_given_to_two(
                 replica = Machine(tmp_path / "b")
                 assert replica.restore() is None
             replica.apply(entry)
-        ours, theirs = State(), State()
-        replica.dump_memory(ours)
-        broker.machine.dump_memory(theirs)
-        assert ours == theirs
+        assert memory_of(replica) == memory_of(broker.machine)
         replica.close()
 
 

@@ -13,6 +13,7 @@ from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import properties_encode
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from dledger.slices import drained
 from mqbroker.config import BrokerConfig
 from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.requests.reading.queue_reading import read_queue
@@ -22,6 +23,7 @@ from mqbroker.state.machine import Machine
 from mqbroker.state.moves import Move
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save
+from mqbroker.testing.pictured import ends_of, kept
 from mqbroker.upkeep.retention import needed_index, policy_of
 
 TOPICS = ("A", "B", "C")
@@ -44,7 +46,7 @@ class Leader(LeadingMachine):
 def queues_of(machine: Machine) -> dict[tuple[str, int], tuple[int, int, list[object]]]:
     """Of each queue: where it begins and ends, and its units."""
     found = {}
-    for topic, (_, ends) in machine.queues.ends().items():
+    for topic, (_, ends) in ends_of(machine.queues).items():
         for queue_id in ends:
             queue = machine.queues.get(topic, queue_id)
             assert queue is not None
@@ -138,7 +140,7 @@ def test_a_state_taken_over_with_a_log_without_its_head_is_the_same_state(
     leader.drop_before(first_index)
     if rng.random() < 0.5:
         fill(leader, rng, 30)
-    index, payload = leader.machine.capture()
+    index, payload = drained(leader.machine.capture())
     fill(leader, rng, 30)
     (tmp_path / "replica").mkdir()
     replica = Machine(tmp_path / "replica")
@@ -148,7 +150,7 @@ def test_a_state_taken_over_with_a_log_without_its_head_is_the_same_state(
     for entry in old.entries():  # of a life that ended long ago
         replica.apply(entry)
     save(replica)
-    replica.install(index, payload, first_index)
+    drained(replica.install(index, payload, first_index))
     assert replica.applied_index == first_index - 1
     for entry in leader.entries(first_index):
         replica.apply(entry)
@@ -163,9 +165,9 @@ def test_a_state_taken_over_with_a_log_without_its_head_is_the_same_state(
                 replica.apply(again)
     assert replica.applied_index == leader.machine.applied_index
     assert queues_of(replica) == queues_of(leader.machine)
-    assert replica.capture()[1] != b""
-    assert replica.offsets.dump() == leader.machine.offsets.dump()
-    assert replica.dedup.dump() == leader.machine.dedup.dump()
+    assert drained(replica.capture())[1] != b""
+    assert kept(replica.offsets.picture()) == kept(leader.machine.offsets.picture())
+    assert kept(replica.dedup.picture()) == kept(leader.machine.dedup.picture())
 
 
 def test_a_delayed_message_that_waits_is_kept_however_old(tmp_path: Path) -> None:
@@ -229,5 +231,5 @@ def test_messages_that_were_popped_go_with_the_segment(tmp_path: Path) -> None:
     replica.restore()
     for entry in leader.entries():
         replica.apply(entry)
-    assert replica.popped.dump() == machine.popped.dump()
+    assert kept(replica.popped.picture()) == kept(machine.popped.picture())
     replica.close()

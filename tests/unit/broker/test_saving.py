@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,14 +15,17 @@ from dledger.errors import StorageError
 from dledger.ledger.config import LedgerStatus
 from dledger.log.disk import Disk as RealDisk
 from dledger.log.entry import Entry
+from dledger.raft.replication.footing import Hold
 from dledger.remoting.message import properties_encode
+from dledger.slices import drained
 from dledger.testing.local import LocalLedger
 from mqbroker import limits
 from mqbroker.app import Snapshots
 from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.state import control
 from mqbroker.state.machine import Machine, PendingSnapshot
-from mqbroker.state.snapshot import FORMAT, State
+from mqbroker.state.saved.picture import Fields
+from mqbroker.state.saved.snapshot import FORMAT, PictureSpoiled, State
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save
 
@@ -47,6 +51,9 @@ class Disk:
 
     def entries(self, first_index: int, last_index: int | None = None) -> Iterator[Entry]:
         return self.log.entries(first_index, last_index)
+
+    def applying_held(self) -> AbstractContextManager[None]:
+        return self.log.applying_held()
 
     def keep_from(self, index: int) -> None:
         if self.waited_for:  # it is told after every saving, and once at the start
@@ -144,15 +151,15 @@ async def test_what_a_start_replays_is_a_reason_to_save(
 async def test_a_state_whose_picture_takes_long_is_saved_seldom(
     tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Meanwhile the loop stands still: for no more than a tenth of the time that applying takes. A
+    """Meanwhile nothing is applied: for no more than a tenth of the time that applying takes. A
     slow disk is no reason to wait."""
     leader = filled(tmp_path)
     disk = Disk(leader.ledger)
     picture = leader.machine.begin_snapshot
 
-    def slow() -> PendingSnapshot:
+    def slow() -> Generator[None, None, PendingSnapshot]:
         autojump_clock.jump(5)
-        return picture()
+        return (yield from picture())
 
     monkeypatch.setattr(leader.machine, "begin_snapshot", slow)
 
@@ -177,14 +184,75 @@ async def test_a_state_whose_picture_takes_long_is_saved_seldom(
         nursery.cancel_scope.cancel()
 
 
+async def test_appends_wait_for_a_picture_and_are_not_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A picture is of one entry, whatever is committed between its slices. Then all is applied."""
+    leader = filled(tmp_path)
+    machine, disk = leader.machine, Disk(leader.ledger)
+    disk.durable.set()
+    fine, applied = machine._beginning_snapshot, list[int]()
+
+    def appended_to() -> Generator[Hold, None, PendingSnapshot]:
+        steps = fine()
+        while True:
+            leader.append("A", 0, [NewRecord(b"body", b"", 1, HOST)])
+            applied.append(machine.applied_index)
+            try:
+                yield next(steps)
+            except StopIteration as end:
+                return end.value
+
+    monkeypatch.setattr(machine, "begin_snapshot", appended_to)
+    await Snapshots(machine, disk).save()
+    assert set(applied) == {5}
+    assert len(applied) > 5
+    assert (machine.saved_index, machine.applied_index) == (5, 5 + len(applied))
+    again = Machine(tmp_path)
+    assert again.restore() is None
+    assert (again.applied_index, again.queues.end("A", 0)) == (5, 3)
+
+
+def test_a_picture_that_something_was_applied_under_is_none(tmp_path: Path) -> None:
+    """It would be of a state that never was, and differ from other replicas' for ever."""
+    leader = filled(tmp_path)
+    steps = leader.machine._beginning_snapshot()
+    next(steps)
+    leader.append("A", 0, [NewRecord(b"body", b"", 1, HOST)])
+    with pytest.raises(PictureSpoiled):
+        drained(steps)
+
+
+@pytest.mark.usefixtures("virtual_world")
+async def test_a_picture_that_is_spoiled_is_taken_anew(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Queues may be made again at any time, when damage was found."""
+    leader = filled(tmp_path)
+    disk = Disk(leader.ledger)
+    disk.durable.set()
+    snapshots, pictured = Snapshots(leader.machine, disk), leader.machine.picture
+
+    def spoiled(fields: Fields) -> Generator[None, None, None]:
+        yield from pictured(fields)
+        leader.machine.generation += 1
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(leader.machine, "picture", spoiled)
+        await snapshots.save()
+    assert leader.machine.saved_index == 0
+    await snapshots.save()
+    assert leader.machine.saved_index == 5
+
+
 def test_a_state_that_was_taken_over_needs_the_log_that_led_to_it(tmp_path: Path) -> None:
     """It came with entries that this replica has still to copy."""
     (tmp_path / "replica").mkdir()
     leader = filled(tmp_path / "leader")
     replica = Machine(tmp_path / "replica")
-    index, payload = leader.machine.capture()
-    replica.install(index, payload, 3)
-    snapshot = replica.begin_snapshot()
+    index, payload = drained(leader.machine.capture())
+    drained(replica.install(index, payload, 3))
+    snapshot = drained(replica.begin_snapshot())
     assert (snapshot.applied_index, snapshot.needed_index) == (2, 5)
 
 
@@ -194,9 +262,9 @@ def test_a_picture_of_before_another_state_was_taken_over_counts_for_nothing(
     """The queues that it claims are gone, so a restart could not use it."""
     (tmp_path / "replica").mkdir()
     leader, replica = filled(tmp_path / "leader"), filled(tmp_path / "replica").machine
-    picture = replica.begin_snapshot()
-    index, payload = leader.machine.capture()
-    replica.install(index, payload, 3)
+    picture = drained(replica.begin_snapshot())
+    index, payload = drained(leader.machine.capture())
+    drained(replica.install(index, payload, 3))
     with pytest.raises(FileNotFoundError):
         picture.write()
     replica.saved(picture)
@@ -213,7 +281,7 @@ def test_a_state_that_can_not_be_read_is_not_taken_over(tmp_path: Path, payload:
     """A replica of a newer version sent it, or it is none: what is here stays as it is."""
     replica = filled(tmp_path).machine
     with pytest.raises(StorageError, match="state"):
-        replica.install(7, payload, 3)
+        drained(replica.install(7, payload, 3))
     assert (replica.applied_index, replica.generation) == (5, 0)
     assert replica.queues.end("A", 0) == 3
 
@@ -222,13 +290,13 @@ def test_a_picture_that_was_not_written_leaves_its_files_to_the_next_one(tmp_pat
     """A broker that stops may give up waiting for its log: the files must be synced all the
     same before a snapshot claims them."""
     leader = filled(tmp_path)
-    first = leader.machine.begin_snapshot()
-    second = leader.machine.begin_snapshot()
+    first = drained(leader.machine.begin_snapshot())
+    second = drained(leader.machine.begin_snapshot())
     assert first.synced
     assert second.synced == first.synced
     second.write()
     leader.machine.saved(second)
-    assert not leader.machine.begin_snapshot().synced
+    assert not drained(leader.machine.begin_snapshot()).synced
 
 
 def test_a_state_that_a_start_finds_is_durable_before_it_counts(

@@ -14,6 +14,7 @@ from dledger.net import Peer
 from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, ExtValue
+from dledger.slices import drained
 from dledger.trust.users import Keys
 from mqbroker.config import BrokerConfig
 from mqbroker.state.machine import Machine
@@ -190,7 +191,7 @@ async def test_replicas_and_restarts_have_the_same_users(tmp_path: Path) -> None
         assert restarted.restore() is None
         assert restarted.users.dump() == users.dump()
         given = Machine(tmp_path / "c")
-        given.install(*broker.machine.capture(), 1)
+        drained(given.install(*drained(broker.machine.capture()), 1))
         assert given.users.digest() == users.digest()
         kept = b"".join(bytes(each.body) for each in entries)
         kept += (tmp_path / "a" / "snapshot.msgpack").read_bytes()

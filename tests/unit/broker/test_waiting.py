@@ -14,6 +14,7 @@ from mqbroker import limits
 from mqbroker.state.moves import Move, ranges_of
 from mqbroker.state.shares import Owner, Owners, Shares
 from mqbroker.state.waiting import Waiting
+from mqbroker.testing.pictured import kept
 
 TIMES_MS = st.integers(0, 60)
 STEPS = st.lists(
@@ -76,8 +77,9 @@ def test_arrays_are_as_good_as_a_dictionary(steps: list[tuple[str, int, int]]) -
             waiting.take(move(taken))
             model = {each: model[each] for each in model if each not in taken}
         else:
-            kept, kept_owners, waiting = waiting.dump(), waiting.dump_owners(), owned()
-            waiting.restore(kept, kept_owners)
+            rows, kept_owners = map(kept, waiting.picture())
+            waiting = owned()
+            waiting.restore(rows, kept_owners)
         assert [*waiting.items()] == [*model.items()]
         assert shares_of(waiting) == [
             Counter(owners[each][number] for each in model) for number in (0, 1)
@@ -104,7 +106,7 @@ def test_messages_without_an_owner_are_nobody_s() -> None:
     for offset in range(50):
         before.add(offset, offset)
     after = owned()
-    after.restore(before.dump(), before.dump_owners())
+    after.restore(*map(kept, before.picture()))
     assert shares_of(after) == [Counter({"": 50})] * 2
     after.add(50, 50, ("T", "G"))
     after.take(move([*range(50)]))
@@ -129,7 +131,7 @@ def test_a_million_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
     recent_bytes = 2 * 8192 * 130
     assert size_bytes - recent_bytes < 44 * len(times)
-    assert len(waiting.dump()) + len(waiting.dump_owners()[1]) == 20 * len(times)
+    assert len(kept(waiting.picture()[0])) + len(kept(waiting.picture()[1])[1]) == 20 * len(times)
 
 
 def test_what_is_recalled_leaves_no_trace() -> None:

@@ -27,7 +27,7 @@ import ctypes
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -225,8 +225,8 @@ class TopicQueues:
         return iter(self._queues.items())
 
 
-#: topic -> (index of the entry with its first message, {queue id: end}), as a snapshot keeps it.
-QueueEnds: TypeAlias = Mapping[str, tuple[int, Mapping[int, int]]]
+#: Of a topic: index of the entry with its first message, {queue id: end}, as a snapshot keeps it.
+QueueEnds: TypeAlias = tuple[int, dict[int, int]]
 #: topic -> {queue id: begin}; 0 where there is none.
 QueueBegins: TypeAlias = Mapping[str, Mapping[int, int]]
 
@@ -319,20 +319,20 @@ class ConsumeQueues:
         written, self._written = self._written, {}
         return {path for queue in written for path in queue.take_unsynced()}
 
-    def ends(self) -> dict[str, tuple[int, dict[int, int]]]:
-        """What a snapshot keeps of the queues."""
-        return {
-            topic: (queues.created_index, {queue_id: queue.end for queue_id, queue in queues})
-            for topic, queues in self._topics.items()
-        }
-
-    def begins(self) -> dict[str, dict[int, int]]:
-        """What a snapshot keeps of the queues whose first messages are gone."""
-        begins = {
-            topic: {queue_id: queue.begin for queue_id, queue in queues if queue.begin}
-            for topic, queues in self._topics.items()
-        }
-        return {topic: queues for topic, queues in begins.items() if queues}
+    def picture(
+        self,
+    ) -> Generator[None, None, tuple[dict[str, QueueEnds], dict[str, dict[int, int]]]]:
+        """What a snapshot keeps of the queues: their ends, and the begins of those whose first
+        messages are gone."""
+        ends: dict[str, QueueEnds] = {}
+        begins: dict[str, dict[int, int]] = {}
+        for topic, queues in self._topics.items():
+            ends[topic] = queues.created_index, {number: queue.end for number, queue in queues}
+            begun = {queue_id: queue.begin for queue_id, queue in queues if queue.begin}
+            if begun:
+                begins[topic] = begun
+            yield
+        return ends, begins
 
     def forget_before(self, position: int) -> None:
         """Keep no message that lies before `position` of the log.
@@ -354,18 +354,24 @@ class ConsumeQueues:
         taken, self._deleted = self._deleted, []
         return taken
 
-    def restore(self, ends: QueueEnds, begins: QueueBegins) -> None:
-        """After a restart: have the queues that a snapshot claims. Changes no file.
-
-        Raises StorageError if some of it is not there.
-        """
+    def restoring(
+        self, ends: Mapping[str, QueueEnds], begins: QueueBegins
+    ) -> Generator[None, None, dict[str, TopicQueues]]:
+        """The queues that a snapshot claims, for `adopt`; in steps. Changes nothing, no file
+        either. Raises StorageError if some of it is not there."""
+        topics: dict[str, TopicQueues] = {}
         for topic, (created_index, queue_ends) in ends.items():
             directory = self._directory / f"{topic}.{created_index}"
-            queues = TopicQueues(directory, created_index, self._files)
+            queues = topics[topic] = TopicQueues(directory, created_index, self._files)
             for queue_id, end in queue_ends.items():
                 begin = begins.get(topic, {}).get(queue_id, 0)
                 queues.queue(queue_id).restore(begin, end)
-            self._topics[topic] = queues
+            yield
+        return topics
+
+    def adopt(self, topics: dict[str, TopicQueues]) -> None:
+        """Have these queues, after `forget`."""
+        self._topics = topics
 
     def trim(self) -> None:
         """Move all files aside that belong to no queue; `take_deleted` hands them out.

@@ -8,9 +8,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from mqbroker.state.groups.bits import lowest_bit
+from mqbroker.state.groups.bits import bits_to_bytes, lowest_bit
+
+#: (base, bits, fence, visible at ms, deliveries, attempt id), as a snapshot keeps it.
+DeliveryRow: TypeAlias = tuple[int, bytes, int, int, int, str]
 
 #: So many that are no longer in flight are kept at least before they are looked for.
 STALE: Final = 64
@@ -46,6 +49,11 @@ class Delivery:
             zeros = lowest_bit(self.bits)
             self.base += zeros
             self.bits >>= zeros
+
+    def kept(self) -> DeliveryRow:
+        """What a snapshot keeps of it."""
+        bits, times = bits_to_bytes(self.bits), (self.fence, self.visible_ms, self.deliveries)
+        return (self.base, bits, *times, self.attempt_id)
 
     @property
     def end(self) -> int:

@@ -9,11 +9,13 @@ leader has it given up (`mqbroker.leader.locking`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import pairwise, takewhile
 from typing import NamedTuple, TypeAlias
 
+from dledger.slices import drained
 from mqbroker import limits
+from mqbroker.state.saved.picture import Rows
 from mqbroker.state.shares import Shares
 
 _LOCK_MS = int(limits.LOCK_S * 1000)
@@ -107,24 +109,36 @@ class QueueLocks:
         del self._held[key]
         self.shares.change(key.group, -1)
 
-    def dump(self) -> list[LockRow]:
-        """What a snapshot keeps."""
-        return [(*key, lock.client_id, lock.end_ms) for key, lock in self._held.items()]
-
-    def tokens(self) -> list[int]:
-        """Their tokens, in the same order."""
-        return [lock.token for lock in self._held.values()]
+    def picture(self) -> tuple[Rows, Rows]:
+        """What a snapshot keeps: the locks, and their tokens in the same order."""
+        held = self._held.copy()
+        return (
+            Rows(
+                len(held),
+                lambda: ((*key, lock.client_id, lock.end_ms) for key, lock in held.items()),
+            ),
+            Rows(len(held), lambda: (lock.token for lock in held.values())),
+        )
 
     def restore(
         self, rows: Sequence[LockRow], tokens: Sequence[int] = (), clock_ms: int = 0
     ) -> None:
         """Take over what a snapshot kept; one of an older version has no tokens, and no time."""
-        self.clock_ms = max([clock_ms, *(end_ms - _LOCK_MS for *_, end_ms in rows)])
+        drained(self.restoring(rows, tokens, clock_ms))
+
+    def restoring(
+        self, rows: Sequence[LockRow], tokens: Sequence[int], clock_ms: int
+    ) -> Generator[None, None, None]:
+        """The same, in steps."""
+        self._held.clear()
+        self.shares.begin_again()
+        self.clock_ms = clock_ms
         known = tokens if len(tokens) == len(rows) else [0] * len(rows)
-        locks = {
-            QueueKey(group, topic, queue_id): Lock(owner, end_ms, token)
-            for (group, topic, queue_id, owner, end_ms), token in zip(rows, known, strict=True)
-        }
+        for (group, topic, queue_id, owner, end_ms), token in zip(rows, known, strict=True):
+            self._held[QueueKey(group, topic, queue_id)] = Lock(owner, end_ms, token)
+            self.shares.change(group, 1)
+            self.clock_ms = max(self.clock_ms, end_ms - _LOCK_MS)
+            yield
         # An older version kept them in another order.
-        self._held = dict(sorted(locks.items(), key=lambda item: item[1].end_ms))
-        self.shares.begin_again(key.group for key in self._held)
+        if any(one.end_ms > next_.end_ms for one, next_ in pairwise(self._held.values())):
+            self._held = dict(sorted(self._held.items(), key=lambda item: item[1].end_ms))

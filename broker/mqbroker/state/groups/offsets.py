@@ -6,10 +6,11 @@ failover a group goes on from its commits. An offset is that of the next message
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from mqbroker import limits
+from mqbroker.state.saved.picture import Rows, batched
 from mqbroker.state.shares import Shares
 
 #: group -> topic -> queue id -> offset
@@ -61,18 +62,31 @@ class ConsumerOffsets:
         gone = self._groups.pop(group, {})
         self.shares.change(group, -sum(map(len, gone.values())))
 
-    def dump(self) -> list[tuple[str, str, int, int]]:
+    def picture(self) -> Generator[None, None, Rows]:
         """(group, topic, queue id, offset) of all: what a snapshot keeps."""
-        return [
-            (group, topic, queue_id, offset)
-            for group, topics in self._groups.items()
-            for topic, queues in topics.items()
-            for queue_id, offset in queues.items()
-        ]
+        copy: OffsetMap = {}
+        for group, topics in self._groups.items():
+            copied = copy[group] = {}
+            for some in batched(topics.items()):
+                for topic, queues in some:
+                    copied[topic] = queues.copy()
+                yield
+
+        def rows() -> Iterator[tuple[str, str, int, int]]:
+            for group, topics in copy.items():
+                for topic, queues in topics.items():
+                    for queue_id, offset in queues.items():
+                        yield group, topic, queue_id, offset
+
+        return Rows(len(self), rows)
 
     def restore(self, items: Iterable[tuple[str, str, int, int]]) -> None:
         """Take over what a snapshot kept."""
         self._groups.clear()
         self.shares.begin_again()
+        self.add_kept(items)
+
+    def add_kept(self, items: Iterable[tuple[str, str, int, int]]) -> None:
+        """Take over a further part of that."""
         for group, topic, queue_id, offset in items:
             self.commit(group, topic, queue_id, offset)

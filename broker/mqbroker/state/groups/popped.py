@@ -32,16 +32,16 @@ behind each other in the log may have been planned before the first was applied.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from dledger.slices import drained
 from mqbroker import limits
-from mqbroker.state.groups.bits import bits_from_bytes, bits_to_bytes, lowest_bit
-from mqbroker.state.groups.deliveries import STALE, Delivery, Heap
+from mqbroker.state.groups.bits import bits_from_bytes, lowest_bit
+from mqbroker.state.groups.deliveries import STALE, Delivery, DeliveryRow, Heap
+from mqbroker.state.saved.picture import Rows, rows_of
 from mqbroker.state.shares import Shares
 
-#: (base, bits, fence, visible at ms, deliveries, attempt id), as a snapshot keeps it.
-DeliveryRow: TypeAlias = tuple[int, bytes, int, int, int, str]
 #: (group, topic, queue id, cursor, last fence, deliveries), as a snapshot keeps it.
 PoppedRow: TypeAlias = tuple[str, str, int, int, int, list[DeliveryRow]]
 
@@ -381,30 +381,15 @@ class Popped:
                 self.floor, *(queue.last_fence for queue in of_topic.queues.values()), 0
             )
 
-    def dump(self) -> list[PoppedRow]:
+    def picture(self) -> Generator[None, None, Rows]:
         """What a snapshot keeps."""
-        return [
-            (
-                group,
-                topic,
-                queue_id,
-                queue.cursor,
-                queue.last_fence,
-                [
-                    (
-                        each.base,
-                        bits_to_bytes(each.bits),
-                        each.fence,
-                        each.visible_ms,
-                        each.deliveries,
-                        each.attempt_id,
-                    )
-                    for each in queue.deliveries()
-                ],
-            )
-            for (group, topic), of_topic in self._topics.items()
-            for queue_id, queue in of_topic.queues.items()
-        ]
+        rows: list[PoppedRow] = []
+        for (group, topic), of_topic in self._topics.items():
+            for queue_id, queue in of_topic.queues.items():
+                deliveries = [each.kept() for each in queue.deliveries()]
+                rows.append((group, topic, queue_id, queue.cursor, queue.last_fence, deliveries))
+                yield
+        return rows_of(rows)
 
     def restore(self, rows: Iterable[PoppedRow], floor: int = 0) -> None:
         """Take over what a snapshot kept."""
@@ -412,6 +397,10 @@ class Popped:
         self.shares.begin_again()
         self.queues = 0
         self.floor = floor
+        drained(self.adding(rows))
+
+    def adding(self, rows: Iterable[PoppedRow]) -> Generator[None, None, None]:
+        """Take over a further part of that, in steps."""
         for group, topic, queue_id, cursor, last_fence, deliveries in rows:
             of_topic = self._topics.setdefault((group, topic), PoppedTopic())
             of_topic.queues[queue_id] = PoppedQueue(cursor, last_fence)
@@ -422,6 +411,8 @@ class Popped:
                 )
                 of_topic.add(delivery)
                 self.shares.change(group, len(delivery))
+                yield
+            yield
 
 
 def _visible_ms(delivery: Delivery) -> int:

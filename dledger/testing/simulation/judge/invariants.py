@@ -37,6 +37,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import FrameError
 from dledger.log.entry import HEADER_BYTES, Entry
@@ -195,7 +196,7 @@ class Judge:
             if not voter == candidate == node_id
         }
 
-    def on_install(self, node_id: str, index: int, payload: bytes) -> None:
+    def on_install(self, node_id: str, index: int, payload: Buffer) -> None:
         """A node takes over the state of another."""
         if payload != b"%d" % index or index > self.committed_end:
             raise self.violation(f"{node_id} takes {payload!r} for the state of entry {index}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
+from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.limits import NUMBER_MAX, TERM_JUMP_MAX
 from dledger.log.entry import HEADER_BYTES, make_header
@@ -20,6 +23,7 @@ from dledger.raft.library.messages import (
     Vote,
     Wanted,
 )
+from dledger.raft.replication.footing import Hold
 from dledger.raft.roles import Role
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Donor, ScriptedNode, follower_of
@@ -209,12 +213,14 @@ class Portable:
     def following(self, leader: str | None, term: int) -> None:
         """Nothing to do."""
 
-    def capture(self) -> tuple[int, bytes]:
+    def capture(self) -> Generator[Hold, None, tuple[int, bytes]]:
         """The state."""
+        yield Hold.APPLYING
         return self.applied_index, b"state"
 
-    def install(self, index: int, payload: bytes, first_index: int) -> None:
+    def install(self, index: int, payload: Buffer, first_index: int) -> Generator[None, None, None]:
         """Take another's."""
+        yield
         self.installed.append(payload)
         self.applied_index = first_index - 1
 

@@ -43,7 +43,7 @@ def picture(node: ScriptedNode) -> list[object]:
     parts = (core.role, core.term, core.commit_index, core.election_deadline, core.heartbeat_at())
     chance = random.getstate(), engine.elections._gate._rng.getstate()
     ends = node.log.last_index, engine.machine.applied_index, engine.standing
-    return [*parts, *chance, *ends, engine.handing_over_to, engine._joining._picture is None]
+    return [*parts, *chance, *ends, engine.handing_over_to, engine.state_transfer._picture is None]
 
 
 def settle(node: ScriptedNode) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from unittest.mock import patch
 
 import pytest
 
 from dledger import limits
+from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import FrameError, Rot
 from dledger.log.entry import HEADER_BYTES
@@ -29,9 +31,11 @@ from dledger.raft.library.messages import (
 )
 from dledger.raft.limits import ACK_AGAIN_S
 from dledger.raft.membership.seat import Barrier, Forming
+from dledger.raft.replication.footing import Hold
 from dledger.raft.replication.pacing import Pace
 from dledger.raft.replication.state_copy import Copy, Picture
 from dledger.raft.roles import Role
+from dledger.slices import drained
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import FOLDER, Donor, Recorder, ScriptedNode
@@ -47,10 +51,12 @@ class Portable(Recorder):
         self.state = b""
         self.saved_index = 0
 
-    def capture(self) -> tuple[int, bytes]:
+    def capture(self) -> Generator[Hold, None, tuple[int, bytes]]:
+        yield Hold.APPLYING
         return self.applied_index, b"state of %d" % self.applied_index * 300_000
 
-    def install(self, index: int, payload: bytes, first_index: int) -> None:
+    def install(self, index: int, payload: Buffer, first_index: int) -> Generator[None, None, None]:
+        yield
         self.state = payload
         self.applied_index = first_index - 1
 
@@ -437,7 +443,7 @@ def test_a_state_travels_in_parts_and_goes_on_where_it_was() -> None:
         assert copy.take(index, total, offset + 1, crc, state.run) is None
         if (picture := copy.take(index, total, offset, crc, state.run)) is not None:
             pictures.append(picture)
-    assert pictures == [Picture(*giver.machine.capture())]
+    assert pictures == [Picture(*drained(giver.machine.capture()))]
     copy.take(5, 20, 0, crc32(b"old"), memoryview(b"old"))
     assert copy.take(6, 3, 0, crc32(b"new"), memoryview(b"new")) == Picture(6, b"new")
 

@@ -1,37 +1,39 @@
 """A snapshot: the replicated state up to an index, so that a restart replays only the rest.
 
-It is taken in memory, consistent; a thread encodes and writes it later. The file's layout,
-big-endian: magic u64 ``DLGSNAP1``, payload length u64, CRC-32 of the payload u32, payload. A new
-snapshot is written beside the old one, made durable, and renamed over it: a crash leaves the old or
-the new, never half of one. A damaged snapshot is ignored, since the log or the leader has all that
-it holds; the reader says why it was not used.
+It is a picture that is taken in slices, while nothing is applied (`mqbroker.state.saved.picture`);
+a thread encodes and writes it later. The file's layout, big-endian: magic u64 ``DLGSNAP1``, payload
+length u64, CRC-32 of the payload u32, payload. A new snapshot is written beside the old one, made
+durable, and renamed over it: a crash leaves the old or the new, never half of one. A damaged
+snapshot is ignored, since the log or the leader has all that it holds; the reader says why.
 """
 
 from __future__ import annotations
 
-import gc
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from dledger.buffers import Buffer
 from dledger.checksum import crc32
-from dledger.errors import StorageError
+from dledger.errors import DledgerError, StorageError
 from dledger.failpoints import failpoint
 from dledger.log.disk import Disk, is_loss
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 from dledger.trust.users import User
-from mqbroker.state import kept
+from mqbroker import limits
 from mqbroker.state.aside import AsideRow
 from mqbroker.state.groups.locks import LockRow
 from mqbroker.state.groups.modes import ModeRow
 from mqbroker.state.groups.popped import PoppedRow
 from mqbroker.state.groups.subscriptions import Beginning
 from mqbroker.state.producers import ProducerRow
+from mqbroker.state.saved import kept
+from mqbroker.state.saved.picture import Fields, array_header, encoded
 from mqbroker.state.topics import Birth
 from mqbroker.state.waiting import OwnersKept
 
@@ -41,6 +43,10 @@ UNITS_FORMAT: Final = 2
 
 _HEADER: Final = struct.Struct(">8sQI")
 _MAGIC: Final = b"DLGSNAP1"
+
+
+class PictureSpoiled(DledgerError):
+    """Something was applied, or another state taken over, while a picture was taken."""
 
 
 class State(msgspec.Struct):
@@ -81,33 +87,26 @@ class State(msgspec.Struct):
     users: list[User] = []
 
 
-def encode_state(state: State) -> bytes:
-    """A snapshot's payload: that of the struct, made field by field. Each is encoded by itself, so
-    that a thread lets others have the interpreter in between."""
-    fields = {
-        field.encode_name: msgspec.Raw(msgspec.msgpack.encode(getattr(state, field.name)))
-        for field in msgspec.structs.fields(State)
-    }
-    return msgspec.msgpack.encode(fields)
+_FIELDS: Final = get_type_hints(State)
+PART_BYTES: Final = 1 << 14
+_DECODED_IN_PARTS: Final = ("offsets", "locks", "popped", "producers")
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Make millions of rows without the garbage collector looking at all of them again and again:
-    that took three quarters of the time of a large state's picture."""
-    was_enabled = gc.isenabled()
-    gc.disable()
+def encode_state(fields: Fields) -> Iterator[bytes]:
+    """A snapshot's payload, in pieces. Its bytes are those of the struct with these fields."""
+    return encoded(_FIELDS, {"format": FORMAT, "units_format": UNITS_FORMAT, **fields})
+
+
+def decode_state(payload: Buffer) -> Generator[None, None, State]:
+    """The state of a payload, this replica's or another's, in steps. StorageError if it can't be
+    used here."""
     try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def decode_state(payload: bytes) -> State:
-    """A snapshot's payload, this replica's or another's. StorageError if it can't be used here."""
-    try:
-        state = kept.decode(payload, State)
+        state = State()
+        raws = msgspec.msgpack.decode(payload, type=dict[str, msgspec.Raw])
+        for name, kind in _FIELDS.items():
+            if name in raws:
+                parts = _in_parts if name in _DECODED_IN_PARTS else _at_once
+                setattr(state, name, (yield from parts(raws[name], kind)))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StorageError(f"the state can't be decoded: {error}") from error
     if state.format != FORMAT:
@@ -116,6 +115,26 @@ def decode_state(payload: bytes) -> State:
         if isinstance(waiting, bytes) and len(waiting) % 16:
             raise StorageError("the waiting messages of the state are no pairs of numbers")
     return state
+
+
+def _at_once(raw: msgspec.Raw, kind: Any) -> Generator[None, None, Any]:
+    yield
+    return kept.decode(raw, kind)
+
+
+def _in_parts(raw: msgspec.Raw, kind: Any) -> Generator[None, None, list[Any]]:
+    rows: list[Any] = []
+    part: list[bytes] = []
+    size = 0
+    left = msgspec.msgpack.decode(raw, type=list[msgspec.Raw])
+    for number, row in enumerate(left, 1):
+        part.append(bytes(row))
+        size += len(part[-1])
+        if size > PART_BYTES or number == len(left):
+            rows += kept.decode(array_header(len(part)) + b"".join(part), kind)
+            part, size = [], 0
+            yield
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +154,18 @@ class PendingSnapshot:
     """Make it durable. Blocks, so call it in a thread; OSError leaves the old one in place."""
 
 
-def write_snapshot(path: Path, payload: bytes) -> None:
-    """Replace the snapshot at `path`, durably. Blocks; OSError leaves the old one in place."""
-    header = _HEADER.pack(_MAGIC, len(payload), crc32(payload))
+def write_snapshot(path: Path, pieces: Iterable[bytes]) -> None:
+    """Replace the snapshot at `path`, durably, by a payload in pieces. Blocks, so call it in a
+    thread: it lets others have the interpreter after each piece. OSError leaves the old one in
+    place."""
+    payload, crc, size = list[bytes](), 0, 0
+    for piece in pieces:
+        payload.append(piece)
+        crc, size = crc32(piece, crc), size + len(piece)
+        time.sleep(limits.SNAPSHOT_PAUSE_S)
+    header = _HEADER.pack(_MAGIC, size, crc)
     failpoint("snapshot.write")
-    Disk().replace(path, header + payload)
+    Disk().replace(path, header, *payload)
     failpoint("snapshot.written")
 
 

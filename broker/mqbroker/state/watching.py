@@ -1,0 +1,40 @@
+"""Who is told what a replica has applied, and whether it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from mqbroker.state.aside import SetAside
+from mqbroker.state.derived.entry_index import EntryIndex
+
+
+class Watcher(Protocol):
+    """Is told what was applied, on this replica only. Called within `apply`."""
+
+    def messages_arrived(self, index: EntryIndex) -> None:
+        """The messages of an entry can be pulled from now on."""
+
+    def set_aside(self, kind: int, aside: SetAside) -> None:
+        """An entry of this kind has no effect, on any replica."""
+
+    def topics_changed(self, topics: Sequence[str]) -> None:
+        """These topics were made, changed or deleted."""
+
+    def groups_changed(self, groups: Sequence[str]) -> None:
+        """These consumer groups were made, changed or deleted."""
+
+    def locks_asked_for(self) -> None:
+        """An entry about locks has told the locks' time."""
+
+    def settings_changed(self) -> None:
+        """Config keys have other values than before, on all replicas."""
+
+    def users_changed(self) -> None:
+        """A user was made, changed or removed."""
+
+    def leading(self, term: int) -> None:
+        """This replica leads, and has applied all entries of earlier terms."""
+
+    def following(self, leader: str | None, term: int) -> None:
+        """This replica does not lead; `leader` is the node id of the one that does, if known."""

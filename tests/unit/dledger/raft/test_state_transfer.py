@@ -1,0 +1,215 @@
+"""A large state is given and taken in slices, while the node takes part in its group as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from dledger.buffers import Buffer
+from dledger.checksum import crc32
+from dledger.raft.library.messages import (
+    Ack,
+    Append,
+    Confirm,
+    Confirmed,
+    Head,
+    Learned,
+    State,
+    Wanted,
+)
+from dledger.raft.replication.footing import Hold
+from dledger.testing.planted.catalogue import plant
+from dledger.testing.scripted.node import Donor, Recorder, ScriptedNode
+
+SLICES = 5
+TABLES = 4
+
+
+def given_a_head(node: ScriptedNode, donor: Donor, first: int, end: int) -> None:
+    """A leader, f of term 1, has `node` begin anew with `first`, and sends it the rest."""
+    header, before = donor.log.header(first), donor.log.header(first - 1)
+    fields = end, first, header.position, before.chain_crc, 7
+    node.receive("f", Head(1, *fields, run=donor.run(first, first)))
+    node.receive_append("f", 1, donor, first + 1, end, commit_index=end)
+    node.step()
+
+
+class Large(Recorder):
+    """A state machine with four tables, each of which is read in a slice of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saved_index = 0
+        self.encoded = 0
+
+    def capture(self) -> Generator[Hold, None, tuple[int, bytes]]:
+        """The tables say how many entries were applied; they are encoded afterwards."""
+        index, tables = self.applied_index, list[bytes]()
+        for _ in range(TABLES):
+            tables.append(b"%d" % self.applied_index)
+            yield Hold.APPLYING
+        for _ in range(SLICES):
+            self.encoded += 1
+            yield Hold.NOTHING
+        return index, b" ".join(tables)
+
+    def install(self, index: int, payload: Buffer, first_index: int) -> Generator[None, None, None]:
+        """Take another's state, in the last of three slices."""
+        yield
+        yield
+        self.applied_index = first_index - 1
+
+
+def leader() -> ScriptedNode:
+    """A leader of f and g that is asked for its state, and took the first slice of it."""
+    node = ScriptedNode(machine=Large())
+    node.serve("g")
+    node.receive("f", Wanted(node.engine.core.term, 0, 0))
+    assert node.engine.step()
+    return node
+
+
+def commit_one_more(node: ScriptedNode) -> int:
+    """A further entry that g holds, too; the step that commits it is left to the test."""
+    node.append()
+    node.engine.step()
+    node.end_sync()
+    index = node.log.last_index
+    node.receive("g", Ack(node.engine.core.term, index + 1, False, True, 1 << 32))
+    return index
+
+
+def test_nothing_is_applied_between_two_slices_of_a_picture() -> None:
+    """What is committed meanwhile is applied behind them, and what is given is of one entry."""
+    node = leader()
+    before = node.machine.applied_index
+    index = commit_one_more(node)
+    node.engine.step()
+    assert node.engine.core.commit_index == index
+    assert node.machine.applied_index in (before, index)
+    node.step()
+    assert node.machine.applied_index == index
+    (state,) = node.take("f", State)
+    assert (state.index, bytes(state.run)) == (before, b" ".join([b"%d" % before] * TABLES))
+
+
+def test_what_applies_between_two_slices_gives_a_state_that_never_was() -> None:
+    """So the test above can fail."""
+    with plant("apply under a picture"):
+        node = leader()
+        before = node.machine.applied_index
+        index = commit_one_more(node)
+        node.step()
+        (state,) = node.take("f", State)
+        first, *_, last = bytes(state.run).split()
+        assert (state.index, int(first), int(last)) == (before, before, index)
+
+
+def test_entries_are_applied_while_a_picture_is_encoded() -> None:
+    """Only its tables must stand still."""
+    node = leader()
+    index = commit_one_more(node)
+    machine = node.machine
+    assert isinstance(machine, Large)
+    while node.machine.applied_index < index:
+        node.engine.step()
+    assert machine.encoded < SLICES
+    assert not node.take("f", State)
+
+
+def test_a_leader_is_heard_and_answers_reads_of_what_it_has_applied_under_a_picture() -> None:
+    """Heartbeats go out, acknowledgements are counted, and rounds of reads end."""
+    node = leader()
+    read: list[object] = []
+    node.engine.read(read.append)
+    node.now += 1.0
+    node.engine.step()
+    assert node.engine.state_transfer.is_busy
+    assert node.take("g", Append)
+    (asked,) = node.take("f", Confirm)
+    node.receive("f", Confirmed(node.engine.core.term, asked.number))
+    node.engine.step()
+    assert node.engine.state_transfer.is_busy
+    assert read == [node.machine.applied_index]
+
+
+def test_a_picture_of_a_state_that_is_made_again_is_none() -> None:
+    """Its tables were read before and after. Who asked for it asks again."""
+    node = leader()
+    node.engine.went_back(node.machine.applied_index)
+    node.step()
+    assert not node.take("f", State)
+    node.receive("f", Wanted(node.engine.core.term, 0, 0))
+    node.step()
+    assert node.take("f", State)
+
+
+def test_all_who_ask_meanwhile_get_the_same_picture() -> None:
+    """One is taken at a time."""
+    node = leader()
+    node.receive("g", Wanted(node.engine.core.term, 0, 0))
+    node.step()
+    machine = node.machine
+    assert isinstance(machine, Large)
+    assert machine.encoded == SLICES
+    assert node.take("f", State) == node.take("g", State)
+
+
+@pytest.mark.parametrize("holds", [1, 2])
+def test_nothing_is_applied_while_the_machines_owner_holds_it(holds: int) -> None:
+    """However many read its state: until the last one is done."""
+    node = ScriptedNode(machine=Large())
+    node.serve("g")
+    before = node.machine.applied_index
+    node.engine.holds = holds
+    index = commit_one_more(node)
+    node.step()
+    assert (node.engine.core.commit_index, node.machine.applied_index) == (index, before)
+    node.engine.holds = 0
+    node.step()
+    assert node.machine.applied_index == index
+
+
+def given(donor: Donor, first: int) -> ScriptedNode:
+    """A node that begins anew with entry `first` of f's log, and takes the first slice of f's
+    state."""
+    node = ScriptedNode(machine=Large())
+    given_a_head(node, donor, first, 300)
+    node.receive("f", State(1, 295, 5, 0, crc32(b"state"), run=b"state"))
+    node.take("f")
+    node.engine.step()
+    return node
+
+
+def test_nothing_is_applied_before_the_last_slice_of_a_state_that_is_taken_over() -> None:
+    """Meanwhile it is heard, and asks for nothing more."""
+    donor = Donor()
+    donor.add(1, 300)
+    node = given(donor, 290)
+    node.receive("f", State(1, 295, 5, 0, crc32(b"state"), run=b"state"))
+    node.now += 5.0
+    node.receive_append("f", 1, donor, 301, 300, commit_index=300)
+    assert node.engine.step()
+    assert node.machine.applied_index == 0
+    assert node.take("f", Learned)
+    assert not node.take("f", Wanted)
+    node.step()
+    assert node.machine.applied_index == 300
+    assert [index for index, _ in node.machine.applied] == [*range(290, 301)]
+
+
+def test_a_state_is_not_taken_over_if_the_log_has_begun_anew_meanwhile() -> None:
+    """It would be followed by entries that the log no longer has. Another one is asked for."""
+    donor = Donor()
+    donor.add(1, 500)
+    node = given(donor, 290)
+    given_a_head(node, donor, 400, 500)
+    assert node.machine.applied_index == 0
+    node.now += 5.0
+    node.take("f")
+    node.step()
+    assert node.take("f", Wanted)
+    node.receive("f", State(1, 450, 5, 0, crc32(b"state"), run=b"state"))
+    node.step()
+    assert [index for index, _ in node.machine.applied] == [*range(400, 501)]
