@@ -61,14 +61,17 @@ class Link:
         self.gathering = False
         #: Chunks received and commands sent: for telling a silent connection from a busy one.
         self.activity = 0
-        #: Frames received. While this stays the same and `partial_bytes` is not 0, a frame is
-        #: incomplete.
-        self.frames = 0
 
     @property
     def written_bytes(self) -> int:
         """Bytes that the socket has taken since it was connected."""
         return self.queued_bytes - self.outgoing_bytes
+
+    @property
+    def frames(self) -> int:
+        """Frames received. While this stays the same and `partial_bytes` is not 0, a frame is
+        incomplete."""
+        return self._decoder.count
 
     @property
     def partial_bytes(self) -> int:
@@ -147,12 +150,7 @@ class Link:
             raise EOFError("closed by the other end")
         self.activity += 1
         self._decoder.feed(data)
-        return self._counted(self._decoder.frames())
-
-    def _counted(self, commands: Iterator[Command]) -> Iterator[Command]:
-        for command in commands:
-            self.frames += 1
-            yield command
+        return self._decoder.frames()
 
     def close(self) -> None:
         """Close the socket. No task may still wait for it. What was written still arrives."""

@@ -34,10 +34,12 @@ _FOREIGN = {b"\x16\x03": _TLS} | dict.fromkeys((b"GET ", b"POST", b"HEAD", b"PUT
 class FrameDecoder:
     """Bytes in, commands out. After a FrameError the stream is lost: close the connection."""
 
-    __slots__ = ("_chunk", "_frame_bytes_max", "_partial", "_position")
+    __slots__ = ("_chunk", "_frame_bytes_max", "_partial", "_position", "count")
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._frame_bytes_max = frame_bytes_max
+        #: Commands taken so far.
+        self.count = 0
         #: The chunk being cut into frames, and how far.
         self._chunk = _EMPTY
         self._position = 0
@@ -72,18 +74,23 @@ class FrameDecoder:
         while (frame := self._next_frame()) is not None:
             command = decode_frame(frame)
             command.size_bytes = len(frame)
+            self.count += 1
             yield command
 
     def _next_frame(self) -> memoryview | None:
         if self._partial:
             return self._complete_partial()
-        start = self._position + _LENGTH_BYTES
-        if start <= len(self._chunk):
-            end = start + self._length_at(self._chunk, self._position)
-            if end <= len(self._chunk):
+        chunk, start = self._chunk, self._position + _LENGTH_BYTES
+        if start <= len(chunk):
+            end = start + self._length_at(chunk, self._position)
+            if end < len(chunk):
                 self._position = end
-                return self._chunk[start:end]
-        self._keep(len(self._chunk) - self._position)
+                return chunk[start:end]
+            if end == len(chunk):
+                self._chunk, self._position = _EMPTY, 0
+                return chunk[start:]
+        if chunk:
+            self._keep(len(chunk) - self._position)
         return None
 
     def _complete_partial(self) -> memoryview | None:

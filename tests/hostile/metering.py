@@ -7,11 +7,11 @@ neither a busy machine nor a slow one changes the result much.
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from itertools import islice
 
 import trio
@@ -144,7 +144,7 @@ class Asker:
 
     async def _longest_turn_s(self, request: Command, pace: float) -> float:
         with metered(pace) as meter:
-            await self.ask(dataclasses.replace(request))
+            await self.ask(copy(request))
         return meter.longest_s
 
     async def _handle(self, request: Command) -> None:

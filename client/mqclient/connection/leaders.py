@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
@@ -152,7 +153,7 @@ class LeaderFinder:
             log.info("leader again", broker=broker_name, leader=leader, after_s=began_s - since_s)
         try:
             left_s = max(0.001, deadline_s - steady_s()) + held_s
-            return leader, await self.pool.request(leader, replace(command), left_s)
+            return leader, await self.pool.request(leader, copy(command), left_s)
         except RemotingError as error:
             return leader, error
 

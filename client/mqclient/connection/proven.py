@@ -8,7 +8,7 @@ signed. A server at that address that does not know the secret is told nothing.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 
 from dledger.addresses import parse_address
 from dledger.errors import BadInput
@@ -32,7 +32,7 @@ async def asked_with_proof(
 ) -> Command | None:
     """A broker's answer to a request with a proof; None if that server is no broker of ours, or has
     no secret. Raises RemotingError, also if it has another secret."""
-    request = replace(command)
+    request = copy(command)
     host, port = parse_address(address)
     async with connect_peer(host, port, timeout_s) as peer:
         who = Command(RequestCode.GROUP_INFO, encode_header(GroupInfoHeader()))

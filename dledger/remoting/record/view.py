@@ -112,18 +112,18 @@ class Record:
     are valid as long as the buffer underneath.
     """
 
-    __slots__ = ("_body_start", "_view")
+    __slots__ = ("_body_start", "_end", "_view")
 
     def __init__(self, data: Buffer) -> None:
         view = memoryview(data)
-        hosts = 2 * HOST_IPV4_BYTES
-        sys_flag = view[SYS_FLAG_LOW_BYTE_AT] if len(view) > SYS_FLAG_LOW_BYTE_AT else 0
-        if sys_flag & BORN_HOST_IPV6:
-            hosts += HOST_IPV6_EXTRA_BYTES
-        if sys_flag & STORE_HOST_IPV6:
-            hosts += HOST_IPV6_EXTRA_BYTES
         self._view = view
-        self._body_start = BORN_HOST_AT + hosts + I64.size + BACK_BYTES
+        self._body_start = BODY_AT
+        #: Where the body ends; None until it is asked for.
+        self._end: int | None = None
+        if len(view) > SYS_FLAG_LOW_BYTE_AT and view[SYS_FLAG_LOW_BYTE_AT] & HOST_BITS:
+            sys_flag = view[SYS_FLAG_LOW_BYTE_AT]
+            hosts = (sys_flag & BORN_HOST_IPV6 != 0) + (sys_flag & STORE_HOST_IPV6 != 0)
+            self._body_start += hosts * HOST_IPV6_EXTRA_BYTES
 
     @property
     def size(self) -> int:
@@ -234,7 +234,7 @@ class Record:
         size_said, magic = SIZE_AND_MAGIC.unpack_from(view)
         if magic != MAGIC or size_said != size:
             return f"size {size_said} and magic {magic:#010x}, of {size} bytes"
-        body_end = body_start + int(U32.unpack_from(view, body_start - 4)[0])
+        body_end = self._end = body_start + int(U32.unpack_from(view, body_start - 4)[0])
         properties_at = body_end + 1 + (view[body_end] if body_end < size else size) + 2
         if properties_at > size or (
             properties_at + U16.unpack_from(view, properties_at - 2)[0] != size
@@ -254,7 +254,9 @@ class Record:
 
     @property
     def _body_end(self) -> int:
-        return self._body_start + self._number(U32, self._body_start - 4)
+        if self._end is None:
+            self._end = self._body_start + self._number(U32, self._body_start - 4)
+        return self._end
 
     def _number(self, kind: struct.Struct, at: int) -> int:
         try:

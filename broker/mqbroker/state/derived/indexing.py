@@ -34,7 +34,7 @@ from mqbroker.state.derived.properties import (
     UNIQUE_NAME,
     code_of_tags,
     expires_in,
-    keys_in,
+    keys_of,
     value_in,
 )
 from mqbroker.state.derived.units import lives
@@ -129,12 +129,6 @@ def _of_one_topic(body: memoryview, position: int) -> Iterator[tuple[str, int, m
         yield topics[begin], starts[begin], body[starts[begin] : last]
 
 
-def _dedup_key(record: Record, topic: bytes, properties: bytes) -> bytes | None:
-    """The key of a send that begins with this record; None if it is a further try, or has none."""
-    key = value_in(properties, UNIQUE_NAME, 0, len(properties))
-    return dedup_key(topic, key) if key and record.reconsume_times == 0 else None
-
-
 def _index_noted(
     body: memoryview, position: int, mark: Record, decode: Callable[[Buffer], Once | GivenUp]
 ) -> tuple[Op, Sequence[EntryIndex]]:
@@ -187,8 +181,10 @@ def index_records(body: memoryview, position: int) -> EntryIndex:
 def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryIndex:
     store_timestamp_ms = _time_ms(first)
     encoded_topic, properties = topic.encode(), bytes(first.properties)
-    key = _dedup_key(first, encoded_topic, properties)
-    copy = None if key is None else (key, (position, len(body)))
+    unique_key = value_in(properties, UNIQUE_NAME, 0, len(properties))
+    copy: tuple[bytes, tuple[int, int]] | None = None
+    if unique_key and first.reconsume_times == 0:  # no further try
+        copy = dedup_key(encoded_topic, unique_key), (position, len(body))
     if first.size < len(body):
         starts = starts_of(body)
         if len(starts) > FEW:
@@ -199,7 +195,7 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
         store_timestamp_ms=store_timestamp_ms,
         copies=() if copy is None else (copy,),
         runs=[_only_run(first, position, encoded_topic, properties, store_timestamp_ms)],
-        keys=keys_in(encoded_topic, properties, 0, len(properties), position),
+        keys=keys_of(encoded_topic, unique_key, properties, 0, len(properties), position),
     )
 
 

@@ -163,10 +163,18 @@ def _rows(data: memoryview | bytes, begins: Places, width: int) -> Rows:
 
 def keys_in(topic: bytes, data: bytes, begin: int, end: int, position: int) -> list[Key]:
     """One record's keys: the unique one, and those of KEYS."""
-    unique_key = value_in(data, UNIQUE_NAME, begin, end)
+    return keys_of(topic, value_in(data, UNIQUE_NAME, begin, end), data, begin, end, position)
+
+
+def keys_of(
+    topic: bytes, unique_key: bytes | None, data: bytes, begin: int, end: int, position: int
+) -> list[Key]:
+    """The same for a record whose unique key is known."""
     keys = [Key(topic, unique_key, position)] if unique_key else []
-    words = words_of(value_in(data, KEYS_NAME, begin, end) or b"")
-    return keys + [Key(topic, word, position) for word in words]
+    words = value_in(data, KEYS_NAME, begin, end)
+    if words:
+        keys += [Key(topic, word, position) for word in words_of(words)]
+    return keys
 
 
 def words_of(keys: bytes) -> list[bytes]:
@@ -178,7 +186,9 @@ def words_of(keys: bytes) -> list[bytes]:
 
 def value_in(data: bytes, name: bytes, begin: int, end: int) -> bytes | None:
     """The value of a property in the properties string data[begin:end]; `name` ends in 0x01."""
-    at = _find(data, name, begin, end)
+    at = data.find(name, begin, end)
+    if at > begin and data[at - 1] != _END:
+        at = _find(data, name, begin, end)
     if at < 0:
         return None
     value_end = data.find(_END, at, end)
