@@ -56,7 +56,8 @@ class Syncing:
         self._hurried = False
         self._unsynced = trio.Event()
         self._wanted = trio.Event()
-        self._ended = trio.Event()
+        #: Somebody waits for the end of a sync.
+        self._awaited: trio.Event | None = None
 
     def written(self) -> None:
         """Something was written that is not durable. Raises Fenced."""
@@ -69,13 +70,20 @@ class Syncing:
         """Sync soon; return when a sync has ended, or there was nothing to sync for a while."""
         self._unsynced.set()
         self._wanted.set()
+        if self._awaited is None:
+            self._awaited = trio.Event()
         with trio.move_on_after(limits.NOTHING_TO_SYNC_S):
-            await self._ended.wait()
+            await self._awaited.wait()
 
     def retire(self) -> None:
         """Another log replaces this one, or it is closed: wake all who wait, so that they ask
         again."""
-        self._ended.set()
+        self._tell_ended()
+
+    def _tell_ended(self) -> None:
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            awaited.set()
 
     async def begin_loop(self) -> None:
         """Begin the syncs that somebody waits for, or whose time has come. Raises Fenced."""
@@ -92,7 +100,7 @@ class Syncing:
         the kernel would say that all is well, and a restart would not look at what is lost."""
         try:
             while True:
-                await self._end()
+                self._end(await self._outcome_of(self._worker.ended))
         finally:
             self._closed = True
             error = await self._outcome_of(self._worker.close)
@@ -120,10 +128,9 @@ class Syncing:
             return error
         return None
 
-    async def _end(self) -> None:
-        """Wait for a sync's end; the next one begins before the engine uses what this one made
+    def _end(self, error: OSError | None) -> None:
+        """A sync has ended; the next one begins before the engine uses what this one made
         durable."""
-        error = await self._outcome_of(self._worker.ended)
         if (took_s := steady_s() - self._began_s) > limits.SLOW_SYNC_S:
             log.warning("slow sync", sync_s=round(took_s, 3), node=self._engine.node_id)
         job, self._job = self._job, None
@@ -132,7 +139,7 @@ class Syncing:
         self._engine.synced(job, error)
         if hurried:
             self._begin()
-        self._ended.set()
-        self._ended = trio.Event()
+        if self._awaited is not None:
+            self._tell_ended()
         if self._engine.urgent:
             self._step_soon()

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sized
-from dataclasses import dataclass, field
 from typing import Protocol, SupportsBytes
+
+import msgspec
+from msgspec import field
 
 from mqclient.errors import SendError, SendFailed, SendUnknown
 from mqclient.models import SendResult
@@ -81,8 +83,7 @@ class Slot:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Ack:
+class Ack(msgspec.Struct, frozen=True):
     """The acknowledgement of a whole batch: log position of its first record, offset per queue.
 
     `positions` are those of all records, from a broker that does not keep them next to each other.
@@ -103,8 +104,7 @@ class Unencoded(Sized, SupportsBytes, Protocol):
     """Records that are encoded when their batch is first sent; its length is theirs."""
 
 
-@dataclass(slots=True)
-class Run:
+class Run(msgspec.Struct):
     """The records of one queue within a batch, in order: a piece for each slot."""
 
     pieces: list[bytes | Unencoded] = field(default_factory=list)
@@ -112,8 +112,7 @@ class Run:
     size_bytes: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class Batch:
+class Batch(msgspec.Struct, eq=False):
     """Records of one topic, a run per queue, that become one entry of one group's log.
 
     One that `waits` is a single delayed or half message; one that is `alone` is a single message
@@ -281,8 +280,7 @@ class Batch:
         return taken
 
 
-@dataclass(slots=True, eq=False)
-class Lane:
+class Lane(msgspec.Struct, eq=False):
     """A few queues of one topic, of which at most one batch is under way.
 
     A batch of several lanes stands in each of them, and leaves when it is the next in all.
