@@ -15,7 +15,7 @@ import msgspec
 from dledger.errors import BadInput
 
 VERDICT_FILE = "verdict.json"
-NUMBERS: Final = range(1, 18)
+NUMBERS: Final = range(1, 19)
 """Of all properties: docs/audit.md says what each is."""
 
 

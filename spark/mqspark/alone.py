@@ -12,9 +12,13 @@ Where the replicas' logs begin at different positions, since old segments were r
 sooner than from the other, they are compared from the last of these on.
 
 Each log by itself shows the order of its queues (4): in the order of the log the offsets of a queue
-go up by one. They may begin anew at 0, since a topic may have been deleted and made again. What a
-log's removed head held is not known, so a queue may begin anywhere there; in a whole log, at 0. A
+go up by one. They begin anew at 0 behind an entry that deletes their topic, and nowhere else. What
+a log's removed head held is not known, so a queue may begin anywhere there; in a whole log, at 0. A
 replica with damage in the settled part is not asked: its records are missing where it is damaged.
+
+Property 18, with a history as without: the files that a broker makes from its log (queues, key
+index, snapshot) say what the log says (:mod:`mqspark.source.derived`). A difference loses nothing,
+for they can be made anew; but whoever reads gets something else, or a query does not find it.
 
 All else needs a history.
 """
@@ -29,10 +33,11 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.violations import text, violation
+from mqspark.screening.changes import DELETE_TOPIC
 
 BODIES_ONLY: Final = "only that records match their checksums and say where they stand"
 OFFSETS_ONLY: Final = (
-    "only that the offsets of each queue go up by one in the log, or begin anew at 0"
+    "only that the offsets of each queue go up by one in the log, from 0 on in each life of a topic"
 )
 NEEDS_HISTORY: Final = {
     1: "which sends were acknowledged, only a history says",
@@ -50,6 +55,38 @@ NEEDS_HISTORY: Final = {
     17: "what tools were told, only a history says",
 }
 ONE_REPLICA: Final = "there is one replica only, and nothing to compare it with"
+
+
+DERIVED_NUMBER: Final = 18
+DERIVED_TITLE: Final = "What is made from the log says what the log says"
+_DIFFERENCES: Final = (
+    "broker string, replica string, file string, topic string, queue_id int, queue_offset long, "
+    "last long, error string"
+)
+
+
+def derived_violations(evidence: Evidence) -> DataFrame:
+    """A row for each range of a derived file that is unlike its replica's log."""
+    rows = [
+        (replica.broker, replica.node, *found)
+        for replica, (_, differences) in zip(
+            evidence.members.replicas, evidence.screened.derived, strict=True
+        )
+        for found in differences
+    ]
+    if not rows:
+        return evidence.nothing()
+    return violation(
+        evidence.session.createDataFrame(rows, _DIFFERENCES),
+        "derived",
+        text("{file}, {queue_offset} to {last}: {error}"),
+        severity=1,
+    )
+
+
+def derived_checked(evidence: Evidence) -> int:
+    """How many units and snapshots there are."""
+    return sum(count for count, _ in evidence.screened.derived)
 
 
 def record_violations(evidence: Evidence) -> DataFrame:
@@ -70,24 +107,54 @@ def record_violations(evidence: Evidence) -> DataFrame:
 
 def order_violations(evidence: Evidence, but: Sequence[str] = ()) -> DataFrame:
     """A row for each record whose offset does not follow the one before in its queue, in all topics
-    `but` some."""
+    `but` some. Queues begin anew where their topic was deleted."""
     whole = _whole_logs(evidence)
-    queue = Window.partitionBy("replica", "broker", "topic", "queue_id").orderBy("position")
     rows = (
         evidence.records.where(F.col("error").isNull() & evidence.is_settled())
         .where(~F.col("topic").isin(*but))
         .join(F.broadcast(whole), "broker")
         .where(F.expr("getbit(holders, bit) = 1"))
-        .withColumn("offset_before", F.lag("queue_offset").over(queue))
+    )
+    wrong = evidence.kept(_out_of_order(rows.withColumn("life", F.lit(0))))
+    if wrong.isEmpty() or not (deleted := _deletions(evidence)):
+        return _told(wrong)
+    table = evidence.session.createDataFrame(
+        deleted, "broker string, topic string, ends array<bigint>"
+    )
+    lived = rows.join(F.broadcast(table), ["broker", "topic"], "left").withColumn(
+        "life", F.coalesce(F.size(F.filter("ends", lambda end: end < F.col("position"))), F.lit(0))
+    )
+    return _told(evidence.kept(_out_of_order(lived)))
+
+
+def _deletions(evidence: Evidence) -> list[tuple[str, str, list[int]]]:
+    """Where logs delete topics: broker, topic, positions."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for broker, act, topic, _, position in evidence.screened.acts:
+        if act == DELETE_TOPIC:
+            found.setdefault((broker, topic), []).append(position)
+    return [(*place, positions) for place, positions in found.items()]
+
+
+def _out_of_order(rows: DataFrame) -> DataFrame:
+    """Those that do not follow the one before in their queue and life."""
+    names = ("replica", "broker", "topic", "queue_id", "life")
+    queue = Window.partitionBy(*names).orderBy("position")
+    from_start = F.col("from_start") | (F.col("life") > 0)
+    return (
+        rows.withColumn("offset_before", F.lag("queue_offset").over(queue))
         .withColumn("position_before", F.lag("position").over(queue))
+        .withColumn(
+            "expected", F.coalesce(F.col("offset_before") + 1, F.when(from_start, F.lit(0)))
+        )
+        .where("queue_offset != expected")
     )
-    expected = F.when(F.col("offset_before").isNull(), F.when(F.col("from_start"), 0)).otherwise(
-        F.col("offset_before") + 1
-    )
-    wrong = rows.where((F.col("queue_offset") != 0) & (F.col("queue_offset") != expected))
+
+
+def _told(wrong: DataFrame) -> DataFrame:
     return violation(
         wrong,
-        F.when(expected < F.col("queue_offset"), "hole").otherwise("misplaced"),
+        F.when(F.col("expected") < F.col("queue_offset"), "hole").otherwise("misplaced"),
         F.when(
             F.col("offset_before").isNull(), text("the first of its queue in the log")
         ).otherwise(text("the one before in its queue, at {position_before}, has {offset_before}")),

@@ -118,3 +118,8 @@ CLASSES_BEGUN_S = 600.0
 """A file of classes without a header is left to who writes it for so long."""
 CLASSES_ROOM_BYTES_MIN = 1024 * MIB
 """What must be free on the disk before classes are kept; they take some 160 MiB."""
+
+DERIVED_UNITS_MAX = 65_536
+"""Units of a queue's file that are compared with the log at a time."""
+DIFFERENCES_MAX = 1_000
+"""Ranges of one replica's files that are told to be unlike its log."""

@@ -94,6 +94,7 @@ PROPERTIES: Final = (
     Property(popped.NUMBER, popped.TITLE, popped.violations, "popped"),
     Property(priorities.NUMBER, priorities.TITLE, priorities.violations, "new"),
     Property(obeyed.NUMBER, obeyed.TITLE, obeyed.violations, "acts"),
+    Property(alone.DERIVED_NUMBER, alone.DERIVED_TITLE, alone.derived_violations, "derived"),
 )
 assert [item.number for item in PROPERTIES] == list(form.NUMBERS)
 
@@ -206,6 +207,7 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     totals["outputs"] = outputs.checked(evidence)
     totals["popped"] = evidence.screened.popped
     totals["new"] = priorities.checked(evidence)
+    totals["derived"] = alone.derived_checked(evidence)
     totals["acts"] = obeyed.checked(evidence)
     totals["delayed"] += evidence.screened.ending
     judgements = []
@@ -235,6 +237,7 @@ def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
         order.NUMBER: (alone.order_violations, entries),
         replication.CHAIN_NUMBER: (replication.chain_violations, entries),
         replication.EQUALITY_NUMBER: (replication.equality_violations, compared),
+        alone.DERIVED_NUMBER: (alone.derived_violations, alone.derived_checked(evidence)),
     }
     reasons = dict(alone.NEEDS_HISTORY)
     if not several:

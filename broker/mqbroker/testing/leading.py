@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dledger.log.entry import Kind
+from dledger.log.entry import HEADER_BYTES, Entry, Kind
+from dledger.log.recovery.scan import scan_entries
 from dledger.remoting.message import host_bytes
 from dledger.slices import drained
 from dledger.testing.local import LocalLedger
@@ -28,6 +29,21 @@ def save(machine: Machine) -> None:
     snapshot = drained(machine.begin_snapshot())
     snapshot.write()
     machine.saved(snapshot)
+
+
+def serve(store: Path, segment_bytes: int) -> None:
+    """Apply all that a store's log has, and save the state."""
+    machine = Machine(store)
+    machine.restore()
+    for path in sorted((store / "log").glob("*.seg")):
+        raw, base = memoryview(path.read_bytes()), int(path.stem)
+        for found in scan_entries(raw, base, segment_bytes, None, verify=False):
+            assert found.header is not None
+            index, term, kind = found.header.index, found.header.term, found.header.kind
+            body = raw[found.offset + HEADER_BYTES : found.offset + found.header.size]
+            machine.apply(Entry(index, term, kind, base + found.offset, body))
+    save(machine)
+    machine.close()
 
 
 class LeadingMachine:

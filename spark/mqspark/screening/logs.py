@@ -4,10 +4,10 @@ Most logs are alike byte for byte, and whole. That takes no table of their entri
 enough that each segment says so of its own, and that each goes on where the one before it ended.
 
 **Queues of topics that the history is not about.** No client tells of them, but the log does: in
-its order the offsets of a queue go up by one, or begin anew at 0 as after a topic was deleted and
-made again. Each segment looks at its own, and what it shows to its neighbours is where each queue
-begins and ends in it. That is enough to see whether anything is odd; what it is the records are
-asked (`mqspark.alone`).
+its order the offsets of a queue go up by one; where an entry deletes their topic they begin anew.
+Each segment looks at its own, and what it shows to its neighbours is where each queue begins and
+ends in it. That is enough to see whether anything is odd; what it is the records are asked
+(`mqspark.alone`).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class OtherQueues:
         order = np.argsort(queues, kind="stable")
         queues, offsets = queues[order], offsets[order]
         starts = run_starts(queues)
-        follows = (offsets[1:] == offsets[:-1] + 1) | (offsets[1:] == 0)
+        follows = offsets[1:] == offsets[:-1] + 1
         follows[starts[1:] - 1] = True
         self.look.odd |= not bool(np.all(follows))
         ends = [*(starts[1:] - 1).tolist(), len(queues) - 1]
@@ -113,7 +113,7 @@ class OtherQueues:
         if known is None:
             self.look.ends[queue] = (first, last)
             return
-        self.look.odd |= first not in (0, known[1] + 1)
+        self.look.odd |= first != known[1] + 1
         self.look.ends[queue] = (known[0], last)
 
 
@@ -128,7 +128,7 @@ def are_odd(looks: Sequence[QueuesLook], whole: dict[str, bool]) -> bool:
             return True
         for queue, (first, end) in look.ends.items():
             before = last.get((look.broker, queue), -1 if whole[look.broker] else first - 1)
-            if first not in (0, before + 1):
+            if first != before + 1:
                 return True
             last[look.broker, queue] = end
     return False

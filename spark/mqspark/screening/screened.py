@@ -29,6 +29,7 @@ from mqspark.screening.packets import READ, STRETCH, Numbers, Rows, ddl, joined
 from mqspark.screening.parts import HistoryPart
 from mqspark.screening.readings import doubts
 from mqspark.screening.testimony import TESTIMONY
+from mqspark.source.derived import Difference
 from mqspark.source.planning import plan
 from mqspark.source.planning import tasks as segment_tasks
 from mqspark.source.reader import SegmentReader
@@ -190,6 +191,14 @@ class Screened:
             )
             found[place] = max(offset, found.get(place, 0))
         return found
+
+    @cached_property
+    def derived(self) -> list[tuple[int, list[Difference]]]:
+        """For each replica: how much of its derived files there is, and what is unlike its log."""
+        replicas = self.members.replicas
+        look = self._numbered(replicas).mapInArrow(tasks.derived(replicas), tasks.PACKETS)
+        rows = sorted(look.collect(), key=lambda row: row.place)
+        return [msgspec.json.decode(row.data, type=tuple[int, list[Difference]]) for row in rows]
 
     @cached_property
     def acts(self) -> set[tuple[str, str, str, int, int]]:

@@ -52,6 +52,7 @@ from mqspark.screening.testimony import (
     of_records,
     queue_number,
 )
+from mqspark.source.derived import look_at
 from mqspark.source.planning import Replica, Task
 from mqspark.source.reader import SegmentReader, Tally
 from mqspark.source.schema import MESSAGES, row_schema
@@ -60,6 +61,8 @@ from mqspark.source.schema import MESSAGES, row_schema
 SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, STRETCHES, READINGS, READ, DONE = range(11)
 #: Where a topic was deleted, told to every task that digests.
 GONE: Final = 11
+#: What of the derived files is unlike the logs, replica by replica.
+DERIVED: Final = 12
 PACKETS: Final = "place int, kind int, data binary"
 _PACKETS: Final = pa.schema({"place": pa.int32(), "kind": pa.int32(), "data": pa.binary()}.items())
 #: An event about no single message, and the number of the queue that it names.
@@ -342,6 +345,19 @@ def noted(batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for data in batch["data"].to_pylist():
             yield from pa.ipc.open_stream(data)
+
+
+def derived(replicas: Sequence[Replica]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """A task that compares the derived files of those replicas whose numbers come with their
+    logs."""
+
+    def look(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                found = msgspec.json.encode(look_at(replicas[number]))
+                yield _batch([(number, DERIVED, found)])
+
+    return look
 
 
 def rows_of_segments(reader: SegmentReader) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

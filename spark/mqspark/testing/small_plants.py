@@ -76,21 +76,28 @@ def moved_while_waiting(run: SmallRun, draw: random.Random) -> None:
 
 def hole_in_another_topic(run: SmallRun, draw: random.Random) -> None:
     """A topic that no client tells of has lost a message, on all nodes."""
-    found = run.stored(run.of("ack", waiting=True)[0]["id"], SCHEDULE_TOPIC)
-    assert found is not None
-    for node in NODES:
-        others = [replace(found, topic="Others", id=f"{run.broker}-{k}", offset=k) for k in (0, 2)]
-        run.logs[node] += [Entry(2, (each,)) for each in others]
+    _others(run, 0, 2)
 
 
 def made_again(run: SmallRun, draw: random.Random) -> None:
     """A topic that no client tells of was deleted and made again."""
+    _others(run, 0, 1)
+    run.add(control=("delete_topic", {"topic": "Others", "now_ms": 1}))
+    _others(run, 0, 1, 2)
+
+
+def begun_anew(run: SmallRun, draw: random.Random) -> None:
+    """Such a topic's queue begins at 0 again, and another topic was deleted."""
+    _others(run, 0, 1)
+    run.add(control=("delete_topic", {"topic": "Other", "now_ms": 1}))
+    _others(run, 0, 1)
+
+
+def _others(run: SmallRun, *offsets: int) -> None:
     found = run.stored(run.of("ack", waiting=True)[0]["id"], SCHEDULE_TOPIC)
     assert found is not None
-    for node in NODES:
-        for k in (0, 1, 0, 1, 2):
-            other = replace(found, topic="Others", id=f"{run.broker}-{k}", offset=k)
-            run.logs[node].append(Entry(2, (other,)))
+    for offset in offsets:
+        run.add(replace(found, topic="Others", id=f"{run.broker}-{offset}", offset=offset))
 
 
 def phantom(run: SmallRun, draw: random.Random) -> None:
@@ -256,6 +263,7 @@ FAULTS: Final = tuple(
         (4, "hole", hole),
         (4, "misplaced", misplaced),
         (4, "hole", hole_in_another_topic),
+        (4, "misplaced", begun_anew),
         (5, "changed", logs.changed),
         (5, "changed", logs.other_term),
         (5, "disordered", logs.fallen_term),

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dledger.log.replica import MANIFEST_FILE, Manifest
+from mqbroker.testing.leading import serve
 from mqspark.auditing import judge_run
 from mqspark.source.planning import Replica
 from mqspark.testing import planting
@@ -87,7 +88,7 @@ def test_what_replicas_show_by_themselves_is_found(copy: Path, session: SparkSes
     assert found(verdict) >= {(2, "damaged", "n1"), (5, "damaged", "n1"), (5, "changed", "n2")}
     assert (13, "different", "n2") in found(verdict)
     unjudged = {each.number for each in verdict.judgements if each.unjudged}
-    assert unjudged == {1, 3, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16}
+    assert unjudged == {1, 3, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17}
     (two,) = [each for each in verdict.written().properties if each.number == 2]
     exhibit = two.violations[0].exhibit
     assert exhibit is not None
@@ -139,14 +140,14 @@ def renumbered(copy: Path, number: Callable[[int], int]) -> None:
         (lambda offset: offset + (offset >= 20), {"hole"}),
         (lambda offset: offset - (offset >= 20), {"misplaced"}),
         (lambda offset: offset + 1, {"hole"}),
-        (lambda offset: offset if offset < 20 else offset - 20, set()),
+        (lambda offset: offset if offset < 20 else offset - 20, {"misplaced"}),
     ],
     ids=["left out", "given twice", "the first left out", "begun anew"],
 )
 def test_the_order_of_a_queue_is_seen_in_the_log(
     copy: Path, session: SparkSession, number: Callable[[int], int], what: set[str]
 ) -> None:
-    """Though all replicas are alike. A topic that was made again begins its queues anew."""
+    """Though all replicas are alike. A queue begins anew only where its topic was deleted."""
     renumbered(copy, number)
 
     verdict = audited(copy, session)
@@ -178,3 +179,28 @@ def test_one_replica_has_nothing_to_be_compared_with(copy: Path, session: SparkS
 
     assert verdict.holds
     assert [each.number for each in verdict.judgements if not each.unjudged] == [2, 4, 5]
+
+
+def test_files_that_are_made_from_the_log_are_compared_with_it(
+    copy: Path, session: SparkSession
+) -> None:
+    """A turned bit, a cut file, a snapshot of other bytes: by file, replica and range."""
+    for replica in replicas(copy):
+        serve(Path(replica.directory), RUN.segment_bytes)
+    clean = audited(copy, session).judgements[17]
+    assert clean.holds
+    assert clean.checked > 3 * 2 * RUN.messages
+    stores = [Path(replica.directory) for replica in replicas(copy)]
+    (queue, *_) = sorted(stores[0].glob("queues/*/*/*"))
+    raw = bytearray(queue.read_bytes())
+    raw[5 * 32 + 3] ^= 8
+    queue.write_bytes(raw)
+    (index,) = sorted(stores[1].glob("index/*"))
+    index.write_bytes(index.read_bytes()[: 7 * 16])
+    (stores[2] / "snapshot.msgpack").write_bytes(b"DLGSNAP1")
+    verdict = audited(copy, session)
+    assert found(verdict) == {(18, "derived", f"n{number}") for number in range(3)}
+    shown = {row["replica"]: row["detail"] for row in verdict.judgements[17].violations}
+    assert f"queues/{queue.relative_to(stores[0] / 'queues')}, 5 to 5: " in str(shown["n0"])
+    assert f"index/{index.name}, 7 to {2 * RUN.messages - 1}: " in str(shown["n1"])
+    assert "snapshot.msgpack" in str(shown["n2"])

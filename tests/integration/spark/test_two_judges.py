@@ -46,7 +46,7 @@ Found = dict[str, set[Finding]]
 COMPARED = {
     1: "mr", 2: "mr", 3: "qo", 4: "qom", 5: "r", 6: "r", 7: "mr",
     8: "qo", 9: "mr", 10: "mr", 11: "m", 12: "qo", 13: "r", 14: "mqo", 15: "mrqo",
-    16: "qo", 17: "m",
+    16: "qo", 17: "m", 18: "rqo",
 }  # fmt: skip
 
 

@@ -120,15 +120,19 @@ class Inputs:
 
     def is_gone(self, topic: str, held: int) -> bool:
         """Whether a topic was deleted while a message waited at `held`."""
-        named = {"topic": topic}
         return any(
-            entry.position > held
+            entry.position > held and self.deleted_by(entry) == topic
             for log in self.logs.values()
             for entry in log
-            if entry.kind == CONTROL
-            and msgspec.msgpack.decode(entry.body)[0] == "delete_topic"
-            and named.items() <= msgspec.msgpack.decode(entry.body)[1].items()
         )
+
+    @staticmethod
+    def deleted_by(entry: StoredEntry) -> str | None:
+        """The topic that an entry deletes."""
+        if entry.kind != CONTROL:
+            return None
+        name, arguments = msgspec.msgpack.decode(entry.body)
+        return str(arguments["topic"]) if name == "delete_topic" else None
 
     def is_deleted(self, group: str) -> bool:
         """Whether a tool has deleted a group: it begins anew somewhere."""

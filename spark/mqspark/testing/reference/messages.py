@@ -103,19 +103,24 @@ def ordered(run: Inputs) -> Iterator[Finding]:
 
 
 def others_in_order(run: Inputs) -> Iterator[Finding]:
-    """4: in each log the offsets of other topics' queues go up by one, or begin anew at 0."""
+    """4: in each log the offsets of other topics' queues go up by one, from 0 on in each life."""
     for node, log in run.logs.items():
         last: dict[tuple[str, int], int] = {}
-        for record in (m for entry in log for m in entry.messages):
-            topic, queue = str(record.topic), (str(record.topic), record.queue_id)
-            if topic in run.topics or record.position >= run.settled_end:
-                continue
-            first = record.queue_offset - 1 if run.begins[node] else -1
-            expected = last.get(queue, first) + 1
-            last[queue] = record.queue_offset
-            if record.queue_offset not in (0, expected):
-                what = "hole" if expected < record.queue_offset else "misplaced"
-                yield 4, what, record.message_id, None, record.queue_id, record.queue_offset
+        gone: set[str] = set()
+        for entry in log:
+            if (topic := run.deleted_by(entry)) is not None:
+                last = {queue: offset for queue, offset in last.items() if queue[0] != topic}
+                gone.add(topic)
+            for record in entry.messages:
+                topic, queue = str(record.topic), (str(record.topic), record.queue_id)
+                if topic in run.topics or record.position >= run.settled_end:
+                    continue
+                from_start = topic in gone or not run.begins[node]
+                expected = last.get(queue, -1 if from_start else record.queue_offset - 1) + 1
+                last[queue] = record.queue_offset
+                if record.queue_offset != expected:
+                    what = "hole" if expected < record.queue_offset else "misplaced"
+                    yield 4, what, record.message_id, None, record.queue_id, record.queue_offset
 
 
 def kept(run: Inputs) -> Iterator[Finding]:
