@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from replicas import group
 from trio.testing import MockClock
@@ -14,11 +15,16 @@ from dledger.errors import ConfigError, ConnectFailed, RemotingError
 from dledger.net import connect_peer
 from dledger.net.proving import Prover
 from dledger.net.serving import Right
+from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
+from dledger.trust.policies import Entry
+from dledger.trust.signatures import Key
 from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
+from dledger.trust.users import User
+from dledger.trust.wrapping import Wrapping
 from mqbroker.config import BrokerConfig
-from mqbroker.requests.admin.door import FORWARDED_ADMIN, FORWARDED_BY
+from mqbroker.requests.admin.door import FORWARDED_ADMIN, FORWARDED_BY, FORWARDED_USER
 from mqbroker.testing import memory_broker
 from mqbroker.testing.requests import TOPIC, ask, send_request, topic_request
 from mqclient.admin.requests import AdminRequests
@@ -231,6 +237,42 @@ async def test_a_follower_passes_on_no_more_than_it_was_asked_by(
             gone = await ask(tool, RequestCode.DELETE_TOPIC_IN_BROKER, topic=TOPIC)
             assert (gone.code == ResponseCode.SUCCESS) is is_admin
             assert (leader.machine.topics.get(TOPIC) is None) is is_admin
+
+
+@pytest.mark.parametrize(("right", "is_done"), [("Update", True), ("Get", False)])
+async def test_a_follower_passes_on_whose_request_it_is(
+    right: str, is_done: bool, tmp_path: Path
+) -> None:
+    """Where rights are enforced: the follower verifies the signature, the leader judges the user,
+    and neither takes a claim for a proof."""
+    users = Wrapping(WORD.encode())
+    entry = Entry("Custom", f"Topic:{TOPIC}", (right,), ("127.0.0.1",), "Allow")
+    user = User("u", users.wrap("u", "its password"), entries=(entry,))
+    enforcing = msgspec.structs.replace(config("*"), authorization_mode="enforce")
+    async with memory_broker(tmp_path / "n1", enforcing) as leader:
+        clients = f"n0-127.0.0.1:10911;n1-127.0.0.1:{leader.port}"
+        follows = msgspec.structs.replace(enforcing, group_client_addrs=clients)
+        async with (
+            memory_broker(tmp_path / "n0", follows) as follower,
+            connect_peer("127.0.0.1", follower.port) as tool,
+            connect_peer("127.0.0.1", leader.port) as directly,
+        ):
+            for broker in (leader, follower):
+                broker.machine.users.put(user)
+            leader.machine.topics.put([TopicConfig(TOPIC, 4, 4)], 1, 1, 0)
+            follower.ledger.follow("n1")
+            request = topic_request(TOPIC, 8)
+            Key("its password").sign_as_stock(request, "u")
+            answer = await tool.request(request, 5)
+            assert (answer.code == ResponseCode.SUCCESS) is is_done, answer.remark
+            topic = leader.machine.topics.get(TOPIC)
+            assert topic is not None
+            assert (topic.read_queue_nums == 8) is is_done
+            for claim in ({}, {FORWARDED_ADMIN: True}, {TAG_FIELD: "00" * 16}):
+                forged = topic_request(TOPIC, 2)
+                forged.ext = {**forged.ext, FORWARDED_BY: "n0", FORWARDED_USER: "u", **claim}
+                answer = await directly.request(forged, 5)
+                assert answer.code == ResponseCode.NO_PERMISSION
 
 
 def test_an_address_that_is_none_is_no_setting() -> None:

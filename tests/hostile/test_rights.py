@@ -364,3 +364,21 @@ async def test_super_users_are_changed_by_super_users_and_one_stays(
             assert "last enabled super user" in remark
         put(found, is_super=True)
         assert await told(cluster, Code.DELETE_USER) == (0, "None")
+
+
+async def test_only_a_super_user_ends_the_enforcing(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Else whoever may change settings could do everything a moment later, from this machine."""
+    async with enforcing(tmp_path) as (found, cluster):
+        put(found, allow("Cluster:DefaultCluster Update"))
+        user = await signer(found, "u")
+        for body, code in ((b"defaultTopicQueueNums=4", 0), (b"authorizationMode=off", REFUSED)):
+            answer = await user.ask(Command(Code.UPDATE_BROKER_CONFIG, {}, body))
+            assert answer is not None
+            assert answer.code == code
+        put(found, is_super=True)
+        for mode in ("observe", "enforce", "off"):
+            body = f"authorizationMode={mode}".encode()
+            asker = user if mode != "enforce" else cluster
+            answer = await asker.ask(Command(Code.UPDATE_BROKER_CONFIG, {}, body))
+            assert answer is not None
+            assert (answer.code, found.core.guard.mode) == (0, mode), answer.remark

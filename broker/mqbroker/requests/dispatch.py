@@ -16,6 +16,7 @@ from dledger.net import Connection
 from dledger.net.serving import Answer, Right, Served
 from dledger.remoting.command import Command
 from dledger.trust.guard import Asker, Mode
+from dledger.trust.rights import SIGNED
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests.admin.door import was_forwarded
 from mqbroker.requests.core import Core
@@ -91,13 +92,15 @@ class Dispatcher:
         if served is None:
             raise not_supported(request.code)
         mode, door = self._core.guard.mode, self._core.door
+        passed_on = self._is_passed_on(served, request)
         if mode is Mode.OFF:
             self._core.guard.asker = Asker("", connection.peer[0])
+        elif mode is Mode.ENFORCE and passed_on:
+            door.admit(request, connection, SIGNED)  # the leader knows what the right depends on
         else:
             door.admit(request, connection, served.rights)
-        is_limited = served.right is Right.ADMIN and mode is not Mode.ENFORCE
         # What is passed on is asked about there, since a tag counts once.
-        if is_limited and not self._is_passed_on(served, request):
+        if served.right is Right.ADMIN and mode is not Mode.ENFORCE and not passed_on:
             door.check(request, connection)
         return served
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,7 +24,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.trust.guard import Mode
+from dledger.trust.guard import Asker, Mode
 from dledger.trust.rights import GET, OPEN, UPDATE, cluster
 from dledger.version import __version__
 from mqbroker.config import SECRET_KEYS
@@ -99,21 +99,24 @@ class BrokerAdminHandler:
         right=Right.ADMIN,
         rights=cluster(UPDATE),
     )
-    async def update_config(self, request: Command, _: Connection) -> Command:
+    def update_config(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Change settings of all replicas. Keys that can't change are refused.
 
         An empty value restores the config file's.
         """
+        return self._update(request, self._core.guard.asker)
+
+    async def _update(self, request: Command, asker: Asker) -> Command:
         core = self._core
         changes = parse_properties(request.payload)
         queues_before = core.config.default_topic_queue_nums
         try:
-            core.file_config.with_settings(core.machine.settings | changes)
+            wanted = core.file_config.with_settings(core.machine.settings | changes)
         except FixedKey as error:
             raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
         except ConfigError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
-        self._check_enforcing(changes)
+        self._check_mode(Mode(wanted.authorization_mode), asker)
         outcome: Outcome[Appended] = Outcome()
         core.definitions.put_settings(changes, outcome.set)
         await outcome.wait()
@@ -126,10 +129,19 @@ class BrokerAdminHandler:
             core.definitions.put_topics(topics, lambda _: None)
         return request.reply()
 
-    def _check_enforcing(self, changes: Mapping[str, str]) -> None:
-        """Refuse to enforce rights while nobody could take that back."""
+    def _check_mode(self, wanted: Mode, asker: Asker) -> None:
+        """Refuse to enforce rights while nobody could take that back, and to take it back for who
+        could then do what is refused now."""
         core = self._core
-        if changes.get("authorizationMode") != Mode.ENFORCE:
+        if wanted is core.guard.mode:
+            return
+        if core.guard.mode is Mode.ENFORCE and not asker.may_all:
+            raise Refused(
+                ResponseCode.NO_PERMISSION,
+                f"User:{asker.name} has no permission to change authorizationMode: it takes a "
+                "super user",
+            )
+        if wanted is not Mode.ENFORCE:
             return
         if not core.secret or not core.machine.users.has_super:
             raise Refused(
