@@ -186,6 +186,10 @@ DRAIN_S = 30.0
 """For handlers to finish what they have when their consumer stops in order."""
 REVOKE_S = 5.0
 """For the application to finish with queues that another member is to read."""
+HANDOVER_LOOK_S = 0.05
+"""Between two looks whether another member has given up a queue."""
+HANDOVER_S = 2.0
+"""For that, beyond the time that members have to finish: to hear of it, and to commit."""
 VIRTUAL_NODES_MAX = 1024
 OFFSETS_FILE_BYTES_MAX = 64 * foundation.MIB
 PATTERN_POLL_S = 2.0

@@ -23,8 +23,6 @@ Place: TypeAlias = tuple[str, str, int, int]
 class Given(NamedTuple):
     """`missing`: what was acknowledged, and never given. `twice`: what was given again.
 
-    `at_joins`: the same, by a member that had just joined, in a queue that it took
-    from one that went on reading: without locks it may begin before the other has committed.
     `wait_s`: the longest time from an acknowledgement until the message was given; `faults`: how
     many were injected or healed.
     """
@@ -32,7 +30,6 @@ class Given(NamedTuple):
     acknowledged: int
     missing: list[Place]
     twice: list[Place]
-    at_joins: list[Place]
     wait_s: float
     faults: int
 
@@ -41,15 +38,11 @@ def given(events: Iterable[Event], group: str, first_queue: int = 0) -> Given:
     """Of the queues from this one on."""
     acked: dict[Place, int] = {}
     first: dict[Place, int] = {}
-    joined: dict[str, list[tuple[str, int]]] = {}
     twice: list[Place] = []
-    at_joins: list[Place] = []
     faults = 0
     for event in events:
         if isinstance(event, Fault):
             faults += 1
-        elif isinstance(event, Rebalance):
-            joined.setdefault(event.client, event.queues)
         elif not isinstance(event, Ack | Deliver) or event.queue_id < first_queue:
             continue
         elif isinstance(event, Ack):
@@ -57,13 +50,11 @@ def given(events: Iterable[Event], group: str, first_queue: int = 0) -> Given:
                 acked[_place(event)] = event.t
         elif event.group == group:
             if _place(event) in first:
-                taken = joined.get(event.client, [])
-                again = at_joins if (event.broker, event.queue_id) in taken else twice
-                again.append(_place(event))
+                twice.append(_place(event))
             first.setdefault(_place(event), event.t)
     missing = sorted(acked.keys() - first.keys())
     waits = [first[place] - t for place, t in acked.items() if place in first]
-    return Given(len(acked), missing, twice, at_joins, max([*waits, 0]) / NS_PER_S, faults)
+    return Given(len(acked), missing, twice, max([*waits, 0]) / NS_PER_S, faults)
 
 
 class Shared(NamedTuple):
@@ -116,17 +107,14 @@ def told(what: str, places: Sequence[Place]) -> str:
     return f"{len(places):,} messages {what}: {', '.join(named[:3])}"
 
 
-def against_deploying(found: Given, wait_s_max: float, *, shared: bool) -> list[str]:
+def against_deploying(found: Given, wait_s_max: float) -> list[str]:
     """What is wrong with how a group that was deployed anew was given its messages.
 
-    While a leader dies a commit or an acknowledgement may be lost, and all takes longer. If members
-    share the queues out `shared` among themselves, without locks, what came twice `at_joins` is no
-    fault of who left.
+    While a leader dies a commit or an acknowledgement may be lost, and all takes longer.
     """
     wrong = against_skipping(found)
-    twice = found.twice + ([] if shared else found.at_joins)
-    if twice and not found.faults:
-        wrong.append(told("were handled twice", twice))
+    if found.twice and not found.faults:
+        wrong.append(told("were handled twice", found.twice))
     if found.wait_s > wait_s_max and not found.faults:
         wrong.append(
             f"a message came {found.wait_s:.1f} s after it was acknowledged, above "
@@ -139,8 +127,7 @@ def about_deploying(found: Given, times: int) -> str:
     """What was counted, for whoever reads the report."""
     return (
         f"consumers were deployed {times} times; of {found.acknowledged:,} messages "
-        f"{len(found.twice):,} were given twice, {len(found.at_joins):,} as a member joined, and "
-        f"the latest after {found.wait_s:.2f} s"
+        f"{len(found.twice):,} were given twice, and the latest  after {found.wait_s:.2f} s"
     )
 
 

@@ -39,8 +39,7 @@ def look(
     """What is wrong, and what was counted."""
     if workload.deployed:
         found = given(history(), lived.group)
-        within_s = GIVEN_WITHIN_S * lived.slowness
-        wrong = against_deploying(found, within_s, shared=workload.shares)
+        wrong = against_deploying(found, GIVEN_WITHIN_S * lived.slowness)
         return wrong, [about_deploying(found, lived.deployed)]
     if workload.tools == "widens":
         found = given(history(), lived.group, lived.queues)

@@ -192,6 +192,8 @@ class Assignment:
             )
         with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
             await self.commit(limits.HEARTBEAT_TIMEOUT_S, queues)
+        with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
+            await self.offsets.give_up(queues)
         if self.locks is not None:
             with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
                 await self.locks.release(queues)

@@ -161,8 +161,12 @@ class Consumer(Steered):
         return self._session.client_id
 
     async def _start(self) -> None:
+        patience_s = None
+        if self._presence.plan.is_shared and self._locks is None:
+            patience_s = self._revoke_timeout_s + limits.HANDOVER_S
+        self._leaving = anyio.Lock()
         offsets = self._offsets = offsets_kept(
-            self._keep_offsets, self.group, self._session.finder, self._locks
+            self._keep_offsets, self.group, self._session.finder, self._locks, patience_s
         )
         offsets.open()
         try:
@@ -236,10 +240,15 @@ class Consumer(Steered):
             await self.drain(self._drain_timeout_s)
 
     async def _leave(self, *, commit: bool) -> None:
-        """Commit what is finished, and leave the group, once."""
-        if self._has_left:
-            return
-        self._has_left = True
+        """Commit what is finished, and leave the group, once. Whoever drains and whoever leaves the
+        block may be two tasks: the second one waits for the first."""
+        with anyio.CancelScope(shield=True):
+            async with self._leaving:
+                if not self._has_left:
+                    self._has_left = True
+                    await self._leave_now(commit=commit)
+
+    async def _leave_now(self, *, commit: bool) -> None:
         assignment, self._handout.ended = self._assignment, True
         self._presence.leave()
         with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):

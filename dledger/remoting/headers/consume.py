@@ -108,23 +108,30 @@ class ConsumerSendMsgBackResponseHeader(Header, frozen=True):
 
 
 class QueryConsumerOffsetHeader(Header, frozen=True):
-    """QUERY_CONSUMER_OFFSET (14)."""
+    """QUERY_CONSUMER_OFFSET (14).
+
+    `takes` is ours: whether the asking member takes the queue over, or has given it up. The answer
+    to who takes it may have the field `held`: another member has not given it up yet.
+    """
 
     consumer_group: str
     topic: str
     queue_id: Int32
     set_zero_if_not_found: bool | None = None
+    takes: bool | None = None
 
 
 class QueryConsumerOffsetResponseHeader(Header, frozen=True):
     """The group's next offset to consume.
 
-    `life` is ours: that of the topic; and `begun_ms`: when the group began on this broker group.
+    `life` is ours: that of the topic; and `begun_ms`: when the group began on this broker group;
+    and `held`: whether another member has the queue still.
     """
 
     offset: Int64
     life: Int64 | None = None
     begun_ms: Int64 | None = None
+    held: bool | None = None
 
 
 class UpdateConsumerOffsetHeader(Header, frozen=True):

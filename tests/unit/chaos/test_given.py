@@ -39,8 +39,8 @@ def deliver(
     return Deliver(t, client, group, "T", "a", queue, offset, f"{queue}-{offset}", 0)
 
 
-def deploying(events: Sequence[Event], *, shared: bool = True) -> list[str]:
-    return against_deploying(given(events, "G"), WAIT_S, shared=shared)
+def deploying(events: Sequence[Event]) -> list[str]:
+    return against_deploying(given(events, "G"), WAIT_S)
 
 
 def test_a_group_that_was_given_each_message_once_is_as_it_should_be() -> None:
@@ -67,25 +67,11 @@ def test_only_the_queues_that_are_younger_than_the_group_are_asked_about() -> No
     assert against_skipping(found) == ["1 messages were never given to the group: T/a/8/0"]
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_a_message_that_came_twice_is_a_fault_unless_a_server_had_one(*, shared: bool) -> None:
+def test_a_message_that_came_twice_is_a_fault_unless_a_server_had_one() -> None:
     """A commit or an acknowledgement may be lost with a leader."""
     events = [ack(0), deliver(0), deliver(0, client="d")]
-    assert deploying(events, shared=shared) == ["1 messages were handled twice: T/a/0/0"]
-    assert deploying([*events, Fault(0, "kill", "a", "n0")], shared=shared) == []
-
-
-def test_who_joins_may_repeat_what_is_not_committed_yet_where_nothing_is_locked() -> None:
-    """Who gets the queue later, as another has left, may not."""
-    joins = Rebalance(0, "d", "G", "T", [("a", 0)])
-    gets_more = Rebalance(1, "d", "G", "T", [("a", 0), ("a", 1)])
-    copies = [ack(0), deliver(0), deliver(0, client="d")]
-    assert deploying([joins, gets_more, *copies]) == []
-    assert len(deploying([joins, gets_more, *copies], shared=False)) == 1
-    later = [ack(0, 1), deliver(0, 1), deliver(0, 1, client="d")]
-    assert deploying([joins, gets_more, *copies, *later]) == [
-        "1 messages were handled twice: T/a/1/0"
-    ]
+    assert deploying(events) == ["1 messages were handled twice: T/a/0/0"]
+    assert deploying([*events, Fault(0, "kill", "a", "n0")]) == []
 
 
 def test_a_queue_that_nobody_takes_over_is_a_fault_unless_a_server_had_one() -> None:

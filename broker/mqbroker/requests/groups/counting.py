@@ -15,6 +15,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.earlier import Earlier
 from mqbroker.requests.groups.fencing import Fence
+from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.groups.places import fault, is_other_life, place
@@ -59,6 +60,19 @@ class Counting:
             if self._earlier.corrects(key, connection_id, offset, target):
                 return target
         return moved
+
+    def take(self, key: QueueKey, connection_id: int, membership: Membership) -> bool:
+        """A member takes a queue over. Returns whether another one has it still."""
+        reader = self._readers.reader(key)
+        if reader not in (None, connection_id) and membership.tells(key.group, reader):
+            return True
+        if membership.tells(key.group, connection_id):
+            self._readers.take(key, connection_id)
+        return False
+
+    def give_up(self, key: QueueKey, connection_id: int) -> None:
+        """A member has given a queue up."""
+        self._readers.give_up(key, connection_id)
 
     def counts(
         self,

@@ -182,6 +182,12 @@ class Membership:
         found = self._consumers.get(group)
         return found is not None and connection_id in found.members
 
+    def tells(self, group: str, connection_id: int) -> bool:
+        """Whether a connection is a member that says when it gives a queue up: one of ours."""
+        found = self._consumers.get(group)
+        wants = None if found is None else found.wants.get(connection_id)
+        return wants is not None and wants.allocation is not None
+
     def has_pullers(self, group: str) -> bool:
         """Whether the members of a consumer group pull, by their newest heartbeat."""
         found = self._consumers.get(group)

@@ -9,6 +9,10 @@ While members disagree about who has a queue, both pull it in turns, so who pull
 little. Our clients therefore say of each commit whether the member itself went back. Of stock ones
 it has to be guessed.
 
+A member of ours that takes a queue over says so when it asks for the offset, and one that gives it
+up says so once it has committed. In between the first may know that the other still has messages
+in hand. Stock members say nothing, and nobody waits for them.
+
 A reset gives the group a new offset. Members that don't know it yet would undo it with their next
 commit; so their commits don't count until one of them pulls from the new offset. The first pull
 from another offset is answered with the new one (code 21), as RocketMQ 5 does; from then on the
@@ -55,6 +59,20 @@ class Readers:
             return None
         self._resets[key] = (target, True)
         return target
+
+    def reader(self, key: QueueKey) -> int | None:
+        """The connection that pulled a queue last or took it over, and has not given it up."""
+        return self._last.get(key)
+
+    def take(self, key: QueueKey, connection_id: int) -> None:
+        """A member is about to pull."""
+        if len(self._last) < limits.READERS_MAX:
+            self._last[key] = connection_id
+
+    def give_up(self, key: QueueKey, connection_id: int) -> None:
+        """A member pulls no more, and has committed what it had read."""
+        if self._last.get(key) == connection_id:
+            del self._last[key]
 
     def reset(self, key: QueueKey, offset: int) -> None:
         """The group is to go on from `offset`. Beyond the bound this is not kept: only the commit

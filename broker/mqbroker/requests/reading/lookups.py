@@ -153,6 +153,11 @@ class LookupHandler:
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         offset = self._counting.place(key)
         life = machine.topics.life(header.topic).entry
+        held = None
+        if header.takes is False:
+            self._counting.give_up(key, connection.id)
+        elif header.takes and self._counting.take(key, connection.id, self._membership):
+            held = True
         if offset is None:
             if (
                 machine.queues.span(header.topic, header.queue_id)[0]
@@ -163,7 +168,7 @@ class LookupHandler:
                     ResponseCode.QUERY_NOT_FOUND,
                     f"the group {header.consumer_group!r} has no offset for queue "
                     f"{header.queue_id} of {header.topic!r}",
-                    ext={"life": life, "bornMs": born_ms},
+                    ext={"life": life, "bornMs": born_ms} | ({"held": True} if held else {}),
                 )
             offset = 0
         elif (
@@ -177,7 +182,7 @@ class LookupHandler:
                 self._commits.gather(*key, offset)
         begun = machine.groups.beginning(key.group)
         begun_ms = begun.at_ms if begun is not None else None
-        answer = QueryConsumerOffsetResponseHeader(offset, life, begun_ms)
+        answer = QueryConsumerOffsetResponseHeader(offset, life, begun_ms, held)
         return request.reply(ext=encode_header(answer))
 
     @serves(

@@ -87,11 +87,6 @@ class Workload:
         """Whether messages have priorities."""
         return self.sends == "priority"
 
-    @property
-    def shares(self) -> bool:
-        """Whether members share the queues out among themselves, and nothing else parts them."""
-        return not (self.ordered or self.members or self.broadcast)
-
 
 WORKLOADS: Final = {
     workload.name: workload

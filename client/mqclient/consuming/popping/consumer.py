@@ -141,6 +141,7 @@ class PopConsumer(Living):
 
     async def _start(self) -> None:
         self._started_ms = unix_ms()
+        self._leaving = anyio.Lock()
         await self._session.__aenter__()
         try:
             with anyio.move_on_after(limits.REQUEST_TIMEOUT_S):
@@ -190,7 +191,13 @@ class PopConsumer(Living):
             await self.drain(self._drain_timeout_s)
 
     async def _leave(self) -> None:
-        """Send what is acknowledged, give back what nobody had, and leave the group."""
+        """Send what is acknowledged, give back what nobody had, and leave the group. Whoever drains
+        and whoever leaves the block may be two tasks: the second one waits for the first."""
+        with anyio.CancelScope(shield=True):
+            async with self._leaving:
+                await self._leave_now()
+
+    async def _leave_now(self) -> None:
         self._taking.stop()
         if self._telling is not None:
             self._telling.cancel()

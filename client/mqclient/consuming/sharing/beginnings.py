@@ -41,13 +41,17 @@ async def learn_brokers(finder: LeaderFinder) -> None:
                 return
 
 
-async def ask_place(finder: LeaderFinder, group: str, queue: MessageQueue) -> Command:
-    """Where a group is in a queue, or QUERY_NOT_FOUND. Raises ClientError, RemotingError."""
+async def ask_place(
+    finder: LeaderFinder, group: str, queue: MessageQueue, *, takes: bool | None = None
+) -> Command:
+    """Where a group is in a queue, or QUERY_NOT_FOUND; `takes` says that this member takes it over,
+    or has given it up. Raises ClientError, RemotingError."""
     query = QueryConsumerOffsetHeader(
         consumer_group=group,
         topic=queue.topic,
         queue_id=queue.queue_id,
         set_zero_if_not_found=False,
+        takes=takes,
     )
     return await finder.granted(
         f"the offset of {queue} for group {group!r}",
@@ -57,6 +61,11 @@ async def ask_place(finder: LeaderFinder, group: str, queue: MessageQueue) -> Co
         limits.REQUEST_TIMEOUT_S,
         ResponseCode.QUERY_NOT_FOUND,
     )
+
+
+def is_held(answer: Command) -> bool:
+    """Whether another member has the queue that was to be taken over."""
+    return answer.ext.get("held") in (True, "true")
 
 
 def born_ms(answer: Command) -> int:

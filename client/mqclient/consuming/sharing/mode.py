@@ -68,13 +68,17 @@ def check_mode(
 
 
 def offsets_kept(
-    keep: KeepOffsets, group: str | None, finder: LeaderFinder, locks: Locks | None
+    keep: KeepOffsets,
+    group: str | None,
+    finder: LeaderFinder,
+    locks: Locks | None,
+    patience_s: float | None,
 ) -> Offsets:
-    """Where they are kept."""
+    """Where they are kept; `patience_s` is for queues that other members may have still."""
     if keep is None:
         return NoOffsets(finder)
     if keep == "broker":
-        return BrokerOffsets(group or "", finder, locks)
+        return BrokerOffsets(group or "", finder, locks, patience_s)
     return FileOffsets(keep, finder)
 
 

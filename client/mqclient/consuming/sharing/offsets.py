@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
-from anyio import CancelScope, Lock
+from anyio import CancelScope, Lock, sleep
 
 from dledger.errors import BadInput, RemotingError
 from dledger.log.disk import Disk
@@ -27,13 +28,13 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.world import unix_ms, world
+from dledger.world import steady_s, unix_ms, world
 from mqclient import limits
 from mqclient.connection.answers import checked_offset
 from mqclient.connection.leaders import LeaderFinder, log_failure
 from mqclient.connection.lifetime import together
 from mqclient.consuming.progress import Place
-from mqclient.consuming.sharing.beginnings import ask_place, born_ms, is_younger
+from mqclient.consuming.sharing.beginnings import ask_place, born_ms, is_held, is_younger
 from mqclient.consuming.sharing.locks import Locks
 from mqclient.errors import ClientError, Refused
 
@@ -66,6 +67,9 @@ class Offsets(Protocol):
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float
     ) -> Mapping[MessageQueue, Place]:
         """Those that are kept now; what could not be is logged."""
+
+    async def give_up(self, queues: Sequence[MessageQueue]) -> None:
+        """Another member may read them: what was read of them is stored."""
 
 
 async def _is_born_after(finder: LeaderFinder | None, queue: MessageQueue, began_ms: int) -> bool:
@@ -106,16 +110,27 @@ class NoOffsets:
         """None."""
         return {}
 
+    async def give_up(self, queues: Sequence[MessageQueue]) -> None:
+        """Nothing to do: nobody else reads them by these offsets."""
+
 
 class BrokerOffsets:
     """The group's, in the replicated log. With `locks`, commits bear their tokens.
 
     A commit says whether it goes back behind what this member itself had from the group or
-    committed: brokers let no other one take the group back.
+    committed: brokers let no other one take the group back. With a `patience_s` queues are shared:
+    one that another member of ours has still, who was told to give it up, is waited for so long.
     """
 
-    def __init__(self, group: str, finder: LeaderFinder, locks: Locks | None = None) -> None:
+    def __init__(
+        self,
+        group: str,
+        finder: LeaderFinder,
+        locks: Locks | None = None,
+        patience_s: float | None = None,
+    ) -> None:
         self._group = group
+        self._patience_s = patience_s
         self._finder = finder
         self._locks = locks
         self._known: dict[MessageQueue, int] = {}
@@ -131,8 +146,8 @@ class BrokerOffsets:
         """Nothing to do."""
 
     async def load(self, queue: MessageQueue) -> Place | None:
-        """What the group committed."""
-        answer = await ask_place(self._finder, self._group, queue)
+        """What the group committed, once nobody else has the queue."""
+        answer = await self._take(queue)
         self._born_ms[queue] = born_ms(answer)
         self._known.pop(queue, None)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
@@ -140,6 +155,33 @@ class BrokerOffsets:
         told = decode_header(QueryConsumerOffsetResponseHeader, answer)
         self._known[queue] = told.offset
         return Place(told.offset, told.life or 0)
+
+    async def _take(self, queue: MessageQueue) -> Command:
+        if self._patience_s is None:
+            return await ask_place(self._finder, self._group, queue)
+        deadline_s = steady_s() + self._patience_s
+        while True:
+            answer = await ask_place(self._finder, self._group, queue, takes=True)
+            if not is_held(answer):
+                return answer
+            if steady_s() >= deadline_s:
+                reason = f"its reader has not given it up within {self._patience_s:g} s"
+                log.warning("queue taken over", group=self._group, queue=str(queue), reason=reason)
+                return answer
+            await sleep(limits.HANDOVER_LOOK_S)
+
+    async def give_up(self, queues: Sequence[MessageQueue]) -> None:
+        """Tell the brokers; who can't be told lets others wait for as long as they have
+        patience."""
+
+        async def tell(queue: MessageQueue) -> None:
+            with suppress(RemotingError, ClientError):
+                await ask_place(self._finder, self._group, queue, takes=False)
+
+        if self._patience_s is not None:
+            async with together() as tasks:
+                for queue in queues:
+                    tasks.start_soon(tell, queue)
 
     async def is_younger(self, queue: MessageQueue) -> bool:
         """By its own broker group it is not, or it would have an offset; but by another one."""
@@ -285,6 +327,9 @@ class FileOffsets:
                     return {}
                 self._known = known
         return offsets
+
+    async def give_up(self, queues: Sequence[MessageQueue]) -> None:
+        """Nothing to do: the file is nobody else's."""
 
     def _read(self) -> dict[MessageQueue, Place]:
         if not self._path.exists():
