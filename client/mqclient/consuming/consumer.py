@@ -25,7 +25,6 @@ import anyio
 from dledger.errors import BadInput
 from dledger.observe import get_logger
 from dledger.remoting.command import Command
-from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import unix_ms
 from mqclient import limits, tables
@@ -152,8 +151,8 @@ class Consumer(Steered):
         self._transacting: Transacting | None = None
         self._locks: Locks | None = None
         if ordered:
-            arrived = self._handout.arrived.announce
-            self._locks = Locks(self._session, group or "", self._lost, arrived)
+            kept = self._handout.arrived.announce
+            self._locks = Locks(self._session, group or "", self._lost, kept)
 
     @property
     def client_id(self) -> str:
@@ -161,12 +160,10 @@ class Consumer(Steered):
         return self._session.client_id
 
     async def _start(self) -> None:
-        patience_s = None
-        if self._presence.plan.is_shared and self._locks is None:
-            patience_s = self._revoke_timeout_s + limits.HANDOVER_S
         self._leaving = anyio.Lock()
+        shared_s = self._revoke_timeout_s if self._presence.plan.is_shared else None
         offsets = self._offsets = offsets_kept(
-            self._keep_offsets, self.group, self._session.finder, self._locks, patience_s
+            self._keep_offsets, self.group, self._session.finder, self._locks, shared_s
         )
         offsets.open()
         try:
@@ -194,7 +191,7 @@ class Consumer(Steered):
             consume_from=presence.consume_from,
             beat=self._beat,
             arrived=self._handout.arrived,
-            on_rebalance=self._rebalanced,
+            on_rebalance=self._on_rebalance or (lambda _: None),
             on_revoke=self._on_revoke,
             revoke_timeout_s=self._revoke_timeout_s,
             locks=self._locks,
@@ -240,8 +237,7 @@ class Consumer(Steered):
             await self.drain(self._drain_timeout_s)
 
     async def _leave(self, *, commit: bool) -> None:
-        """Commit what is finished, and leave the group, once. Whoever drains and whoever leaves the
-        block may be two tasks: the second one waits for the first."""
+        """Commit what is finished, and leave the group, once; a second task waits for the first."""
         with anyio.CancelScope(shield=True):
             async with self._leaving:
                 if not self._has_left:
@@ -260,10 +256,7 @@ class Consumer(Steered):
         with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
             if self._locks is not None:
                 await self._locks.leave()
-            if self.group is not None:
-                await self._session.leave(
-                    UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
-                )
+            await self._presence.unregister(self._session)
 
     async def _end(self, *, failed: bool) -> None:
         """Commit what is finished (if `auto_commit`) and leave the group."""
@@ -499,10 +492,6 @@ class Consumer(Steered):
     def _lost(self, queue: MessageQueue) -> None:
         if self._assignment is not None:
             self._assignment.lost(queue)
-
-    def _rebalanced(self, event: Rebalance) -> None:
-        if self._on_rebalance is not None:
-            self._on_rebalance(event)
 
     async def _beat(self) -> None:
         await self._presence.beat(self._session)

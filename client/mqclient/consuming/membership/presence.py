@@ -25,7 +25,11 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import GetConsumerStatusFromClientHeader, decode_header
+from dledger.remoting.headers import (
+    GetConsumerStatusFromClientHeader,
+    UnregisterClientHeader,
+    decode_header,
+)
 from dledger.world import world
 from mqclient import limits
 from mqclient.connection.lifetime import together
@@ -103,6 +107,13 @@ class Presence:
         """Tell brokers of us no more."""
         if self._telling is not None:
             self._telling.cancel()
+
+    async def unregister(self, session: Session) -> None:
+        """Tell brokers that this member leaves its group."""
+        if self.group is not None:
+            await session.leave(
+                UnregisterClientHeader(client_id=session.client_id, consumer_group=self.group)
+            )
 
     async def watch_leaders(self, session: Session, assignment: Assignment) -> None:
         """Notice a leader that fell silent or was replaced while a pull of ours waits there."""

@@ -17,6 +17,7 @@ from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.message import RETRY_PREFIX
 from dledger.remoting.names import check_group_name
 from dledger.world import unix_ms
+from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder
 from mqclient.connection.session import Session
 from mqclient.consuming.sharing.locks import Locks
@@ -72,12 +73,13 @@ def offsets_kept(
     group: str | None,
     finder: LeaderFinder,
     locks: Locks | None,
-    patience_s: float | None,
+    shared_s: float | None,
 ) -> Offsets:
-    """Where they are kept; `patience_s` is for queues that other members may have still."""
+    """Where they are kept; members that share queues give them up within `shared_s`."""
     if keep is None:
         return NoOffsets(finder)
     if keep == "broker":
+        patience_s = None if shared_s is None or locks else shared_s + limits.HANDOVER_S
         return BrokerOffsets(group or "", finder, locks, patience_s)
     return FileOffsets(keep, finder)
 
