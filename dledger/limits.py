@@ -61,6 +61,9 @@ NAME_SHOWN_CHARACTERS_MAX = 200
 """Of a topic or group that is refused for its name."""
 EXT_DEPTH_MAX = 4
 """Of lists within lists in a MessagePack header."""
+HEADER_LISTS_MAX = 32_768
+"""In a MessagePack header: a write of 16,384 messages has a list for each run, for each queue that
+it was made from, and for each topic."""
 JSON_DEPTH_MAX = 32
 """Of a JSON body in the dialect that only our own reader reads."""
 

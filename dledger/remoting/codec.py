@@ -21,7 +21,12 @@ import msgspec
 
 from dledger.buffers import Buffer
 from dledger.errors import FrameError
-from dledger.limits import EXT_DEPTH_MAX, FRAME_BYTES_MAX, HEADER_BYTES_MAX
+from dledger.limits import (
+    EXT_DEPTH_MAX,
+    FRAME_BYTES_MAX,
+    HEADER_BYTES_MAX,
+    HEADER_LISTS_MAX,
+)
 from dledger.remoting import rocketmq_header
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding, Language
 from dledger.remoting.headers.base import text
@@ -38,6 +43,8 @@ _LANGUAGE_OF_NAME = {language.name: language for language in Language}
 _LANGUAGE_OF_ORDINAL: dict[int | None, Language] = {
     language.value: language for language in Language
 }
+_LIST_STARTS = bytes((*range(0x90, 0xA0), 0xDC, 0xDD))
+"""Bytes that begin a list in MessagePack. A text has them, too, but no header has so much text."""
 _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 
 
@@ -45,7 +52,8 @@ class _JsonHeader(msgspec.Struct, rename="camel", omit_defaults=True):
     """The JSON header. Members in the order of the reference's serialiser."""
 
     code: Int32
-    ext_fields: dict[str, str | int | float | bool | None] | None = None
+    ext_fields: dict[str, str | int | bool | None] | None = None
+    """No client writes a number with a fraction; one with a large exponent takes 12 us to read."""
     flag: Int32 | None = None
     language: str | int | msgspec.UnsetType | None = msgspec.UNSET
     opaque: Int32 | None = None
@@ -145,6 +153,10 @@ def _encode_msgpack(command: Command) -> bytes:
 
 
 def _decode_msgpack(payload: memoryview, body: Buffer) -> Command:
+    if len(payload) > HEADER_LISTS_MAX:
+        lists = len(payload) - len(bytes(payload).translate(None, _LIST_STARTS))
+        if lists > HEADER_LISTS_MAX:
+            raise FrameError(f"a header with some {lists} lists; at most {HEADER_LISTS_MAX}")
     header = _msgpack_decoder.decode(payload)
     for name, value in header.ext.items():
         if type(value) not in _SCALARS:

@@ -9,15 +9,18 @@ import base64
 import itertools
 import json
 import os
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
+import msgspec
 from largest import DEEP_MESSAGES, NOW_MS
 
 from dledger.limits import (
     ENTRY_BYTES_MAX,
     FRAME_BYTES_MAX,
     HEADER_BYTES_MAX,
+    HEADER_LISTS_MAX,
     MIB,
     PROPERTIES_BYTES_MAX,
     PROPERTIES_TEXT_BYTES_MAX,
@@ -515,3 +518,41 @@ REQUESTS: dict[int, Requests] = {
     ),
     Code.DELETE_TOPIC_IN_BROKER: asks(Code.DELETE_TOPIC_IN_BROKER, WIDE),
 }
+
+
+def dear_headers() -> Iterator[bytes]:
+    """Frames whose headers are long to read, in each encoding."""
+    room = HEADER_BYTES_MAX - 200
+
+    def frame(encoding: int, header: bytes) -> bytes:
+        assert len(header) <= HEADER_BYTES_MAX
+        words = struct.pack(">II", 4 + len(header), encoding << 24 | len(header))
+        return words + header
+
+    for value in ("1", '""', "null", "1.5", "1e300", "1.7976931348623157e308", "9" * 4000, "[]"):
+        count = room // (len(value) + 9)
+        fields = ",".join(f'"{number:05}":{value}' for number in range(count))
+        yield frame(0, f'{{"code":10,"opaque":1,"extFields":{{{fields}}}}}'.encode())
+    for inner in ("[" * 100_000, '{"a":' * 40_000, '"' + "\\u00e4" * 40_000, "0." + "9" * 250_000):
+        yield frame(0, f'{{"code":10,"extFields":{{"a":{inner}'.encode())
+    yield frame(0, b'{"code":10' + b" " * room)
+    for width in (0, 1, 5):
+        names = [b"%05d" % number for number in range(room // (6 + width))]
+        ext = b"".join(struct.pack(">h", width) + each[5 - width :] + bytes(4) for each in names)
+        yield frame(1, struct.pack(">hBhiiII", 10, 0, 1, 1, 0, 0, len(ext)) + ext)
+    for items in ([[]], [[0, 0]], [[[]]], [""], [0], [None], [1 << 63], [1.5], [{}]):
+        count = room // len(msgspec.msgpack.encode(items[0]))
+        header = (10, 0, 409, 1, 0, None, {"a": items * count})
+        yield frame(2, msgspec.msgpack.encode(header))
+    for few in (limits_of_lists(1), limits_of_lists(2)):
+        yield frame(2, msgspec.msgpack.encode((10, 0, 409, 1, 0, None, {"a": few})))
+    many = {f"{number:05}": number for number in range(26_000)}
+    yield frame(2, msgspec.msgpack.encode((10, 0, 409, 1, 0, None, many)))
+
+
+def limits_of_lists(depth: int) -> list[object]:
+    """As many lists as a header may have, one in the other in part."""
+    item: object = []
+    for _ in range(depth - 1):
+        item = [item]
+    return [item] * ((HEADER_LISTS_MAX - 4) // depth)

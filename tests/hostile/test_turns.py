@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+import structlog.testing
 import trio
-from dearest import REQUESTS
+from dearest import REQUESTS, dear_headers
 from largest import NOW_MS, Largest, largest
 from metering import Asker, machine_pace
 
@@ -26,6 +27,7 @@ import dledger.net.turns as turns_module
 from dledger.checksum import crc32
 from dledger.errors import shown
 from dledger.limits import LOOP_SLICE_S, LOOP_STALL_S
+from dledger.net import Connection, Faults
 from dledger.net.turns import Turns, in_turns
 from dledger.program.logs import _cut_long_texts
 from dledger.program.settings import unknown_key
@@ -159,6 +161,38 @@ async def test_no_slice_of_a_state_that_is_read_or_taken_over_is_long(tmp_path: 
             ours, theirs = (crc32(b"".join(picture.pieces())) for picture in pictures)
             assert ours == theirs, table
         given.close()
+
+
+async def test_no_header_makes_a_turn_of_the_loop_long() -> None:
+    """A frame is read where it arrives: as many fields, lists and digits as a header has room for
+    cost no more than a request may."""
+    pace, slow = machine_pace(), list[str]()
+    faults = Faults()
+    with structlog.testing.capture_logs():
+        async with trio.open_nursery() as nursery:
+            client = Asker(_Echo(), faults, nursery)
+            for number, frame in enumerate(dear_headers()):
+                taken_s = await client.longest_turn_of_frame_s(frame, pace)
+                if taken_s > LOOP_STALL_S:
+                    slow.append(f"{number}: {taken_s:.3f} s, {frame[:60]!r}")
+            client.close()
+            nursery.cancel_scope.cancel()
+    assert faults.count == 0, faults.last
+    assert not slow, "\n".join(slow)
+
+
+class _Echo:
+    """Answers all."""
+
+    def __call__(self, request: Command, _: Connection) -> Command:
+        """The same again."""
+        return request.reply()
+
+    def connected(self, _: Connection) -> None:
+        """Nothing."""
+
+    def disconnected(self, _: Connection) -> None:
+        """Nothing."""
 
 
 async def test_no_code_makes_a_turn_of_the_loop_long() -> None:

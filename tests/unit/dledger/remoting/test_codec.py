@@ -217,7 +217,9 @@ def test_an_unknown_language_ordinal_is_none() -> None:
         (payload(2, b"\x96" + MSGPACK_HEADER[1:-8]), "can't be decoded"),
         (payload(2, MSGPACK_HEADER[:-2] + b"\x80"), "ext field 'topic' holds a dict"),
         (payload(2, MSGPACK_HEADER[:-2] + b"\x91" * 5 + b"\xc0"), "too deep"),
-        (payload(2, b"\x91" * 100_000), "can't be decoded"),
+        (payload(2, b"\x91" * 30_000), "can't be decoded"),
+        (payload(2, MSGPACK_HEADER[:-2] + b"\xdc\x80\x01" + b"\x90" * 32_769), "32768"),
+        (payload(0, b'{"code":1,"extFields":{"a":1.5}}'), "float"),
     ],
 )
 def test_garbage_is_a_frame_error_that_says_why(bad: memoryview, reason: str) -> None:
