@@ -7,4 +7,4 @@ from dledger.program.entering import enter
 
 def main() -> None:
     """The console command."""
-    enter("mqbroker", "mqbroker.__main__")
+    enter("mqbroker", "mqbroker.__main__", "server")

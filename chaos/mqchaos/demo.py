@@ -22,7 +22,7 @@ from rich.console import Console
 
 from dledger.errors import StorageError
 from dledger.program.console import let_reader_leave
-from dledger.program.extras import require_spark
+from dledger.program.extras import require
 from dledger.verdict.form import headline
 from mqchaos.command_line import refuse_outside, run_command
 from mqchaos.limits import (
@@ -69,7 +69,7 @@ def demo(
 
 
 async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> int:
-    require_spark("the demo's audit")
+    require("the demo's audit", "spark")
     split(messages, PRODUCERS)
     refuse_outside("seed", seed, 0, SEED_MAX)
     lines = [] if source is None else read_lines(source)

@@ -7,9 +7,9 @@ from dledger.program.entering import enter
 
 def mqchaos() -> None:
     """The console command."""
-    enter("mqchaos", "mqchaos.mqchaos")
+    enter("mqchaos", "mqchaos.mqchaos", "server")
 
 
 def mqcluster() -> None:
     """The console command."""
-    enter("mqcluster", "mqchaos.mqcluster")
+    enter("mqcluster", "mqchaos.mqcluster", "server")

@@ -17,7 +17,7 @@ from rich.table import Table
 from dledger.errors import ConfigError
 from dledger.failpoints import PLACES
 from dledger.program.console import let_reader_leave
-from dledger.program.extras import require_spark
+from dledger.program.extras import require
 from mqchaos.attach.attached import Attach
 from mqchaos.attach.hooks import read_hooks
 from mqchaos.attach.performing import perform_attached
@@ -176,7 +176,7 @@ def replay(*sources: Path, directory: Directory, busy: int | None = None) -> int
     busy
         As of `run`; by default as in the plan.
     """
-    require_spark("the audit at the end of a run")
+    require("the audit at the end of a run", "spark")
     if not sources:
         raise ConfigError("name the run or the plan to replay")
     refuse_outside("busy", busy or 0, 0, BUSY_MAX)
@@ -203,7 +203,7 @@ def shrink(
     runs
         How many runs there are at most.
     """
-    require_spark("the audit at the end of a run")
+    require("the audit at the end of a run", "spark")
     for name, value, most in (("repeat", repeat, 100), ("runs", runs, SHRINK_RUNS_MAX)):
         refuse_outside(name, value, 1, most)
     return run_command(partial(again.shrink, source, own(directory), repeat, runs))
@@ -248,7 +248,7 @@ def soak(
     busy
         As of `run`.
     """
-    require_spark("the audit at the end of a run")
+    require("the audit at the end of a run", "spark")
     refuse_outside("seed", seed, 0, SEED_MAX)
     refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
     refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
@@ -377,7 +377,7 @@ def _planned(
     scenario: str, seed: int, kills: int, duration: float, workload: str, made: Made
 ) -> Planned:
     """What to perform; refuses what can't be, by name."""
-    require_spark("the audit at the end of a run")
+    require("the audit at the end of a run", "spark")
     _known("scenario", scenario, [*SCENARIOS, RANDOM])
     _known("workload", workload, WORKLOADS)
     refuse_outside("seed", seed, 0, SEED_MAX)
@@ -389,7 +389,7 @@ def _planned(
 
 
 async def _perform(planned: Planned, directory: Path) -> int:
-    require_spark("the audit at the end of a run")
+    require("the audit at the end of a run", "spark")
     order, console = order_of(planned, directory), Console()
     report = await perform(order, console)
     console.print(f"report: {order.report / 'report.html'}", soft_wrap=True)

@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from dledger.program.extras import require
+
 if TYPE_CHECKING:
     from mqlocal.cluster import LocalCluster, local_cluster
     from mqlocal.threaded import ThreadedCluster, local_cluster_in_thread
@@ -31,5 +33,6 @@ def __getattr__(name: str) -> object:
     where there is a test of theirs."""
     for module, names in _HOMES.items():
         if name in names.split():
+            require("a cluster in a test", "server")
             return getattr(import_module(module), name)
     raise AttributeError(f"module 'mqlocal' has no attribute {name!r}")

@@ -37,7 +37,7 @@ def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:
 @pytest.fixture
 async def mq_cluster(request: pytest.FixtureRequest) -> AsyncIterator[LocalCluster]:
     """A cluster in the test's own event loop."""
-    from mqlocal.cluster import local_cluster  # noqa: PLC0415 - pytest loads this in every run
+    from mqlocal import local_cluster  # noqa: PLC0415 - pytest loads this in every run
 
     async with local_cluster(**_wanted(request)) as cluster:
         yield cluster
@@ -46,7 +46,7 @@ async def mq_cluster(request: pytest.FixtureRequest) -> AsyncIterator[LocalClust
 @pytest.fixture
 def mq_cluster_in_thread(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
     """A cluster in a thread of its own, on loopback."""
-    from mqlocal.threaded import local_cluster_in_thread  # noqa: PLC0415 - likewise
+    from mqlocal import local_cluster_in_thread  # noqa: PLC0415 - likewise
 
     with local_cluster_in_thread(**_wanted(request)) as cluster:
         yield cluster

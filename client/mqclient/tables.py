@@ -2,19 +2,28 @@
 
 The import takes longer than a whole program that sends one message should take, and far longer than
 a turn of an event loop may. So it begins when many messages come together for the first time, in a
-thread; meanwhile they are handled one by one, or, where that can wait, the caller waits.
+thread; meanwhile they are handled one by one, or, where that can wait, the caller waits. Without
+numpy all are handled so, and only what is asked for by column can't be had.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from threading import Thread
 
+from dledger.program.extras import require
 from dledger.world import world
 
-_importing = Thread(target=import_module, args=["numpy"], name="import numpy", daemon=True)
+
+def _import() -> None:
+    with suppress(ModuleNotFoundError):
+        import_module("numpy")
+
+
+_importing = Thread(target=_import, name="import numpy", daemon=True)
 
 
 def at_hand() -> bool:
@@ -24,6 +33,11 @@ def at_hand() -> bool:
     if _importing.ident is None:
         _importing.start()
     return False
+
+
+def needed(what: str) -> None:
+    """Raises ConfigError if numpy is not installed, without which there is no `what`."""
+    require(what, "bulk")
 
 
 async def bring() -> None:

@@ -14,13 +14,19 @@ import signal
 import sys
 from importlib import import_module
 from types import FrameType
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from dledger.program.extras import Extra
+
+EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 """128 and the number of SIGINT, as shells have it."""
 
 
-def enter(name: str, module: str) -> None:
-    """Run `main` of a command's module. Ctrl-C ends it with status 130 and without a traceback."""
+def enter(name: str, module: str, extra: Extra) -> None:
+    """Run `main` of a command's module. Ctrl-C ends it with status 130 and without a traceback; a
+    package of the `extra` that is not installed, with status 2 and what to install."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
 
@@ -36,6 +42,14 @@ def enter(name: str, module: str) -> None:
     except KeyboardInterrupt:
         sys.stderr.write(_line(name))
         sys.exit(EXIT_INTERRUPTED)
+    except ModuleNotFoundError as error:
+        from dledger.program.extras import PACKAGES, advice  # noqa: PLC0415 - see above
+
+        missing = (error.name or "").partition(".")[0]
+        if missing not in PACKAGES[extra]:
+            raise
+        sys.stderr.write(f"{name}: {advice(name, extra, [missing])}\n")
+        sys.exit(EXIT_USAGE)
 
 
 def _line(name: str) -> str:

@@ -1,20 +1,40 @@
-"""Optional parts of the installation: whether they are there, and how to get them."""
+"""Optional parts of the installation: whether they are there, and how to get them.
+
+A program that sends and receives needs few packages; what else is here has an extra of its own
+(`pyproject.toml`). A part whose packages are missing says so before it begins.
+"""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Final, Literal
 
 from dledger.errors import ConfigError
 
-SPARK = ("pyspark", "pyarrow", "pandas")
+Extra = Literal["bulk", "tools", "server", "spark"]
+
+_BULK = ("numpy",)
+_TOOLS = (*_BULK, "structlog", "cyclopts", "rich")
+_SERVER = (*_TOOLS, "pysyncobj", "msgpack", "blake3")
+PACKAGES: Final[dict[Extra, tuple[str, ...]]] = {
+    "bulk": _BULK,
+    "tools": _TOOLS,
+    "server": _SERVER,
+    "spark": (*_SERVER, "pyspark", "pyarrow", "pandas"),
+}
 
 
-def require_spark(what: str) -> None:
-    """Raises ConfigError if what the audit is made of is not installed."""
-    missing = [name for name in SPARK if find_spec(name) is None]
+def require(what: str, extra: Extra) -> None:
+    """Raises ConfigError if a package of the `extra` is not installed."""
+    missing = [name for name in PACKAGES[extra] if find_spec(name) is None]
     if missing:
-        raise ConfigError(
-            f"{what} needs Spark, and {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} not installed: "
-            "pip install 'dledger[spark]' (in a clone: pip install -e '.[spark]', or ./dev setup)"
-        )
+        raise ConfigError(advice(what, extra, missing))
+
+
+def advice(what: str, extra: Extra, missing: list[str]) -> str:
+    """What to install."""
+    return (
+        f"{what} needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
+        f"installed: pip install 'dledger[{extra}]' "
+        f"(in a clone: pip install -e '.[{extra}]', or ./dev setup)"
+    )

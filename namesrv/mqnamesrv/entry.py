@@ -7,4 +7,4 @@ from dledger.program.entering import enter
 
 def main() -> None:
     """The console command."""
-    enter("mqnamesrv", "mqnamesrv.__main__")
+    enter("mqnamesrv", "mqnamesrv.__main__", "server")

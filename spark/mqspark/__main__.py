@@ -7,4 +7,4 @@ from dledger.program.entering import enter
 
 def main() -> None:
     """The console command."""
-    enter("mqaudit", "mqspark.mqaudit")
+    enter("mqaudit", "mqspark.mqaudit", "spark")

@@ -28,7 +28,7 @@ from rich.console import Console
 from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, sentence
 from dledger.program.entering import EXIT_INTERRUPTED
-from dledger.program.extras import require_spark
+from dledger.program.extras import require
 from dledger.program.logs import configure_logging
 from mqspark.interrupting import own_temporary_files, was_interrupted
 from mqspark.paths import check_inputs, check_report
@@ -76,7 +76,7 @@ def audit(
         it has them. This audit takes half a minute more, and the later ones some 4 s less.
     """
     try:
-        require_spark("the audit")
+        require("the audit", "spark")
         check_inputs([*store, *([] if history is None else [history])])
         if report is not None:
             check_report(report)
@@ -149,7 +149,7 @@ def pack_history(*, history: Path, to: Path) -> int:
         A directory for the Parquet files, new or empty.
     """
     try:
-        require_spark("a packed history")
+        require("a packed history", "spark")
         check_inputs([history])
         from mqspark.packing import pack  # noqa: PLC0415 - --help and usage errors need no pyarrow
 

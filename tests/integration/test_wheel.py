@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from mqlocal import local_cluster_in_thread
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +67,39 @@ async def test_an_order_is_stored(mq_cluster: LocalCluster, autojump_clock: obje
 """
 
 
+SENDS = """\
+import sys
+import mqclient
+from mqclient.blocking import Consumer, Producer
+
+[getattr(mqclient, name) for name in mqclient.__all__]
+namesrv = sys.argv[1]
+with Producer(namesrv, compression="zstd", compress_from_bytes=10) as producer:
+    producer.send(mqclient.Message("T", b"one" * 99, keys="k"))
+    producer.send_many("T", [b"%d" % number for number in range(2000)])
+with Consumer(namesrv, "G", {"T": "*"}) as consumer:
+    count = 0
+    while polled := consumer.poll(timeout_s=3):
+        count += len(polled)
+    assert count == 2001, count
+try:
+    mqclient.RangeReader(namesrv)
+except mqclient.DledgerError as error:
+    print(error)
+print(sorted({name.partition(".")[0] for name in sys.modules} & set(sys.argv[2:])))
+"""
+NOT_FOR_CLIENTS = (
+    "numpy",
+    "isal",
+    "rich",
+    "cyclopts",
+    "structlog",
+    "pysyncobj",
+    "msgpack",
+    "blake3",
+)
+
+
 @dataclass(frozen=True)
 class Away:
     """An environment with the wheel, and a folder of a user's program."""
@@ -97,6 +135,73 @@ def away(tmp_path_factory: pytest.TempPathFactory) -> Away:
         (home / name).write_text(text)
     (home / "main.py").write_text(PROGRAM)
     return Away(venv / "bin", home)
+
+
+@pytest.fixture(scope="module")
+def light(away: Away, tmp_path_factory: pytest.TempPathFactory) -> Away:
+    """An environment with the wheel and what it needs without an extra."""
+    folder = tmp_path_factory.mktemp("light")
+    venv = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=60)
+    (site,) = venv.glob("lib/python*/site-packages")
+    for package in PACKAGES:
+        (where,) = away.bin.parent.glob(f"lib/python*/site-packages/{package}")
+        (site / package).symlink_to(where)
+    for name in needed_by("dledger"):
+        for file in distribution(name).files or []:
+            top = Path(file.parts[0])
+            target = Path(str(distribution(name).locate_file(top)))
+            if ".." not in file.parts and not (site / top).exists():
+                (site / top).symlink_to(target)
+    return Away(venv / "bin", folder)
+
+
+def needed_by(name: str) -> set[str]:
+    """The distributions that one needs without an extra, and those that they need."""
+    found: set[str] = set()
+    for required in map(Requirement, distribution(name).requires or []):
+        if required.marker is None or required.marker.evaluate({"extra": ""}):
+            found |= {required.name, *needed_by(required.name)}
+    return found
+
+
+def test_a_client_needs_few_packages(light: Away) -> None:
+    """It sends and receives one message and many, compressed ones too, and imports no server."""
+    with local_cluster_in_thread(replicas=1) as cluster:
+        (light.home / "sends.py").write_text(SENDS)
+        python = light.bin / "python"
+        done = light.run(python, "sends.py", cluster.namesrv_addr, *NOT_FOR_CLIENTS)
+
+    assert done.stderr == ""
+    asked, imported = done.stdout.splitlines()
+    assert "pip install 'dledger[bulk]'" in asked
+    assert imported == "[]"
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("mqbroker.entry", "server"),
+        ("mqnamesrv.entry", "server"),
+        ("mqclient.commands.entry", "tools"),
+        ("mqspark.__main__", "spark"),
+    ],
+)
+def test_a_command_says_what_to_install(light: Away, module: str, extra: str) -> None:
+    """And shows no traceback."""
+    call = f"from {module} import main; main()"
+    done = light.run(light.bin / "python", "-c", call)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"mq\w+: .*pip install 'dledger\[{extra}\]'.*\n", done.stderr)
+
+
+def test_a_cluster_in_a_test_says_what_to_install(light: Away) -> None:
+    """Instead of a package's name."""
+    done = light.run(light.bin / "python", "-c", "from mqlocal import local_cluster")
+
+    assert "ConfigError: a cluster in a test needs" in done.stderr
+    assert "dledger[server]" in done.stderr
 
 
 def test_a_program_with_names_like_our_folders_uses_the_wheel(away: Away) -> None:

@@ -7,4 +7,4 @@ from dledger.program.entering import enter
 
 def main() -> None:
     """The console command."""
-    enter("mqadmin", "mqclient.commands.__main__")
+    enter("mqadmin", "mqclient.commands.__main__", "tools")

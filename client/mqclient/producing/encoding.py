@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, repeat
 from operator import attrgetter
 from typing import NamedTuple, get_type_hints
 
@@ -153,12 +153,14 @@ class Many(NamedTuple):
     ends: Sequence[int]
 
 
-def _fill_few(pattern: Pattern, bodies: Sequence[bytes]) -> tuple[bytes, Sequence[int]]:
+def _fill_few(
+    pattern: Pattern, bodies: Sequence[bytes], sys_flags: Sequence[int] | None
+) -> tuple[bytes, Sequence[int]]:
     """One by one: a table for few would cost more than they do."""
     records = []
-    for number, body in zip(pattern.numbers, bodies, strict=False):
+    for number, body, flag in zip(pattern.numbers, bodies, sys_flags or repeat(0)):  # noqa: B905
         digits = f"{number:0{NUMBER_DIGITS}X}".encode()
-        records.append(encode_like(pattern.record, body, pattern.digits_at, digits))
+        records.append(encode_like(pattern.record, body, pattern.digits_at, digits, flag))
     return b"".join(records), [*accumulate(map(len, records))]
 
 
@@ -246,16 +248,15 @@ class Encoder:
 
     def fill(self, pattern: Pattern, bodies: Sequence[bytes]) -> tuple[bytes, Sequence[int]]:
         """The records of `bodies`, and where each ends."""
-        few = len(bodies) < limits.ENCODED_TOGETHER_MIN or not tables.at_hand()
-        if few and self._compressor is None:
-            return _fill_few(pattern, bodies)
-        from dledger.remoting.record.many import encode_many  # noqa: PLC0415 - see `tables`
-
         sys_flags = None
         if self._compressor is not None:
             deflated = [self._compressor.deflate(body) for body in bodies]
             bodies = [bytes(body) for body, _ in deflated]
             sys_flags = [how for _, how in deflated]
+        if len(bodies) < limits.ENCODED_TOGETHER_MIN or not tables.at_hand():
+            return _fill_few(pattern, bodies, sys_flags)
+        from dledger.remoting.record.many import encode_many  # noqa: PLC0415 - see `tables`
+
         numbers = pattern.numbers[: len(bodies)]
         record, digits_at = pattern.record, pattern.digits_at
         records, ends = encode_many(record, bodies, sys_flags, digits_at, numbers, NUMBER_DIGITS)

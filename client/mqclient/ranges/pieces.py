@@ -7,16 +7,16 @@ then only what lies before the queue's first message, or behind its last one, is
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from dledger.buffers import Buffer
 from dledger.errors import RecordError
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.headers import PullMessageResponseHeader
 from dledger.remoting.record.layout import QUEUE_ID_AT, U32
-from dledger.remoting.record.table import RecordTable
+
+if TYPE_CHECKING:
+    from dledger.remoting.record.table import RecordTable
 
 RETENTION = "retention removed them"
 TRUNCATED = "the queue ends before them: its log was cut, or its topic was made again"
@@ -91,6 +91,10 @@ def _found(
     *,
     filtered: bool,
 ) -> Piece:
+    import numpy as np  # noqa: PLC0415 - see `mqclient.tables`
+
+    from dledger.remoting.record.table import RecordTable  # noqa: PLC0415 - likewise
+
     table = RecordTable(payload)
     offsets = table.queue_offsets
     told = U32.unpack_from(table.record(0), QUEUE_ID_AT)[0]

@@ -40,7 +40,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.headers.consume import PULL_SUBSCRIPTION
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import PERM_READ
-from mqclient import limits
+from mqclient import limits, tables
 from mqclient.admin.messages import offset_at
 from mqclient.admin.session import AdminSession, run_for_each
 from mqclient.admin.topics import Topics
@@ -104,6 +104,7 @@ class RangeReader(Living):
         user: str | None = None,
         secret: str | None = None,
     ) -> None:
+        tables.needed("reading by ranges")
         credentials = Credentials.of(user, secret)
         self._session = AdminSession(namesrv_addr, timeout_s, credentials=credentials)
         self._requests = self._session.requests

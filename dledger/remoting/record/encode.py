@@ -33,6 +33,7 @@ from dledger.remoting.record.layout import (
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     STORE_HOST_IPV6,
+    SYS_FLAG_AT,
     SYS_FLAG_LOW_BYTE_AT,
     U16,
     U32,
@@ -205,14 +206,19 @@ def _encode_plain(
     return bytearray().join(pieces), starts
 
 
-def encode_like(pattern: bytes, body: bytes, digits_at: int, digits: bytes) -> bytes:
-    """A record that differs from `pattern`, which has no body, in its body and some digits."""
+def encode_like(
+    pattern: bytes, body: bytes, digits_at: int, digits: bytes, sys_flag: int = 0
+) -> bytes:
+    """A record that differs from `pattern`, which has no body, in its body, some digits, and bits
+    of its flag."""
     extra = HOST_IPV6_EXTRA_BYTES if pattern[SYS_FLAG_LOW_BYTE_AT] & BORN_HOST_IPV6 else 0
     body_at = BODY_AT + extra
     front = bytearray(pattern[:body_at])
     U32.pack_into(front, 0, len(pattern) + len(body))
     U32.pack_into(front, BODY_CRC_AT, crc32(body) & CRC_MASK)
     U32.pack_into(front, BODY_LENGTH_AT + extra, len(body))
+    if sys_flag:
+        U32.pack_into(front, SYS_FLAG_AT, U32.unpack_from(pattern, SYS_FLAG_AT)[0] | sys_flag)
     back = pattern[body_at:digits_at], digits, pattern[digits_at + len(digits) :]
     return b"".join((front, body, *back))
 

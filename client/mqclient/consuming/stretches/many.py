@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, overload
 
+from mqclient import tables
 from mqclient.consuming.stretches.stretch import Stretch, column
 from mqclient.models import ReceivedMessage
 
@@ -59,6 +60,7 @@ class ReadMany(Sequence[ReceivedMessage]):
     @property
     def queue_ids(self) -> Column:
         """The queue of each, within its topic and broker group (`stretches` have them all)."""
+        tables.needed("a column of messages")
         import numpy as np  # noqa: PLC0415 - see `Stretch`
 
         ids = [stretch.queue.queue_id for stretch in self.stretches]
@@ -76,6 +78,7 @@ class ReadMany(Sequence[ReceivedMessage]):
 
     @staticmethod
     def _column(columns: Sequence[Column]) -> Column:
+        tables.needed("a column of messages")
         import numpy as np  # noqa: PLC0415 - see `Stretch`
 
         return np.concatenate([column([]), *columns])

@@ -174,7 +174,8 @@ class Listed(Stretch):
 
 
 def column(numbers: list[int]) -> Column:
-    """Numbers as an array."""
+    """Numbers as an array. Raises ConfigError without numpy."""
+    tables.needed("a column of messages")
     import numpy as np  # noqa: PLC0415 - see above
 
     return np.array(numbers, np.int64)
