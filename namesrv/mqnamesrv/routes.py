@@ -217,7 +217,7 @@ class RouteTable:
             # RocketMQ's brokers don't say whether they list all topics, or the one that changed.
             is_whole = new.term is not None and new.since is None
             self.topics.put(group.broker_name, new.topics, is_whole_table=is_whole)
-        elif new.since is None:
+        else:
             self.topics.put_missing(group.broker_name, new.topics)
 
     def _check_topics(self, group: Group, old: Member | None, new: Registration) -> None:

@@ -155,21 +155,21 @@ class Registration:
     async def _tell(self, peer: _NameServer, announcements: Announcements) -> None:
         """Register and send heartbeats until the broker stops."""
         interval_s = self._core.config.register_broker_heartbeat_millis / 1000
-        registered_s, told_version = -math.inf, announcements.version
+        told_all_s, told_version = -math.inf, announcements.version
         while not self._stop_wanted.is_set():
             now_s, version, changed = self._core.clock_s(), announcements.version, self._changed
-            due = now_s - registered_s >= world().seldom_s(limits.REGISTER_INTERVAL_S)
+            due = now_s - told_all_s >= world().seldom_s(limits.REGISTER_INTERVAL_S)
             if version != told_version or due:
-                if due:
-                    peer.told_counter = None
+                if due:  # by its own clock: changes must not put it off for ever
+                    peer.told_counter, told_all_s = None, now_s
                 rest_s = limits.REGISTER_REST * await self._register(peer)
                 await self._tell_users(peer)
                 announcements.told(peer.address, version)
-                registered_s, told_version = now_s, version
+                told_version = version
                 with trio.move_on_after(rest_s):
                     await self._stop_wanted.wait()
             elif not await self._heartbeat(peer):
-                registered_s = -math.inf
+                told_all_s = -math.inf
                 continue
             with trio.move_on_at(next_look(interval_s)):
                 await changed.wait()
