@@ -72,6 +72,21 @@ HELD_BY_TWO_S = 10.0
 """Members that share queues without locks may have one at once while they hear of each other."""
 EQUAL_IN_A_ROW = 50
 """So many equal messages have one key; then comes another queue's turn, perhaps."""
+ACT_EVERY_S = (1.0, 3.0)
+"""From one thing that an operator does to the next."""
+ACT_LASTS_S = (0.5, 3.0)
+"""So long a permission is taken, a group disabled or away."""
+ACT_AGAIN_S = 0.2
+ACT_TIMEOUT_S = 60.0
+"""A tool that is refused so long ends the run."""
+GROUP_STAYS_S = (2.0, 5.0)
+SENT_AGAIN_S = 0.3
+"""From a refusal until its application sends a message again."""
+FEW_KEYS = 64
+"""So many keys come again and again where a key must keep its queue."""
+FOLLOWED_S = 3.0
+"""From a reset until members have gone back; they are told at once."""
+LAG_EVERY_S = 0.5
 MEDDLED_MAX = 4
 """Topics and groups that tools make, and delete again."""
 NS_PER_S = 1_000_000_000

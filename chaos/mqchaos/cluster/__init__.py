@@ -2,7 +2,6 @@
 
 ``layout``     names, ports, directories, config files (pure)
 ``cluster``    starts and stops one, each server by itself
-``meddling``   what tools change in a running one
 ``processes``  its servers, known by their pid alone
 ``probe``      what it says of itself over the wire
 ``resizing``   a node more, or one less

@@ -46,7 +46,7 @@ class Cluster:
     def __init__(self, directory: Path, state: _State) -> None:
         self.directory = directory
         self._state = state
-        self.nodes_at_first = len(state.layout.nodes)
+        self.nodes_at_first = frozenset(node.name for node in state.layout.nodes)
         self.cut_off: set[str] = set()
         """Servers that run and can't take part, for a fault of the network, or held at a place."""
         self.provoked_s = PROVOKED_S

@@ -5,8 +5,7 @@
 ``perform``    from start to verdict
 ``run``        one run: a fresh cluster, a load, a plan, a history
 ``observer``   what the harness itself sees of the cluster
-``given``      what a group was given, of what was acknowledged (pure)
-``ordinary``   what of that must be so, by workload
+``ordinary``   what must be so in ordinary life
 ``load``       the clients of a run
 ``others``     clients that are not ours
 ``outcome``    what became of one run among many

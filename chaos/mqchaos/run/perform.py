@@ -60,7 +60,7 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
     audited = order.report / AUDIT_FOLDER
     audited.mkdir(parents=True, exist_ok=True)
     nodes = run.cluster.layout.group(BROKER)
-    stores = [run.cluster.store(node) for node in nodes]
+    stores = [run.cluster.store(node) for node in run.cluster.layout.nodes]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(show, run, console, lambda: run.phase)
         verdict = await audit(run.history, stores, audited, order.directory / "audit.log")

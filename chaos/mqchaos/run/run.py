@@ -7,9 +7,10 @@ its directory (history, replicas) is what the audit reads.
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,11 +18,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 from msgspec.structs import replace
 
+from dledger.errors import BadInput, DledgerError
 from mqchaos.cluster import layout
 from mqchaos.cluster.busy import busy_machine
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
-from mqchaos.cluster.meddling import MEDDLING, OffsetsMoved
 from mqchaos.cluster.own_disk import own_disks
 from mqchaos.cluster.probe import NodeState, Probe
 from mqchaos.cluster.processes import ClusterError, free_ports
@@ -33,6 +34,7 @@ from mqchaos.limits import (
     BACK_TIMEOUT_S,
     DRAIN_TIMEOUT_S,
     HISTORY_PART_BYTES,
+    LAG_EVERY_S,
     LEADER_TIMEOUT_S,
     PROBE_INTERVAL_S,
     PROVOKED_AMID_S,
@@ -44,15 +46,16 @@ from mqchaos.limits import (
 from mqchaos.network.switch import Switch
 from mqchaos.run.history import (
     TELLS,
+    TELLS_ACTS,
     End,
     Fault,
     HistoryWriter,
     Meta,
-    Reset,
     Started,
     read_history,
 )
 from mqchaos.run.load.assigning import CONSUMERS, PRODUCERS, Assigning
+from mqchaos.run.load.tools import GIVE_BACK, MEDDLING, Tools
 from mqchaos.run.load.workers import Worker
 from mqchaos.run.load.workload import (
     WORKLOADS,
@@ -63,13 +66,12 @@ from mqchaos.run.load.workload import (
     outputs_of,
 )
 from mqchaos.run.observer import Observer, without_their_output
-from mqchaos.run.ordinary import Lived, look
+from mqchaos.run.ordinary.look import Lived, look
 from mqchaos.run.others.programs import Client, Program
 from mqchaos.run.others.stock import argv_of, client_of, group_of
 from mqchaos.run.pace import Pace
 from mqchaos.run.planned import Planned
 from mqclient import Admin
-from mqclient.admin.results import QueueReset
 from mqclient.connection.peers import PeerPool
 
 if TYPE_CHECKING:
@@ -114,12 +116,13 @@ class Run:
         self.producers: list[Client] = []
         self.consumers: list[Client] = []
         nodes, namesrvs = planned.nodes, planned.namesrvs
-        ports = free_ports(layout.ports_needed(nodes, 1, namesrvs))
+        groups = WORKLOADS[planned.workload].groups
+        ports = free_ports(layout.ports_needed(nodes, groups, namesrvs))
         servers = replace(
             layout.plan(
                 ports,
                 nodes,
-                1,
+                groups,
                 namesrvs,
                 network=planned.network and not planned.namespaces,
                 namespaces=planned.namespaces,
@@ -216,22 +219,23 @@ class Run:
                 self._plan_workers(workload, _noting_starts(history))
             for client in [*self.consumers, *self.producers]:
                 await nursery.start(client.run)
-            if workload.tools is not None:
-                nursery.start_soon(
-                    MEDDLING[workload.tools],
-                    self.cluster.layout,
-                    self.topic,
-                    GROUP,
-                    _noting(history),
-                )
+            uniform = random.Random(self.planned.seed).uniform
+            stop = trio.Event()
+            tools = Tools(self.cluster, self.topic, GROUP, QUEUES, history.write, uniform, stop)
+            meddled = trio.Event()
+            nursery.start_soon(_meddle, workload, tools, meddled)
             self.phase = "sending"
             await self._first_acknowledgements()
             for step in self.planned.steps:
                 await self._moment(step.when)
                 await self._act(step, probe, history)
+            self.phase = "waiting until tools have given back what they took"
+            tools.stop.set()
+            await meddled.wait()
             await self._end_producers()
             self.phase = "waiting until all replicas are level"
-            await probe.wait_until_level(BROKER)
+            for broker in self.cluster.layout.brokers:
+                await probe.wait_until_level(broker)
             await self._end_consumers(observer)
             if workload.once:
                 self.phase = "comparing inputs and outputs"
@@ -406,7 +410,12 @@ class Run:
             return [[*self.consumed, kept]]
 
         with trio.move_on_after(DRAIN_TIMEOUT_S) as scope:
-            await _until(lambda: all(caught_up([*self.produced, seen], some) for some in readers()))
+            if workload.lives:  # what was seen of ends may be of earlier lives
+                await _nothing_left(self.cluster.layout.namesrv_addr, self.topic)
+            else:
+                await _until(
+                    lambda: all(caught_up([*self.produced, seen], some) for some in readers())
+                )
         if scope.cancelled_caught:
             self.findings.append(
                 f"the consumers had not caught up {DRAIN_TIMEOUT_S:.0f} s after the last send"
@@ -423,7 +432,8 @@ class Run:
         workload = WORKLOADS[self.planned.workload]
         if workload.stock:
             return []
-        return [tells for tells in TELLS if not (tells == "commit" and workload.broadcast)]
+        told = [tells for tells in TELLS if not (tells == "commit" and workload.broadcast)]
+        return [*told, TELLS_ACTS] if workload.lives else told
 
     def _write_meta(self, history: HistoryWriter) -> None:
         stores = self.cluster.stores()
@@ -457,16 +467,23 @@ def _noting_starts(history: HistoryWriter) -> Callable[[str], None]:
     return lambda client: history.write(Started(time.monotonic_ns(), client))
 
 
-def _noting(history: HistoryWriter) -> OffsetsMoved:
-    """Writes down that a tool has set a group's offsets."""
+async def _meddle(workload: Workload, tools: Tools, through: trio.Event) -> None:
+    """Do what the workload's tools do; they are `through` when they have given back all of it."""
+    if workload.tools not in GIVE_BACK:
+        through.set()
+    if workload.tools is not None:
+        await MEDDLING[workload.tools](tools)
+    through.set()
 
-    def moved(queues: Sequence[QueueReset], began: int) -> None:
-        now = time.monotonic_ns()
-        for queue in queues:
-            place = (queue.topic, queue.broker_name, queue.queue_id, queue.offset)
-            history.write(Reset(now, began, "tool", GROUP, *place))
 
-    return moved
+async def _nothing_left(namesrv_addr: str, topic: str) -> None:
+    """Wait until brokers say that the group has passed all of the topic."""
+    async with Admin(namesrv_addr) as admin:
+        while True:
+            with suppress(DledgerError, BadInput):
+                if (await admin.groups.progress(GROUP, topic)).lag == 0:
+                    return
+            await trio.sleep(LAG_EVERY_S)
 
 
 async def _until(holds: Callable[[], bool]) -> None:

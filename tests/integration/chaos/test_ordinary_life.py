@@ -21,6 +21,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long]
         ("deploy-pop", "consumers were deployed"),
         ("widened", "messages were sent to queues younger than the group"),
         ("forked", "forked producers had"),
+        ("administered", "tools did"),
+        ("administered-pop", "tools did"),
+        ("resets", "tools did"),
+        ("distant", " keys, of which"),
     ],
 )
 def test_a_group_is_given_all_that_was_acknowledged(

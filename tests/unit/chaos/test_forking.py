@@ -12,10 +12,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from mqchaos.run.given import against_sharing, shared
 from mqchaos.run.history import HistoryWriter, read_history
 from mqchaos.run.load.producing import EqualWork, producer_of
 from mqchaos.run.load.workload import Produce, clients_of
+from mqchaos.run.ordinary.given import against_sharing, shared
 from mqclient.connection import identity
 from mqlocal import local_cluster
 

@@ -10,17 +10,17 @@ import trio
 from trio.testing import MockClock
 
 from mqchaos.limits import AWAY_ROUND_S, NS_PER_S, READING_S
-from mqchaos.run.given import (
+from mqchaos.run.history import Ack, Deliver, Event, Fault, HistoryWriter, Rebalance, read_history
+from mqchaos.run.load.priorities import stay_s
+from mqchaos.run.load.work import HandlingWork
+from mqchaos.run.load.workload import Consume
+from mqchaos.run.ordinary.given import (
     against_deploying,
     against_sharing,
     against_skipping,
     given,
     shared,
 )
-from mqchaos.run.history import Ack, Deliver, Event, Fault, HistoryWriter, Rebalance, read_history
-from mqchaos.run.load.priorities import stay_s
-from mqchaos.run.load.work import HandlingWork
-from mqchaos.run.load.workload import Consume
 from mqclient import Message
 from mqlocal import local_cluster
 

@@ -92,7 +92,7 @@ def _nodes(victims: Victims) -> list[NodeLayout]:
 def _newest(cluster: Cluster, victims: Victims) -> NodeLayout | None:
     """The last node of the group of these, if it is none of those that it began with."""
     group = cluster.layout.group(_nodes(victims)[0].broker)
-    return group[-1] if len(group) > cluster.nodes_at_first else None
+    return None if group[-1].name in cluster.nodes_at_first else group[-1]
 
 
 async def _are_members(cluster: Cluster, victims: Victims) -> bool:

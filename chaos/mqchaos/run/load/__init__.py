@@ -8,5 +8,6 @@
 ``producing``   what producers send, and note
 ``popping``     members of a group that pops
 ``priorities``  which priorities, and when nobody reads (pure)
+``tools``       what tools change meanwhile
 ``noting``      what is noted of a message
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mqchaos.limits import RANDOM_SEND_TIMEOUT_S
 from mqchaos.run.load.workload import WORKLOADS, Consume, Produce, Workload, run_name, split
 from mqchaos.run.planned import Planned
 
@@ -38,6 +39,12 @@ class Assigning(NamedTuple):
         """Of all producers."""
         workload = self.workload
         return min(self.planned.rate_per_s, workload.rate_per_s_max) * workload.pace
+
+    @property
+    def _send_timeout_s(self) -> float:
+        """Of a send whose broker group is away on purpose, as long as it may take to come back."""
+        own_s = self.planned.send_timeout_s
+        return max(own_s, RANDOM_SEND_TIMEOUT_S) if self.workload.groups > 1 else own_s
 
     def consume(self, number: int) -> Consume:
         """The n-th consumer's."""
@@ -82,7 +89,7 @@ class Assigning(NamedTuple):
             run=run_name(planned.seed, planned.scenario),
             lines_each=workload.lines,
             keyed=workload.keyed,
-            send_timeout_s=planned.send_timeout_s,
+            send_timeout_s=self._send_timeout_s,
             sends=workload.sends,
             forks=workload.forks,
         )

@@ -20,14 +20,16 @@ from mqchaos.limits import (
     DELAY_MARGIN_S,
     DELAYS_S,
     EQUAL_IN_A_ROW,
+    FEW_KEYS,
     NS_PER_S,
     PACE_S,
     PARTS_BODY_BYTES,
     PARTS_EVERY,
     PROGRESS_INTERVAL_S,
     SENDS_IN_FLIGHT_MAX,
+    SENT_AGAIN_S,
 )
-from mqchaos.run.history import Fail, HistoryWriter, Resolve
+from mqchaos.run.history import Again, Fail, HistoryWriter, Resolve
 from mqchaos.run.load.noting import acknowledged, sent
 from mqchaos.run.load.priorities import priority_of
 from mqchaos.run.load.workload import (
@@ -203,6 +205,44 @@ class EqualWork(ProducerWork):
         pending.add_callback(self._done)
 
 
+class FewWork(ProducerWork):
+    """Sends a few lines, and so a few keys, again and again."""
+
+    def __init__(self, task: Produce, history: HistoryWriter, made: Producer | None = None) -> None:
+        super().__init__(task, history, made)
+        self._lines = self._lines[:FEW_KEYS]
+
+
+class PatientWork(ProducerWork):
+    """Sends what was refused again until it is stored, as a program does while its topic is
+    read-only or gone for a moment."""
+
+    async def run(self, told_to_stop: trio.Event) -> None:
+        """As others; the nursery is that of the sends under way."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await super().run(told_to_stop)
+
+    async def _hand_over(self, producer: Producer, message: Message, key: str | None) -> None:
+        self._nursery.start_soon(self._send_until_stored, producer, message, key)
+
+    async def _send_until_stored(
+        self, producer: Producer, message: Message, key: str | None
+    ) -> None:
+        while True:
+            try:
+                result = await producer.send(message, key=key)
+            except DledgerError as error:
+                self.progress.error = self.progress.error or str(error)
+                again = Again(time.monotonic_ns(), self._task.client, message.unique_key)
+                self._history.write(again)
+                await trio.sleep(SENT_AGAIN_S)
+            else:
+                break
+        self._room.release()
+        self._acked(result)
+
+
 class DelayedWork(ProducerWork):
     """Sends messages that wait half a second to four, and stays until all were due."""
 
@@ -334,6 +374,8 @@ class Forgotten(Exception):
 PRODUCERS: Final[Mapping[Sends, type[ProducerWork]]] = {
     "plain": ProducerWork,
     "equal": EqualWork,
+    "few": FewWork,
+    "patient": PatientWork,
     "delayed": DelayedWork,
     "transactional": TransactionalWork,
     "fleeting": FleetingWork,

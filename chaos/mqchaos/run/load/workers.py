@@ -135,7 +135,13 @@ class Worker:
             process.terminate()
 
     async def _kill_later(self, process: trio.Process) -> None:
-        """Kill it in the middle of whatever it does, unless it was told to finish before."""
+        """Kill it in the middle of whatever it does, unless it was told to finish before.
+
+        Its time begins when it has done something: on a busy machine a process may need longer for
+        its start than it is to live, and so would all that come for it.
+        """
+        while not (self._now.acked or self._now.delivered):  # noqa: ASYNC110 - it comes as lines
+            await trio.sleep(PROGRESS_INTERVAL_S)
         with trio.move_on_after(self._dies_s):
             await self._told_to_finish.wait()
             return

@@ -23,9 +23,9 @@ from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from mqchaos.limits import DELAYS_S, LIFETIMES_S, MESSAGES_MAX, POP_MEMBERS, SEND_TIMEOUT_S
 
 Sends: TypeAlias = Literal[
-    "plain", "equal", "delayed", "transactional", "fleeting", "parts", "priority"
+    "plain", "equal", "few", "patient", "delayed", "transactional", "fleeting", "parts", "priority"
 ]
-Tools: TypeAlias = Literal["resets", "changes", "widens"]
+Tools: TypeAlias = Literal["resets", "changes", "widens", "administers", "leaves"]
 Beginning: TypeAlias = Literal["first", "last"]
 
 
@@ -35,7 +35,8 @@ class Workload:
 
     `sends`: when messages are to be delivered: at once, after a delay, or when their transaction is
     committed; some for a short time only, or in parts; or by priorities, in a topic for these. What
-    is `equal` is told apart by the keys alone that producers make.
+    is `equal` is told apart by the unique keys alone that producers make; `few`: keys come again
+    and again; `patient` senders send what was refused again until it is stored.
     `rate_per_s_max` is of all producers together.
 
     `keyed`: each message has a key that decides its queue. `stay_s`: consumers leave their group
@@ -47,7 +48,8 @@ class Workload:
     offsets, or topics, groups and settings. `once`: consumers write an output for each message, in
     transactions with its offset. `members`: so many in each of the consumers' processes, which pop.
     `beginning`: where the group reads queues without an offset; `away`: all its members are now
-    and then. `forks`: each program makes its client first, and so many children of it open that.
+    and then. `groups`: so many broker groups have the topic. `forks`: each program makes its client
+    first, and so many children of it open that.
     `stock`: the clients are RocketMQ's own, of those that the conformance suite builds.
     """
 
@@ -70,12 +72,18 @@ class Workload:
     beginning: Beginning = "first"
     away: bool = False
     forks: int = 0
+    groups: int = 1
     stock: str = ""
 
     @property
     def paused_by_faults_alone(self) -> bool:
         """Whether pauses are as long as our client needs at a fault, and no longer."""
-        return self.dies_s is None and not self.stock
+        return self.dies_s is None and not self.stock and not self.lives
+
+    @property
+    def lives(self) -> bool:
+        """Whether the topic is deleted and made again meanwhile, among other things."""
+        return self.tools == "administers"
 
     @property
     def producers_die_s(self) -> float | None:
@@ -200,6 +208,30 @@ WORKLOADS: Final = {
             rate_per_s_max=300.0,
             sends="equal",
             forks=2,
+        ),
+        Workload(
+            "administered",
+            "the topic is made anew, read-only, unreadable; its group disabled and set back",
+            sends="patient",
+            rate_per_s_max=200.0,
+            tools="administers",
+        ),
+        Workload(
+            "administered-pop",
+            "as administered, with a group that pops",
+            sends="patient",
+            rate_per_s_max=200.0,
+            tools="administers",
+            members=POP_MEMBERS,
+        ),
+        Workload(
+            "distant",
+            "one of two broker groups comes and goes; keys stay, though producers are killed",
+            sends="few",
+            rate_per_s_max=200.0,
+            dies_s=4.0,
+            tools="leaves",
+            groups=2,
         ),
         *(
             Workload(

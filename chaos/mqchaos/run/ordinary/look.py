@@ -1,6 +1,6 @@
 """What a run's ordinary life must be like, looked up in its history at the end: by workload.
 
-The audit knows nothing of it (:mod:`mqchaos.run.given` says why).
+The audit knows nothing of it (:mod:`mqchaos.run.ordinary.given` says why).
 """
 
 from __future__ import annotations
@@ -8,8 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from mqchaos.limits import GIVEN_WITHIN_S, HELD_BY_TWO_S
-from mqchaos.run.given import (
+from mqchaos.limits import FOLLOWED_S, GIVEN_WITHIN_S, HELD_BY_TWO_S
+from mqchaos.run.history import Event
+from mqchaos.run.load.workload import Workload
+from mqchaos.run.ordinary.administered import (
+    about_administering,
+    about_keys,
+    administered,
+    against_administering,
+    against_moving,
+    keys_in,
+)
+from mqchaos.run.ordinary.given import (
     about_deploying,
     about_sharing,
     about_younger,
@@ -19,8 +29,6 @@ from mqchaos.run.given import (
     given,
     shared,
 )
-from mqchaos.run.history import Event
-from mqchaos.run.load.workload import Workload
 
 
 class Lived(NamedTuple):
@@ -44,6 +52,13 @@ def look(
     if workload.tools == "widens":
         found = given(history(), lived.group, lived.queues)
         return against_skipping(found), [about_younger(found)]
+    if workload.lives or workload.tools == "resets":
+        done = administered(history, lived.group, FOLLOWED_S * lived.slowness)
+        return against_administering(done), [about_administering(done)]
+    if workload.groups > 1:
+        keys = keys_in(history())
+        wrong = against_skipping(given(history(), lived.group)) + against_moving(keys)
+        return wrong, [about_keys(keys)]
     if workload.forks:
         between = shared(history(), lived.group)
         wrong = against_skipping(given(history(), lived.group))
