@@ -104,6 +104,25 @@ async def test_a_renewal_under_way_brings_no_lock_back(
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("attempt", range(20))
+async def test_leaving_as_a_renewal_begins_leaves_no_lock(
+    attempt: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    """At the same moment, in either order: what is given up is not asked for again after it."""
+    broker = Broker()
+    broker.way_s = lambda: (0.0, 0.0)
+    locks = member(broker)
+    async with trio.open_nursery() as nursery:
+        for queue in QUEUES:
+            await locks.acquire(queue)
+        nursery.start_soon(locks.keep)
+        await trio.sleep(limits.LOCK_RENEW_S)
+        await locks.leave()
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert not broker.held
+
+
 async def test_who_has_left_asks_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
     """Neither for a queue that was another's, nor for a renewal."""
     broker = Broker()

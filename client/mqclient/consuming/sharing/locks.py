@@ -97,7 +97,10 @@ class Locks:
             self._on_kept()
 
     async def _renew(self, broker_name: str, queues: Sequence[MessageQueue]) -> None:
-        granted = await self._ask(broker_name, queues)
+        """Ask for those of them that were not given up since this task was begun."""
+        held = {*self.leases.queues()} - self._leaving
+        queues = [queue for queue in queues if queue in held]
+        granted = await self._ask(broker_name, queues) if queues else None
         for queue in queues if granted is not None else ():
             if queue not in (granted or ()):
                 self.lose(queue)
