@@ -65,7 +65,7 @@ _HEAD: Final = np.dtype(
         "names": ["size", "magic", "queue", "offset", "position", "flag"],
         "formats": [">u4", ">u4", ">i4", ">i8", ">u8", ">u4"],
         "offsets": [0, MAGIC_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT, SYS_FLAG_AT],
-        "itemsize": BODY_AT,
+        "itemsize": SYS_FLAG_AT + 4,
     }
 )
 Flags = npt.NDArray[np.bool_]
@@ -184,9 +184,7 @@ class Derived:
             positions = words & ((np.uint64(1) << _POSITION_BITS) - np.uint64(1))
             bad = words >> _POSITION_BITS != _key_checks(hashes, positions)
             yield from _ranges(bad, file, None, None, number, "its units do not check")
-            heads, there = self._heads(positions)
-            wrong = ~bad & ~(there & (heads["magic"] == MAGIC) & (heads["position"] == positions))
-            wrong &= positions >= np.uint64(self.begin)
+            wrong = ~bad & ~self._are_records(positions) & (positions >= np.uint64(self.begin))
             said = "the log has no message where they point to"
             yield from _ranges(wrong, file, None, None, number, said)
 
@@ -205,27 +203,37 @@ class Derived:
         extra = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
         extra += np.where(flags & STORE_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
         starts = units["position"].astype(np.int64) + extra
-        body, known = self._bytes(starts + BODY_LENGTH_AT, 4, good)
-        good &= known
-        lengths = body.reshape(-1, 4).view(">u4")[:, 0].astype(np.int64)
+        # Records of one queue that stand beside each other came together: the first is asked.
+        ends = units["position"] + units["size"]
+        asked = good & np.concatenate(([True], units["position"][1:] != ends[:-1]))
+        body, known = self._bytes(starts + BODY_LENGTH_AT, 4, asked)
+        lengths = body.view(">u4")[:, 0].astype(np.int64)
         name = np.frombuffer(bytes([len(topic.encode()) & 255]) + topic.encode(), np.uint8)
-        there_named, known = self._bytes(starts + BODY_AT + lengths, len(name), good)
-        named: Flags = good & known & np.all(there_named == name, axis=1)
+        there_named, both = self._bytes(starts + BODY_AT + lengths, len(name), asked & known)
+        named: Flags = good & (~asked | (both & np.all(there_named == name, axis=1)))
         return named
+
+    def _are_records(self, positions: npt.NDArray[np.uint64]) -> Flags:
+        """Whether records begin at these positions. Neighbours are of one message, mostly."""
+        others = np.flatnonzero(np.concatenate(([True], positions[1:] != positions[:-1])))
+        heads, good = self._heads(positions[others])
+        good &= (heads["magic"] == MAGIC) & (heads["position"] == positions[others])
+        return np.repeat(good, np.diff(np.concatenate((others, [len(positions)]))))
 
     def _heads(self, positions: npt.NDArray[np.uint64]) -> tuple[Rows, Flags]:
         """The fixed fields of the records at these positions, and which of them are in a file."""
         usable = positions < np.uint64(2**62)
         places = np.where(usable, positions, 0).astype(np.int64)
-        found, known = self._bytes(places, BODY_AT, usable)
-        return found.reshape(-1, BODY_AT).view(_HEAD)[:, 0], known
+        found, known = self._bytes(places, _HEAD.itemsize, usable)
+        return found.view(_HEAD)[:, 0], known
 
     def _bytes(self, places: Rows, width: int, wanted: Flags) -> tuple[Bytes, Flags]:
         """So many bytes at each place of the log, and which of them are in a segment's file."""
         found = np.zeros((len(places), width), np.uint8)
         known = np.zeros(len(places), np.bool_)
         bases = places // self.segment_bytes * self.segment_bytes
-        for base in np.unique(bases[wanted]).tolist():
+        starts = np.flatnonzero(np.concatenate(([True], bases[1:] != bases[:-1])))
+        for base in {*bases[starts].tolist()}:
             with mapped(segment_path(self.directory / "log", base)) as raw:
                 if raw is None or len(raw) < width:
                     continue

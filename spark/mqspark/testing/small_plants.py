@@ -17,6 +17,7 @@ from mqspark.testing import content_plants as contents
 from mqspark.testing import group_plants as groups
 from mqspark.testing import life_plants as lives
 from mqspark.testing import log_plants as logs
+from mqspark.testing import subtle_plants as subtle
 from mqspark.testing import waiting_plants as waiting
 from mqspark.testing.content_plants import acked, waiting_ack
 from mqspark.testing.group_plants import END
@@ -324,6 +325,22 @@ FAULTS: Final = tuple(
         (17, "unlogged", lives.act_nowhere),
         (17, "unlogged", lives.another_permission),
         (17, "unasked", lives.unasked),
+        (3, "contested", subtle.contested_by_a_read),
+        (3, "contested", subtle.contested_on_a_node),
+        (3, "contested", subtle.contested_unacknowledged),
+        (6, "two leaders", subtle.led_after_a_restart),
+        (6, "two votes", subtle.voted_with_a_new_disk),
+        (7, "incomplete", subtle.lacks_the_last),
+        (9, "duplicate", subtle.duplicate_in_a_tail),
+        (9, "duplicate", subtle.duplicate_output),
+        (10, "visible", subtle.visible_in_a_tail),
+        (11, "early", subtle.a_little_early),
+        (1, "lost", subtle.lost_again_while_waiting),
+        (12, "stale", subtle.stale_zero),
+        (13, "incomplete", subtle.without_its_last),
+        (14, "missing", subtle.output_of_nobody),
+        (15, "again", subtle.settled_by_an_earlier),
+        (16, "misplaced", subtle.priority_above_the_last),
     )
 )
 
@@ -435,6 +452,11 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     lives.closed_and_opened,
     lives.disabled_on_the_way,
     lives.group_made_again,
+    subtle.voted_late,
+    subtle.led_twice,
+    subtle.lacks_what_comes_later,
+    subtle.within_clocks,
+    subtle.fresh_to_the_last,
 )
 
 
