@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, Self
 
 from mqclient import limits
 from mqclient.blocking.face import Face, blocking
@@ -59,6 +59,30 @@ class PopConsumer(Face[consumers.PopConsumer]):
     drain = blocking(consumers.PopConsumer.drain)
     nack = blocking(consumers.PopConsumer.nack)
     extend = blocking(consumers.PopConsumer.extend)
+
+    def pause(self) -> None:
+        """Pop nothing and hand out nothing until `resume`; others get what nobody has begun
+        with."""
+        self.portal.call(self._client.pause)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self.portal.call(self._client.resume)
+
+    def paused(self) -> bool:
+        """Whether it is paused."""
+        return self.portal.call(self._client.paused)
+
+    def __iter__(self) -> Self:
+        """Messages without end; asking for one acknowledges the one before."""
+        return self
+
+    def __next__(self) -> PoppedMessage:
+        """Wait for the next message; asking for it acknowledges the one before."""
+        try:
+            return self.call(self._client.__anext__)
+        except StopAsyncIteration:
+            raise StopIteration from None
 
     def run(
         self,

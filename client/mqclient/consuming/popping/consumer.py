@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, Self
 
 import anyio
 
@@ -119,6 +119,7 @@ class PopConsumer(Living):
         self._runs: set[Running] = set()
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
         self._has_left = False
+        self._in_loop: PoppedMessage | None = None
         self._telling: anyio.CancelScope | None = None
         self._settling = Settling(self._session, group)
         self._large = LargeBodies(self._session.finder)
@@ -204,11 +205,9 @@ class PopConsumer(Living):
         with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
             try:
                 await self._settling.flush()
-                ready = self._taking.take_all()
-                if ready:
-                    await self._settling.hide(ready, 0, keep=False, suspend=True)
             except DledgerError as error:
-                log.warning("messages not given back", group=self.group, reason=str(error))
+                log.warning("acknowledgements not sent", group=self.group, reason=str(error))
+            await self._taking.give_back()
             if not self._has_left:
                 self._has_left = True
                 await self._session.leave(
@@ -257,6 +256,41 @@ class PopConsumer(Living):
         await self._large.see_to(found)
         return [*self._hooks.decodable(found)]
 
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> PoppedMessage:
+        """Wait for the next message; asking for it acknowledges the one before, unless `ack` or
+        `nack` did. One whose body of the loop raises comes again when its time is over."""
+        self.check_open()
+        before, self._in_loop = self._in_loop, None
+        if before is not None:
+            self._settling.ack_soon(before)
+        while not self._taking.stopped:
+            found = await self.poll(1, limits.POP_SUSPEND_S)
+            if found:
+                self._in_loop = found[0]
+                return found[0]
+        raise StopAsyncIteration
+
+    def pause(self) -> None:
+        """Pop nothing and hand out nothing until `resume`; others get what nobody has begun with.
+
+        What was handed out may be finished.
+        """
+        self.check_open()
+        self._taking.paused = True
+        self._session.tasks.start_soon(self._taking.give_back)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self.check_open()
+        self._taking.resume()
+
+    def paused(self) -> bool:
+        """Whether it is paused."""
+        return self._taking.paused
+
     async def ack(self, *messages: PoppedMessage) -> int:
         """These messages are done, for ever, when this returns.
 
@@ -265,6 +299,7 @@ class PopConsumer(Living):
         known whether they are done: then they may come again.
         """
         self.check_open()
+        self._settled(*messages)
         return await self._settling.ack(messages)
 
     async def nack(
@@ -278,6 +313,7 @@ class PopConsumer(Living):
         RemotingError if the brokers could not be told: then it comes again when its time is over.
         """
         self.check_open()
+        self._settled(message)
         delay = Delay.of(delay_level, delay_s)
         if delay.level < 0:
             late = await self._dead_letters().send_back(message, delay, message.pop_time_ms)
@@ -337,6 +373,11 @@ class PopConsumer(Living):
         finally:
             self._runs.discard(running)
             self._taking.arrived.announce()
+
+    def _settled(self, *messages: PoppedMessage) -> None:
+        """The caller has seen to these: a loop does not."""
+        if any(message is self._in_loop for message in messages):
+            self._in_loop = None
 
     def _asked(self, address: str, command: Command) -> Command | None:
         """A broker tells of a reset, or asks on a tool's behalf; who else is a member is all the

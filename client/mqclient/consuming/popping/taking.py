@@ -18,7 +18,7 @@ from uuid import uuid4
 import anyio
 from anyio.abc import TaskGroup
 
-from dledger.errors import BadInput, RecordError, RemotingError
+from dledger.errors import BadInput, DledgerError, RecordError, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -78,6 +78,8 @@ class Taking:
         self._closed = False
         #: Nothing more is handed out: the consumer is drained.
         self.stopped = False
+        #: Nothing is popped or handed out until somebody says so.
+        self.paused = False
         self._wanted = 0
         self._more = Broadcast()
         self._sources: set[tuple[str, str]] = set()
@@ -97,14 +99,24 @@ class Taking:
         self.stopped = True
         self.arrived.announce()
 
-    def take_all(self) -> list[PoppedMessage]:
-        """What nobody has, to be given back."""
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self.paused = False
+        self.arrived.announce()
+        self._more.announce()
+
+    async def give_back(self) -> None:
+        """Let others have at once what nobody here has begun with."""
         ready, self.ready, self._ready_bytes = [*self.ready], deque(), 0
-        return ready
+        try:
+            if ready:
+                await self._settling.hide(ready, 0, keep=False, suspend=True)
+        except DledgerError as error:
+            log_failure(log, "messages not given back", error, group=self._group)
 
     @property
     def _lacking(self) -> int:
-        if self.stopped or self._ready_bytes >= limits.POP_READY_BYTES_MAX:
+        if self.stopped or self.paused or self._ready_bytes >= limits.POP_READY_BYTES_MAX:
             return 0
         return self._wanted - len(self.ready)
 
@@ -115,7 +127,7 @@ class Taking:
             raise ClientClosed("this PopConsumer was closed, when its `with` block was left")
         now_s = anyio.current_time()
         now_ms = unix_ms()
-        while self.ready and not self.stopped:
+        while self.ready and not self.stopped and not self.paused:
             if room_bytes is not None and self.ready[0].hand_bytes > room_bytes:
                 return None
             message = self.ready.popleft()
@@ -170,6 +182,8 @@ class Taking:
                 if init_mode is None:
                     init_mode = await self._begin(topic, broker_name)
                 await self._pop(topic, broker_name, attempt_id, init_mode)
+                if self.paused:
+                    await self.give_back()
                 failures, attempt_id = 0, uuid4().hex
             except (RemotingError, ClientError, BadInput) as error:
                 failures += 1

@@ -1,0 +1,118 @@
+"""A `PopConsumer` in a loop, and one that pauses: others get what it leaves."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from mqclient import ClientClosed, Message, PopConsumer, blocking
+from mqlocal import LocalCluster, local_cluster_in_thread
+
+
+def popping(cluster: LocalCluster, invisible_s: float = 30.0) -> PopConsumer:
+    return PopConsumer(cluster.namesrv_addr, "G", {"T": "*"}, invisible_s=invisible_s)
+
+
+async def test_asking_for_the_next_message_acknowledges_the_one_before(
+    mq_cluster: LocalCluster, autojump_clock: MockClock
+) -> None:
+    """But not one that was given back, nor the one whose body of the loop raised."""
+    async with mq_cluster.producer("P") as producer:
+        await producer.send_batch([Message("T", b"%d" % number) for number in range(4)])
+        seen: list[bytes] = []
+
+        async def loop() -> None:
+            async with popping(mq_cluster) as consumer:
+                async for message in consumer:
+                    seen.append(message.body)
+                    if message.body == b"1":
+                        assert await consumer.nack(message, delay_s=1)
+                    if message.body == b"2":
+                        assert await consumer.ack(message) == 0
+                    if message.body == b"3":
+                        raise LookupError
+
+        with pytest.raises(LookupError):
+            await loop()
+        async with popping(mq_cluster) as other:
+            again: list[bytes] = []
+            with trio.move_on_after(120):
+                async for message in other:
+                    again.append(message.body)
+    assert seen == [b"0", b"1", b"2", b"3"]
+    assert sorted(again) == [b"1", b"3"]
+
+
+async def test_a_loop_ends_when_its_consumer_is_drained(
+    mq_cluster: LocalCluster, autojump_clock: MockClock
+) -> None:
+    """By another task; later polls raise."""
+    async with popping(mq_cluster) as consumer, trio.open_nursery() as nursery:
+
+        async def drain() -> None:
+            await trio.sleep(5)
+            await consumer.drain()
+
+        nursery.start_soon(drain)
+        async for _ in consumer:
+            pass
+        with pytest.raises(ClientClosed):
+            await consumer.poll()
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_paused_consumer_leaves_messages_to_others(
+    mq_cluster: LocalCluster, autojump_clock: MockClock, at_once: bool
+) -> None:
+    """What it has fetched and what is on its way; after `resume` it gets its share again."""
+    handled: list[str] = []
+
+    async def slowly(_message: object) -> None:
+        handled.append("paused one")
+        await trio.sleep(1)
+
+    async def quickly(_message: object) -> None:
+        handled.append("other")
+
+    async with (
+        mq_cluster.producer("P") as producer,
+        popping(mq_cluster, 600) as consumer,
+        popping(mq_cluster, 600) as other,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(consumer.run, slowly)
+        for number in range(40):
+            await producer.send(Message("T", b"%d" % number))
+        await trio.sleep(0 if at_once else 3.5)
+        consumer.pause()
+        assert consumer.paused()
+        before = len(handled)
+        nursery.start_soon(other.run, quickly)
+        await trio.sleep(60)
+        assert len(handled) == 40
+        assert handled[before:].count("paused one") <= 1
+        consumer.resume()
+        other.pause()
+        await producer.send(Message("T", b"last"))
+        await trio.sleep(30)
+        assert handled[-1] == "paused one"
+        assert len(handled) == 41
+        nursery.cancel_scope.cancel()
+
+
+def test_blocking_loops_and_pauses() -> None:
+    """As the asynchronous ones."""
+    with (
+        local_cluster_in_thread(replicas=1) as cluster,
+        cluster.producer("P") as producer,
+        blocking.PopConsumer(cluster.namesrv_addr, "G", {"T": "*"}) as consumer,
+    ):
+        for number in range(2):
+            producer.send(Message("T", b"%d" % number), queue_id=0)
+        assert next(consumer).body == b"0"
+        consumer.pause()
+        assert consumer.paused()
+        assert consumer.poll(timeout_s=0.2) == []
+        consumer.resume()
+        assert next(consumer).body == b"1"
