@@ -52,6 +52,8 @@ STAMP_AGE_S = 60.0
 """How far the time of a request with a stamp may be from the server's."""
 WRONG_SIGNATURES_MAX = 16
 """On one connection; then it is closed, and whoever sends them has to dial again."""
+REVOKED_AGAIN_S = 10.0
+"""For how long a repeat of what was just revoked is done, and not an error."""
 OBSERVED_NEEDS_MAX = 10_000
 """Different needs that are noted while rights are only observed."""
 QUEUE_ID_MAX = (1 << 31) - 1

@@ -59,7 +59,7 @@ async def test_a_user_is_made_changed_and_removed(tmp_path: Path) -> None:
     """With RocketMQ's answers: to make one again, to change nobody, and to remove nobody."""
     async with broker_of_users(tmp_path) as (broker, tool):
         assert (await create(tool)).code == ResponseCode.SUCCESS
-        again = await create(tool)
+        again = await create(tool, password=PASSWORD[::-1])
         assert (again.code, again.remark) == (ResponseCode.NO_PERMISSION, "The user is existed")
         shown = await ask(tool, Code.GET_USER, username="ann")
         expected = {"username": "ann", "userType": "Normal", "userStatus": "enable"}
@@ -119,7 +119,7 @@ async def test_entries_are_merged_by_resource_and_removed(tmp_path: Path) -> Non
         assert [each["resource"] for each in found["policies"][0]["entries"]] == ["Group:g"]
         gone = await ask(tool, Code.DELETE_ACL, subject="User:ann", resource="Topic:a")
         assert gone.code == ResponseCode.SUCCESS
-        gone = await ask(tool, Code.DELETE_ACL, subject="User:ann", resource="Topic:a")
+        gone = await ask(tool, Code.DELETE_ACL, subject="User:ann", resource="Topic:b")
         assert gone.remark == "The acl is not exist."
         await ask(tool, Code.DELETE_ACL, subject="User:ann")
         nothing = await ask(tool, Code.GET_ACL, subject="User:ann")
@@ -163,6 +163,22 @@ async def test_policies_that_can_not_be_are_refused(
         user = broker.machine.users.get("ann")
         assert user is not None
         assert user.entries == ()
+
+
+async def test_tools_that_tell_every_member_are_done_each_time(tmp_path: Path) -> None:
+    """RocketMQ's: to make the same user again, or to revoke what was just revoked, is no error."""
+    async with broker_of_users(tmp_path) as (broker, tool):
+        for _ in range(3):
+            assert (await create(tool)).code == ResponseCode.SUCCESS
+        index = broker.machine.applied_index
+        assert (await create(tool, userType="Super")).remark == "The user is existed"
+        assert broker.machine.applied_index == index
+        await ask(tool, Code.CREATE_ACL, acl(entry("Topic:a")), subject="User:ann")
+        for _ in range(3):
+            gone = await ask(tool, Code.DELETE_ACL, subject="User:ann")
+            assert gone.code == ResponseCode.SUCCESS
+        other = await ask(tool, Code.DELETE_ACL, subject="User:ann", resource="Topic:a")
+        assert other.remark == "The acl is not exist."
 
 
 async def test_users_need_the_secret_of_a_cluster(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ class UserHandler:
         self._core = core
         self._wrapping = Wrapping(core.secret)
         self._one_by_one = trio.Lock()
+        self._last_revoked: tuple[DeleteAclHeader | None, float] = (None, 0.0)
 
     # -- users ------------------------------------------------------------------------------
 
@@ -80,9 +81,12 @@ class UserHandler:
         info = decode_body(UserInfo, request.payload)
         return self._changed(request, lambda asker: self._created(name, info, asker))
 
-    def _created(self, name: str, info: UserInfo, asker: Asker) -> PutUser:
+    def _created(self, name: str, info: UserInfo, asker: Asker) -> PutUser | None:
         name = _named(name or info.username or "")
-        if self._users.get(name) is not None:
+        known = self._users.get(name)
+        if known is not None:
+            if self._merged(User(name, b""), info) == known._replace(entries=()):
+                return None  # RocketMQ's tools tell each member of a group, one after the other
             raise _refused("The user is existed")
         if len(self._users) >= limits.USERS_MAX:
             raise busy(f"there are {limits.USERS_MAX} users, the bound: delete unused ones")
@@ -198,7 +202,7 @@ class UserHandler:
         header = decode_header(DeleteAclHeader, request)
         return self._changed(request, lambda asker: self._revoked(header, asker))
 
-    def _revoked(self, header: DeleteAclHeader, asker: Asker) -> PutUser:
+    def _revoked(self, header: DeleteAclHeader, asker: Asker) -> PutUser | None:
         user = self._subject(header.subject, "The acl is not exist.")
         self._check_granting(user, asker)
         kept: tuple[Entry, ...] = ()
@@ -208,8 +212,12 @@ class UserHandler:
         elif header.policy_type:
             gone_type = policy_type(header.policy_type)
             kept = tuple(e for e in user.entries if e.policy != gone_type)
+        now_s, (last, last_s) = self._core.clock_s(), self._last_revoked
         if len(kept) == len(user.entries):
+            if header == last and now_s - last_s < limits.REVOKED_AGAIN_S:
+                return None  # the same: each member is told
             raise _refused("The acl is not exist.")
+        self._last_revoked = header, now_s
         return self._put(user._replace(entries=kept))
 
     @serves(RequestCode.GET_ACL, needs=Needs.NOTHING, right=Right.ADMIN, rights=rights.ONESELF)

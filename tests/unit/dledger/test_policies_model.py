@@ -1,0 +1,170 @@
+"""Which entry of a user's policies decides, against the rules as RocketMQ states them; and what a
+signature covers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dledger.errors import BadInput
+from dledger.remoting.command import Command, ExtValue
+from dledger.trust.policies import Entry, Policies
+from dledger.trust.rights import Action, Kind, Need
+from dledger.trust.signatures import OWN_SIGNATURE, SIGNATURE, Key, Stamp
+from dledger.trust.users import User, Users, decoded, encoded
+from dledger.trust.wrapping import Wrapping
+
+NAMES = st.text("ab%*", max_size=4)
+KINDS = st.sampled_from([Kind.TOPIC, Kind.GROUP, Kind.CLUSTER])
+ACTIONS = st.sampled_from([Action.PUB, Action.SUB, Action.GET])
+SOURCES = st.sampled_from(["10.0.0.1", "10.0.0.0/8", "::1", "::/0", "0.0.0.0/0"])
+ADDRESSES = st.sampled_from(["10.0.0.1", "10.9.9.9", "::1", "::ffff:10.0.0.1", "fe80::1%eth0"])
+
+
+@st.composite
+def resources(draw: st.DrawFn) -> str:
+    """A kind and a name, which may end with a star; or everything."""
+    if draw(st.integers(0, 5)) == 0:
+        return "*"
+    name = draw(NAMES).replace("*", "") + draw(st.sampled_from(["", "*"]))
+    assume(name)
+    return f"{draw(KINDS)}:{name}"
+
+
+ENTRIES = st.builds(
+    Entry,
+    st.sampled_from(["Custom", "Default"]),
+    resources(),
+    st.lists(ACTIONS | st.just(Action.ALL), min_size=1, max_size=2, unique=True).map(tuple),
+    st.lists(SOURCES, max_size=2, unique=True).map(tuple),
+    st.sampled_from(["Allow", "Deny"]),
+)
+
+
+def stated(entries: list[Entry], need: Need, source: str) -> tuple[bool, Entry | None]:
+    """The rules, one after the other: what matches; custom before default; the most specific."""
+    address = ipaddress.ip_address(source.partition("%")[0])
+    address = getattr(address, "ipv4_mapped", None) or address
+
+    def is_of(entry: Entry) -> bool:
+        kind, _, name = entry.resource.partition(":")
+        if entry.resource == "*":
+            return True
+        prefix = name.removesuffix("*")
+        fits = need.name.startswith(prefix) if name.endswith("*") else need.name == name
+        return kind == need.kind and fits
+
+    def matches(entry: Entry) -> bool:
+        asked = {"All", *need.actions} & set(entry.actions)
+        networks = [ipaddress.ip_network(each) for each in entry.sources]
+        is_from = not networks or any(address in network for network in networks)
+        return bool(is_of(entry) and asked and is_from)
+
+    def rank(entry: Entry) -> tuple[bool, bool, bool, int]:
+        name = entry.resource.partition(":")[2]
+        is_custom, is_whole = entry.policy == "Custom", not name.endswith("*")
+        return is_custom, entry.resource != "*", is_whole, len(name)
+
+    best = max(filter(matches, entries), key=rank, default=None)
+    return best is not None and best.decision == "Allow", best
+
+
+@given(
+    st.lists(ENTRIES, max_size=8, unique_by=lambda entry: (entry.policy, entry.resource)),
+    st.builds(Need, KINDS, NAMES, st.lists(ACTIONS, min_size=1, max_size=2).map(tuple)),
+    ADDRESSES,
+)
+def test_the_entry_that_decides(entries: list[Entry], need: Need, source: str) -> None:
+    """Of any entries, for any need, from any address."""
+    assert Policies(entries).judge(need, source) == stated(entries, need, source)
+
+
+def test_no_policy_makes_somebody_another_user() -> None:
+    """Not even everything."""
+    everything = Policies([Entry("Custom", "*", ("All",), (), "Allow")])
+    assert not everything.judge(Need(Kind.USER, "ann", (Action.GET,)), "::1").allowed
+    assert everything.judge(Need(Kind.TOPIC, "ann", (Action.GET,)), "::1").allowed
+
+
+def test_the_signature_of_stock_clients() -> None:
+    """The values by the order of their fields' names, then the body; in Base64."""
+    command = Command(10, {"topic": "T", "b": "2", "AccessKey": "x"}, b"body")
+    Key("secret").sign_as_stock(command, "ann")
+    content = b"ann" + b"2" + b"T" + b"body"
+    expected = base64.b64encode(hmac.digest(b"secret", content, hashlib.sha1)).decode()
+    assert command.ext[SIGNATURE] == expected
+    assert Key("secret").verifies(command)
+    added = {**command.ext, "__ZONE_NAME": "z"}
+    assert Key("secret").verifies(Command(10, added, b"body"))
+    without = Command(12, {"topic": "T"}, b"")
+    Key("secret").sign_as_stock(without, "ann")
+    without.ext = {**without.ext, "_UNIQUE_KEY_QUERY": "true"}
+    assert Key("secret").verifies(without), "as clients before 4.9.4 sign a query"
+
+
+VALUES: st.SearchStrategy[ExtValue] = (
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3)
+)
+COMMANDS = st.builds(
+    Command, st.integers(1, 3), st.dictionaries(st.text("ab", min_size=1), VALUES), st.binary()
+)
+
+
+@given(COMMANDS, COMMANDS, st.booleans())
+def test_our_signature_is_good_for_one_request(one: Command, other: Command, moved: bool) -> None:
+    """Another code, field, value or body has another, also where the values joined are the same."""
+    for command in (one, other):
+        Key("secret").sign(command, "ann", Stamp("nonce", 1, 1))
+    assert Key("secret").verifies(one)
+    assert not Key("another").verifies(one)
+    other.ext = {**other.ext, OWN_SIGNATURE: one.ext[OWN_SIGNATURE]}
+    same = (one.code, _texts(one), one.body) == (other.code, _texts(other), other.body)
+    assert Key("secret").verifies(other) is same
+
+
+def _texts(command: Command) -> dict[str, str]:
+    known = {True: "true", False: "false"}
+    return {
+        name: known.get(value, str(value)) if isinstance(value, bool) else str(value)
+        for name, value in command.ext.items()
+        if value is not None and name != OWN_SIGNATURE
+    }
+
+
+@given(st.text("aé ", max_size=40), st.binary(max_size=3), st.integers(0, 60))
+def test_a_wrapped_password(password: str, noise: bytes, at: int) -> None:
+    """It is given back with the same secret for the same user alone, unchanged alone."""
+    wrapping = Wrapping(b"secret")
+    wrapped = wrapping.wrap("ann", password)
+    assert wrapping.unwrap("ann", wrapped) == password
+    assert wrapping.wrap("ann", password) == wrapped
+    for other, name in ((Wrapping(b"another"), "ann"), (wrapping, "bob")):
+        with pytest.raises(BadInput, match="set it again"):
+            other.unwrap(name, wrapped)
+    changed = wrapped[:at] + noise + wrapped[at + len(noise) :]
+    assume(changed != wrapped)
+    with pytest.raises(BadInput):
+        wrapping.unwrap("ann", changed)
+
+
+def test_a_table_is_told_whole_or_not_at_all() -> None:
+    """And equal tables have equal digests, however they came about."""
+    users, again = Users(), Users()
+    entry = Entry("Custom", "Topic:a", ("Pub",), (), "Allow")
+    for name in ("ann", "bob"):
+        users.put(User(name, b"w", entries=(entry,)))
+    again.put(User("bob", b"old", is_super=True))
+    again.restore(decoded(encoded(users)))
+    assert (again.digest(), again.entries, len(again)) == (users.digest(), 2, 2)
+    again.delete("bob")
+    again.delete("nobody")
+    assert (again.entries, again.has_super, again.digest() == users.digest()) == (1, False, False)
+    for broken in (b"", b"no zlib", encoded(users)[:-3]):
+        with pytest.raises(BadInput):
+            decoded(broken)
