@@ -245,6 +245,8 @@ POP_LOOK_S_MAX = 0.25
 POP_PAUSE_S = 0.01
 """Between two looks for what is visible again."""
 POP_GATHERED_BYTES_MAX = 2 * MIB
+POP_CHANGES_PER_ENTRY_MAX = 512
+"""Messages that one entry hides for another time; the next entry has the others."""
 POP_ROW_BYTES = 64
 """What acks and the like take in an entry; each about so much beside its names and bits."""
 POP_MERGED_MESSAGES = 1024

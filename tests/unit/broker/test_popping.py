@@ -16,6 +16,10 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.receipts import write_receipt
 from dledger.remoting.record import Record
+from mqbroker import limits
+from mqbroker.requests.popping import settling
+from mqbroker.state.control import Control, encode_control
+from mqbroker.state.groups.popping import SettlePopped
 from mqbroker.testing import MemoryBroker, served
 from mqbroker.testing.requests import (
     GROUP,
@@ -117,6 +121,35 @@ async def with_messages(
         if runs:
             await peer.request(produce_request("k", runs=runs), TIMEOUT_S)
         yield broker, peer
+
+
+async def test_changes_that_wait_for_an_entry_share_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry has a bounded number of them, and each is answered."""
+    sizes = list[int]()
+
+    def noted(change: Control) -> bytes:
+        if isinstance(change, SettlePopped):
+            sizes.append(len(change.changes))
+        return encode_control(change)
+
+    monkeypatch.setattr(settling, "encode_control", noted)
+    monkeypatch.setattr(limits, "POP_CHANGES_PER_ENTRY_MAX", 3)
+    answers = list[int]()
+    async with with_messages(tmp_path, (0, 20)) as (_, peer):
+        popped = await pop(peer)
+
+        async def hide_one(number: int) -> None:
+            answer = await hide(peer, popped, popped.records[number], 60_000)
+            answers.append(answer.code)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(hide_one, number)
+    assert answers == [ResponseCode.SUCCESS] * 20
+    assert sum(sizes) == 20
+    assert max(sizes) <= 3
 
 
 async def test_what_was_popped_is_hidden_until_its_time_is_over(

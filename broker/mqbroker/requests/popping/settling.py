@@ -14,9 +14,10 @@ from typing import NamedTuple, TypeAlias
 from dledger.errors import AppendError, NotLeader
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
+from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
 from mqbroker.leader.appending.in_flight import Tell
-from mqbroker.refusal import busy
+from mqbroker.refusal import Refused, busy
 from mqbroker.requests.core import Core
 from mqbroker.state.control import encode_control
 from mqbroker.state.groups.bits import bits_to_bytes, lowest_bit
@@ -125,20 +126,26 @@ class Settling:
         )
 
     def _take_room(self, rows: list[Row]) -> None:
-        kept = self._gathered.size_bytes
+        kept, more = self._gathered.size_bytes, sum(map(_size_bytes, rows))
+        if more > limits.POP_GATHERED_BYTES_MAX:
+            raise Refused(
+                ResponseCode.INVALID_PARAMETER,
+                f"a request with {more} bytes of acks; at most {limits.POP_GATHERED_BYTES_MAX} are "
+                "taken",
+            )
         if kept >= limits.POP_GATHERED_BYTES_MAX:
             raise busy(f"{kept} bytes of acks of popped messages wait")
-        self._gathered.size_bytes += sum(
-            limits.POP_ROW_BYTES + len(row.group) + len(row.topic) + row.bits.bit_length() // 8
-            for row in rows
-        )
+        self._gathered.size_bytes += more
 
     def flush(self) -> None:
         """Write what was gathered. If an entry is on its way, it is written after that one."""
         if self._on_its_way is not None or not len(self._gathered):
             return
         sent = self._on_its_way = self._gathered
-        self._gathered = _Gathered()
+        self._gathered = later = _Gathered()
+        later.changes = sent.changes[limits.POP_CHANGES_PER_ENTRY_MAX :]
+        later.size_bytes = sum(_size_bytes(change.row) for change, _ in later.changes)
+        del sent.changes[limits.POP_CHANGES_PER_ENTRY_MAX :]
         rows = [_trimmed(Row(*block, bits)) for block, bits in sent.acks.items()]
         entry = SettlePopped(
             acks=[PopAck(*row[:5], bits_to_bytes(row.bits)) for row in rows],
@@ -189,6 +196,11 @@ class Settling:
         self._on_its_way = None
         for *_, tell in (*gathered.waiting, *gathered.changes):
             tell(NotLeader(None))
+
+
+def _size_bytes(row: Row) -> int:
+    names = len(row.group) + len(row.topic)
+    return limits.POP_ROW_BYTES + names + row.bits.bit_length() // 8
 
 
 def _count(row: Row, found: int) -> int:

@@ -1,22 +1,24 @@
 """Messages of a queue that were handed out together: a first offset, and a bit for each. Pure.
 
-`Heap` finds the first of very many deliveries by a number of theirs.
+`OfFence` finds those of some offsets, `Heap` the first of very many by a number of theirs.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from mqbroker.state.groups.bits import bits_to_bytes, lowest_bit
+from mqbroker.state.groups.bits import bits_to_bytes, lowest_bit, offsets_in
 
 #: (base, bits, fence, visible at ms, deliveries, attempt id), as a snapshot keeps it.
 DeliveryRow: TypeAlias = tuple[int, bytes, int, int, int, str]
 
 #: So many that are no longer in flight are kept at least before they are looked for.
 STALE: Final = 64
+#: So few bits are sooner looked up one by one.
+FEW_BITS: Final = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +64,59 @@ class Delivery:
 
     def __len__(self) -> int:
         return self.bits.bit_count()
+
+
+class OfFence:
+    """What of a queue was handed out under one fence and is in flight.
+
+    A member may hide each message for another time of its own: then there are as many deliveries
+    as messages, and each is found by its offset.
+    """
+
+    __slots__ = ("_end", "_first", "_single", "_wide")
+
+    def __init__(self) -> None:
+        self._wide: list[Delivery] = []
+        self._single: dict[int, Delivery] = {}
+        self._first, self._end = 1 << 63, 0
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return iter([*self._wide, *self._single.values()])
+
+    def __bool__(self) -> bool:
+        return bool(self._wide or self._single)
+
+    def add(self, delivery: Delivery) -> None:
+        """Messages are in flight from now on."""
+        self._first, self._end = min(self._first, delivery.base), max(self._end, delivery.end)
+        if delivery.bits > 1 or delivery.base in self._single:
+            self._wide.append(delivery)
+        else:
+            self._single[delivery.base] = delivery
+
+    def take_out(self, base: int, bits: int) -> list[tuple[Delivery, int]]:
+        """Those of [base, bits] are no longer in flight: (whose they were, bits from `base` on)."""
+        if base >= self._end or base + bits.bit_length() <= self._first:
+            return []
+        found = [(each, taken) for each in self._wide if (taken := each.take_out(base, bits)) != 0]
+        if found:
+            self._wide = [each for each in self._wide if each.bits]
+        for offset in self._single_among(base, bits):
+            single = self._single.pop(offset)
+            single.bits = 0
+            found.append((single, 1 << offset - base))
+        return found
+
+    def _single_among(self, base: int, bits: int) -> list[int]:
+        if bits.bit_count() <= FEW_BITS:
+            return [offset for offset in offsets_in(base, bits) if offset in self._single]
+        data = bits_to_bytes(bits)
+        return [
+            offset
+            for offset in self._single
+            if 0 <= (number := offset - base) < 8 * len(data)
+            and data[number >> 3] >> (number & 7) & 1
+        ]
 
 
 class Heap:

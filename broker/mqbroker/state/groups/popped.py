@@ -38,7 +38,7 @@ from typing import Final, NamedTuple, TypeAlias
 from dledger.slices import drained
 from mqbroker import limits
 from mqbroker.state.groups.bits import bits_from_bytes, lowest_bit
-from mqbroker.state.groups.deliveries import STALE, Delivery, DeliveryRow, Heap
+from mqbroker.state.groups.deliveries import STALE, Delivery, DeliveryRow, Heap, OfFence
 from mqbroker.state.saved.picture import Rows, rows_of
 from mqbroker.state.shares import Shares
 
@@ -96,7 +96,7 @@ class PoppedQueue:
         self.last_fence = last_fence
         #: Messages in flight.
         self.count = 0
-        self._deliveries: dict[int, list[Delivery]] = {}
+        self._deliveries: dict[int, OfFence] = {}
         self._lowest = Heap(lambda delivery: delivery.base)
 
     @property
@@ -109,13 +109,16 @@ class PoppedQueue:
         """Everything that is in flight."""
         return (each for some in self._deliveries.values() for each in some)
 
-    def of_fence(self, fence: int) -> Sequence[Delivery]:
+    def of_fence(self, fence: int) -> Iterable[Delivery]:
         """What was handed out under a fence and is in flight."""
         return self._deliveries.get(fence, ())
 
     def add(self, delivery: Delivery) -> None:
         """Messages are in flight from now on."""
-        self._deliveries.setdefault(delivery.fence, []).append(delivery)
+        of_fence = self._deliveries.get(delivery.fence)
+        if of_fence is None:
+            of_fence = self._deliveries[delivery.fence] = OfFence()
+        of_fence.add(delivery)
         self._lowest.add(delivery)
         self.last_fence = max(self.last_fence, delivery.fence)
         self.count += len(delivery)
@@ -123,14 +126,13 @@ class PoppedQueue:
     def take_out(self, again: Again) -> list[tuple[Delivery, int]]:
         """Messages of a fence are no longer in flight: (whose they were, bits from `again.base`
         on)."""
-        found = []
-        for delivery in [*self.of_fence(again.fence)]:
-            bits = delivery.take_out(again.base, again.bits)
-            if bits:
-                self.count -= bits.bit_count()
-                found.append((delivery, bits))
-                if not delivery.bits:
-                    self._drop(delivery)
+        of_fence = self._deliveries.get(again.fence)
+        if of_fence is None:
+            return []
+        found = of_fence.take_out(again.base, again.bits)
+        self.count -= sum(bits.bit_count() for _, bits in found)
+        if not of_fence:
+            del self._deliveries[again.fence]
         return found
 
     def take_out_range(self, first: int, end: int) -> None:
@@ -139,13 +141,6 @@ class PoppedQueue:
             low, high = max(first, delivery.base), min(end, delivery.end)
             if low < high:
                 self.take_out(Again(delivery.fence, low, (1 << high - low) - 1))
-
-    def _drop(self, delivery: Delivery) -> None:
-        left = [each for each in self._deliveries[delivery.fence] if each is not delivery]
-        if left:
-            self._deliveries[delivery.fence] = left
-        else:
-            del self._deliveries[delivery.fence]
 
 
 class PoppedTopic:
