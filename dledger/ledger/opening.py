@@ -23,11 +23,11 @@ from dledger.log.recovery.repair import DamagedLog, LogRepair, Place
 from dledger.log.recovery.startup import open_log
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
-from dledger.raft.library.messages import Given, Lacking, PeerMessage, encode_message
 from dledger.raft.limits import REPAIR_ASK_AGAIN_S
 from dledger.raft.links import LinkOwner, SocketLink
 from dledger.raft.membership.configuration import initial
 from dledger.raft.membership.members import Members, last_saved, open_members
+from dledger.raft.messages import Given, Lacking, PeerMessage, encode_message
 from dledger.raft.replication.repair import Asking
 from dledger.world import steady_s
 

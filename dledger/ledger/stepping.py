@@ -22,9 +22,9 @@ from dledger.ledger.syncing import Syncing
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library.messages import PeerMessage
 from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
 from dledger.raft.membership.members import Members
+from dledger.raft.messages import PeerMessage
 from dledger.world import steady_s
 
 log = get_logger("dledger.ledger.stepping")

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from dledger.errors import FrameError
 from dledger.limits import TERM_JUMP_MAX
-from dledger.raft.library.messages import Append, Head, PeerMessage
+from dledger.raft.messages import Append, Head, PeerMessage
 from dledger.raft.roles import Role
 
 if TYPE_CHECKING:

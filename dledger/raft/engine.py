@@ -39,19 +39,16 @@ from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.jobs import SyncJob
 from dledger.log.store import SegmentedLog
+from dledger.raft import messages
+from dledger.raft.acknowledging import Acknowledging
 from dledger.raft.appends import OnDone, PendingAppends
 from dledger.raft.claims import Claims
 from dledger.raft.election.handover import HandOver
 from dledger.raft.election.part import Elections
 from dledger.raft.election.rules import ElectionGate
 from dledger.raft.election.transfer import Preference
-from dledger.raft.library import messages
-from dledger.raft.library.acknowledging import Acknowledging
 from dledger.raft.library.adapter import Core
 from dledger.raft.library.journal import LogJournal
-from dledger.raft.library.messages import Ack, PeerMessage
-from dledger.raft.library.peer import Link, Peer
-from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import (
     APPLY_BYTES_PER_STEP,
@@ -65,6 +62,9 @@ from dledger.raft.membership.changes import Changes
 from dledger.raft.membership.configuration import Member, encode_members
 from dledger.raft.membership.joining import Joining
 from dledger.raft.membership.members import Members
+from dledger.raft.messages import Ack, PeerMessage
+from dledger.raft.peer import Link, Peer
+from dledger.raft.peers import Peers
 from dledger.raft.replication.footing import Footing
 from dledger.raft.replication.reads import OnRead, Reads
 from dledger.raft.replication.repair import Giving

@@ -31,7 +31,6 @@ from dledger.errors import BadInput, FrameError
 from dledger.observe import get_logger
 from dledger.raft.dialling import Dialling, tune
 from dledger.raft.greeting import Greeter
-from dledger.raft.library.messages import PREFIX, PeerMessage, decode_message, frame_length
 from dledger.raft.limits import (
     ACCEPT_AGAIN_S,
     BUFFERS_PER_WRITE,
@@ -40,6 +39,7 @@ from dledger.raft.limits import (
     UNDIALLED_WAIT_S,
 )
 from dledger.raft.membership.configuration import Configuration, Member
+from dledger.raft.messages import PREFIX, PeerMessage, decode_message, frame_length
 from dledger.raft.sealing import RunHash, Sealing
 from dledger.trust.proof import TAG_BYTES, Session
 

@@ -19,7 +19,7 @@ from typing import Final
 from blake3 import blake3
 
 from dledger.buffers import Buffer
-from dledger.raft.library.messages import head_end
+from dledger.raft.messages import head_end
 from dledger.trust.proof import TAG_BYTES, Session, Tags
 
 LONG_RUN_BYTES: Final = 16 << 10

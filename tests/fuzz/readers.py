@@ -16,8 +16,8 @@ import msgspec
 from dledger.checksum import crc32
 from dledger.errors import BadInput, DledgerError
 from dledger.program.settings import parse_properties
-from dledger.raft.library.messages import PREFIX, PeerKind, decode_message, split_run
 from dledger.raft.membership.configuration import Member, decode_members, encode_members
+from dledger.raft.messages import PREFIX, PeerKind, decode_message, split_run
 from dledger.remoting import headers
 from dledger.remoting.bodies import (
     ClusterInfo,

@@ -29,7 +29,6 @@ from dledger.raft import links
 from dledger.raft.dialling import Dialling
 from dledger.raft.engine import RaftEngine
 from dledger.raft.greeting import Greeter
-from dledger.raft.library.messages import Denied, encode_message
 from dledger.raft.links import PeerNetwork, listen
 from dledger.raft.membership import configuration
 from dledger.raft.membership.configuration import (
@@ -40,6 +39,7 @@ from dledger.raft.membership.configuration import (
     encode_members,
     initial,
 )
+from dledger.raft.messages import Denied, encode_message
 from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command

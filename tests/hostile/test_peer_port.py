@@ -21,7 +21,9 @@ from dledger.checksum import crc32
 from dledger.errors import FrameError
 from dledger.raft import greeting
 from dledger.raft.greeting import PROTOCOL_VERSION
-from dledger.raft.library.messages import (
+from dledger.raft.links import PeerNetwork, SocketLink, listen
+from dledger.raft.membership.configuration import Configuration, initial
+from dledger.raft.messages import (
     LAYOUTS,
     PREFIX,
     Denied,
@@ -31,8 +33,6 @@ from dledger.raft.library.messages import (
     encode_message,
     frame_length,
 )
-from dledger.raft.links import PeerNetwork, SocketLink, listen
-from dledger.raft.membership.configuration import Configuration, initial
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Donor, ScriptedNode, follower_of
 from dledger.trust.proof import NONCE_BYTES, TAG_BYTES

@@ -20,11 +20,11 @@ from dledger.raft.election.transfer import (
     why_declined,
 )
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import Consult, Declined, TakeOver, Willing
-from dledger.raft.library.peers import Peers
 from dledger.raft.limits import TRANSFER_TIMEOUT_S
 from dledger.raft.membership.changes import Changes
 from dledger.raft.membership.members import Members
+from dledger.raft.messages import Consult, Declined, TakeOver, Willing
+from dledger.raft.peers import Peers
 from dledger.raft.roles import Role
 
 

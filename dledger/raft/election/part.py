@@ -20,17 +20,6 @@ from dledger.log.store import SegmentedLog
 from dledger.raft.election.rules import ElectionGate
 from dledger.raft.election.transfer import Obstacle
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import (
-    Consult,
-    Declined,
-    Prevote,
-    Prevoted,
-    Resigned,
-    TakeOver,
-    Vote,
-    Willing,
-)
-from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import (
     GIVE_WAY_S,
@@ -40,6 +29,17 @@ from dledger.raft.limits import (
     YIELD_WAIT_S,
 )
 from dledger.raft.membership.members import Members
+from dledger.raft.messages import (
+    Consult,
+    Declined,
+    Prevote,
+    Prevoted,
+    Resigned,
+    TakeOver,
+    Vote,
+    Willing,
+)
+from dledger.raft.peers import Peers
 from dledger.raft.roles import Role
 
 

@@ -21,8 +21,8 @@ from dledger.log.entry import Kind, chain
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import COMMAND_NOOP, COMMAND_OPAQUE, Journal
-from dledger.raft.library.messages import Copy
-from dledger.raft.membership.members import Members
+from dledger.raft.library.seams import Members
+from dledger.raft.messages import Copy
 
 _TYPE_BYTES = {Kind.NOOP.value: bytes([COMMAND_NOOP])}
 _OPAQUE_BYTE = bytes([COMMAND_OPAQUE])

@@ -14,7 +14,7 @@ The rules, each with the hole of the library that it closes:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dledger import limits
 from dledger.errors import CorruptLog, FrameError
@@ -23,14 +23,10 @@ from dledger.log.entry import Header
 from dledger.log.head import LogHead, first_entry_of
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core, Node, Transport
-from dledger.raft.library.messages import Append, Denied, Head, Vote, Voted, split_run
-from dledger.raft.library.peer import Peer
-from dledger.raft.membership.members import Members
+from dledger.raft.library.seams import Acknowledgements, Members, Peers
+from dledger.raft.messages import Append, Denied, Head, Vote, Voted, split_run
+from dledger.raft.peer import Peer
 from dledger.raft.roles import Role
-
-if TYPE_CHECKING:
-    from dledger.raft.library.acknowledging import Acknowledging
-    from dledger.raft.library.peers import Peers
 
 
 class PeerTransport(Transport):  # type: ignore[misc]
@@ -39,7 +35,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
     ready = True
     _core: Core
     _peers: Peers
-    _acknowledging: Acknowledging
+    _acknowledging: Acknowledgements
     _is_wished: Callable[[], bool]
 
     def __init__(self, log: SegmentedLog, members: Members) -> None:
@@ -52,7 +48,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self,
         core: Core,
         peers: Peers,
-        acknowledging: Acknowledging,
+        acknowledging: Acknowledgements,
         is_wished: Callable[[], bool],
     ) -> None:
         """Set the parts that this one works with: the library takes its transport before they

@@ -21,11 +21,11 @@ from typing import Literal
 from dledger.errors import BadInput, ChangePending, UnknownMember, WouldLoseMajority
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.peer import Peer
-from dledger.raft.library.peers import Peers
 from dledger.raft.limits import IN_TOUCH_S, LAG_ENTRIES_MAX, STATE_ASKED_S, VOTERS_MIN
 from dledger.raft.membership.configuration import Configuration, Member
 from dledger.raft.membership.members import Members
+from dledger.raft.peer import Peer
+from dledger.raft.peers import Peers
 from dledger.raft.roles import Role
 
 

@@ -18,9 +18,14 @@ from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
-from dledger.raft.library.acknowledging import Acknowledging
+from dledger.raft.acknowledging import Acknowledging
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import (
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.limits import LOOK_AGAIN_S
+from dledger.raft.membership.configuration import Configuration, decode_members
+from dledger.raft.membership.members import Members
+from dledger.raft.membership.seat import Barrier, Forming
+from dledger.raft.messages import (
     Formed,
     Introduction,
     Learned,
@@ -28,13 +33,8 @@ from dledger.raft.library.messages import (
     Seated,
     Unseated,
 )
-from dledger.raft.library.peer import Peer
-from dledger.raft.library.peers import Peers
-from dledger.raft.library.transport import PeerTransport
-from dledger.raft.limits import LOOK_AGAIN_S
-from dledger.raft.membership.configuration import Configuration, decode_members
-from dledger.raft.membership.members import Members
-from dledger.raft.membership.seat import Barrier, Forming
+from dledger.raft.peer import Peer
+from dledger.raft.peers import Peers
 from dledger.raft.replication.footing import Footing
 from dledger.raft.roles import Role
 

@@ -26,12 +26,12 @@ from dledger import limits
 from dledger.errors import Busy, NotLeader
 from dledger.log.hard_state import HardStateFile
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import Confirm, Confirmed
-from dledger.raft.library.peer import Peer
-from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import BUSY_RETRY_AFTER_S, READS_ASK_AGAIN_S
 from dledger.raft.membership.members import Members
+from dledger.raft.messages import Confirm, Confirmed
+from dledger.raft.peer import Peer
+from dledger.raft.peers import Peers
 
 OnRead = Callable[[int | NotLeader], None]
 """Called once, with the index up to which everything is applied, or with NotLeader."""

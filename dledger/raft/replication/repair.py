@@ -37,12 +37,12 @@ from dledger.log.recovery.repair import LogRepair
 from dledger.log.store import SegmentedLog
 from dledger.raft.claims import check_term
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import EMPTY_RUN, Given, Lacking, split_run
-from dledger.raft.library.peer import Peer
-from dledger.raft.library.peers import Peers
 from dledger.raft.limits import BATCH_BYTES
 from dledger.raft.membership.configuration import Configuration, decode_members
 from dledger.raft.membership.members import note_committed
+from dledger.raft.messages import EMPTY_RUN, Given, Lacking, split_run
+from dledger.raft.peer import Peer
+from dledger.raft.peers import Peers
 from dledger.raft.replication.sending import batch_end
 
 

@@ -18,11 +18,11 @@ from dledger.errors import NoSpace
 from dledger.log.store import SegmentedLog
 from dledger.raft.election.transfer import Obstacle
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import Declined
-from dledger.raft.library.peer import Peer
-from dledger.raft.library.peers import Peers
 from dledger.raft.limits import NO_SPACE_COUNTS_S, NO_SPACE_TELL_S
 from dledger.raft.membership.members import Members
+from dledger.raft.messages import Declined
+from dledger.raft.peer import Peer
+from dledger.raft.peers import Peers
 
 
 class Room:

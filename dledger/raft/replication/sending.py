@@ -11,9 +11,6 @@ from __future__ import annotations
 from dledger.failpoints import failpoint
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core, Node
-from dledger.raft.library.messages import EMPTY_RUN, Append, Head, encode_message
-from dledger.raft.library.peer import Link, Peer
-from dledger.raft.library.peers import Peers
 from dledger.raft.limits import (
     BATCH_BYTES,
     BURST_BYTES,
@@ -24,6 +21,9 @@ from dledger.raft.limits import (
     SIGN_OF_LIFE_S,
 )
 from dledger.raft.membership.members import Members
+from dledger.raft.messages import EMPTY_RUN, Append, Head, encode_message
+from dledger.raft.peer import Link, Peer
+from dledger.raft.peers import Peers
 from dledger.raft.roles import Role
 
 

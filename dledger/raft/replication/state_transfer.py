@@ -23,10 +23,10 @@ from dledger.errors import StorageError
 from dledger.failpoints import failpoint
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import PeerMessage, State, Wanted
-from dledger.raft.library.peer import Peer
-from dledger.raft.library.peers import Peers
 from dledger.raft.limits import PICTURE_KEPT_S, STATE_ASK_AGAIN_S
+from dledger.raft.messages import PeerMessage, State, Wanted
+from dledger.raft.peer import Peer
+from dledger.raft.peers import Peers
 from dledger.raft.replication.footing import Applying, Footing, Hold, PortableState
 from dledger.raft.replication.state_copy import Copy, Picture
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from unittest.mock import PropertyMock, patch
 
+from dledger.raft.acknowledging import Acknowledging
 from dledger.raft.election.handover import HandOver
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library.acknowledging import Acknowledging
 from dledger.raft.library.adapter import Core
 from dledger.raft.membership.changes import Changes
 from dledger.raft.membership.joining import Joining

@@ -11,11 +11,11 @@ from dledger.log import store
 from dledger.log.head import LogHead, encode_head
 from dledger.log.jobs import TrimJob
 from dledger.log.store import SegmentedLog
-from dledger.raft.library.acknowledging import Acknowledging
-from dledger.raft.library.messages import Ack, Answer, Seated
-from dledger.raft.library.peer import Peer
+from dledger.raft.acknowledging import Acknowledging
 from dledger.raft.membership.joining import Joining
 from dledger.raft.membership.seat import Barrier, Forming
+from dledger.raft.messages import Ack, Answer, Seated
+from dledger.raft.peer import Peer
 from dledger.raft.replication.footing import Footing
 from dledger.raft.replication.state_transfer import StateTransfer
 from dledger.testing.planted.raft import together

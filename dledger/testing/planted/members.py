@@ -10,11 +10,11 @@ from dledger.errors import NotLeader
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library import adapter as library
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership import changes, members
 from dledger.raft.membership.configuration import Configuration, Member, decode_members
 from dledger.raft.membership.members import Members
+from dledger.raft.peers import Peers
 from dledger.raft.roles import Role
 from dledger.testing.planted.raft import together
 

@@ -13,17 +13,18 @@ from dledger.errors import NotLeader
 from dledger.log.entry import Draft, Header
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.store import SegmentedLog
+from dledger.raft import messages
+from dledger.raft.acknowledging import Acknowledging
 from dledger.raft.appends import OnDone
 from dledger.raft.election.part import Elections
 from dledger.raft.election.rules import ElectionGate
 from dledger.raft.election.transfer import Follower, Next, Transfer
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library import adapter as library
-from dledger.raft.library import messages
-from dledger.raft.library.acknowledging import Acknowledging
 from dledger.raft.library.adapter import Core, Node
 from dledger.raft.library.journal import LogJournal
-from dledger.raft.library.messages import (
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.messages import (
     Ack,
     Answer,
     Append,
@@ -32,8 +33,7 @@ from dledger.raft.library.messages import (
     Vote,
     Voted,
 )
-from dledger.raft.library.peer import Held, Peer
-from dledger.raft.library.transport import PeerTransport
+from dledger.raft.peer import Held, Peer
 from dledger.raft.roles import Role
 
 Planted = AbstractContextManager[object]

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from dledger.errors import NotLeader
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library.messages import Confirm, Confirmed
-from dledger.raft.library.peer import Peer
+from dledger.raft.messages import Confirm, Confirmed
+from dledger.raft.peer import Peer
 from dledger.raft.replication.reads import OnRead, Reads
 from dledger.raft.roles import Role
 from dledger.testing.planted.raft import together

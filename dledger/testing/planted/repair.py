@@ -16,9 +16,9 @@ from dledger.log.recovery.checkpoints import Checkpoints
 from dledger.log.recovery.scrub import Scrub
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library.messages import Given, Lacking, PeerMessage
 from dledger.raft.membership import members
 from dledger.raft.membership.configuration import Configuration
+from dledger.raft.messages import Given, Lacking, PeerMessage
 from dledger.raft.replication.repair import Asking
 
 Planted = AbstractContextManager[object]

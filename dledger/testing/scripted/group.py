@@ -21,7 +21,7 @@ from dledger.log.recovery.repair import DamagedLog, LogRepair
 from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
 from dledger.raft.appends import Appended
-from dledger.raft.library.messages import Given, PeerMessage
+from dledger.raft.messages import Given, PeerMessage
 from dledger.raft.replication.footing import Hold
 from dledger.raft.replication.repair import Asking
 from dledger.testing.disk import SimulatedDisk

@@ -26,7 +26,9 @@ from dledger.log.store import SegmentedLog
 from dledger.raft.appends import Appended
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library.adapter import use_clock
-from dledger.raft.library.messages import (
+from dledger.raft.membership.configuration import initial
+from dledger.raft.membership.members import open_members
+from dledger.raft.messages import (
     EMPTY_RUN,
     Ack,
     Append,
@@ -38,8 +40,6 @@ from dledger.raft.library.messages import (
     decode_message,
     encode_message,
 )
-from dledger.raft.membership.configuration import initial
-from dledger.raft.membership.members import open_members
 from dledger.raft.roles import Role, Timing
 from dledger.testing.contracts.log_store import copy_to
 from dledger.testing.disk import SimulatedDisk

@@ -7,7 +7,8 @@ sequence numbers, is left out, so that equal words mean that nothing new was sai
 from __future__ import annotations
 
 from dledger.raft.election.transfer import why_declined
-from dledger.raft.library.messages import (
+from dledger.raft.membership.configuration import decode_members
+from dledger.raft.messages import (
     Answer,
     Append,
     Confirm,
@@ -27,7 +28,6 @@ from dledger.raft.library.messages import (
     Vote,
     split_run,
 )
-from dledger.raft.membership.configuration import decode_members
 from dledger.raft.roles import Role
 from dledger.testing.scripted.node import ScriptedNode
 

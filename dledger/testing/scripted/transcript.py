@@ -26,8 +26,8 @@ from pathlib import Path
 from dledger.errors import DledgerError
 from dledger.raft.appends import Appended
 from dledger.raft.library.adapter import use_clock
-from dledger.raft.library.messages import PeerKind, PeerMessage
 from dledger.raft.membership.configuration import Member
+from dledger.raft.messages import PeerKind, PeerMessage
 from dledger.testing.scripted.group import ScriptedGroup
 from dledger.testing.scripted.telling import facts_of, tell
 from dledger.world import steady_s

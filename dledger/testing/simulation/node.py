@@ -27,9 +27,9 @@ from dledger.raft.appends import OnDone
 from dledger.raft.election.transfer import Preference
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library.adapter import use_clock
-from dledger.raft.library.messages import decode_message
 from dledger.raft.membership.configuration import Member
 from dledger.raft.membership.members import Members, open_members
+from dledger.raft.messages import decode_message
 from dledger.raft.replication.footing import Hold
 from dledger.raft.roles import Timing
 from dledger.testing.disk import SimulatedDisk

@@ -7,8 +7,8 @@ from typing import Protocol
 from dledger.errors import CorruptLog, FrameError
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import DamagedLog, LogRepair
-from dledger.raft.library.messages import Given, Lacking, decode_message, encode_message
 from dledger.raft.limits import REPAIR_ASK_AGAIN_S
+from dledger.raft.messages import Given, Lacking, decode_message, encode_message
 from dledger.raft.replication.repair import Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.simulation.network import Network, SimulatedLink

@@ -45,7 +45,8 @@ from dledger.log.head import decode_head
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
-from dledger.raft.library.messages import (
+from dledger.raft.limits import TRANSFER_TIMEOUT_S
+from dledger.raft.messages import (
     PREFIX,
     Ack,
     Append,
@@ -56,7 +57,6 @@ from dledger.raft.library.messages import (
     decode_message,
     split_run,
 )
-from dledger.raft.limits import TRANSFER_TIMEOUT_S
 from dledger.raft.roles import Role
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.client_history import ClientHistory, Violation

@@ -10,7 +10,7 @@ from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.limits import NUMBER_MAX, TERM_JUMP_MAX
 from dledger.log.entry import HEADER_BYTES, make_header
-from dledger.raft.library.messages import (
+from dledger.raft.messages import (
     Denied,
     Head,
     Introduction,

@@ -17,10 +17,10 @@ import pytest
 from dledger import limits
 from dledger.raft.election import transfer
 from dledger.raft.election.transfer import Preference
-from dledger.raft.library.messages import Ack, Declined, PeerKind, PeerMessage, Wanted, Willing
 from dledger.raft.limits import LOOK_AGAIN_S, PACE_S
 from dledger.raft.membership import changes
 from dledger.raft.membership.configuration import Member
+from dledger.raft.messages import Ack, Declined, PeerKind, PeerMessage, Wanted, Willing
 from dledger.raft.roles import Role
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant

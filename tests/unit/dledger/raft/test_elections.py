@@ -12,13 +12,13 @@ from dledger.errors import AppendError, OutcomeUnknown, TransferFailed
 from dledger.log.entry import Entry
 from dledger.raft.appends import Appended
 from dledger.raft.election import part
-from dledger.raft.library.messages import Ack, Append, Prevote, Resigned, TakeOver, Vote
 from dledger.raft.limits import (
     ELECTION_TIMEOUT_MAX_S,
     ELECTION_TIMEOUT_MIN_S,
     GIVE_WAY_S,
     TRANSFER_TIMEOUT_S,
 )
+from dledger.raft.messages import Ack, Append, Prevote, Resigned, TakeOver, Vote
 from dledger.raft.roles import Role
 from dledger.testing.scripted.node import Donor, Recorder, ScriptedNode
 from dledger.testing.simulation.node import SimulatedNode

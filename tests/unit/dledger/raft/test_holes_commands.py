@@ -23,7 +23,7 @@ from dledger.raft import engine as engine_module
 from dledger.raft.appends import Appended
 from dledger.raft.greeting import Greeter
 from dledger.raft.library.adapter import Node, use_clock
-from dledger.raft.library.messages import PREFIX, PeerKind, decode_message
+from dledger.raft.messages import PREFIX, PeerKind, decode_message
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import (

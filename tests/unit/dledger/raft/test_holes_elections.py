@@ -13,9 +13,9 @@ import pytest
 from dledger.errors import FrameError, OutcomeUnknown
 from dledger.log.entry import Kind
 from dledger.raft.library.adapter import Node
-from dledger.raft.library.messages import Denied, PeerKind, Prevote, Vote
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import ELECTION_TIMEOUT_MAX_S
+from dledger.raft.messages import Denied, PeerKind, Prevote, Vote
 from dledger.raft.roles import Role
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Donor, ScriptedNode, follower_of

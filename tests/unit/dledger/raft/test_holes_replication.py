@@ -16,7 +16,7 @@ from dledger.log.entry import HEADER_BYTES
 from dledger.raft.appends import Appended
 from dledger.raft.engine import RaftEngine
 from dledger.raft.library.adapter import Core, Node
-from dledger.raft.library.messages import Ack, Append, PeerMessage, decode_message, encode_message
+from dledger.raft.messages import Ack, Append, PeerMessage, decode_message, encode_message
 from dledger.raft.replication import sending
 from dledger.raft.roles import Role
 from dledger.testing.planted.catalogue import plant

@@ -21,8 +21,8 @@ from dledger.log.recovery.checkpoint import Checkpoint, encode_checkpoint
 from dledger.log.recovery.startup import open_log
 from dledger.raft.appends import Appended
 from dledger.raft.library.adapter import Core, Node
-from dledger.raft.library.messages import Ack, Denied, Prevote, Prevoted, Vote, Voted
 from dledger.raft.limits import ACK_AGAIN_S
+from dledger.raft.messages import Ack, Denied, Prevote, Prevoted, Vote, Voted
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import (

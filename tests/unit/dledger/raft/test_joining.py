@@ -13,7 +13,9 @@ from dledger.checksum import crc32
 from dledger.errors import FrameError, Rot
 from dledger.log.entry import HEADER_BYTES
 from dledger.log.segment import segment_path
-from dledger.raft.library.messages import (
+from dledger.raft.limits import ACK_AGAIN_S
+from dledger.raft.membership.seat import Barrier, Forming
+from dledger.raft.messages import (
     Ack,
     Append,
     Formed,
@@ -29,8 +31,6 @@ from dledger.raft.library.messages import (
     Voted,
     Wanted,
 )
-from dledger.raft.limits import ACK_AGAIN_S
-from dledger.raft.membership.seat import Barrier, Forming
 from dledger.raft.replication.footing import Hold
 from dledger.raft.replication.pacing import Pace
 from dledger.raft.replication.state_copy import Copy, Picture

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import trio
 
 from dledger.errors import FrameError
-from dledger.raft.library.messages import (
+from dledger.raft.links import SocketLink
+from dledger.raft.messages import (
     Append,
     Denied,
     Given,
@@ -18,7 +19,6 @@ from dledger.raft.library.messages import (
     decode_message,
     encode_message,
 )
-from dledger.raft.links import SocketLink
 from dledger.testing.planted.catalogue import plant
 
 

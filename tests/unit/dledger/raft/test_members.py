@@ -23,7 +23,17 @@ from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
 from dledger.raft.appends import Appended
-from dledger.raft.library.messages import (
+from dledger.raft.membership.configuration import (
+    Configuration,
+    Member,
+    decode_file,
+    decode_members,
+    encode_file,
+    encode_members,
+    initial,
+)
+from dledger.raft.membership.members import Members, open_members
+from dledger.raft.messages import (
     Ack,
     Append,
     Head,
@@ -35,16 +45,6 @@ from dledger.raft.library.messages import (
     Voted,
     Wanted,
 )
-from dledger.raft.membership.configuration import (
-    Configuration,
-    Member,
-    decode_file,
-    decode_members,
-    encode_file,
-    encode_members,
-    initial,
-)
-from dledger.raft.membership.members import Members, open_members
 from dledger.raft.roles import Role
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant

@@ -8,7 +8,7 @@ import pytest
 from dledger.checksum import crc32
 from dledger.errors import FrameError
 from dledger.limits import NUMBER_MAX
-from dledger.raft.library.messages import (
+from dledger.raft.messages import (
     LAYOUTS,
     PREFIX,
     Ack,

@@ -6,7 +6,7 @@ import pytest
 
 from dledger import limits
 from dledger.errors import Busy, NotLeader
-from dledger.raft.library.messages import Confirm, Confirmed, Denied
+from dledger.raft.messages import Confirm, Confirmed, Denied
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import ScriptedNode
 

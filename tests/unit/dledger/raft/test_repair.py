@@ -17,8 +17,8 @@ from dledger.log.recovery.repair import DamagedLog, LogRepair
 from dledger.log.recovery.startup import open_log
 from dledger.log.segment import Segment, segment_path
 from dledger.log.store import SegmentedLog
-from dledger.raft.library.messages import Ack, Append, Confirmed, Given, Lacking
 from dledger.raft.limits import BATCH_BYTES, HEARTBEAT_S
+from dledger.raft.messages import Ack, Append, Confirmed, Given, Lacking
 from dledger.raft.replication.repair import Asking
 from dledger.testing.contracts.log_store import copy_to
 from dledger.testing.disk import SECTOR_BYTES, Crashed, SimulatedDisk

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from dledger.errors import FrameError
-from dledger.raft.library.messages import Given, decode_message, encode_message
+from dledger.raft.messages import Given, decode_message, encode_message
 from dledger.raft.sealing import LONG_RUN_BYTES, RunHash, Sealing
 from dledger.testing.scripted.node import ScriptedNode
 from dledger.trust.proof import TAG_BYTES, Session

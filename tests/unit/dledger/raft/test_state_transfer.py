@@ -8,7 +8,7 @@ import pytest
 
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
-from dledger.raft.library.messages import (
+from dledger.raft.messages import (
     Ack,
     Append,
     Confirm,

@@ -8,8 +8,8 @@ from dledger.errors import AppendError
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.raft.library.adapter import Core
-from dledger.raft.library.messages import Ack, Append
 from dledger.raft.limits import BURST_ENTRIES, ELECTION_TIMEOUT_MAX_S
+from dledger.raft.messages import Ack, Append
 from dledger.raft.roles import Role
 from dledger.testing.scripted.node import Donor, ScriptedNode
 

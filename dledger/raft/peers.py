@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dledger import limits
 from dledger.raft.library.adapter import Core, Node
-from dledger.raft.library.messages import Introduction, PeerMessage, encode_message
-from dledger.raft.library.peer import Answers, Link, Peer
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.configuration import encode_members
 from dledger.raft.membership.members import Members
+from dledger.raft.messages import Introduction, PeerMessage, encode_message
+from dledger.raft.peer import Answers, Link, Peer
 
 
 class Peers:

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 from dledger.buffers import Buffer
 from dledger.raft.library.adapter import Node
-from dledger.raft.library.messages import Ack, Answer
 from dledger.raft.membership.seat import Barrier
+from dledger.raft.messages import Ack, Answer
 from dledger.raft.replication.pacing import Pace
 
 

@@ -18,12 +18,12 @@ from dledger.failpoints import failpoint
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core, Node
-from dledger.raft.library.messages import Ack, Answer, Learned, encode_message
-from dledger.raft.library.peer import Held, Peer
-from dledger.raft.library.peers import Peers
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import ACK_AGAIN_S, NO_SPACE_ASK_S, SIGN_OF_LIFE_S
 from dledger.raft.membership.members import Members
+from dledger.raft.messages import Ack, Answer, Learned, encode_message
+from dledger.raft.peer import Held, Peer
+from dledger.raft.peers import Peers
 from dledger.raft.replication.footing import Footing
 
 
