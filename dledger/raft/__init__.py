@@ -2,11 +2,12 @@
 
 Layout
 ------
-``engine``       one node, without I/O: messages, appends and `now` in; messages and effects out
+``engine``       one node, without waiting: messages, appends and `now` in; messages and effects out
 ``messages``     what peers say: length-prefixed msgpack, and raw runs of the log (pure)
 ``peer``         what a node knows of each of its peers
 ``peers``        the links to the peers, and what goes over them
 ``acknowledging``  what this node acknowledges, and counts of others' acknowledgements
+``parts``        what the engine's parts share
 ``appends``      a leader's appends that wait for their answer (pure)
 ``links``        the sockets between the nodes, under trio
 ``dialling``     how one peer is reached: names, addresses, one attempt

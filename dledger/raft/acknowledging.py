@@ -15,40 +15,24 @@ from typing import Any
 
 from dledger.errors import FrameError
 from dledger.failpoints import failpoint
-from dledger.log.hard_state import HardStateFile
-from dledger.log.store import SegmentedLog
-from dledger.raft.library.adapter import Core, Node
-from dledger.raft.library.transport import PeerTransport
+from dledger.raft.library.adapter import Node
 from dledger.raft.limits import ACK_AGAIN_S, NO_SPACE_ASK_S, SIGN_OF_LIFE_S
-from dledger.raft.membership.members import Members
 from dledger.raft.messages import Ack, Answer, Learned, encode_message
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Held, Peer
-from dledger.raft.peers import Peers
-from dledger.raft.replication.footing import Footing
 
 
 class Acknowledging:
     """One node's acknowledgements, in both directions."""
 
-    def __init__(
-        self,
-        core: Core,
-        transport: PeerTransport,
-        peers: Peers,
-        members: Members,
-        log: SegmentedLog,
-        hard_state: HardStateFile,
-        footing: Footing,
-        *,
-        sync: bool,
-    ) -> None:
-        self._core = core
-        self._transport = transport
-        self._peers = peers
-        self._members = members
-        self._log = log
-        self._hard_state = hard_state
-        self._footing = footing
+    def __init__(self, consensus: Consensus, replica: Replica, *, sync: bool) -> None:
+        self._core = consensus.core
+        self._transport = consensus.transport
+        self._peers = consensus.peers
+        self._members = replica.members
+        self._log = replica.log
+        self._hard_state = replica.hard_state
+        self._footing = replica.footing
         self._sync = sync
         self._asked_without_space_at = float("-inf")
 

@@ -1,4 +1,7 @@
-"""One node of a group, without I/O: messages, appends and time in; messages and effects out.
+"""One node of a group: messages, appends and time in; writes of the log, frames and effects out.
+
+It never waits, neither for a sync nor for a peer: what depends on them is held back until the shell
+says that they are there.
 
 The shell puts frames of peers into :meth:`RaftEngine.receive` and appends into
 :meth:`RaftEngine.append`, and calls :meth:`RaftEngine.step` when the engine is `urgent` after that,
@@ -63,6 +66,7 @@ from dledger.raft.membership.configuration import Member, encode_members
 from dledger.raft.membership.joining import Joining
 from dledger.raft.membership.members import Members
 from dledger.raft.messages import Ack, PeerMessage
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Link, Peer
 from dledger.raft.peers import Peers
 from dledger.raft.replication.footing import Footing
@@ -127,39 +131,31 @@ class RaftEngine:
         self._pending = PendingAppends()
         self._whole_index = 0
         self._standing: Standing | None = None
-        footing = self.footing = Footing(log, machine)
+        self.footing = Footing(log, machine)
         self.transport = transport = PeerTransport(log, members)
         journal = LogJournal(log, hard_state, members)
         log.commit_index = max(log.commit_index, min(machine.applied_index, log.last_index))
         core = self.core = Core(node_id, journal, transport, timing, self._role_changed)
-        peers = self.peers = Peers(node_id, core, transport, members)
-        acks = Acknowledging(core, transport, peers, members, log, hard_state, footing, sync=sync)
-        self.acknowledging = acks
+        self.peers = Peers(node_id, core, transport, members)
+        consensus = Consensus(core, transport, self.peers)
+        replica = Replica(log, hard_state, members, self.footing)
+        acks = self.acknowledging = Acknowledging(consensus, replica, sync=sync)
         self._claims = Claims(core, node_id)
-        self.sending = Sending(core, peers, log, members)
+        self.sending = Sending(consensus, replica)
         gate = ElectionGate(node_id, members.is_majority, timing, rng)
         self.elections = Elections(
-            core,
-            gate,
-            transport,
-            peers,
-            hard_state,
-            members,
-            log,
-            self._unapplied,
-            self._lacks_room,
-            clock,
+            consensus, replica, gate, self._unapplied, self._lacks_room, clock
         )
-        transport.begin(core, peers, acks, self.elections.is_wished)
-        self._joining = Joining(core, transport, peers, acks, log, hard_state, members, footing)
-        self.state_transfer = StateTransfer(core, peers, log, machine, footing)
+        transport.begin(core, self.peers, acks, self.elections.is_wished)
+        self._joining = Joining(consensus, replica, acks)
+        self.state_transfer = StateTransfer(consensus, replica, machine)
         #: How many of the machine's owner read its state in slices: nothing is applied meanwhile.
         self.holds = 0
-        self.changes = Changes(core, peers, log, members)
-        self._reads = Reads(core, transport, peers, hard_state, members)
-        self._room = Room(core, peers, members, log, timing.heartbeat_s)
-        self._giving = Giving(core, peers, log)
-        self._hand_over = HandOver(core, peers, members, self.changes, preference, self._lacks_room)
+        self.changes = Changes(consensus, replica)
+        self._reads = Reads(consensus, replica)
+        self._room = Room(consensus, replica, timing.heartbeat_s)
+        self._giving = Giving(consensus, replica)
+        self._hand_over = HandOver(consensus, replica, self.changes, preference, self._lacks_room)
 
     # -- what the shell calls --------------------------------------------------------------
 

@@ -19,12 +19,10 @@ from dledger.raft.election.transfer import (
     Transfer,
     why_declined,
 )
-from dledger.raft.library.adapter import Core
 from dledger.raft.limits import TRANSFER_TIMEOUT_S
 from dledger.raft.membership.changes import Changes
-from dledger.raft.membership.members import Members
 from dledger.raft.messages import Consult, Declined, TakeOver, Willing
-from dledger.raft.peers import Peers
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.roles import Role
 
 
@@ -33,17 +31,16 @@ class HandOver:
 
     def __init__(
         self,
-        core: Core,
-        peers: Peers,
-        members: Members,
+        consensus: Consensus,
+        replica: Replica,
         changes: Changes,
         preference: Preference | None,
         lacks_room: Callable[[], bool],
     ) -> None:
         """`lacks_room`: whether this node can take no messages."""
-        self._core = core
-        self._peers = peers
-        self._members = members
+        self._core = consensus.core
+        self._peers = peers = consensus.peers
+        self._members = replica.members
         self._changes = changes
         preferred = preference is not None and preference.node_id != peers.node_id
         self._preference = preference if preferred else None

@@ -15,12 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dledger.failpoints import failpoint
-from dledger.log.hard_state import HardStateFile
-from dledger.log.store import SegmentedLog
 from dledger.raft.election.rules import ElectionGate
 from dledger.raft.election.transfer import Obstacle
-from dledger.raft.library.adapter import Core
-from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import (
     GIVE_WAY_S,
     LINK_LOST_WAIT_S,
@@ -28,7 +24,6 @@ from dledger.raft.limits import (
     RETRY_WAIT_S,
     YIELD_WAIT_S,
 )
-from dledger.raft.membership.members import Members
 from dledger.raft.messages import (
     Consult,
     Declined,
@@ -39,7 +34,7 @@ from dledger.raft.messages import (
     Vote,
     Willing,
 )
-from dledger.raft.peers import Peers
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.roles import Role
 
 
@@ -48,26 +43,22 @@ class Elections:
 
     def __init__(
         self,
-        core: Core,
+        consensus: Consensus,
+        replica: Replica,
         gate: ElectionGate,
-        transport: PeerTransport,
-        peers: Peers,
-        hard_state: HardStateFile,
-        members: Members,
-        log: SegmentedLog,
         unapplied: Callable[[], int],
         lacks_room: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
         """`unapplied`: how many entries this node would have to apply before it could serve.
         `lacks_room`: whether it could take no messages."""
-        self.core = core
+        self.core = consensus.core
+        self._transport = consensus.transport
+        self._peers = consensus.peers
+        self._hard_state = replica.hard_state
+        self._members = replica.members
+        self._log = replica.log
         self._gate = gate
-        self._transport = transport
-        self._peers = peers
-        self._hard_state = hard_state
-        self._members = members
-        self._log = log
         self._unapplied = unapplied
         self._lacks_room = lacks_room
         self._clock = clock
@@ -75,7 +66,7 @@ class Elections:
         self._is_wished = False
         self._told_in_term: int | None = None
         self._resigned_term: int | None = None
-        core.election_deadline = clock() + gate.wait(RETRY_WAIT_S)
+        self.core.election_deadline = clock() + gate.wait(RETRY_WAIT_S)
 
     def is_wished(self) -> bool:
         """Whether the leader asked this node to take over: then voters need not miss that leader

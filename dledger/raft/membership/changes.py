@@ -19,13 +19,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dledger.errors import BadInput, ChangePending, UnknownMember, WouldLoseMajority
-from dledger.log.store import SegmentedLog
-from dledger.raft.library.adapter import Core
 from dledger.raft.limits import IN_TOUCH_S, LAG_ENTRIES_MAX, STATE_ASKED_S, VOTERS_MIN
 from dledger.raft.membership.configuration import Configuration, Member
-from dledger.raft.membership.members import Members
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Peer
-from dledger.raft.peers import Peers
 from dledger.raft.roles import Role
 
 
@@ -50,11 +47,11 @@ class MemberStatus:
 class Changes:
     """Decides which changes a leader may make now. The engine appends them."""
 
-    def __init__(self, core: Core, peers: Peers, log: SegmentedLog, members: Members) -> None:
-        self._core = core
-        self._peers = peers
-        self._log = log
-        self._members = members
+    def __init__(self, consensus: Consensus, replica: Replica) -> None:
+        self._core = consensus.core
+        self._peers = consensus.peers
+        self._log = replica.log
+        self._members = replica.members
 
     def addition(self, node_id: str, member: Member) -> Mapping[str, Member] | None:
         """The members after a learner is added; None if it is a member already.

@@ -16,14 +16,9 @@ from dataclasses import replace
 
 from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
-from dledger.log.hard_state import HardStateFile
-from dledger.log.store import SegmentedLog
 from dledger.raft.acknowledging import Acknowledging
-from dledger.raft.library.adapter import Core
-from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import LOOK_AGAIN_S
 from dledger.raft.membership.configuration import Configuration, decode_members
-from dledger.raft.membership.members import Members
 from dledger.raft.membership.seat import Barrier, Forming
 from dledger.raft.messages import (
     Formed,
@@ -33,9 +28,8 @@ from dledger.raft.messages import (
     Seated,
     Unseated,
 )
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Peer
-from dledger.raft.peers import Peers
-from dledger.raft.replication.footing import Footing
 from dledger.raft.roles import Role
 
 
@@ -43,26 +37,18 @@ class Joining:
     """What this node still lacks, and how it helps others that lack it."""
 
     def __init__(
-        self,
-        core: Core,
-        transport: PeerTransport,
-        peers: Peers,
-        acknowledging: Acknowledging,
-        log: SegmentedLog,
-        hard_state: HardStateFile,
-        members: Members,
-        footing: Footing,
+        self, consensus: Consensus, replica: Replica, acknowledging: Acknowledging
     ) -> None:
-        self._core = core
-        self._transport = transport
-        self._peers = peers
+        self._core = consensus.core
+        self._transport = consensus.transport
+        self._peers = peers = consensus.peers
         self._acknowledging = acknowledging
-        self._log = log
-        self._hard_state = hard_state
-        self._footing = footing
-        self._was_saved = footing.is_saved
+        self._log = replica.log
+        self._hard_state = replica.hard_state
+        self._footing = replica.footing
+        self._was_saved = self._footing.is_saved
         self._lacks_something = True
-        self._members = members
+        self._members = members = replica.members
         self._forming = Forming(sorted({*members.base.members} - {peers.node_id}))
         self._take_seat_if_new()
 

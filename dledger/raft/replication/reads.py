@@ -24,14 +24,10 @@ from collections.abc import Callable
 
 from dledger import limits
 from dledger.errors import Busy, NotLeader
-from dledger.log.hard_state import HardStateFile
-from dledger.raft.library.adapter import Core
-from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import BUSY_RETRY_AFTER_S, READS_ASK_AGAIN_S
-from dledger.raft.membership.members import Members
 from dledger.raft.messages import Confirm, Confirmed
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Peer
-from dledger.raft.peers import Peers
 
 OnRead = Callable[[int | NotLeader], None]
 """Called once, with the index up to which everything is applied, or with NotLeader."""
@@ -40,19 +36,12 @@ OnRead = Callable[[int | NotLeader], None]
 class Reads:
     """A node's part in reads: as the leader that asks, and as a peer that confirms."""
 
-    def __init__(
-        self,
-        core: Core,
-        transport: PeerTransport,
-        peers: Peers,
-        hard_state: HardStateFile,
-        members: Members,
-    ) -> None:
-        self._core = core
-        self._transport = transport
-        self._peers = peers
-        self._hard_state = hard_state
-        self._members = members
+    def __init__(self, consensus: Consensus, replica: Replica) -> None:
+        self._core = consensus.core
+        self._transport = consensus.transport
+        self._peers = consensus.peers
+        self._hard_state = replica.hard_state
+        self._members = replica.members
         self._waiting: list[OnRead] = []
         self._asking: list[OnRead] = []
         self._round = 0

@@ -34,15 +34,13 @@ from dledger.errors import CorruptLog, NotLeader
 from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import LogRepair
-from dledger.log.store import SegmentedLog
 from dledger.raft.claims import check_term
-from dledger.raft.library.adapter import Core
 from dledger.raft.limits import BATCH_BYTES
 from dledger.raft.membership.configuration import Configuration, decode_members
 from dledger.raft.membership.members import note_committed
 from dledger.raft.messages import EMPTY_RUN, Given, Lacking, split_run
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Peer
-from dledger.raft.peers import Peers
 from dledger.raft.replication.sending import batch_end
 
 
@@ -120,10 +118,10 @@ class Asking:
 class Giving:
     """The leader's side."""
 
-    def __init__(self, core: Core, peers: Peers, log: SegmentedLog) -> None:
-        self._core = core
-        self._peers = peers
-        self._log = log
+    def __init__(self, consensus: Consensus, replica: Replica) -> None:
+        self._core = consensus.core
+        self._peers = consensus.peers
+        self._log = replica.log
 
     def give(self, peer: Peer, wanted_index: int, commit_index: int | NotLeader) -> None:
         """Send committed entries from `wanted_index` on, or from where this log begins.

@@ -15,26 +15,21 @@ again, or when a message is lost: the leader then goes on taking appends.
 from __future__ import annotations
 
 from dledger.errors import NoSpace
-from dledger.log.store import SegmentedLog
 from dledger.raft.election.transfer import Obstacle
-from dledger.raft.library.adapter import Core
 from dledger.raft.limits import NO_SPACE_COUNTS_S, NO_SPACE_TELL_S
-from dledger.raft.membership.members import Members
 from dledger.raft.messages import Declined
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Peer
-from dledger.raft.peers import Peers
 
 
 class Room:
     """A node's part in this: as a follower that tells, and as a leader that hears."""
 
-    def __init__(
-        self, core: Core, peers: Peers, members: Members, log: SegmentedLog, heartbeat_s: float
-    ) -> None:
-        self._core = core
-        self._peers = peers
-        self._members = members
-        self._log = log
+    def __init__(self, consensus: Consensus, replica: Replica, heartbeat_s: float) -> None:
+        self._core = consensus.core
+        self._peers = consensus.peers
+        self._members = replica.members
+        self._log = replica.log
         self._counts_s = max(NO_SPACE_COUNTS_S, 3 * heartbeat_s)
         self._told_term, self._told_at = 0, 0.0
         self._heard_at: dict[str, float] = {}

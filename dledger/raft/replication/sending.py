@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dledger.failpoints import failpoint
 from dledger.log.store import SegmentedLog
-from dledger.raft.library.adapter import Core, Node
+from dledger.raft.library.adapter import Node
 from dledger.raft.limits import (
     BATCH_BYTES,
     BURST_BYTES,
@@ -20,10 +20,9 @@ from dledger.raft.limits import (
     PACE_S,
     SIGN_OF_LIFE_S,
 )
-from dledger.raft.membership.members import Members
 from dledger.raft.messages import EMPTY_RUN, Append, Head, encode_message
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Link, Peer
-from dledger.raft.peers import Peers
 from dledger.raft.roles import Role
 
 
@@ -35,11 +34,11 @@ def batch_end(log: SegmentedLog, first_index: int) -> int:
 class Sending:
     """One node's sending of entries, while it leads."""
 
-    def __init__(self, core: Core, peers: Peers, log: SegmentedLog, members: Members) -> None:
-        self._core = core
-        self._peers = peers
-        self._log = log
-        self._members = members
+    def __init__(self, consensus: Consensus, replica: Replica) -> None:
+        self._core = consensus.core
+        self._peers = consensus.peers
+        self._log = replica.log
+        self._members = replica.members
         self._sent_index = self._sent_position = 0
         self._committed = 0, 0.0
         self._runs: dict[tuple[int, int], memoryview] | None = None

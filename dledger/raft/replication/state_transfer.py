@@ -21,27 +21,23 @@ from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import StorageError
 from dledger.failpoints import failpoint
-from dledger.log.store import SegmentedLog
-from dledger.raft.library.adapter import Core
 from dledger.raft.limits import PICTURE_KEPT_S, STATE_ASK_AGAIN_S
 from dledger.raft.messages import PeerMessage, State, Wanted
+from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Peer
-from dledger.raft.peers import Peers
-from dledger.raft.replication.footing import Applying, Footing, Hold, PortableState
+from dledger.raft.replication.footing import Applying, Hold, PortableState
 from dledger.raft.replication.state_copy import Copy, Picture
 
 
 class StateTransfer:
     """The state machine's state on its way, to this node or from it."""
 
-    def __init__(
-        self, core: Core, peers: Peers, log: SegmentedLog, machine: Applying, footing: Footing
-    ) -> None:
-        self._core = core
-        self._peers = peers
-        self._log = log
+    def __init__(self, consensus: Consensus, replica: Replica, machine: Applying) -> None:
+        self._core = consensus.core
+        self._peers = consensus.peers
+        self._log = replica.log
+        self._footing = replica.footing
         self._machine = machine
-        self._footing = footing
         self._copy = Copy()
         self._asked_at = -math.inf
         self._asked: str | None = None

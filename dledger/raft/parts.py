@@ -1,0 +1,33 @@
+"""What the engine's parts share: whom they speak with, and what this node keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dledger.log.hard_state import HardStateFile
+from dledger.log.store import SegmentedLog
+from dledger.raft.library.adapter import Core
+from dledger.raft.library.transport import PeerTransport
+from dledger.raft.membership.members import Members
+from dledger.raft.peers import Peers
+from dledger.raft.replication.footing import Footing
+
+
+@dataclass(frozen=True, slots=True)
+class Consensus:
+    """Raft's own state, in the library, and the peers that it speaks with."""
+
+    core: Core
+    transport: PeerTransport
+    peers: Peers
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What this node keeps on its disk: the log, term, vote and seat, the members; and whether the
+    state before the log is there."""
+
+    log: SegmentedLog
+    hard_state: HardStateFile
+    members: Members
+    footing: Footing
