@@ -38,6 +38,8 @@ UNJUDGED = {
         "who was through with what was not noted",
     ),
     16: ("No message is popped while one of a higher priority waits", "none had a priority"),
+    17: ("What tools have set holds", "no tool was used"),
+    18: ("What is made from the log says what the log says", FILES),
 }
 Place = tuple[str, str, int, int]
 
