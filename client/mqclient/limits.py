@@ -198,6 +198,10 @@ PATTERN_POLL_S = 2.0
 RANGE_PATIENCE_S = 60.0
 """A range of a queue that is read waits for its broker group for so long."""
 
+RANGE_TRUNCATED_S = 2.0
+"""A queue that seems to end within a range is asked again for so long: a leader that is cut off may
+not know it yet."""
+
 # POP.
 POP_INVISIBLE_S = 60.0
 """RocketMQ: popInvisibleTime."""

@@ -1,10 +1,11 @@
-"""Spark reads the replicas' own files and a history of what clients saw, and judges them.
+"""Spark reads topics; and the replicas' own files and a history of what clients saw, to judge them.
 
 ``mqaudit``    the command of that name
 ``auditing``   an audit from end to end
 ``session``    finds a Java and starts Spark
 ``daemon``     forks Spark's Python workers
 ``classes``    keeps the classes that Java has loaded, for a quicker start
+``topics``     topics of live clusters as tables and streams: the data source `rocketmq`
 ``source``     replicas' files as a DataFrame: the data source `dledger`
 ``history``    a history's files, and the run that they describe
 ``events``     a history's lines as columns

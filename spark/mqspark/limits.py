@@ -15,6 +15,18 @@ ALIKE_GROUPS_MAX = 16
 """Of the records of a batch: each group costs a look at all that are left, and then each record one
 of its own."""
 
+TOPIC_BATCH_BYTES_MIN = MIB
+"""Answers of brokers are put together up to so much, to make one Arrow batch of."""
+SAMPLE_MESSAGES = 32
+SAMPLE_BYTES = 64 * 1024
+"""What of a queue tells how large its messages are, to keep a batch within its bytes."""
+TRUNCATION_CHECKED_S = 2.0
+"""A queue that ends before its reader's position is looked at again after this time: as long as a
+leader that is cut off may not know it, and more."""
+PYSPARK_MIN = (4, 0)
+PYSPARK_STREAMS_MIN = (4, 2)
+PYSPARK_TOO_NEW = (4, 4)
+
 TASK_BYTES_MIN = MIB
 """Segments smaller than this share a task: a task costs as much as reading some hundred KiB."""
 

@@ -19,7 +19,7 @@ ALLOWED = {
     "mqnamesrv": {"dledger"},
     "mqclient": {"dledger"},
     "mqchaos": {"mqclient", "dledger"},
-    "mqspark": {"dledger"},
+    "mqspark": {"mqclient", "dledger"},
     "mqlocal": {"mqbroker", "mqnamesrv", "mqclient", "dledger"},
 }
 
@@ -58,6 +58,19 @@ def test_packages_meet_where_the_design_says(modules: list[Source]) -> None:
         for module in modules
         for name in our_imports(module)
         if name.partition(".")[0] not in ALLOWED[module.package] | {module.package}
+    ]
+
+    assert not wrong, chr(10).join(wrong)
+
+
+def test_the_judge_does_not_know_the_client(modules: list[Source]) -> None:
+    """It reads what clients did: only the source of live topics is made of the client."""
+    wrong = [
+        f"{module.name} imports {name}"
+        for module in modules
+        if module.package == "mqspark" and not module.name.startswith("mqspark.topics")
+        for name in our_imports(module)
+        if name.startswith(("mqclient", "mqspark.topics"))
     ]
 
     assert not wrong, chr(10).join(wrong)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import partial
 
 from dledger.remoting.json_dialect import MessageQueue
@@ -44,7 +44,7 @@ class RangeReader(Face[reader.RangeReader]):
         *,
         life: int = 0,
         expression: str | Sql = ALL,
-    ) -> Iterator[Piece]:
+    ) -> Generator[Piece, None, None]:
         """All pieces of a range, in order: the next one is asked for while the caller has one.
 
         Raises what `read` raises.

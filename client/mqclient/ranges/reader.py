@@ -53,7 +53,7 @@ from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
 from mqclient.errors import NoLeader, NoRoute, Refused
 from mqclient.large.fetching import LargeBodies
 from mqclient.models import ReceivedMessage
-from mqclient.ranges.pieces import DELETED, Piece, all_missing, piece_of
+from mqclient.ranges.pieces import DELETED, TRUNCATED, Piece, all_missing, piece_of
 from mqclient.signatures import checked
 
 log = get_logger(__name__)
@@ -227,12 +227,14 @@ class RangeReader(Living):
         )
         command = Command(RequestCode.PULL_MESSAGE, encode_header(header))
         until_s = anyio.current_time() + self._patience_s
+        cut_s = anyio.current_time() + limits.RANGE_TRUNCATED_S
         attempt = 0
         while True:
             attempt += 1
             answer = await self._ask(queue, command, until_s)
             piece = self._told(queue, begin, end, answer, filtered=wanted.sub_string != ALL)
-            if piece.next_offset > begin:
+            seems_cut = any(gap.why == TRUNCATED for gap in piece.gaps)
+            if piece.next_offset > begin and (not seems_cut or anyio.current_time() >= cut_s):
                 return piece
             if anyio.current_time() >= until_s:
                 raise Refused(f"reading {queue} from {begin}", "its leader", answer.code, "nothing")
@@ -274,12 +276,11 @@ class RangeReader(Living):
             raise RecordError(f"the broker group with the parts of {message!r} does not serve")
         return message.body
 
-    async def commit(
-        self, group: str, offsets: Mapping[MessageQueue, tuple[int, int]], *, back: bool = False
-    ) -> None:
+    async def commit(self, group: str, offsets: Mapping[MessageQueue, tuple[int, int]]) -> None:
         """Note where a group is: the next offset of queues, and the lives that these belong to.
 
-        With `back` also behind where it was. Raises Refused, NoLeader or RemotingError.
+        As an operator's tool does: also behind where it was. Raises Refused, NoLeader or
+        RemotingError.
         """
         self.check_open()
 
@@ -290,7 +291,6 @@ class RangeReader(Living):
                 topic=queue.topic,
                 queue_id=queue.queue_id,
                 commit_offset=offset,
-                sought_back=back,
                 life=life or None,
             )
             command = Command(RequestCode.UPDATE_CONSUMER_OFFSET, encode_header(header))

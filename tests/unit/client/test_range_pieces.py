@@ -94,7 +94,11 @@ def test_another_life_of_the_topic_has_none_of_the_range() -> None:
     assert piece == Piece(30, None, (Gap(20, 30, MADE_AGAIN),))
 
 
-@pytest.mark.parametrize("payload", [record(20, 4), record(19), record(21) + record(21)])
+@pytest.mark.parametrize(
+    "payload",
+    [record(20, 4), record(19), record(21) + record(21)],
+    ids=["queue", "before", "twice"],
+)
 def test_an_answer_with_something_else_is_an_error(payload: bytes) -> None:
     """Another queue's messages, such before the range, and one twice."""
     header = PullMessageResponseHeader(1, 22, 0, 90)

@@ -1,0 +1,46 @@
+"""A batch read of topics: from one position to another, which are found when Spark plans it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from dledger.errors import ConfigError
+from mqclient.blocking import RangeReader
+from mqspark.topics.options import Options
+from mqspark.topics.planning import ranges
+from mqspark.topics.reading import partitions_of, read_range
+from mqspark.topics.topics import beginning, ending, look
+
+
+class TopicReader(DataSourceReader):
+    """What Spark plans and runs."""
+
+    def __init__(self, options: Options, schema: pa.Schema) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """The ranges from where reading begins to where it ends. Raises ConfigError if a topic is
+        not there."""
+        options = self._options
+        with RangeReader(options.name_server) as reader:
+            known = look(reader, options, all_of=True)
+            topics = {queue.topic for queue in known.bounds}
+            for topic in options.topics:
+                if topic not in topics:
+                    raise ConfigError(
+                        f"option subscribe: no broker has the topic {topic!r} (mqadmin topicList)"
+                    )
+            for queue in options.queues:
+                if queue not in known.bounds:
+                    raise ConfigError(f"option assign: {queue} is not there (mqadmin topicRoute)")
+            start = beginning(reader, options, known)
+            end = ending(reader, options, known)
+        return partitions_of(ranges(start, end, options.min_partitions))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one range."""
+        return read_range(partition, self._options, self._schema)

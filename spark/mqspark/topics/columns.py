@@ -1,0 +1,244 @@
+"""Pulled records as Arrow columns, without a Python object for each message.
+
+Bodies and properties lie scattered in the pulled bytes. Arrow sees the bytes as one column of twice
+as many values, what lies between and what is wanted by turns, and gathers every other one by
+itself. Keys, tags and the map of properties are found by Arrow's own functions in the property
+strings. Only what can't be had so is looked at message by message: bodies that are compressed or
+elsewhere, and property strings that no sender of ours or RocketMQ's writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dledger.checksum import crc32
+from dledger.errors import BadInput, ConfigError, RecordError
+from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import KEYS, TAGS, UNIQ_KEY, properties_decode
+from dledger.remoting.record import COMPRESSED, CRC_MASK
+from dledger.remoting.record.table import RecordTable
+from mqclient.models import ReceivedMessage
+from mqspark.limits import TIME_MS_MAX
+
+Ints = npt.NDArray[np.int64]
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_MAP: Final = pa.map_(pa.string(), pa.string())
+#: The columns, in the order in which they come.
+COLUMNS: Final[Mapping[str, pa.DataType]] = {
+    "key": pa.string(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "broker": pa.string(),
+    "queue": pa.int32(),
+    "offset": pa.int64(),
+    "storeTimestamp": _TIME,
+    "bornTimestamp": _TIME,
+    "tags": pa.string(),
+    "messageId": pa.string(),
+    "flag": pa.int32(),
+    "sysFlag": pa.int32(),
+    "properties": _MAP,
+}
+PROPERTIES: Final = "properties"
+_US_PER_MS: Final = 1000
+
+
+def arrow_schema(columns: Sequence[str], *, headers: bool) -> pa.Schema:
+    """The columns of a read: the named ones, or all; the map of properties only if it is wanted.
+
+    Raises ConfigError for a column that there is not.
+    """
+    for name in columns:
+        if name not in COLUMNS:
+            raise ConfigError(
+                f"option columns: there is no {name!r}; there are {', '.join(COLUMNS)}"
+            )
+    if len(set(columns)) < len(columns):
+        raise ConfigError(f"option columns names one twice: {', '.join(columns)}")
+    names = [*columns] or [name for name in COLUMNS if name != PROPERTIES]
+    if headers and PROPERTIES not in names:
+        names.append(PROPERTIES)
+    return pa.schema([(name, COLUMNS[name]) for name in names])
+
+
+class BatchMaker:
+    """Makes batches of the messages of one queue.
+
+    `body_of` gives the body of a message that is compressed or elsewhere. With `tags`, other
+    messages are left out.
+    """
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        schema: pa.Schema,
+        body_of: Callable[[ReceivedMessage], bytes],
+        tags: frozenset[str] = frozenset(),
+    ) -> None:
+        self._queue = queue
+        self._schema = schema
+        self._body_of = body_of
+        self._tags = pa.array(sorted(tags), pa.string()) if tags else None
+
+    def make(self, table: RecordTable) -> pa.RecordBatch:
+        """The batch of all records of a table. Raises RecordError for damage."""
+        columns = _Columns(table, self._queue, self._body_of)
+        batch = pa.RecordBatch.from_arrays(
+            [columns.column(field.name) for field in self._schema], schema=self._schema
+        )
+        if self._tags is None:
+            return batch
+        return batch.filter(pc.is_in(columns.column("tags"), self._tags))
+
+
+class _Columns:
+    """The columns of one table."""
+
+    def __init__(
+        self, table: RecordTable, queue: MessageQueue, body_of: Callable[[ReceivedMessage], bytes]
+    ) -> None:
+        self._table = table
+        self._queue = queue
+        self._body_of = body_of
+        self._made: dict[str, pa.Array] = {}
+        self._properties = _Properties(table)
+
+    def column(self, name: str) -> pa.Array:
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def _make(self, name: str) -> pa.Array:
+        table, queue = self._table, self._queue
+        constants = {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id}
+        if name in constants:
+            return pa.repeat(pa.scalar(constants[name], COLUMNS[name]), len(table))
+        found = {"key": KEYS, "tags": TAGS, "messageId": UNIQ_KEY}
+        if name in found:
+            return self._properties.value(found[name])
+        makers: dict[str, Callable[[], pa.Array]] = {
+            "value": self._bodies,
+            "offset": lambda: pa.array(table.queue_offsets),
+            "storeTimestamp": lambda: _times(table.store_timestamps_ms),
+            "bornTimestamp": lambda: _times(table.born_timestamps_ms),
+            "flag": lambda: pa.array(table.flags.astype(np.int32)),
+            "sysFlag": lambda: pa.array(table.sys_flags.astype(np.int32)),
+            PROPERTIES: self._properties.maps,
+        }
+        return makers[name]()
+
+    def _bodies(self) -> pa.Array:
+        """The bodies, each compared with its CRC."""
+        table = self._table
+        begins, ends, _, _ = table.spans
+        odd = (table.sys_flags & COMPRESSED != 0) | (begins == ends)
+        plain = gather(table.buffer, begins, np.where(odd, begins, ends))
+        starts = np.where(odd, 0, begins).tolist()
+        view, stops = table.buffer, np.where(odd, 0, ends).tolist()
+        crcs = [crc32(view[a:b]) & CRC_MASK for a, b in zip(starts, stops, strict=True)]
+        wrong = (np.array(crcs, np.int64) != table.body_crcs) & ~odd
+        if wrong.any():
+            raise self._damaged(int(np.flatnonzero(wrong)[0]))
+        numbers = np.flatnonzero(odd)
+        if not len(numbers):
+            return plain
+        bodies = [self._odd_body(number) for number in numbers.tolist()]
+        places = np.arange(len(table))
+        places[numbers] = len(table) + np.arange(len(numbers))
+        both = pa.concat_arrays([plain, pa.array(bodies, pa.binary())])
+        return both.take(pa.array(places))
+
+    def _odd_body(self, number: int) -> bytes:
+        message = ReceivedMessage(None, self._queue.broker_name, self._table, number)
+        try:
+            return self._body_of(message)
+        except RecordError as error:
+            raise RecordError(
+                f"message {message.queue_offset} of {self._queue}: {error}"
+            ) from error
+
+    def _damaged(self, number: int) -> RecordError:
+        return RecordError(
+            f"the body of message {self._table.offsets[number]} of {self._queue} does not match "
+            "its CRC: it was damaged on the way here, or on the broker's disk"
+        )
+
+
+class _Properties:
+    """The property strings of a table."""
+
+    def __init__(self, table: RecordTable) -> None:
+        _, _, begins, ends = table.spans
+        raw = gather(table.buffer, begins, ends)
+        try:
+            self._text: pa.Array | None = raw.cast(pa.string())
+        except pa.ArrowInvalid:  # not UTF-8
+            self._text = None
+        self._raw = raw
+
+    def value(self, name: str) -> pa.Array:
+        """The property of this name, null without it: the last one, as `properties_decode` has
+        it."""
+        if self._text is None:
+            return pa.array([each.get(name) for each in self._decoded()], pa.string())
+        pattern = f"(?s)^(?:.*\\x02)?{name}\\x01(?P<value>[^\\x02]+)"
+        return pc.struct_field(pc.extract_regex(self._text, pattern), "value")
+
+    def maps(self) -> pa.Array:
+        """All properties."""
+        if self._text is None:
+            return self._slow_maps()
+        lists = pc.split_pattern(self._text, "\x02")
+        parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+        pairs = pc.extract_regex(
+            pc.list_flatten(lists), "(?s)^(?P<name>[^\\x01]*)\\x01(?P<value>.+)$"
+        )
+        there = pairs.is_valid()
+        pairs = pairs.filter(there)
+        parents = parents[there.to_numpy(zero_copy_only=False)]
+        names = pc.struct_field(pairs, "name")
+        codes = pc.dictionary_encode(names)
+        numbered = parents.astype(np.int64) * (len(codes.dictionary) + 1)
+        numbered += codes.indices.to_numpy(zero_copy_only=False)
+        if len(np.unique(numbered)) < len(numbered):  # a name twice in one message
+            return self._slow_maps()
+        counts = np.bincount(parents, minlength=len(self._raw))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+        return pa.MapArray.from_arrays(offsets, names, pc.struct_field(pairs, "value"))
+
+    def _slow_maps(self) -> pa.Array:
+        return pa.array([[*each.items()] for each in self._decoded()], _MAP)
+
+    def _decoded(self) -> list[dict[str, str]]:
+        """One by one; none of a message whose properties are not UTF-8."""
+        found = []
+        for each in self._raw:
+            try:
+                found.append(properties_decode(each.as_py()))
+            except BadInput:
+                found.append({})
+        return found
+
+
+def gather(buffer: memoryview, begins: Ints, ends: Ints) -> pa.Array:
+    """The bytes of the buffer from each of `begins` to its end; these ascend."""
+    places = np.empty(2 * len(begins) + 1, np.int32)
+    places[0] = 0
+    places[1::2] = begins
+    places[2::2] = ends
+    buffers = [None, pa.py_buffer(places), pa.py_buffer(buffer)]
+    both = pa.Array.from_buffers(pa.binary(), 2 * len(begins), buffers)
+    return both.take(pa.array(np.arange(1, 2 * len(begins), 2)))
+
+
+def _times(values_ms: Ints) -> pa.Array:
+    """Milliseconds since 1970 as timestamps; null if no calendar has them."""
+    known = np.abs(values_ms) <= TIME_MS_MAX
+    return pa.array(np.where(known, values_ms, 0) * _US_PER_MS, mask=~known).cast(_TIME)

@@ -1,0 +1,126 @@
+"""Reads one range on a worker: pulled bytes in, Arrow batches out.
+
+A worker is forked, so the connection is opened here, for this range, and closed with it. The next
+pull is under way while a batch is made. Small answers, as of brokers that give 32 messages at a
+time, are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
+
+from dledger.errors import DledgerError
+from dledger.remoting.record.table import RecordTable
+from dledger.world import steady_s
+from mqclient import NoLeader, Piece
+from mqclient.blocking import RangeReader
+from mqclient.limits import HEARTBEAT_REPEAT_S
+from mqspark.limits import TOPIC_BATCH_BYTES_MIN
+from mqspark.topics.columns import BatchMaker
+from mqspark.topics.losses import Since, named, report
+from mqspark.topics.options import Options
+from mqspark.topics.planning import Loss, Range
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """One range, as Spark hands it to a task."""
+
+    range: Range
+
+
+def partitions_of(ranges: list[Range]) -> list[InputPartition]:
+    """Of a batch."""
+    return [RangePartition(each) for each in ranges]
+
+
+def read_range(
+    partition: InputPartition | None, options: Options, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a partition; none of what Spark makes for a read without partitions.
+
+    Raises DataLoss if messages are missing and the options say so.
+    """
+    if not isinstance(partition, RangePartition):
+        return
+    wanted = partition.range
+    with RangeReader(options.name_server) as reader:
+        presence = _Presence(reader, wanted, options.group)
+        maker = BatchMaker(wanted.queue, schema, reader.body, options.tags)
+        losses: list[Loss] = []
+        held: list[RecordTable] = []
+        # Closed before the reader, whatever happens: a pull is under way.
+        with closing(_pieces(reader, wanted, options)) as pieces:
+            for piece in pieces:
+                presence.show()
+                if piece.gaps:
+                    losses += _losses(wanted, piece)
+                    report(options, _name(wanted), losses, _since(reader, wanted, piece))
+                if piece.table is not None:
+                    held.append(piece.table)
+                if sum(len(table.buffer) for table in held) >= TOPIC_BATCH_BYTES_MIN:
+                    yield maker.make(_together(held))
+                    held = []
+        if held:
+            yield maker.make(_together(held))
+
+
+def _pieces(reader: RangeReader, wanted: Range, options: Options) -> Generator[Piece, None, None]:
+    return reader.pieces(
+        *(wanted.queue, wanted.begin, wanted.end),
+        life=wanted.life,
+        expression=options.expression,
+    )
+
+
+def _together(tables: list[RecordTable]) -> RecordTable:
+    if len(tables) == 1:
+        return tables[0]
+    return RecordTable(b"".join(table.buffer for table in tables))
+
+
+def _losses(wanted: Range, piece: Piece) -> list[Loss]:
+    return [Loss(wanted.queue, wanted.life, *gap) for gap in piece.gaps]
+
+
+def _name(wanted: Range) -> str:
+    return "\n".join(map(str, (*named(wanted.queue), wanted.life, wanted.begin, wanted.end)))
+
+
+def _since(reader: RangeReader, wanted: Range, piece: Piece) -> Since | None:
+    """What the queue begins with now, if it can be had."""
+    if piece.first_there < 0:
+        return None
+    try:
+        return Since(piece.first_there, reader.stored_ms(wanted.queue))
+    except (DledgerError, NoLeader):
+        return None
+
+
+class _Presence:
+    """Shows brokers who reads for a group: "spark:QUERY/BATCH#TASK"."""
+
+    def __init__(self, reader: RangeReader, wanted: Range, group: str) -> None:
+        self._reader = reader
+        self._queue = wanted.queue
+        self._group = group
+        self._shown_s = -HEARTBEAT_REPEAT_S
+        context = TaskContext.get()
+        told = {
+            name: (context.getLocalProperty(name) if context is not None else None) or "?"
+            for name in ("sql.streaming.queryId", "streaming.sql.batchId")
+        }
+        task = context.partitionId() if context is not None else 0
+        self._client_id = f"spark:{'/'.join(told.values())}#{task}"
+
+    def show(self) -> None:
+        """Once in a while."""
+        if self._group and steady_s() - self._shown_s >= HEARTBEAT_REPEAT_S:
+            self._shown_s = steady_s()
+            self._reader.present(self._group, self._client_id, self._queue)
