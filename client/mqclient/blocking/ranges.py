@@ -22,9 +22,17 @@ class RangeReader(Face[reader.RangeReader]):
         *,
         timeout_s: float = limits.REQUEST_TIMEOUT_S,
         patience_s: float = limits.RANGE_PATIENCE_S,
+        user: str | None = None,
+        secret: str | None = None,
     ) -> None:
         super().__init__(
-            reader.RangeReader(namesrv_addr, timeout_s=timeout_s, patience_s=patience_s)
+            reader.RangeReader(
+                namesrv_addr,
+                timeout_s=timeout_s,
+                patience_s=patience_s,
+                user=user,
+                secret=secret,
+            )
         )
 
     topics = blocking(reader.RangeReader.topics)

@@ -8,11 +8,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from dledger.errors import ConfigError
-from mqclient.blocking import RangeReader
 from mqspark.topics.options import Options
 from mqspark.topics.planning import ranges
 from mqspark.topics.reading import partitions_of, read_range
-from mqspark.topics.topics import beginning, ending, look
+from mqspark.topics.topics import beginning, ending, look, reader_for
 
 
 class TopicReader(DataSourceReader):
@@ -26,7 +25,7 @@ class TopicReader(DataSourceReader):
         """The ranges from where reading begins to where it ends. Raises ConfigError if a topic is
         not there."""
         options = self._options
-        with RangeReader(options.name_server) as reader:
+        with reader_for(options) as reader:
             known = look(reader, options, all_of=True)
             topics = {queue.topic for queue in known.bounds}
             for topic in options.topics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from dledger.addresses import parse_addresses
@@ -27,6 +27,8 @@ Offsets = Mapping[MessageQueue, int]
 
 _COMMON: Final = (
     "nameServer",
+    "user",
+    "secret",
     "subscribe",
     "subscribePattern",
     "assign",
@@ -47,8 +49,6 @@ _STREAM: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "group")
 #: Named in other sources, and not to be had from this client.
 _REFUSED: Final = {
     "tls": "the client encrypts nothing yet: keep client ports inside a network that you trust",
-    "accesskey": "the client has no credentials yet",
-    "secretkey": "the client has no credentials yet",
 }
 _SPELLED: Final = {name.lower(): name for name in (*_COMMON, *_BATCH, *_STREAM)}
 
@@ -69,6 +69,8 @@ class Options:
     """What a read or a stream was asked for."""
 
     name_server: str
+    user: str | None
+    secret: str | None = field(repr=False)
     topics: tuple[str, ...]
     pattern: str
     queues: tuple[MessageQueue, ...]
@@ -131,6 +133,8 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> Options:
         )
     return Options(
         name_server=text("nameServer"),
+        user=text("user") or None,
+        secret=values.get("secret") or None,
         topics=tuple(
             sorted({name for name in map(str.strip, text("subscribe").split(",")) if name})
         ),

@@ -26,6 +26,7 @@ from mqspark.topics.columns import BatchMaker
 from mqspark.topics.losses import Since, named, report
 from mqspark.topics.options import Options
 from mqspark.topics.planning import Loss, Range
+from mqspark.topics.topics import reader_for
 
 
 @dataclass
@@ -50,7 +51,7 @@ def read_range(
     if not isinstance(partition, RangePartition):
         return
     wanted = partition.range
-    with RangeReader(options.name_server) as reader:
+    with reader_for(options) as reader:
         presence = _Presence(reader, wanted, options.group)
         maker = BatchMaker(wanted.queue, schema, reader.body, options.tags)
         losses: list[Loss] = []

@@ -27,7 +27,7 @@ from mqspark.topics.options import Options
 from mqspark.topics.planning import Known, Loss, advance, limit, ranges
 from mqspark.topics.positions import Position, Positions, from_json, to_json
 from mqspark.topics.reading import partitions_of, read_range
-from mqspark.topics.topics import beginning, look
+from mqspark.topics.topics import beginning, look, reader_for
 
 log = get_logger(__name__)
 
@@ -47,7 +47,7 @@ class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
     @property
     def _brokers(self) -> RangeReader:
         if self._reader is None:
-            self._reader = RangeReader(self._options.name_server).open()
+            self._reader = reader_for(self._options).open()
         return self._reader
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name

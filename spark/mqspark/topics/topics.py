@@ -19,6 +19,11 @@ from mqspark.topics.positions import Position, Positions
 _WORDS = {-2: EARLIEST, -1: LATEST}
 
 
+def reader_for(options: Options) -> RangeReader:
+    """A reader of the cluster, as the options' user."""
+    return RangeReader(options.name_server, user=options.user, secret=options.secret)
+
+
 def look(
     reader: RangeReader, options: Options, start: Iterable[MessageQueue] = (), *, all_of: bool
 ) -> Known:

@@ -71,6 +71,13 @@ def test_reading_begins_at_a_word_an_offset_or_a_time(
         assert options(streaming=False, **ending).end == place
 
 
+def test_a_user_signs_and_a_secret_is_not_shown() -> None:
+    """Spark shows options in its plans."""
+    given = options(user="me", secret="hush")  # noqa: S106 - nobody's
+    assert (given.user, given.secret) == ("me", "hush")
+    assert "hush" not in repr(given)
+
+
 def test_messages_are_filtered_by_tags_or_sql() -> None:
     """As RocketMQ's consumers write it."""
     assert options(subExpression="A || B").tags == {"A", "B"}
@@ -113,7 +120,7 @@ def test_messages_are_filtered_by_tags_or_sql() -> None:
         ({"expressionType": "SQL92"}, "needs a subExpression"),
         ({"subExpression": "A |"}, "expected \\* or TagA"),
         ({"tls": "true"}, "encrypts nothing yet"),
-        ({"accessKey": "me"}, "no credentials yet"),
+        ({"accessKey": "me"}, "no option 'accesskey'"),
     ],
 )
 def test_what_can_not_be_heeded_is_an_error(given: dict[str, str], said: str) -> None:

@@ -156,9 +156,9 @@ def test_batches_are_exact_over_restarts(cluster: ThreadedCluster) -> None:
     chance = random.Random(seed)
     for number, limit in enumerate(
         [
-            {"maxOffsetsPerTrigger": 7},
+            {"maxOffsetsPerTrigger": 4},
             {"maxBytesPerTrigger": 1},
-            {"maxOffsetsPerTrigger": 7, "maxBytesPerTrigger": 900, "minPartitions": 7},
+            {"maxOffsetsPerTrigger": 4, "maxBytesPerTrigger": 900, "minPartitions": 7},
             {},
         ]
     ):
@@ -167,22 +167,22 @@ def test_batches_are_exact_over_restarts(cluster: ThreadedCluster) -> None:
         checkpoint: Checkpoint = []
         got: list[Rows] = []
         sent = 0
-        while sent < 30:
-            send(cluster, topic, numbered(10, sent))
-            sent += 10
+        while sent < 18:
+            send(cluster, topic, numbered(6, sent))
+            sent += 6
             got += run(
                 cluster, checkpoint, subscribe=topic, batches_max=chance.randrange(1, 9), **limit
             )
         got += run(cluster, checkpoint, subscribe=topic, **limit)
-        assert values(got) == numbered(30)
-        assert len(got) > 3 or not limit
+        assert values(got) == numbered(18)
+        assert len(got) > 2 or not limit
         seen: dict[tuple[str, int], list[int]] = {}
         for row in (row for rows in got for row in rows):
             seen.setdefault((row["broker"], row["queue"]), []).append(row["offset"])
         assert all(offsets == [*range(len(offsets))] for offsets in seen.values())
         given = source(cluster, subscribe=topic, **limit)
         again = given.streamReader(given.schema())
-        for start, end, rows in zip(checkpoint[:9], checkpoint[1:], got, strict=False):
+        for start, end, rows in zip(checkpoint[:5], checkpoint[1:], got, strict=False):
             planned = again.partitions(json.loads(start), json.loads(end))
             assert rows_of(given, list(planned), streaming=True) == rows
 
