@@ -117,19 +117,20 @@ class _Columns:
 
     def _make(self, name: str) -> pa.Array:
         table, queue = self._table, self._queue
-        constants = {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id}
+        constants = {"topic": queue.topic, "broker": queue.broker_name}
         if name in constants:
-            return pa.repeat(pa.scalar(constants[name], COLUMNS[name]), len(table))
+            return _repeated(constants[name], len(table))
         found = {"key": KEYS, "tags": TAGS, "messageId": UNIQ_KEY}
         if name in found:
             return self._properties.value(found[name])
         makers: dict[str, Callable[[], pa.Array]] = {
             "value": self._bodies,
-            "offset": lambda: pa.array(table.queue_offsets),
+            "queue": lambda: numbers(np.full(len(table), queue.queue_id), pa.int32()),
+            "offset": lambda: numbers(table.queue_offsets, pa.int64()),
             "storeTimestamp": lambda: _times(table.store_timestamps_ms),
             "bornTimestamp": lambda: _times(table.born_timestamps_ms),
-            "flag": lambda: pa.array(table.flags.astype(np.int32)),
-            "sysFlag": lambda: pa.array(table.sys_flags.astype(np.int32)),
+            "flag": lambda: numbers(table.flags, pa.int32()),
+            "sysFlag": lambda: numbers(table.sys_flags, pa.int32()),
             PROPERTIES: self._properties.maps,
         }
         return makers[name]()
@@ -146,14 +147,14 @@ class _Columns:
         wrong = (np.array(crcs, np.int64) != table.body_crcs) & ~odd
         if wrong.any():
             raise self._damaged(int(np.flatnonzero(wrong)[0]))
-        numbers = np.flatnonzero(odd)
-        if not len(numbers):
+        rows = np.flatnonzero(odd)
+        if not len(rows):
             return plain
-        bodies = [self._odd_body(number) for number in numbers.tolist()]
+        bodies = [self._odd_body(number) for number in rows.tolist()]
         places = np.arange(len(table))
-        places[numbers] = len(table) + np.arange(len(numbers))
+        places[rows] = len(table) + np.arange(len(rows))
         both = pa.concat_arrays([plain, pa.array(bodies, pa.binary())])
-        return both.take(pa.array(places))
+        return both.take(numbers(places, pa.int64()))
 
     def _odd_body(self, number: int) -> bytes:
         message = ReceivedMessage(None, self._queue.broker_name, self._table, number)
@@ -210,7 +211,7 @@ class _Properties:
         if len(np.unique(numbered)) < len(numbered):  # a name twice in one message
             return self._slow_maps()
         counts = np.bincount(parents, minlength=len(self._raw))
-        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+        offsets = numbers(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
         return pa.MapArray.from_arrays(offsets, names, pc.struct_field(pairs, "value"))
 
     def _slow_maps(self) -> pa.Array:
@@ -235,10 +236,27 @@ def gather(buffer: memoryview, begins: Ints, ends: Ints) -> pa.Array:
     places[2::2] = ends
     buffers = [None, pa.py_buffer(places), pa.py_buffer(buffer)]
     both = pa.Array.from_buffers(pa.binary(), 2 * len(begins), buffers)
-    return both.take(pa.array(np.arange(1, 2 * len(begins), 2)))
+    return both.take(numbers(np.arange(1, 2 * len(begins), 2), pa.int64()))
+
+
+def numbers(values: npt.NDArray[np.integer], kind: pa.DataType) -> pa.Array:
+    """Numbers as Arrow has them. `pa.array` and `pa.scalar` would load pandas first, which takes
+    longer than reading some 100,000 messages."""
+    stored = np.ascontiguousarray(values, np.int32 if kind == pa.int32() else np.int64)
+    return pa.Array.from_buffers(kind, len(stored), [None, pa.py_buffer(stored)])
+
+
+def _repeated(text: str, count: int) -> pa.Array:
+    """The same text, so many times."""
+    data = text.encode()
+    buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int32)), pa.py_buffer(data)]
+    one = pa.Array.from_buffers(pa.string(), 1, buffers)
+    return one.take(numbers(np.zeros(count, np.int64), pa.int64()))
 
 
 def _times(values_ms: Ints) -> pa.Array:
     """Milliseconds since 1970 as timestamps; null if no calendar has them."""
     known = np.abs(values_ms) <= TIME_MS_MAX
-    return pa.array(np.where(known, values_ms, 0) * _US_PER_MS, mask=~known).cast(_TIME)
+    stored = np.where(known, values_ms, 0) * _US_PER_MS
+    valid = pa.py_buffer(np.packbits(known, bitorder="little"))
+    return pa.Array.from_buffers(_TIME, len(stored), [valid, pa.py_buffer(stored)])
