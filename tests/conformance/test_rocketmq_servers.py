@@ -22,8 +22,11 @@ from mqclient import (
     PopConsumer,
     Producer,
     ReceivedMessage,
+    blocking,
 )
 from mqclient.admin import UnknownTarget
+from mqspark.topics.data_source import RocketmqSource
+from mqspark.topics.losses import DataLoss
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "examples" / "attach"))
@@ -236,3 +239,42 @@ async def test_pop_consumers_read_from_rocketmq_5(stock: tuple[str, str]) -> Non
 
             await consumer.run(handle)
     assert sorted(got) == sorted(b"%d" % n for n in range(40))
+
+
+def test_spark_reads_topics_and_shows_a_group(stock: tuple[str, str]) -> None:
+    """As tables and streams: from offsets to offsets, by tags, with the group where the stream is;
+    a topic that is deleted is a loss that is told."""
+    _, namesrv_addr = stock
+    options = {"nameserver": namesrv_addr, "subscribe": "Pipe", "startingoffsets": "earliest"}
+    with blocking.Admin(namesrv_addr) as admin:
+        admin.topics.update("Pipe", read_queues=2, write_queues=2)
+        with blocking.Producer(namesrv_addr, group="PipeProducers") as producer:
+            for number in range(100):
+                producer.send(Message("Pipe", b"%03d" % number, tags="AB"[number % 2]))
+
+        tagged = RocketmqSource({**options, "subexpression": "A"})
+        reader = tagged.reader(tagged.schema())
+        rows = [
+            row
+            for part in reader.partitions()
+            for batch in reader.read(part)
+            for row in batch.to_pylist()
+        ]
+        assert sorted(row["value"] for row in rows) == [b"%03d" % n for n in range(0, 100, 2)]
+
+        source = RocketmqSource({**options, "maxoffsetspertrigger": "37", "group": "PipeGroup"})
+        stream = source.streamReader(source.schema())
+        at, values, batches = stream.initialOffset(), [], 0
+        limit = stream.getDefaultReadLimit()
+        while (end := stream.latestOffset(at, limit)) != at:
+            for part in stream.partitions(at, end):
+                values += [row["value"] for batch in stream.read(part) for row in batch.to_pylist()]
+            at, batches = end, batches + 1
+        assert sorted(values) == [b"%03d" % number for number in range(100)]
+        assert batches == 3
+        assert admin.groups.progress("PipeGroup").lag == 0
+
+        admin.topics.delete("Pipe")
+        with pytest.raises(DataLoss, match=r"from 50 on of .* the topic was deleted"):
+            stream.latestOffset(at, limit)
+        stream.stop()

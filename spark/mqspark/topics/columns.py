@@ -47,6 +47,9 @@ COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "properties": _MAP,
 }
 PROPERTIES: Final = "properties"
+#: Stand between a property's name and its value, and between two properties.
+_NAME_END: Final = b"\x01"
+_BETWEEN: Final = 2
 _US_PER_MS: Final = 1000
 
 
@@ -183,14 +186,35 @@ class _Properties:
         except pa.ArrowInvalid:  # not UTF-8
             self._text = None
         self._raw = raw
+        _, offsets, data = raw.buffers()
+        places = np.frombuffer(offsets, np.int32, len(raw) + 1).astype(np.int64)
+        self._begins, self._ends = places[:-1], places[1:]
+        self._bytes = memoryview(data)[: places[-1]].tobytes() if data is not None else b""
+        self._data = np.frombuffer(self._bytes, np.uint8)
+        self._separators = np.flatnonzero(self._data == _BETWEEN)
 
     def value(self, name: str) -> pa.Array:
         """The property of this name, null without it: the last one, as `properties_decode` has
         it."""
         if self._text is None:
             return pa.array([each.get(name) for each in self._decoded()], pa.string())
-        pattern = f"(?s)^(?:.*\\x02)?{name}\\x01(?P<value>[^\\x02]+)"
-        return pc.struct_field(pc.extract_regex(self._text, pattern), "value")
+        if not len(self._data):
+            return pa.nulls(len(self._raw), pa.string())
+        wanted = name.encode() + _NAME_END
+        found = pc.find_substring(self._raw, wanted)
+        within = np.frombuffer(found.buffers()[1], np.int32, len(found)).astype(np.int64)
+        there = within >= 0
+        begins = self._begins + within
+        odd = (within > 0) & (self._data[begins - 1] != _BETWEEN)
+        if odd.any() or self._bytes.count(wanted) != there.sum():
+            pattern = f"(?s)^(?:.*\\x02)?{name}\\x01(?P<value>[^\\x02]+)"
+            return pc.struct_field(pc.extract_regex(self._text, pattern), "value")
+        begins = np.where(there, begins + len(wanted), self._begins)
+        ends = np.append(self._separators, len(self._data))[
+            np.searchsorted(self._separators, begins)
+        ]
+        ends = np.where(there, np.minimum(ends, self._ends), begins)
+        return _texts(self._bytes, begins, ends, ends > begins)
 
     def maps(self) -> pa.Array:
         """All properties."""
@@ -244,6 +268,14 @@ def numbers(values: npt.NDArray[np.integer], kind: pa.DataType) -> pa.Array:
     longer than reading some 100,000 messages."""
     stored = np.ascontiguousarray(values, np.int32 if kind == pa.int32() else np.int64)
     return pa.Array.from_buffers(kind, len(stored), [None, pa.py_buffer(stored)])
+
+
+def _texts(data: bytes, begins: Ints, ends: Ints, there: npt.NDArray[np.bool_]) -> pa.Array:
+    """Pieces of text of which some are not there."""
+    count = len(begins)
+    _, offsets, found = gather(memoryview(data), begins, ends).buffers()
+    valid = pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), count, [valid, offsets, found])
 
 
 def _repeated(text: str, count: int) -> pa.Array:
