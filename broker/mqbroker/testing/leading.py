@@ -66,7 +66,7 @@ class LeadingMachine:
         self.machine.restore()
         self.ledger = LocalLedger(self.machine, auto=auto)
         self.assignments = Assignments(self.machine, clock_ms, clock_s)
-        self.entries = Entries(self.ledger, self.assignments, raise_it)
+        self.appending = Entries(self.ledger, self.assignments, raise_it)
 
     def append(self, topic: str, queue_id: int, records: Sequence[NewRecord]) -> None:
         """One entry of messages, all for one queue."""

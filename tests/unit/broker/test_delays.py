@@ -40,10 +40,10 @@ class Leader(LeadingMachine):
         super().__init__(directory, lambda: self.now_ms, auto=auto)
         role = Role("n0", {"n0": "127.0.0.1:10911"})
         self.definitions = Definitions(
-            self.machine, self.entries, role, self.assignments, auto_create=lambda: True
+            self.machine, self.appending, role, self.assignments, auto_create=lambda: True
         )
         self.deliveries = Deliveries(
-            self.machine, self.entries, self.definitions, self.assignments, LEVELS, HOST
+            self.machine, self.appending, self.definitions, self.assignments, LEVELS, HOST
         )
         self.definitions.put_topic(read_write("Orders", 4), lambda _: None)
         self.ledger.commit()

@@ -40,7 +40,7 @@ class World:
     def __init__(self, directory: Path, chance: random.Random) -> None:
         self.chance = chance
         self.leader = LeadingMachine(directory, lambda: 1000, auto=False)
-        self.appender = Appender(self.leader.machine, self.leader.entries)
+        self.appender = Appender(self.leader.machine, self.leader.appending)
         topics = [read_write(topic, QUEUES) for topic in TOPICS]
         self.leader.change(control.PutTopics(topics, 1000))
         self.leader.ledger.commit()

@@ -161,7 +161,7 @@ class World:
         self.leader = LeadingMachine(directory, lambda: 1000, auto=False)
         machine, ledger = self.leader.machine, self.leader.ledger
         role = Role("n0", {"n0": "127.0.0.1:10911"})
-        entries = self.leader.entries
+        entries = self.leader.appending
         definitions = Definitions(machine, entries, role, self.leader.assignments, lambda: False)
         self.once = OnceAppender(
             machine,

@@ -81,7 +81,7 @@ class World:
         self.term = 1
         self.step = 0
         self.leader = LeadingMachine(directory, lambda: round(self.now_s * 1000), auto=False)
-        self.appender = Appender(self.leader.machine, self.leader.entries)
+        self.appender = Appender(self.leader.machine, self.leader.appending)
         self.leader.change(control.PutTopics([read_write(TOPIC, QUEUES)], 1000))
         self.leader.ledger.commit()
         self.sendings: list[Sending] = []
