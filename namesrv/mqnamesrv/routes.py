@@ -164,6 +164,8 @@ class RouteTable:
     def __init__(self) -> None:
         self.topics = TopicTable()
         self._groups: dict[str, Group] = {}
+        #: The names of the groups that a connection has registered members of.
+        self._over: dict[int, set[str]] = {}
         self._scanned_s: float | None = None
 
     # Brokers come, stay and go.
@@ -197,6 +199,7 @@ class RouteTable:
             proven=new.proven,
         )
         self._groups[new.broker_name] = group
+        self._over.setdefault(connection_id, set()).add(new.broker_name)
         if new.broker_id == LEADER_ID:
             self._lead(group, old, new)
         leader = group.leader
@@ -306,11 +309,9 @@ class RouteTable:
         if member is not None and member.proven and not proven:
             raise RegistrationRefused(_unproven(broker_name, address))
         departures = self._remove(
-            lambda group, member: (
-                (group.cluster, group.broker_name, member.address)
-                == (cluster, broker_name, address)
-            ),
+            lambda group, member: (group.cluster, member.address) == (cluster, address),
             now_s,
+            [broker_name],
         )
         if departures and not self._groups[broker_name].members:
             del self._groups[broker_name]
@@ -318,7 +319,8 @@ class RouteTable:
 
     def connection_lost(self, connection_id: int, now_s: float) -> list[Departure]:
         """Remove the members whose last registration came over this connection."""
-        return self._remove(lambda _, member: member.connection_id == connection_id, now_s)
+        names = self._over.pop(connection_id, ())
+        return self._remove(lambda _, member: member.connection_id == connection_id, now_s, names)
 
     def expire(self, now_s: float) -> list[Departure]:
         """Remove silent members and forget old terms. To be called each SCAN_INTERVAL_S."""
@@ -329,16 +331,19 @@ class RouteTable:
             for group in self._groups.values():
                 for member in group.members.values():
                     member.seen_s = min(now_s, member.seen_s + stall_s)
-        departures = self._remove(lambda _, m: now_s - m.seen_s > m.expiry_s, now_s)
+        departures = self._remove(lambda _, m: now_s - m.seen_s > m.expiry_s, now_s, self._groups)
         for group in list(self._groups.values()):
             group.forget_term(now_s)
             if not group.members and now_s - group.empty_since_s > limits.TERM_MEMORY_S:
                 del self._groups[group.broker_name]
         return departures
 
-    def _remove(self, doomed: Callable[[Group, Member], bool], now_s: float) -> list[Departure]:
+    def _remove(
+        self, doomed: Callable[[Group, Member], bool], now_s: float, names: Iterable[str]
+    ) -> list[Departure]:
+        """Remove such members of the groups with these names."""
         departures = []
-        for group in self._groups.values():
+        for group in filter(None, map(self._groups.get, names)):
             gone = [m for m in group.members.values() if doomed(group, m)]
             for m in gone:
                 del group.members[m.address]

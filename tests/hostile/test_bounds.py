@@ -476,6 +476,26 @@ async def test_transactions_of_one_producer_group_leave_room_for_others(
         await after(found)
 
 
+@pytest.mark.parametrize("letter", ["x", "\u20ac"])
+async def test_a_producer_group_of_a_transaction_has_a_name_and_no_text(
+    tmp_path: Path, mock_clock: trio.testing.MockClock, letter: str
+) -> None:
+    """The leader remembers it for each message that nobody answers for: 32 KiB each were 2 GiB."""
+    async with group(tmp_path) as found:
+        stranger = found.connect()
+        await stranger.ask(topic_request())
+        longest = await stranger.ask(half(TOPIC, letter * 255))
+        assert longest is not None
+        assert longest.code == ResponseCode.SUCCESS, longest.remark
+        for length in (256, 9000):
+            refused = await stranger.ask(half(TOPIC, letter * length))
+            assert refused is not None
+            assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+            assert f"{length} characters; at most 255" in str(refused.remark)
+        assert len(found.machine.halves) == 1
+        await after(found)
+
+
 # -- producers with a name ------------------------------------------------------------------------
 
 

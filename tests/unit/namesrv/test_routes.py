@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeAlias
 
 import pytest
 
 from dledger.remoting.bodies import DataVersion, TopicConfig
 from mqnamesrv import limits
-from mqnamesrv.routes import Registration, RegistrationRefused, RouteTable, UnknownBroker
+from mqnamesrv.routes import (
+    Departure,
+    Group,
+    Member,
+    Registration,
+    RegistrationRefused,
+    RouteTable,
+    UnknownBroker,
+)
 
 N0, N1, N2 = "127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.1:10931"
+Doomed: TypeAlias = Callable[[Group, Member], bool]
 
 
 def topic(name: str, queues: int = 4, perm: int = 6) -> TopicConfig:
@@ -302,6 +313,25 @@ def test_the_end_of_an_old_connection_does_not_remove_a_broker_that_came_back() 
     table.register(leader(N0), 99, now_s=1.0)
     assert table.connection_lost(10, now_s=1.0) == []
     assert addresses(table)[0] == N0
+
+
+def test_the_end_of_a_connection_is_about_its_own_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a client's, of which there are thousands, looks at none of ten thousand."""
+    looked_at, remove = list[list[str]](), RouteTable._remove
+
+    def noted(
+        table: RouteTable, doomed: Doomed, now_s: float, names: Iterable[str]
+    ) -> list[Departure]:
+        looked_at.append([*names])
+        return remove(table, doomed, now_s, looked_at[-1])
+
+    table = group_of_three()
+    table.register(replace(leader(N0), broker_name="broker-b"), 10, now_s=0.0)
+    monkeypatch.setattr(RouteTable, "_remove", noted)
+    assert table.connection_lost(77, now_s=1.0) == []
+    assert len(table.connection_lost(10, now_s=1.0)) == 2
+    assert table.connection_lost(10, now_s=1.0) == []
+    assert [sorted(names) for names in looked_at] == [[], ["broker-a", "broker-b"], []]
 
 
 def test_silent_members_expire_after_the_timeout_that_they_asked_for() -> None:
