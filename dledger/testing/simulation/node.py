@@ -43,7 +43,7 @@ SCRUB = 0.02
 """The odds, in one step, that a part of the log is read again. When all is calm all are read."""
 BUSY = 0.1
 """The share of a busy node's steps in which it waits for a processor."""
-PICTURE_SLICES = 3
+PICTURE_SLICES = 1
 FOLDER = Path("/log")
 
 
