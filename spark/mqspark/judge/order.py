@@ -57,7 +57,7 @@ def _of_queues(evidence: Evidence) -> DataFrame:
     )
     overtaken = F.col("first_ack_above") < F.col("send_t")
     misplaced = F.col("position_above") < F.col("position")
-    hole = F.col("queue_offset") - F.col("offset_below") > 1
+    hole = F.col("queue_offset") > F.col("offset_below") + 1
     flagged = evidence.kept(rows.where(overtaken | misplaced | hole))
     what = F.when(overtaken, "overtaken").when(misplaced, "misplaced").otherwise("hole")
     detail = (
@@ -109,7 +109,7 @@ def _of_reads(evidence: Evidence) -> DataFrame:
     lower = Window.partitionBy("reading").orderBy("queue_offset")
     so_far = F.min("t").over(lower.rowsBetween(Window.unboundedPreceding, -1))
     late = F.coalesce(F.col("first_above") < F.col("t"), F.lit(False))
-    skipped = F.coalesce(F.col("offset_above") - F.col("queue_offset") > 1, F.lit(False))
+    skipped = F.coalesce(F.col("offset_above") > F.col("queue_offset") + 1, F.lit(False))
     rows = (
         evidence.first_reads(doubted)
         .withColumn(

@@ -4,6 +4,9 @@ A line that is no event, or lacks what its kind must say, proves nothing, and wh
 said is missed. The last line of a file may be torn: its writer was killed. Of any other it must be
 told, since its absence looks like somebody's fault.
 
+A number so large that no clock, log or queue comes to it is no value either: what is added to it
+would be none that Spark's columns hold.
+
 All lines of a file are stamped by one process, by a clock that never falls. Threads may write a
 moment after they have looked at it. If times fall by more than that, this was no such clock: what
 it says of before and after is true within the file alone. So what is known since some moment is
@@ -22,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mqspark.events import EVENT
 from mqspark.limits import CLOCK_FALL_NS_MAX
 from mqspark.screening.packets import NONE, numbers
 
@@ -49,6 +53,9 @@ _KNOWN_SINCE: Final = (
     *("ack", "fail", "resolve", "settle", "commit", "group_offset", "queue_end", "reset", "act"),
 )
 _NEVER: Final = 2**62
+_MOST: Final = 2**61
+"""No moment, offset or position comes to this."""
+_LONGS: Final = tuple(field.name for field in EVENT if field.type == pa.int64())
 _PART: Final = re.compile(r"(.+)\.\d{6}")
 
 
@@ -140,4 +147,10 @@ def _unreadable(events: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]] 
             if pc.any(missing).as_py():
                 missing = pc.fill_null(missing, False)
                 bad = missing if bad is None else pc.or_(bad, missing)
+    for column in (events[name] for name in _LONGS if events[name].null_count < len(events)):
+        ends = pc.min_max(column).as_py()
+        if ends["min"] <= -_MOST or ends["max"] >= _MOST:
+            huge = pc.or_(pc.less_equal(column, -_MOST), pc.greater_equal(column, _MOST))
+            huge = pc.fill_null(huge, False)
+            bad = huge if bad is None else pc.or_(bad, huge)
     return None if bad is None else bad.to_numpy()

@@ -328,6 +328,7 @@ FAULTS: Final = tuple(
         (3, "contested", subtle.contested_by_a_read),
         (3, "contested", subtle.contested_on_a_node),
         (3, "contested", subtle.contested_unacknowledged),
+        (4, "hole", subtle.far_away),
         (6, "two leaders", subtle.led_after_a_restart),
         (6, "two votes", subtle.voted_with_a_new_disk),
         (7, "incomplete", subtle.lacks_the_last),

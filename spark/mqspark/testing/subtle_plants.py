@@ -48,6 +48,16 @@ def contested_unacknowledged(run: SmallRun, draw: random.Random) -> None:
     run.add(replace(found, id=ghost))
 
 
+def far_away(run: SmallRun, draw: random.Random) -> None:
+    """All logs have a message, of which nobody was told, at the last offset that there is."""
+    found = run.stored(acked(run, draw)["id"])
+    assert found is not None
+    ghost = f"{run.broker}-ghost"
+    run.events.append(run.of("send", id=found.id)[0] | {"id": ghost})
+    topic = draw.choice([TOPIC, "Others"])
+    run.add(replace(found, id=ghost, topic=topic, offset=2**63 - 1))
+
+
 def led_after_a_restart(run: SmallRun, draw: random.Random) -> None:
     """Another node led in a term that had ended long before."""
     lead = run.of("lead")[0]

@@ -23,6 +23,7 @@ EVENTS: dict[str, dict[str, object]] = {
     "commit": {"group": "g", **PLACE},
     "vote": {"broker": "b", "node": "n", "term": 2},
     "again": {"id": "m"},
+    "act": {"act": "put-topic", "broker": "b", "began": 1},
 }
 
 
@@ -43,6 +44,14 @@ def test_an_event_without_what_its_kind_must_say_is_none(kind: str, field: str) 
         odd = json.loads(line(kind)) | {field: value}
         look, kept = look_at(line("end"), json.dumps(odd).encode(), line(kind))
         assert (look.unreadable, kept) == (1, ["end", kind]), value
+
+
+@pytest.mark.parametrize("value", [2**61, 2**63 - 1, -(2**61), -(2**63)])
+@pytest.mark.parametrize("field", ["t", "offset", "position", "began", "due", "perm", "crc"])
+def test_a_number_that_nothing_comes_to_is_none(field: str, value: int) -> None:
+    """Sums of it would end an audit; the lines beside it count."""
+    look, kept = look_at(line("ack"), line("ack", **{field: value}), line("ack"))
+    assert (look.unreadable, kept) == (1, ["ack", "ack"])
 
 
 def test_the_last_line_of_a_file_may_be_torn() -> None:
