@@ -376,15 +376,16 @@ class Dispatcher:
     @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=cluster(UPDATE))
     def _wipe_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
         name = decode_header(WipeWritePermOfBrokerHeader, request).broker_name
-        count = self.routes.topics.count(name)
-        answer = WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
+        if not self.routes.knows(name):
+            raise BadInput(f"no broker group {name!r} is known here: nothing was changed")
+        answer = WipeWritePermOfBrokerResponseHeader(self.routes.topics.known(name))
         change = self._kv.put(WIPED_BROKERS, name, "true")
         return self._when_told(name, self._when_durable(request, change, answer))
 
     @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=cluster(UPDATE))
     def _add_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
         name = decode_header(AddWritePermOfBrokerHeader, request).broker_name
-        answer = AddWritePermOfBrokerResponseHeader(self.routes.topics.count(name))
+        answer = AddWritePermOfBrokerResponseHeader(self.routes.topics.known(name))
         change = self._kv.delete(WIPED_BROKERS, name)
         return self._when_told(name, self._when_durable(request, change, answer))
 

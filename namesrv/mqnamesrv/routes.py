@@ -372,6 +372,10 @@ class RouteTable:
             return []
         return [member.connection_id for member in group.members.values()]
 
+    def knows(self, broker_name: str) -> bool:
+        """Whether a group is here, or was and is remembered."""
+        return broker_name in self._groups or self.topics.known(broker_name) > 0
+
     def are_led(self, broker_names: Iterable[str]) -> bool:
         """Whether each of these groups has a leader here."""
         groups = map(self._groups.get, broker_names)

@@ -131,6 +131,10 @@ class TopicTable:
         """How many topics a group serves."""
         return len(self._of(broker_name))
 
+    def known(self, broker_name: str) -> int:
+        """How many topics a group serves, or served before it went away."""
+        return self.count(broker_name) or len(self._absent.get(broker_name, ()))
+
     def remove_topic(self, topic: str, broker_names: Collection[str] | None = None) -> None:
         """Forget a topic, everywhere or on these groups only. An unknown topic is no error."""
         for broker_name in list(self._rows.get(topic, {})):

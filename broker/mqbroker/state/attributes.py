@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from dledger.limits import RATE_PER_S_MAX
 from dledger.remoting import attributes as names
 from dledger.remoting.codes import ResponseCode
-from dledger.remoting.message import DELAYS, PRIORITY, SHARDING_KEY, TRAN_MSG
+from dledger.remoting.message import DELAYS, ORIGIN_MESSAGE_ID, PRIORITY, SHARDING_KEY, TRAN_MSG
 from mqbroker.refusal import Refused
 
 MESSAGE_TYPE: Final = "message.type"
@@ -83,7 +83,10 @@ def alter(
 
 
 def check_type(topic: str, wanted: str | None, properties: Mapping[str, str]) -> None:
-    """Refuse a message that is not of its topic's type."""
+    """Refuse a message that is not of its topic's type. A dead letter that is sent again was of it
+    when it was sent first: its delay or its transaction is over."""
+    if ORIGIN_MESSAGE_ID in properties:
+        return
     kind = message_type(properties)
     if wanted is not None and wanted not in _OPEN and wanted != kind:
         raise Refused(

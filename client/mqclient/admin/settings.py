@@ -25,7 +25,7 @@ from dledger.remoting.headers import (
 )
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import PermChange, ServerConfig
-from mqclient.admin.session import Part, change_each, run_for_each
+from mqclient.admin.session import Part, UnknownTarget, change_each, run_for_each
 
 
 class Settings(Part):
@@ -106,8 +106,15 @@ class Settings(Part):
         return tuple(await self._requests.ask_every_name_server(code.DELETE_KV_CONFIG, header))
 
     async def set_write_perm(self, broker_name: str, *, writable: bool) -> tuple[PermChange, ...]:
-        """Let routes say that a broker group's topics are writable, or not."""
-        await self._session.broker_groups(broker=broker_name)
+        """Let routes say that a broker group's topics are writable, or not.
+
+        A group that is away can be named, too, if the name servers remember it.
+        """
+        unknown: UnknownTarget | None = None
+        try:
+            await self._session.broker_groups(broker=broker_name)
+        except UnknownTarget as error:
+            unknown = error
         if writable:
             answers = await self._requests.ask_every_name_server(
                 RequestCode.ADD_WRITE_PERM_OF_BROKER,
@@ -126,6 +133,8 @@ class Settings(Part):
                 address: decode_header(WipeWritePermOfBrokerResponseHeader, answer).wipe_topic_count
                 for address, answer in answers.items()
             }
+        if unknown is not None and not any(counts.values()):
+            raise unknown
         return tuple(
             PermChange(broker_name, address, writable, count) for address, count in counts.items()
         )

@@ -141,6 +141,7 @@ async def test_a_topic_s_type_is_held_if_the_operator_wants_it(
         assert await sent(DELAYED) == ResponseCode.SUCCESS
         assert await sent("") == wrong
         assert await sent(HALF) == wrong
+        assert await sent("ORIGIN_MESSAGE_ID\x01abc\x02") == ResponseCode.SUCCESS
         assert (await peer.request(produce_request("a", runs=[(0, 1)]), 5)).code == wrong
         await put(peer, "+message.type=NORMAL")
         assert await sent("") == ResponseCode.SUCCESS

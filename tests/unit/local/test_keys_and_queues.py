@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from dledger.remoting.message import tags_code
 from dledger.testing.virtual import SELDOM
-from mqclient import Message, NoRoute, Producer, SendFailed, SendResult, limits
+from mqclient import Message, NoRoute, Producer, Refused, SendFailed, SendResult, limits
 from mqlocal import LocalCluster, local_cluster
 
 KEYS = [f"key {number}" for number in range(12)]
@@ -148,6 +148,24 @@ async def test_queues_that_an_operator_takes_are_taken(autojump_clock: MockClock
             with pytest.raises(SendFailed, match="not writable"):
                 await send(producer, refused)
             assert (await producer.send(Message("T", b"m"))).broker_name == here
+
+
+async def test_keys_of_a_group_that_is_gone_for_good_move_when_it_is_wiped(
+    autojump_clock: MockClock,
+) -> None:
+    """Though it is away; a name that nobody knows is refused."""
+    async with two_groups() as cluster, cluster.producer("P") as producer:
+        before = await places(producer)
+        gone, here = cluster.groups
+        for name in servers(cluster, gone):
+            await cluster.kill(name)
+        await trio.sleep(1)
+        async with cluster.admin() as admin:
+            with pytest.raises(Refused, match="no broker group 'broker-x' is known"):
+                await admin.settings.set_write_perm("broker-x", writable=False)
+            await admin.settings.set_write_perm(gone, writable=False)
+        late = next(key for key in KEYS if before[key][0] == gone)
+        assert (await send(producer, late, timeout_s=2 * LOOKED_AGAIN_S))[0] == here
 
 
 async def test_a_producer_stops_where_it_may_not_write(autojump_clock: MockClock) -> None:

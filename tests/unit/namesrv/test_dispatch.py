@@ -191,6 +191,26 @@ async def test_write_permission_is_taken_and_given_by_broker_name() -> None:
         assert answer.ext == {"addTopicCount": 2}
 
 
+async def test_a_group_that_nobody_knows_is_not_wiped() -> None:
+    """A typing error would be kept for ever. One that is away can be wiped: its keys move then."""
+    wipe = RequestCode.WIPE_WRITE_PERM_OF_BROKER
+    async with name_server() as port, connect_peer("127.0.0.1", port) as peer:
+        async with connect_peer("127.0.0.1", port) as broker:
+            await register(broker)
+            refused = await ask(peer, wipe, brokerName="broker-x")
+            assert refused.code == ResponseCode.SYSTEM_ERROR
+            assert "no broker group 'broker-x' is known here" in (refused.remark or "")
+            namespace: dict[str, ExtValue] = {"namespace": "WIPED_BROKERS"}
+            listed = await ask(peer, RequestCode.GET_KVLIST_BY_NAMESPACE, **namespace)
+            assert listed.code == ResponseCode.QUERY_NOT_FOUND
+        for _ in range(6000):
+            if await route(peer) is None:
+                break
+            await trio.sleep(0.01)
+        answer = await ask(peer, wipe, brokerName="broker-a")
+        assert answer.ext == {"wipeTopicCount": 2}
+
+
 async def test_key_value_config_is_kept_over_a_restart(tmp_path: Path) -> None:
     """Put, get, list, delete; code 22 for what is not there."""
     config = NamesrvConfig(listen_port=0, kv_config_path=str(tmp_path / "kvConfig.json"))
