@@ -104,7 +104,7 @@ class Dispatcher:
         self._kv = kv
         self._clock = clock
         self._connections: dict[int, Connection] = {}
-        self._settles_s: float | None = clock() + world().seldom_s(limits.SETTLES_S)
+        self._settles_s = clock() + world().seldom_s(limits.SETTLES_S)
         self._groups = groups
         self._take_wiped()
         self._order_entries: Mapping[str, str] | None = None
@@ -310,11 +310,9 @@ class Dispatcher:
 
     def _settles_in_ms(self) -> int | None:
         """In how long this name server will know all groups that serve; None if it does."""
-        if self._settles_s is None:
-            return None
         left_s = self._settles_s - self._clock()
         if left_s <= 0 or (self._groups and self.routes.are_led(self._groups)):
-            self._settles_s = None
+            self._settles_s = -math.inf
             return None
         return math.ceil(1000 * left_s)
 
