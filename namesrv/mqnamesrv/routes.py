@@ -378,8 +378,7 @@ class RouteTable:
 
     def are_led(self, broker_names: Iterable[str]) -> bool:
         """Whether each of these groups has a leader here."""
-        groups = map(self._groups.get, broker_names)
-        return all(group is not None and group.leader is not None for group in groups)
+        return all(name in self._groups and self._groups[name].leader for name in broker_names)
 
     def members_of(self, cluster: str, broker_name: str) -> dict[int, str]:
         """The members of a group by their ids; none if it is of another cluster."""
@@ -405,11 +404,8 @@ class RouteTable:
 
     def broker_names(self, cluster: str) -> set[str]:
         """The groups of a cluster that have members."""
-        return {
-            name
-            for name, group in self._groups.items()
-            if group.cluster == cluster and group.members
-        }
+        groups = self._groups.items()
+        return {name for name, group in groups if group.cluster == cluster and group.members}
 
 
 def _check_place(group: Group, old: Member | None, new: Registration) -> None:
