@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dledger.errors import StorageError
+from dledger.slices import drained
 from mqbroker import limits
 from mqbroker.state.derived.consume_queue import (
     UNIT,
@@ -106,7 +107,7 @@ def test_a_restart_keeps_what_the_snapshot_claims_and_cuts_the_rest(tmp_path: Pa
     queues.close()
 
     again = ConsumeQueues(tmp_path)
-    again.restore(ends, {})
+    again.adopt(drained(again.restoring(ends, {})))
     again.trim()
     assert ends_of(again) == ends
     assert {path.name for path in tmp_path.iterdir()} == {"Orders.7", "Other.9"}
@@ -123,7 +124,7 @@ def test_restoring_changes_no_file_before_it_is_trimmed(tmp_path: Path) -> None:
     queues.flush()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     again = ConsumeQueues(tmp_path)
-    again.restore({"Orders": (7, {0: 3})}, {})
+    again.adopt(drained(again.restoring({"Orders": (7, {0: 3})}, {})))
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -132,9 +133,9 @@ def test_files_shorter_than_the_snapshot_claims_are_not_trusted(tmp_path: Path) 
     queues = filled(tmp_path)
     queues.flush()
     with pytest.raises(StorageError, match="shorter than"):
-        ConsumeQueues(tmp_path).restore({"Orders": (7, {0: 14})}, {})
+        drained(ConsumeQueues(tmp_path).restoring({"Orders": (7, {0: 14})}, {}))
     with pytest.raises(StorageError, match="shorter than"):
-        ConsumeQueues(tmp_path).restore({"Missing": (7, {0: 1})}, {})
+        drained(ConsumeQueues(tmp_path).restoring({"Missing": (7, {0: 1})}, {}))
 
 
 def test_a_topic_made_again_gets_new_queues_and_the_old_files_stay_for_a_while(

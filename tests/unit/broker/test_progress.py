@@ -153,7 +153,6 @@ async def test_units_of_a_queue_are_shown(
     ("code", "words"),
     [
         (RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, "replicated log"),
-        (RequestCode.LIST_USER, "no users"),
         (RequestCode.GET_BROKER_HA_STATUS, "mqadmin raftStatus"),
         (31_999, "request code 31999 is not supported"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,9 @@ class Log:
 
     def entries(self, first_index: int, last_index: int) -> Iterator[Entry]:
         return self._ledger.entries(first_index, last_index)
+
+    def applying_held(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def keep_from(self, index: int) -> None:
         pass

@@ -47,7 +47,10 @@ VALUES: list[Any] = [
     *(blocking.Producer(NOBODY, name="n"), [("n0", "h:1")]),
     SendResult("id", "T", "b", 0, 0, 0, recall_handle="djEgVCBiIDAgaw=="),
 ]
-NAMED = {"message_id": "7F00000100002A9F0000000000000000", "count": 1}
+NAMED: dict[str, Any] = {
+    **{"message_id": "7F00000100002A9F0000000000000000", "count": 1},
+    **{"resource": "Topic:T", "action": "Pub", "resources": ["Topic:T"], "actions": ["Pub"]},
+}
 #: Those that say what they know without anybody's help.
 OPEN_TO_ALL = {
     *("check_open", "client_id", "pending", "group", "portal", "call", "requests"),

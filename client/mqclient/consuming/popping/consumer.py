@@ -289,6 +289,7 @@ class PopConsumer(Living):
 
     def paused(self) -> bool:
         """Whether it is paused."""
+        self.check_open()
         return self._taking.paused
 
     async def ack(self, *messages: PoppedMessage) -> int:
