@@ -5,8 +5,8 @@ anyio's plugin). It is on virtual time if the test has pytest-trio's `autojump_c
 `mq_cluster_in_thread` is one on loopback for any other test. The marker
 `@pytest.mark.mq_cluster(replicas=1, groups=2, settings={...})` says what it shall be.
 
-What the cluster's servers warn of is printed to standard error, which pytest shows with a test that
-fails; each line names the server.
+What the cluster's servers warn of is logged, which pytest shows with a test that fails; each line
+names the server.
 """
 
 from __future__ import annotations

@@ -56,7 +56,9 @@ def test_what_a_program_has_handed_over_is_sent_though_it_forgets_to_close() -> 
     """It exits, in order; its consumer is gone at once."""
     with local_cluster_in_thread(replicas=1) as cluster:
         program = (
+            "import logging\n"
             "from mqclient.blocking import Consumer, Message, Producer\n"
+            "logging.basicConfig()\n"
             f"consumer = Consumer({cluster.namesrv_addr!r}, 'G', {{'T': '*'}}).open()\n"
             f"producer = Producer({cluster.namesrv_addr!r}, linger_s=1.0).open()\n"
             "for number in range(5):\n"
