@@ -144,16 +144,27 @@ def _is_within(source: str, networks: Iterable[Network]) -> bool:
 
 
 def entries_of(acl: AclInfo) -> list[Entry]:
-    """The entries that a tool gives, checked. Raises BadInput, with RocketMQ's texts where it has
-    one."""
+    """The entries that a tool gives, checked. Raises BadInput."""
+    return distinct(each_entry(acl))
+
+
+def distinct(entries: Iterable[Entry]) -> list[Entry]:
+    """The last one of each resource."""
+    return list({(entry.policy, entry.resource): entry for entry in entries}.values())
+
+
+def each_entry(acl: AclInfo) -> Iterator[Entry]:
+    """The same one by one, for who has a loop to share. Raises BadInput, with RocketMQ's texts
+    where it has one, and before any work for more entries than a user may have."""
     if not acl.policies:
         raise BadInput("The policies is empty.")
-    entries = [
-        _entry(policy_type(policy.policy_type), entry)
-        for policy in acl.policies
-        for entry in _given(policy)
-    ]
-    return list({(entry.policy, entry.resource): entry for entry in entries}.values())
+    count = sum(len(_given(policy)) for policy in acl.policies)
+    if count > limits.ACL_ENTRIES_PER_USER_MAX:
+        raise BadInput(f"{count} entries; at most {limits.ACL_ENTRIES_PER_USER_MAX} of a user")
+    for policy in acl.policies:
+        kind = policy_type(policy.policy_type)
+        for entry in _given(policy):
+            yield _entry(kind, entry)
 
 
 def _given(policy: PolicyInfo) -> list[PolicyEntryInfo]:

@@ -38,7 +38,7 @@ def test_the_audit_says_what_to_install(tmp_path: Path, capsys: pytest.CaptureFi
 async def test_a_run_that_could_not_be_judged_does_not_begin(tmp_path: Path) -> None:
     """mqchaos and the demo say so first, and leave nothing behind."""
     directory = tmp_path / "run"
-    with pytest.raises(ConfigError, match="needs pyspark, pyarrow, pandas, which are not"):
+    with pytest.raises(ConfigError, match="pyspark, pyarrow, pandas, which are not installed"):
         mqchaos._planned("leader-kill", 1, 1, 30.0, "keyed", PLAIN)
     with pytest.raises(ConfigError, match=r"dledger\[spark\]"):
         await demo._demo(None, 1000, 1, directory)

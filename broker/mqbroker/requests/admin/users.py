@@ -39,7 +39,8 @@ from dledger.trust.policies import (
     SUBJECT_PREFIX,
     Entry,
     described,
-    entries_of,
+    distinct,
+    each_entry,
     policy_type,
     resource,
 )
@@ -173,9 +174,17 @@ class UserHandler:
         """Add entries to a user's policies, or replace those of the same resources."""
         header = decode_header(CreateAclHeader, request)
         acl = decode_body(AclInfo, request.payload)
-        given = entries_of(acl)
         subject = header.subject or acl.subject or ""
-        return self._changed(request, lambda asker: self._granted(subject, given, asker))
+        given: list[Entry] = []
+
+        def check() -> Iterator[None]:
+            for entry in each_entry(acl):
+                given.append(entry)
+                yield
+
+        return self._changed(
+            request, lambda asker: self._granted(subject, distinct(given), asker), check()
+        )
 
     def _granted(self, subject: str, given: Sequence[Entry], asker: Asker) -> PutUser:
         user = self._subject(subject, f"The subject of {subject} is not exist.")
@@ -257,12 +266,16 @@ class UserHandler:
         return self._core.machine.users
 
     def _changed(
-        self, request: Command, decide: Callable[[Asker], PutUser | DeleteUser | None]
+        self,
+        request: Command,
+        decide: Callable[[Asker], PutUser | DeleteUser | None],
+        before: Iterable[None] = (),
     ) -> Awaitable[Command]:
-        """Make the change that is decided when its turn has come."""
+        """Make the change that is decided when its turn has come, after the steps of `before`."""
         asker = self._core.guard.asker
 
         async def make() -> Command:
+            await in_turns(before)
             async with self._one_by_one:
                 self._core.role.check_serving()
                 if not self._core.secret:
