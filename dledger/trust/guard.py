@@ -228,6 +228,11 @@ class Guard:
         if key in self.observed or len(self.observed) < limits.OBSERVED_NEEDS_MAX:
             self.observed[key] += 1
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether who asks now finds everything in lists."""
+        return self.mode is not Mode.ENFORCE or self.asker.may_all
+
     def sees_topic(self, topic: str) -> bool:
         """Whether who asks now finds a topic in lists."""
         return self._sees(topic_needs(self._look, topic, *_SEEN))
@@ -238,6 +243,6 @@ class Guard:
 
     def _sees(self, needs: Iterable[Alternatives]) -> bool:
         asker = self.asker
-        if self.mode is not Mode.ENFORCE or asker.may_all:
+        if self.sees_all:
             return True
         return not asker.problem and all(self._meets(asker, each) for each in needs)

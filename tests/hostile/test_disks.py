@@ -354,9 +354,9 @@ class FullDisk:
             refuse(path)
             return create(disk, path, size_bytes)
 
-        def replacing(disk: Disk, path: Path, content: bytes) -> None:
+        def replacing(disk: Disk, path: Path, *content: bytes) -> None:
             refuse(path)
-            write_snapshot(disk, path, content)
+            write_snapshot(disk, path, *content)
 
         def writing(descriptor: int, data: memoryview, at: int) -> None:
             refuse(Path(f"/proc/self/fd/{descriptor}").readlink())

@@ -29,6 +29,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.framing import FrameDecoder
 from dledger.remoting.record.encode import encode_record
+from dledger.slices import drained
 from dledger.testing.logs import capture_logs
 from mqbroker import limits
 from mqbroker.refusal import Refused
@@ -457,7 +458,7 @@ def test_files_of_no_use_are_set_aside_at_a_start_and_removed_later(tmp_path: Pa
     queues.close()
 
     again = ConsumeQueues(tmp_path / "queues")
-    again.restore(ends, {})
+    again.adopt(drained(again.restoring(ends, {})))
     again.trim()
     assert sorted(path.name for path in (tmp_path / "queues").iterdir()) == ["T0.0", "T1.1", "T2.2"]
     (aside,) = again.take_deleted()
@@ -475,7 +476,7 @@ def test_a_queue_is_cut_back_before_it_is_written_to(tmp_path: Path) -> None:
     queues.append("T", 0, bytes(UNIT_BYTES * 10), 1)
     queues.flush()
     again = ConsumeQueues(tmp_path / "queues")
-    again.restore({"T": (1, {0: 4})}, {})
+    again.adopt(drained(again.restoring({"T": (1, {0: 4})}, {})))
     again.trim()
     again.append("T", 0, A_UNIT, 1)
     again.flush()
