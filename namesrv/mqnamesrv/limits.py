@@ -33,6 +33,8 @@ PERM_MAX = 15
 TOPIC_CHARACTERS_MAX = 512
 NAME_CHARACTERS_MAX = 255
 """Of a cluster's and a broker's name."""
+TOPIC_SETTINGS_KEPT = 256
+"""Different texts of topics' settings that are parsed once."""
 TOPICS_LEFT_OUT_TOLD = 5
 REGISTRATION_BYTES_MAX = 12 * MIB
 """Of a compressed registration, after inflating."""

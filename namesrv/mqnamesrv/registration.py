@@ -10,6 +10,10 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import count, islice
+from typing import cast
 
 from dledger.addresses import parse_address
 from dledger.buffers import Buffer
@@ -57,7 +61,7 @@ def decode_registration(
         expiry_s=expiry_s(header.heartbeat_timeout_millis),
         data_version=wrapper.data_version,
         topics=topics,
-        left_out=tuple(name for name in listed if name not in topics),
+        left_out=tuple(listed.keys() - topics.keys()) if len(topics) < len(listed) else (),
         permission=PERM_READ_WRITE if header.permission is None else header.permission,
         since=None if trust is Trust.UNSIGNED else header.since,
         proven=trust is Trust.PROVEN,
@@ -104,12 +108,12 @@ def _decode_json(body: Buffer) -> TopicConfigWrapper:
 
 
 def _decode_compressed(body: Buffer) -> TopicConfigWrapper:
-    pieces = _Pieces(_inflate(body))
-    data_version = decode_body(DataVersion, pieces.take())
-    count = pieces.number()
-    if not 0 <= count <= limits.TOPICS_PER_GROUP_MAX:
-        raise BadInput(f"{count} topics; 0 to {limits.TOPICS_PER_GROUP_MAX} are taken")
-    topics = [_topic_of_text(pieces.take()) for _ in range(count)]
+    pieces = _pieces(_inflate(body))
+    data_version = decode_body(DataVersion, cast("bytes", next(pieces)))
+    listed = cast("int", next(pieces))
+    if not 0 <= listed <= limits.TOPICS_PER_GROUP_MAX:
+        raise BadInput(f"{listed} topics; 0 to {limits.TOPICS_PER_GROUP_MAX} are taken")
+    topics = [_topic_of_text(text) for text in islice(cast("Iterator[bytes]", pieces), listed)]
     return TopicConfigWrapper(
         data_version=data_version,
         topic_config_table={topic.topic_name: topic for topic in topics},
@@ -129,35 +133,42 @@ def _inflate(body: Buffer) -> bytes:
 
 def _topic_of_text(text: bytes) -> TopicConfig:
     try:
-        name, read_queues, write_queues, perm, filter_type, *_ = text.decode().split(" ")
-        return TopicConfig(
-            topic_name=name,
-            read_queue_nums=int(read_queues),
-            write_queue_nums=int(write_queues),
-            perm=int(perm),
-            topic_filter_type=filter_type,
-        )
+        name, _, settings = text.decode().partition(" ")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"no topic config: {text[:64]!r}") from error
+    read_queues, write_queues, perm, filter_type = _settings_of(settings)
+    return TopicConfig(
+        topic_name=name,
+        read_queue_nums=read_queues,
+        write_queue_nums=write_queues,
+        perm=perm,
+        topic_filter_type=filter_type,
+    )
+
+
+@lru_cache(limits.TOPIC_SETTINGS_KEPT)
+def _settings_of(text: str) -> tuple[int, int, int, str]:
+    """Parsed once: most topics of a broker have the same."""
+    try:
+        read_queues, write_queues, perm, filter_type, *_ = text.split(" ")
+        return int(read_queues), int(write_queues), int(perm), filter_type
     except ValueError as error:
         raise BadInput(f"no topic config: {text[:64]!r}") from error
 
 
-class _Pieces:
-    """Reads 4-byte numbers and byte strings with their length before them."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def number(self) -> int:
-        if len(self._data) - self._at < _WORD.size:
-            raise BadInput(f"the inflated body ends within a number at byte {self._at}")
-        (value,) = _WORD.unpack_from(self._data, self._at)
-        self._at += _WORD.size
-        return int(value)
-
-    def take(self) -> bytes:
-        size = self.number()
-        if not 0 <= size <= len(self._data) - self._at:
-            raise BadInput(f"the inflated body ends within a piece of {size} bytes at {self._at}")
-        self._at += size
-        return self._data[self._at - size : self._at]
+def _pieces(data: bytes) -> Iterator[bytes | int]:
+    """The version; how many topics there are; each of them. Byte strings have their length before
+    them. All in one function, as there may be very many."""
+    unpack, at, end = _WORD.unpack_from, 0, len(data)
+    for number in count():
+        if end - at < _WORD.size:
+            raise BadInput(f"the inflated body ends within a number at byte {at}")
+        (value,) = unpack(data, at)
+        at += _WORD.size
+        if number == 1:
+            yield value
+            continue
+        if not 0 <= value <= end - at:
+            raise BadInput(f"the inflated body ends within a piece of {value} bytes at {at}")
+        at += value
+        yield data[at - value : at]

@@ -121,11 +121,11 @@ class TopicTable:
     def count_with(self, broker_name: str, topics: Collection[str]) -> int:
         """How many topics this group would serve with these."""
         known = self._of(broker_name)
-        return len(known) + sum(topic not in known for topic in topics)
+        return len(known) + len(set(topics).difference(known))
 
     def names_with(self, topics: Collection[str]) -> int:
         """How many topics there would be with these."""
-        return len(self._rows) + sum(topic not in self._rows for topic in topics)
+        return len(self._rows) + len(set(topics).difference(self._rows))
 
     def count(self, broker_name: str) -> int:
         """How many topics a group serves."""
