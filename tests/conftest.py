@@ -156,6 +156,10 @@ def additions_s() -> float:
     return best_s
 
 
+# It tells of each call that it makes, which takes longer than the calls.
+logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
 @pytest.fixture(autouse=True)
 def _logging_is_configured_by_none() -> Iterator[None]:
     """Some tests run a command in this process, which configures logging as its own."""
