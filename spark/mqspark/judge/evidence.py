@@ -375,7 +375,10 @@ class Evidence:
 
     @cached_property
     def term_starts(self) -> DataFrame:
-        """Where each term begins in the settled log: broker, log_term, start."""
+        """Where each term begins in the settled log: broker, log_term, start.
+
+        An entry that one replica has from a later term may be of that term.
+        """
         if self.logs is not None:
             starts = [
                 (name, term, start)
@@ -383,9 +386,9 @@ class Evidence:
                 for term, start in log.terms.items()
             ]
             return self.session.createDataFrame(starts, "broker string, log_term long, start long")
-        settled = self.ledger.where(self.is_settled() & F.col("term_min").isNotNull())
+        settled = self.ledger.where(self.is_settled() & F.col("term_max").isNotNull())
         return self.kept(
-            settled.groupBy("broker", F.col("term_min").alias("log_term")).agg(
+            settled.groupBy("broker", F.col("term_max").alias("log_term")).agg(
                 F.min("position").alias("start")
             )
         )

@@ -11,7 +11,9 @@ has applied its own first entry of that term; so no entry of an earlier term tha
 before that one can ever be acknowledged. Therefore: of what was acknowledged before a leader of
 term T was asked, whatever the final log has in term T or earlier stands in that leader's log, that
 is, below the end that it tells. A leader that was replaced unawares may lack what later terms
-have. What of the final log is missing altogether is for property 1 to say.
+have. What of the final log is missing altogether is for property 1 to say. Where old segments were
+removed the final log begins where all logs reach back to: of which term an entry before that was
+nobody knows.
 """
 
 from __future__ import annotations

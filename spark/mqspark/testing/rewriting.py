@@ -83,6 +83,7 @@ class StoredEntry:
     position: int
     body: bytes
     messages: tuple[StoredMessage, ...]
+    chain_crc: int
 
 
 #: What becomes of one message of a log: the messages that take its place.
@@ -108,6 +109,7 @@ def read_log(replica: Replica) -> list[StoredEntry]:
                         header.position,
                         bytes(raw[start:end]),
                         messages,
+                        header.chain_crc,
                     )
                 )
     return entries

@@ -332,6 +332,10 @@ FAULTS: Final = tuple(
         (6, "two leaders", subtle.led_after_a_restart),
         (6, "two votes", subtle.voted_with_a_new_disk),
         (7, "incomplete", subtle.lacks_the_last),
+        (7, "incomplete", subtle.lacks_what_is_kept),
+        (5, "changed", subtle.lacks_what_is_doubtful),
+        (5, "changed", subtle.changed_in_what_is_gone),
+        (13, "incomplete", subtle.shorter_in_what_is_gone),
         (9, "duplicate", subtle.duplicate_in_a_tail),
         (9, "duplicate", subtle.duplicate_output),
         (10, "visible", subtle.visible_in_a_tail),
@@ -385,9 +389,7 @@ def asked_meanwhile(run: SmallRun, draw: random.Random) -> None:
 
 def replaced_unawares(run: SmallRun, draw: random.Random) -> None:
     """A leader of the first term answers late; what the second term stored is not in its log."""
-    first, second = run.of("lead")
-    end = second["end_position"]
-    run.events.append({**first, "began": END, "t": END + 10, "end_position": end})
+    subtle.answered_late(run)
 
 
 def unanswered(run: SmallRun, draw: random.Random) -> None:
@@ -456,6 +458,7 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     subtle.voted_late,
     subtle.led_twice,
     subtle.lacks_what_comes_later,
+    subtle.lacks_what_is_gone,
     subtle.within_clocks,
     subtle.fresh_to_the_last,
 )

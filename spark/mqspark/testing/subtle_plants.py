@@ -20,6 +20,7 @@ from mqspark.testing.small_runs import (
     OUTPUTS,
     POPPERS,
     SCHEDULE_TOPIC,
+    SEGMENT_BYTES,
     TOPIC,
     Entry,
     SmallRun,
@@ -98,6 +99,58 @@ def lacks_what_comes_later(run: SmallRun, draw: random.Random) -> None:
     later = min(a["position"] for a in run.of("ack") if a["t"] > lead["began"])
     before = max(a["position"] for a in run.of("ack") if a["t"] < lead["began"])
     lead["end_position"] = max(before + 1, min(later, lead["end_position"]))
+
+
+def lacks_what_is_kept(run: SmallRun, draw: random.Random) -> None:
+    """A leader's log ended before the oldest segment, which is gone, and what follows it is not."""
+    led_after_a_restart(run, draw)
+    acks = [a["position"] for a in run.of("ack") if a["t"] < run.of("lead")[1]["began"]]
+    assert min(acks) < SEGMENT_BYTES < max(acks)
+    run.removed = dict.fromkeys(NODES, 1)
+
+
+def lacks_what_is_gone(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: one that was replaced unawares lacks what the second term stored, and where the
+    first term ended nobody knows any more."""
+    end = answered_late(run)
+    gone = end // SEGMENT_BYTES + 1
+    acks = [a["position"] for a in run.of("ack") if a["position"] > end]
+    assert min(acks) < gone * SEGMENT_BYTES < max(acks)
+    run.removed = dict.fromkeys(NODES, gone)
+
+
+def lacks_what_is_doubtful(run: SmallRun, draw: random.Random) -> None:
+    """One node has the first entries of the second term as the first one's, whose leader lacks
+    them."""
+    answered_late(run)
+    own = run.logs["n2"]
+    first = next(number for number, entry in enumerate(own) if entry.term == 2)
+    own[first : first + 5] = [replace(entry, term=1) for entry in own[first : first + 5]]
+
+
+def answered_late(run: SmallRun) -> int:
+    """The first leader answers at last that its log ends where the second term's begins."""
+    first, second = run.of("lead")
+    end = int(second["end_position"])
+    run.events.append({**first, "began": END, "t": END + 10, "end_position": end})
+    return end
+
+
+def changed_in_what_is_gone(run: SmallRun, draw: random.Random) -> None:
+    """One node's oldest segment had another message in it: the chain of what is kept shows it."""
+    run.change("n1", _first_messages(run)[0], body=b"another!")
+    run.removed = dict.fromkeys(NODES, 1)
+
+
+def shorter_in_what_is_gone(run: SmallRun, draw: random.Random) -> None:
+    """One node's oldest segment lacked messages, so its next one begins with a later entry."""
+    for message_id in _first_messages(run)[:3]:
+        run.drop("n1", message_id)
+    run.removed = dict.fromkeys(NODES, 1)
+
+
+def _first_messages(run: SmallRun) -> list[str]:
+    return [m.id for e in run.logs["n1"] for m in e.messages if m.topic == TOPIC]
 
 
 def duplicate_in_a_tail(run: SmallRun, draw: random.Random) -> None:

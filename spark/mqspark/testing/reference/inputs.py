@@ -48,12 +48,23 @@ class Inputs:
         return max(self.begins.values())
 
     @cached_property
-    def common(self) -> dict[str, list[StoredEntry]]:
-        """The logs, as far as all of them reach back."""
+    def common(self) -> dict[str, dict[int, StoredEntry]]:
+        """The logs by index, as far back as all of them reach."""
         return {
-            node: [entry for entry in log if entry.position >= self.begin]
+            node: {entry.index: entry for entry in log if entry.position >= self.begin}
             for node, log in self.logs.items()
         }
+
+    @cached_property
+    def held(self) -> dict[int, dict[str, StoredEntry]]:
+        """The indexes in `common` -> each node that has an entry there, wherever that is."""
+        by_index: dict[int, dict[str, StoredEntry]] = {
+            index: {} for index in sorted({i for log in self.common.values() for i in log})
+        }
+        for node, log in self.logs.items():
+            for entry in log:
+                by_index.get(entry.index, {})[node] = entry
+        return by_index
 
     def kept_from(self, queue_id: int) -> int | None:
         """The first offset of a queue that all logs reach back to; None if there is none."""
@@ -147,15 +158,15 @@ class Inputs:
     @cached_property
     def first_difference(self) -> int | None:
         """The first index on which not all logs agree; None if they are equal."""
-        longest = max(len(log) for log in self.common.values())
-        for index in range(longest):
-            if len({chain_of(log, index) for log in self.common.values()}) > 1:
+        for index in self.held:
+            own = [log[index].chain_crc if index in log else None for log in self.common.values()]
+            if len(set(own)) > 1:
                 return index
         return None
 
     def position_at(self, index: int) -> int:
         """The lowest position at which a log has the entry."""
-        return min(log[index].position for log in self.common.values() if index < len(log))
+        return min(log[index].position for log in self.common.values() if index in log)
 
     @cached_property
     def settled_end(self) -> int:
@@ -217,10 +228,3 @@ def waits(entry: StoredEntry, message: StoredMessage) -> bool:
 def queue_of(event: Said) -> tuple[str, int]:
     """The group and the queue that an event is about."""
     return event["group"], event["queue_id"]
-
-
-def chain_of(log: Sequence[StoredEntry], index: int) -> tuple[object, ...] | None:
-    """All that a log holds up to an entry: what a chain CRC stands for."""
-    if index >= len(log):
-        return None
-    return tuple((e.term, e.kind, e.position, e.body) for e in log[: index + 1])

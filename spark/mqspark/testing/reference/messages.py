@@ -23,7 +23,6 @@ from mqspark.testing.reference.inputs import (
     Inputs,
     S,
     Said,
-    chain_of,
     kind_of,
 )
 from mqspark.testing.rewriting import StoredMessage
@@ -134,27 +133,22 @@ def kept(run: Inputs) -> Iterator[Finding]:
 
 
 def unchanged(run: Inputs) -> Iterator[Finding]:
-    """5 and 13: the logs say the same, as far as they are settled."""
+    """5 and 13: the logs say the same, as far as they are settled. An entry's chain CRC stands for
+    all before it too, what was removed included."""
     first: dict[tuple[int, str], str] = {}
-    logs = run.common
-    longest = max(len(log) for log in logs.values())
-    for index in range(longest):
-        chains = {node: chain_of(log, index) for node, log in logs.items() if index < len(log)}
+    for index, held in run.held.items():
         settled = run.position_at(index) < run.settled_end
-        votes = Counter(chains.values())
+        votes = Counter(entry.chain_crc for entry in held.values())
         best = [chain for chain, count in votes.items() if count == max(votes.values())]
-        for node, log in logs.items():
-            if node not in chains:
+        for node in run.logs:
+            if node not in held:
                 if settled:
                     first.setdefault((13, node), "incomplete")
                 continue
-            if len(votes) == 1 or best == [chains[node]]:
+            own = held[node]
+            if len(votes) == 1 or best == [own.chain_crc]:
                 continue
-            of_term = {
-                chain
-                for other, chain in chains.items()
-                if logs[other][index].term == log[index].term
-            }
+            of_term = {each.chain_crc for each in held.values() if each.term == own.term}
             if settled or len(of_term) > 1:
                 first.setdefault((5, node), "changed")
             if settled:
@@ -202,11 +196,12 @@ def lost_disk(run: Inputs, before: Said, after: Said) -> bool:
 
 
 def complete(run: Inputs) -> Iterator[Finding]:
-    """7: a leader's log has what was acknowledged before, of its term and earlier ones."""
+    """7: a leader's log has what was acknowledged before, of its term and earlier ones, from where
+    all logs reach back to: of which term the entries before that were nobody knows."""
     terms = [
         (entry.term, entry.position)
-        for log in run.logs.values()
-        for entry in log
+        for log in run.common.values()
+        for entry in log.values()
         if entry.position < run.settled_end
     ]
     for lead in run.of("lead"):
@@ -217,7 +212,7 @@ def complete(run: Inputs) -> Iterator[Finding]:
             (ack["position"], ack["id"])
             for ack in (*run.of("ack"), *run.of("waiting"))
             if ack["t"] < lead["began"]
-            and ack["position"] >= lead["end_position"]
+            and ack["position"] >= max(lead["end_position"], run.begin)
             and (not later or ack["position"] < min(later))
         ]
         if lacking:
