@@ -110,7 +110,10 @@ class LivesOf:
         return found
 
     def _known(self, slots: DataFrame) -> dict[tuple[str, int], tuple[int, int]]:
-        """Between which moments each deletion came about, by the messages around it."""
+        """Between which moments each deletion came about, by the messages around it.
+
+        Where one stands that was only delivered, and is in no log, nobody knows.
+        """
         found = {}
         for number, broker in enumerate(self.members.brokers):
             at = sorted(
@@ -122,7 +125,7 @@ class LivesOf:
             for position in at:
                 before = before + (F.col("position") > position).cast("int")
             rows = (
-                slots.where(F.col("broker_number") == number)
+                slots.where((F.col("broker_number") == number) & F.col("position").isNotNull())
                 .groupBy(before.alias("place"))
                 .agg(F.max("send_t").alias("sent"), F.min("ack_t").alias("acked"))
                 .collect()
