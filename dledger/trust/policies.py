@@ -160,7 +160,8 @@ def each_entry(acl: AclInfo) -> Iterator[Entry]:
         raise BadInput("The policies is empty.")
     count = sum(len(_given(policy)) for policy in acl.policies)
     if count > limits.ACL_ENTRIES_PER_USER_MAX:
-        raise BadInput(f"{count} entries; at most {limits.ACL_ENTRIES_PER_USER_MAX} of a user")
+        most = limits.ACL_ENTRIES_PER_USER_MAX
+        raise BadInput(f"{count} entries; at most {most} are kept of a user")
     for policy in acl.policies:
         kind = policy_type(policy.policy_type)
         for entry in _given(policy):
