@@ -168,6 +168,8 @@ async def test_a_state_whose_picture_takes_long_is_saved_seldom(
         disk.applying_s += seconds
         disk.news.set()
         await trio.sleep(limits.SNAPSHOT_INTERVAL_S + 1)
+        # The picture has jumped over that time; on a slow machine it has more slices to go.
+        await trio.testing.wait_all_tasks_blocked()
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Snapshots(leader.machine, disk).run)
