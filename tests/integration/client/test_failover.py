@@ -35,6 +35,8 @@ async def running(directory: Path) -> AsyncIterator[tuple[Cluster, Probe]]:
         async with PeerPool() as pool:
             probe = Probe(cluster, pool)
             await probe.wait_until_serving()
+            async with Producer(layout.namesrv_addr) as first:
+                await first.prepare("T")  # the name server knows all groups from now on
             yield cluster, probe
 
 

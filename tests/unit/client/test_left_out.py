@@ -89,7 +89,7 @@ def test_a_limit_that_cut_something_off_is_told(
         ("topicList -c Nope", 1, "no cluster 'Nope'"),
         ("statsAll -t Nope", 1, "no route"),
         ("getBrokerConfig -b nope", 1, "no broker 'nope'"),
-        ("wipeWritePerm -b nope", 1, "no broker 'nope'"),
+        ("wipeWritePerm -b nope", 1, "no broker group 'nope'"),
         ("deadLetters -g Nope", 1, "no consumer group 'Nope'"),
     ],
 )
