@@ -124,10 +124,10 @@ STOP_SAVE_S = 4.0
 
 # Sends.
 MESSAGES_PER_BATCH_MAX = 16_384
-KEYS_PER_BATCH_MAX = 163_840
+KEYS_PER_BATCH_MAX = 147_456
 KEYS_PER_MESSAGE_WEIGHT = 8
 """So many words may stand in the KEYS of one request's messages, where each message counts as
-eight: 32 for each of 4,096 messages, two for each of 16,384. Each replica indexes all at once."""
+eight: 32 for each of 3,686 messages, one for each of 16,384. Each replica indexes all at once."""
 BATCH_AT_ONCE_MAX = 1024
 """Messages of a stock client's batch that are taken in one turn of the loop."""
 BATCH_STEP = 64

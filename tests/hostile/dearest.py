@@ -194,10 +194,10 @@ def laden() -> Iterator[list[dict[str, str]]]:
     words = " ".join(f"w{number}" for number in range(32))
     yield [{"KEYS": "k" * (n % 30 + 1)} for n in range(MESSAGES)]
     yield [
-        {"KEYS": f"{n} a", "TAGS": f"{n}", "EXPIRES_AT_MS": f"{NOW_MS * 2 + n}"}
+        {"KEYS": f"{n}", "TAGS": f"{n}", "EXPIRES_AT_MS": f"{NOW_MS * 2 + n}"}
         for n in range(MESSAGES)
     ]
-    yield [{"KEYS": words, "TAGS": f"{n}"} for n in range(4096)]
+    yield [{"KEYS": words, "TAGS": f"{n}"} for n in range(3686)]
     yield [{"KEYS": words} for _ in range(MESSAGES)]
     yield [{"KEYS": "k" * (30_000 - 8 * n)} for n in few]
     yield [{"KEYS": "a " * 15_000} for _ in few]
