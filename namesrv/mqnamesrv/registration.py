@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
 from functools import lru_cache
-from itertools import count, islice
-from typing import cast
 
 from dledger.addresses import parse_address
 from dledger.buffers import Buffer
@@ -34,6 +31,7 @@ from mqnamesrv.routes import Registration
 
 _CRC_MASK = 0x7FFF_FFFF
 _WORD = struct.Struct(">i")
+_WORD_BYTES = _WORD.size
 
 
 def decode_registration(
@@ -84,11 +82,12 @@ def _check_names(header: RegisterBrokerHeader) -> None:
 def _fits(name: str, topic: TopicConfig) -> bool:
     """Whether a topic can be one, so that a client may read its route. One that can't is left out:
     its broker's others are no worse for it."""
+    most = limits.QUEUES_PER_TOPIC_MAX
     return (
         0 < len(name) <= limits.TOPIC_CHARACTERS_MAX
         and name.isprintable()
-        and 0 <= topic.read_queue_nums <= limits.QUEUES_PER_TOPIC_MAX
-        and 0 <= topic.write_queue_nums <= limits.QUEUES_PER_TOPIC_MAX
+        and 0 <= topic.read_queue_nums <= most
+        and 0 <= topic.write_queue_nums <= most
         and 0 <= topic.perm <= limits.PERM_MAX
     )
 
@@ -108,12 +107,16 @@ def _decode_json(body: Buffer) -> TopicConfigWrapper:
 
 
 def _decode_compressed(body: Buffer) -> TopicConfigWrapper:
-    pieces = _pieces(_inflate(body))
-    data_version = decode_body(DataVersion, cast("bytes", next(pieces)))
-    listed = cast("int", next(pieces))
-    if not 0 <= listed <= limits.TOPICS_PER_GROUP_MAX:
-        raise BadInput(f"{listed} topics; 0 to {limits.TOPICS_PER_GROUP_MAX} are taken")
-    topics = [_topic_of_text(text) for text in islice(cast("Iterator[bytes]", pieces), listed)]
+    data = _inflate(body)
+    version, at = _piece(data, 0)
+    data_version = decode_body(DataVersion, version)
+    count, at = _number(data, at), at + _WORD_BYTES
+    if not 0 <= count <= limits.TOPICS_PER_GROUP_MAX:
+        raise BadInput(f"{count} topics; 0 to {limits.TOPICS_PER_GROUP_MAX} are taken")
+    topics = []
+    for _ in range(count):
+        text, at = _piece(data, at)
+        topics.append(_topic_of_text(text))
     return TopicConfigWrapper(
         data_version=data_version,
         topic_config_table={topic.topic_name: topic for topic in topics},
@@ -156,19 +159,16 @@ def _settings_of(text: str) -> tuple[int, int, int, str]:
         raise BadInput(f"no topic config: {text[:64]!r}") from error
 
 
-def _pieces(data: bytes) -> Iterator[bytes | int]:
-    """The version; how many topics there are; each of them. Byte strings have their length before
-    them. All in one function, as there may be very many."""
-    unpack, at, end = _WORD.unpack_from, 0, len(data)
-    for number in count():
-        if end - at < _WORD.size:
-            raise BadInput(f"the inflated body ends within a number at byte {at}")
-        (value,) = unpack(data, at)
-        at += _WORD.size
-        if number == 1:
-            yield value
-            continue
-        if not 0 <= value <= end - at:
-            raise BadInput(f"the inflated body ends within a piece of {value} bytes at {at}")
-        at += value
-        yield data[at - value : at]
+def _number(data: bytes, at: int) -> int:
+    if len(data) - at < _WORD_BYTES:
+        raise BadInput(f"the inflated body ends within a number at byte {at}")
+    return int(_WORD.unpack_from(data, at)[0])
+
+
+def _piece(data: bytes, at: int) -> tuple[bytes, int]:
+    """The bytes there, which have their length before them, and where they end."""
+    size, begin = _number(data, at), at + _WORD_BYTES
+    end = begin + size
+    if not begin <= end <= len(data):
+        raise BadInput(f"the inflated body ends within a piece of {size} bytes at {begin}")
+    return data[begin:end], end
