@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from mqclient.admin.access.rights import Grant
 from mqclient.commands.terminal.options import DEFAULTS, ChangedBroker, ChangedCluster, Common
 from mqclient.commands.terminal.output import Table, joined
-from mqclient.commands.users import DryRun
+from mqclient.commands.users import DryRun, asked_unless
 
 Subject = Annotated[
     str, Parameter(name=["--subject", "-s"], help="The user, as User:NAME or NAME.")
@@ -48,19 +48,19 @@ def create_acl(
 ) -> None:
     """Allow a user actions on resources, or deny them."""
     named, user = _parts(resources), _user(subject)
-    groups: tuple[str, ...] = ()
-    if not dry_run:
-        groups = common.ask(
-            lambda admin: admin.rights.grant(
-                user,
-                named,
-                _parts(actions),
-                sources=_parts(source_ip),
-                decision=decision,
-                broker=broker,
-                cluster=cluster,
-            )
-        )
+    groups = asked_unless(
+        dry_run,
+        common,
+        lambda admin: admin.rights.grant(
+            user,
+            named,
+            _parts(actions),
+            sources=_parts(source_ip),
+            decision=decision,
+            broker=broker,
+            cluster=cluster,
+        ),
+    )
     result = {
         **{"user": user, "resources": named, "actions": _parts(actions), "decision": decision},
         **{"sources": _parts(source_ip), "brokers": groups, "dryRun": dry_run},
@@ -91,11 +91,11 @@ def delete_acl(
         Only the entry of this resource.
     """
     user = _user(subject)
-    groups: tuple[str, ...] = ()
-    if not dry_run:
-        groups = common.ask(
-            lambda admin: admin.rights.revoke(user, resources, broker=broker, cluster=cluster)
-        )
+    groups = asked_unless(
+        dry_run,
+        common,
+        lambda admin: admin.rights.revoke(user, resources, broker=broker, cluster=cluster),
+    )
     result = {"user": user, "resource": resources, "brokers": groups, "dryRun": dry_run}
     what = resources or "all resources"
     on = f"removed on {joined(groups)}" if groups else "would be removed"

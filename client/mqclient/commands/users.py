@@ -6,12 +6,13 @@ A new password comes from a file or the environment: arguments are seen in proce
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from mqclient.admin import Admin
 from mqclient.admin.access.users import UserState
 from mqclient.commands.terminal.options import (
     DEFAULTS,
@@ -63,18 +64,18 @@ def create_user(
     password = read_password(new_password_file, f"user {username}", ENVIRONMENT_NEW)
     fresh, is_super = switched(require_fresh) is True, user_type == "Super"
     result = {"user": username, "superUser": is_super, "requireFresh": fresh, "dryRun": dry_run}
-    groups: tuple[str, ...] = ()
-    if not dry_run:
-        groups = common.ask(
-            lambda admin: admin.users.create(
-                username,
-                password,
-                super_user=is_super,
-                require_fresh=fresh,
-                broker=broker,
-                cluster=cluster,
-            )
-        )
+    groups = asked_unless(
+        dry_run,
+        common,
+        lambda admin: admin.users.create(
+            username,
+            password,
+            super_user=is_super,
+            require_fresh=fresh,
+            broker=broker,
+            cluster=cluster,
+        ),
+    )
     _say(common, "createUser", result, f"user {username}", "made", groups)
 
 
@@ -109,19 +110,19 @@ def update_user(
         **{"user": username, "superUser": is_super, "enabled": enabled, "requireFresh": fresh},
         **{"newPassword": password is not None, "dryRun": dry_run},
     }
-    groups: tuple[str, ...] = ()
-    if not dry_run:
-        groups = common.ask(
-            lambda admin: admin.users.update(
-                username,
-                password=password,
-                super_user=is_super,
-                enabled=enabled,
-                require_fresh=fresh,
-                broker=broker,
-                cluster=cluster,
-            )
-        )
+    groups = asked_unless(
+        dry_run,
+        common,
+        lambda admin: admin.users.update(
+            username,
+            password=password,
+            super_user=is_super,
+            enabled=enabled,
+            require_fresh=fresh,
+            broker=broker,
+            cluster=cluster,
+        ),
+    )
     _say(common, "updateUser", result, f"user {username}", "changed", groups)
 
 
@@ -134,11 +135,11 @@ def delete_user(
     common: Common = DEFAULTS,
 ) -> None:
     """Remove a user, and what it may do."""
-    groups: tuple[str, ...] = ()
-    if not dry_run:
-        groups = common.ask(
-            lambda admin: admin.users.delete(username, broker=broker, cluster=cluster)
-        )
+    groups = asked_unless(
+        dry_run,
+        common,
+        lambda admin: admin.users.delete(username, broker=broker, cluster=cluster),
+    )
     result = {"user": username, "dryRun": dry_run}
     _say(common, "deleteUser", result, f"user {username}", "removed", groups)
 
@@ -178,6 +179,15 @@ def list_user(
     """List the users of each broker group."""
     found = common.ask(lambda admin: admin.users.list(filter, broker=broker, cluster=cluster))
     common.show("listUser", found, _table(found))
+
+
+def asked_unless(
+    dry_run: bool,
+    common: Common,
+    change: Callable[[Admin], Awaitable[tuple[str, ...]]],
+) -> tuple[str, ...]:
+    """The groups where a change was made; none if it was only to be told."""
+    return () if dry_run else common.ask(change)
 
 
 def _table(users: Sequence[UserState]) -> Table:
