@@ -1,4 +1,4 @@
-"""The measured parts of docs/performance.md and README.md, from a kept result.
+"""The measured parts of docs/explanation/performance.md and README.md, from a kept result.
 
 A figure is the median of the rounds, with the worst and the best; the winner of a row is bold.
 """
@@ -15,9 +15,9 @@ from .plot import chart
 from .rows import CONTENDERS, FLOORS, ROWS, Row
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "explanation" / "performance.md"
 README = ROOT / "README.md"
-PLOTS = ROOT / "docs" / "performance"
+PLOTS = ROOT / "docs" / "explanation" / "performance"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 

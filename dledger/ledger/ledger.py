@@ -472,7 +472,7 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
     if not trio.lowlevel.in_trio_run():
         raise ConfigError(
             "open_ledger runs under trio, not under asyncio: call it in trio.run(...). A program "
-            "on asyncio can run it in a thread of its own (docs/dledger.md)"
+            "on asyncio can run it in a thread of its own (docs/explanation/dledger.md)"
         )
     if config.node_id not in config.peers:
         raise ConfigError(f"node_id {config.node_id!r} is not among the peers {[*config.peers]}")

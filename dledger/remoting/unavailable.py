@@ -2,7 +2,7 @@
 say more than its remark.
 
 Brokers write these fields and our own client reads them; stock clients ignore them and try another
-broker. `docs/broker.md` lists them for others.
+broker. `docs/reference/broker.md` lists them for others.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from dledger.errors import BadInput
 
 VERDICT_FILE = "verdict.json"
 NUMBERS: Final = range(1, 19)
-"""Of all properties: docs/audit.md says what each is."""
+"""Of all properties: docs/explanation/audit.md says what each is."""
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):

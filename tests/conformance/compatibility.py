@@ -1,4 +1,4 @@
-"""Makes docs/compatibility.md of what the suite found, and of what servers declare of each code.
+"""Makes docs/reference/compatibility.md of what the suite found, and of what servers declare of each code.
 
 The suite, when all of it has run, leaves its results in `.cache/conformance/results.json`. It also
 holds what servers answer against what their handlers declare. Nothing on the page is written by
@@ -28,7 +28,7 @@ from dledger.remoting.codes import RequestCode
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / ".cache" / "conformance" / "results.json"
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 STOCK_TESTS = Path(__file__).parent / "stock_tests.json"
 
 MARKS = {"passed": "yes", "failed": "**no**", "missing": "?"}
@@ -64,7 +64,7 @@ Not part of the suite.
   next look at its route, as with Java. It can't read a route whose `brokerDatas` lack
   `enableActingMaster`, which 4.x name servers leave out; ours say it.
 - pyrocketmq (tt67wq, pure Python), by its sources: its synchronous consumers look brokers up by
-  topics named like broker groups; those are made at the first start (`docs/broker.md`). Its
+  topics named like broker groups; those are made at the first start (`docs/reference/broker.md`). Its
   synchronous orderly consumer locks and pulls, and handles nothing on a Python before 3.14,
   whatever the broker: it asks a `threading.RLock` whether it is `locked()`, which older ones can't
   say, and the thread that would handle messages ends by that.

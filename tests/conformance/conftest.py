@@ -110,7 +110,7 @@ _found: dict[str, dict[str, Any]] = {}
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Note the outcome of each client's feature for docs/compatibility.md."""
+    """Note the outcome of each client's feature for docs/reference/compatibility.md."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.when != "call" and report.outcome == "passed":

@@ -47,7 +47,7 @@ SEND_S_MAX = 3.0
 PAUSE_MS = 5
 SENDERS = 2
 RETRY_SPAN_S = 10.0
-"""Brokers take no later send for a retry (docs/guarantees.md)."""
+"""Brokers take no later send for a retry (docs/explanation/guarantees.md)."""
 IMPATIENT_SENDERS, IMPATIENT_POLL_MS, AGAIN_MS = 8, 500, 100
 STOCK_POLL_MS = 30_000
 LEADERLESS_S = 3.0

@@ -9,7 +9,7 @@ test *not applicable*, with the method's name for a reason; so are the classes l
     python tests/conformance/stock_tests.py                   # all
     python tests/conformance/stock_tests.py tag. OrderMsgIT   # those with this in their names
 
-A run of all is kept in `stock_tests.json`, and is a section of docs/compatibility.md.
+A run of all is kept in `stock_tests.json`, and is a section of docs/reference/compatibility.md.
 """
 
 from __future__ import annotations

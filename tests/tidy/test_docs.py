@@ -30,17 +30,17 @@ def first_column(page: str, heading: str) -> set[str]:
 
 def test_every_key_of_a_brokers_config_is_explained() -> None:
     """And none that does not exist."""
-    assert first_column("broker.md", "## Config") == set(BrokerConfig.__struct_encode_fields__)
+    assert first_column("reference/broker.md", "## Config") == set(BrokerConfig.__struct_encode_fields__)
 
 
 def test_every_command_of_mqadmin_is_listed() -> None:
     """And none that does not exist."""
-    assert first_column("mqadmin.md", "# mqadmin") == set(COMMANDS)
+    assert first_column("reference/mqadmin.md", "# mqadmin") == set(COMMANDS)
 
 
 def test_every_call_of_the_administration_is_listed() -> None:
     """Part by part, and none that does not exist."""
-    section = (ROOT / "docs" / "mqadmin.md").read_text().split("## From a program", 1)[1]
+    section = (ROOT / "docs" / "reference" / "mqadmin.md").read_text().split("## From a program", 1)[1]
     rows = [line.split("|") for line in section.splitlines() if line.startswith("| `")]
     listed = {row[1].strip(" `"): set(re.findall(r"`(\w+)`", row[2])) for row in rows}
     parts = {name: part for name, part in vars(Admin()).items() if isinstance(part, Part)}

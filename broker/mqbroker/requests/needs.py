@@ -17,7 +17,7 @@ from enum import Enum
 
 
 class Needs(Enum):
-    """Which replica answers, and when. The values are shown in docs/compatibility.md."""
+    """Which replica answers, and when. The values are shown in docs/reference/compatibility.md."""
 
     NOTHING = "answered"
     """Every replica answers."""

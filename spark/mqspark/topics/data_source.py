@@ -6,7 +6,7 @@
         "subscribe", "Orders"
     )
 
-docs/spark.md has all options. The connection is made where messages are read: in each task.
+docs/how-to/spark.md has all options. The connection is made where messages are read: in each task.
 """
 
 from __future__ import annotations

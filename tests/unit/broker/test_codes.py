@@ -84,7 +84,7 @@ def test_what_is_not_served_says_why() -> None:
 
 
 async def test_the_docs_show_the_rights_of_each_code(tmp_path: Path) -> None:
-    """docs/rights.md has what the handlers declare. `RIGHTS=1` writes it anew."""
+    """docs/reference/rights.md has what the handlers declare. `RIGHTS=1` writes it anew."""
     async with memory_broker(tmp_path) as broker:
         at_broker = broker.broker.handler.table
     config = NamesrvConfig()
@@ -96,7 +96,7 @@ async def test_the_docs_show_the_rights_of_each_code(tmp_path: Path) -> None:
         for code in RequestCode
         if code in at_broker or code in at_namesrv
     ]
-    page = Path(__file__).parents[3] / "docs" / "rights.md"
+    page = Path(__file__).parents[3] / "docs" / "reference" / "rights.md"
     kept = page.read_text()
     head = kept[: kept.index("| code |")]
     wanted = head + "\n".join(

@@ -59,7 +59,7 @@ def test_a_time_that_is_not_understood_is_refused(text: str) -> None:
 
 def test_every_command_is_in_the_docs() -> None:
     """And the docs name no command that does not exist."""
-    page = Path(__file__).parents[3] / "docs" / "mqadmin.md"
+    page = Path(__file__).parents[3] / "docs" / "reference" / "mqadmin.md"
     lines = page.read_text().partition("\n## From a program")[0].splitlines()
     listed = [line.split("`")[1] for line in lines if line.startswith("| `")]
     assert sorted(listed) == sorted(COMMANDS)

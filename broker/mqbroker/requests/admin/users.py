@@ -282,7 +282,7 @@ class UserHandler:
                     raise Refused(
                         ResponseCode.SYSTEM_ERROR,
                         "users need the cluster's secret, with which their passwords are kept: "
-                        "give each server its secretFile (docs/security.md)",
+                        "give each server its secretFile (docs/explanation/security.md)",
                     )
                 change = decide(asker)
                 if change is not None:

@@ -1,6 +1,6 @@
 """Holes 11 and 16 to 18 of the Raft library: what peers and clients make it do, and applying.
 
-How these tests work is said in docs/raft-holes.md.
+How these tests work is said in docs/explanation/raft-holes.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Holes 12 to 15 and 21 of the Raft library: terms, pre-vote, check-quorum, members, time.
 
-How these tests work is said in docs/raft-holes.md.
+How these tests work is said in docs/explanation/raft-holes.md.
 """
 
 from __future__ import annotations

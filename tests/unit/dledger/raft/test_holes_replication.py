@@ -1,6 +1,6 @@
 """Holes 1 to 3, 10, 19 and 20 of the Raft library: what is sent again, how much, on which link.
 
-How these tests work is said in docs/raft-holes.md.
+How these tests work is said in docs/explanation/raft-holes.md.
 """
 
 from __future__ import annotations

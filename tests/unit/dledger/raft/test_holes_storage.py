@@ -1,6 +1,6 @@
 """Holes 4 to 9 of the Raft library: snapshots, trimming, what is durable, long logs.
 
-How these tests work is said in docs/raft-holes.md.
+How these tests work is said in docs/explanation/raft-holes.md.
 """
 
 from __future__ import annotations
