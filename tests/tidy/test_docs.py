@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
 import re
+import subprocess
+import sys
 import tomllib
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -17,6 +22,8 @@ from mqclient.commands.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ONLY_PARSE = ast.PyCF_ONLY_AST
+OURS = ("mq", "dledger")
 OUR_FILES = re.compile(r"(dledger|broker|namesrv|client|chaos|spark|local|tests|benchmarks|docs)/")
 
 
@@ -104,3 +111,61 @@ def test_the_tests_that_a_page_names_exist(page: Path) -> None:
     ]
 
     assert gone == []
+
+
+def test_the_generated_pages_are_up_to_date() -> None:
+    """`python docs/generate.py` would change none of them."""
+    specification = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert specification is not None
+    assert specification.loader is not None
+    generate = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(generate)
+    old = [
+        name
+        for name, text in generate.pages().items()
+        if (ROOT / "docs" / "reference" / name).read_text() != text
+    ]
+
+    assert old == []
+
+
+def test_every_page_is_found_from_the_index() -> None:
+    """By a link of docs/index.md, or of a page that it names."""
+    index = ROOT / "docs" / "index.md"
+    reached, todo = {index}, [index]
+    while todo:
+        page = todo.pop()
+        for link in re.findall(r"\]\(([^)#:]+\.md)", page.read_text()):
+            target = (page.parent / link).resolve()
+            if target not in reached and ROOT / "docs" in target.parents:
+                reached.add(target)
+                todo.append(target)
+
+    assert sorted(set((ROOT / "docs").rglob("*.md")) - reached) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_python_on_a_page_is_python(page: Path) -> None:
+    """Each block compiles, and what it imports from our packages is there."""
+    for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        tree = compile(block, page.name, "exec", ONLY_PARSE | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OURS):
+                module = importlib.import_module(str(node.module))
+                assert [name.name for name in node.names if not hasattr(module, name.name)] == []
+
+
+@pytest.mark.slow
+def test_the_site_is_built(tmp_path: Path) -> None:
+    """With every page in its navigation, and every link and anchor checked."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "tutorial" / "first-application" / "index.html").exists()

@@ -1,0 +1,203 @@
+"""Write the pages of the reference that follow from the code: `python docs/generate.py`.
+
+Commands come from the programs' own help, the Python API and errors from signatures and docstrings,
+limits from the modules that hold every bound. A test compares the pages with what this writes, so
+none can be out of date.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cyclopts import App
+from rich.console import Console
+
+import mqclient
+from dledger.errors import DledgerError
+from mqbroker.__main__ import app as mqbroker
+from mqchaos.mqchaos import app as mqchaos
+from mqchaos.mqcluster import app as mqcluster
+from mqclient.commands.__main__ import COMMANDS
+from mqclient.commands.__main__ import app as mqadmin
+from mqnamesrv.__main__ import app as mqnamesrv
+from mqspark.mqaudit import app as mqaudit
+
+REFERENCE = Path(__file__).parent / "reference"
+WIDTH = 100
+LIMITS = {
+    "The wire, files and programs": "dledger.limits",
+    "Raft": "dledger.raft.limits",
+    "Brokers": "mqbroker.limits",
+    "Name servers": "mqnamesrv.limits",
+    "Clients": "mqclient.limits",
+    "The audit and Spark": "mqspark.limits",
+    "Chaos": "mqchaos.limits",
+}
+GENERATED = "<!-- Made by docs/generate.py; do not edit. -->\n"
+
+
+def pages() -> dict[str, str]:
+    """Each generated page: its file name below docs/reference, and its text."""
+    return {
+        "commands.md": commands(),
+        "api.md": api(),
+        "errors.md": errors(),
+        "limits.md": limits(),
+    }
+
+
+def commands() -> str:
+    """Every command with its options, as `--help` prints them."""
+    parts = [
+        f"# Commands\n\n{GENERATED}\nEach command as its `--help` shows it. "
+        "[mqadmin](mqadmin.md) has an overview.\n"
+    ]
+    for app in (mqnamesrv, mqbroker, mqcluster, mqadmin, mqchaos, mqaudit):
+        parts.append(f"\n## {app.name[0]}\n\n```text\n{help_of(app, [])}\n```\n")
+        for name in subcommands(app):
+            parts.append(f"\n### {app.name[0]} {name}\n\n```text\n{help_of(app, [name])}\n```\n")
+    return "".join(parts)
+
+
+def subcommands(app: App) -> list[str]:
+    """The commands of a program, in the order of its help."""
+    if app is mqadmin:
+        return list(COMMANDS)
+    return [name for name in app if not name.startswith("-")]
+
+
+def help_of(app: App, tokens: list[str]) -> str:
+    """What `PROGRAM TOKENS --help` prints, without colours, at a fixed width."""
+    out = io.StringIO()
+    console = Console(file=out, width=WIDTH, force_terminal=False, color_system=None)
+    app.help_print(tokens, console=console)
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+
+
+def api() -> str:
+    """The public names of `mqclient`: signatures and docstrings."""
+    parts = [
+        f"# Python API\n\n{GENERATED}\nAll of this is imported from `mqclient`. `mqclient.blocking` has "
+        "the same clients for\nprograms without an event loop: same names, no `await`. "
+        "[Errors](errors.md) has the exceptions.\n"
+    ]
+    for name in mqclient.__all__:
+        value = getattr(mqclient, name)
+        if inspect.isclass(value) and issubclass(value, Exception):
+            continue
+        parts.append(f"\n## {name}\n\n{signature(name, value)}{text_of(value)}")
+        if inspect.isclass(value):
+            parts.extend(members(value))
+    return "".join(parts)
+
+
+def members(class_: type) -> Iterator[str]:
+    """A class's public methods and properties, in the order of the source."""
+    seen: dict[str, Any] = {}
+    for base in reversed(class_.__mro__[:-1]):
+        if base.__module__.startswith(("mqclient", "dledger")):
+            seen.update({name: value for name, value in vars(base).items() if name[0] != "_"})
+    for name, value in seen.items():
+        if isinstance(value, property):
+            yield f"\n### {class_.__name__}.{name}\n\n{text_of(value)}"
+        elif inspect.isfunction(value):
+            yield f"\n### {class_.__name__}.{name}()\n\n{signature(name, value)}{text_of(value)}"
+
+
+def signature(name: str, value: Any) -> str:
+    """A call as it is written, one parameter a line where it is long."""
+    if not callable(value):
+        return ""
+    try:
+        found = inspect.signature(value)
+    except (TypeError, ValueError):
+        return ""
+    given = [str(parameter) for key, parameter in found.parameters.items() if key != "self"]
+    if any("<object object" in text or "<factory>" in text or " at 0x" in text for text in given):
+        given = [re.sub(r" ?= ?<.*", " = ...", text) for text in given]
+    prefix = "async " if inspect.iscoroutinefunction(value) else ""
+    one_line = f"{prefix}{name}({', '.join(given)})"
+    if len(one_line) > WIDTH:
+        one_line = f"{prefix}{name}(\n" + "".join(f"    {text},\n" for text in given) + ")"
+    return f"```text\n{one_line}\n```\n\n"
+
+
+def text_of(value: Any) -> str:
+    """A docstring as Markdown; literal blocks stay as they are."""
+    text = inspect.cleandoc(value.__doc__ or "")
+    return re.sub(r"^::$", "", text, flags=re.MULTILINE).strip() + "\n" if text else ""
+
+
+def errors() -> str:
+    """Every error that calls raise, as a tree."""
+    parts = [
+        f"# Errors\n\n{GENERATED}\nEvery error that a call of `mqclient` raises, importable from there. "
+        "An error is *definite* if\nthe operation certainly had no effect: then a message may be sent "
+        "again without a second copy.\n\n| error | is a | definite |\n|---|---|---|\n"
+    ]
+    found = [
+        value
+        for name in mqclient.__all__
+        if inspect.isclass(value := getattr(mqclient, name)) and issubclass(value, DledgerError)
+    ]
+    for error in found:
+        base = next(base.__name__ for base in error.__mro__[1:] if issubclass(base, Exception))
+        definite = "yes" if error.definite else "**no**"
+        parts.append(f"| [`{error.__name__}`](#{error.__name__.lower()}) | {base} | {definite} |\n")
+    for error in found:
+        parts.append(f"\n## {error.__name__}\n\n{text_of(error)}")
+    return "".join(parts)
+
+
+def limits() -> str:
+    """Every bound: its name, value and meaning."""
+    parts = [
+        f"# Limits\n\n{GENERATED}\nEvery buffer, queue, frame and wait has a bound. Units are in the names. "
+        "A bound that a config\nkey changes is the default of that key ([the broker](broker.md)).\n"
+    ]
+    for title, module in LIMITS.items():
+        parts.append(f"\n## {title}\n\n`{module}`\n\n| bound | value | meaning |\n|---|---|---|\n")
+        for name, value, meaning in bounds(module):
+            parts.append(f"| `{name}` | {value} | {meaning} |\n")
+    return "".join(parts)
+
+
+def bounds(module: str) -> Iterator[tuple[str, str, str]]:
+    """(name, value, meaning) of each constant of a module."""
+    found = importlib.import_module(module)
+    assert found.__file__ is not None
+    body = ast.parse(Path(found.__file__).read_text()).body
+    for statement, following in zip(body, [*body[1:], None], strict=True):
+        if isinstance(statement, ast.Assign):
+            target = statement.targets[0]
+        elif isinstance(statement, ast.AnnAssign):
+            target = statement.target
+        else:
+            continue
+        if not isinstance(target, ast.Name) or not target.id.isupper():
+            continue
+        value = getattr(found, target.id)
+        if not isinstance(value, int | float):
+            continue
+        meaning = ""
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            meaning = " ".join(str(following.value.value).split()).replace("|", "\\|")
+        yield target.id, f"{value:,}", meaning
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
