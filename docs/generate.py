@@ -85,9 +85,9 @@ def help_of(app: App, tokens: list[str]) -> str:
 def api() -> str:
     """The public names of `mqclient`: signatures and docstrings."""
     parts = [
-        f"# Python API\n\n{GENERATED}\nAll of this is imported from `mqclient`. `mqclient.blocking` has "
-        "the same clients for\nprograms without an event loop: same names, no `await`. "
-        "[Errors](errors.md) has the exceptions.\n"
+        f"# Python API\n\n{GENERATED}\nAll of this is imported from `mqclient`. "
+        "`mqclient.blocking` has the same clients for\nprograms without an event loop: same names, "
+        "no `await`. [Errors](errors.md) has the exceptions.\n"
     ]
     for name in mqclient.__all__:
         value = getattr(mqclient, name)
@@ -118,9 +118,11 @@ def signature(name: str, value: Any) -> str:
         return ""
     try:
         found = inspect.signature(value)
+        given = [str(parameter) for key, parameter in found.parameters.items() if key != "self"]
+    except NameError:  # of a struct whose types are imported for checkers alone
+        given = list(value.__struct_fields__)
     except (TypeError, ValueError):
         return ""
-    given = [str(parameter) for key, parameter in found.parameters.items() if key != "self"]
     if any("<object object" in text or "<factory>" in text or " at 0x" in text for text in given):
         given = [re.sub(r" ?= ?<.*", " = ...", text) for text in given]
     prefix = "async " if inspect.iscoroutinefunction(value) else ""
@@ -139,9 +141,9 @@ def text_of(value: Any) -> str:
 def errors() -> str:
     """Every error that calls raise, as a tree."""
     parts = [
-        f"# Errors\n\n{GENERATED}\nEvery error that a call of `mqclient` raises, importable from there. "
-        "An error is *definite* if\nthe operation certainly had no effect: then a message may be sent "
-        "again without a second copy.\n\n| error | is a | definite |\n|---|---|---|\n"
+        f"# Errors\n\n{GENERATED}\nEvery error that a call of `mqclient` raises, importable from "
+        "there. An error is *definite*\nif the operation certainly had no effect: then a message "
+        "may be sent again without a second copy.\n\n| error | is a | definite |\n|---|---|---|\n"
     ]
     found = [
         value
@@ -160,8 +162,9 @@ def errors() -> str:
 def limits() -> str:
     """Every bound: its name, value and meaning."""
     parts = [
-        f"# Limits\n\n{GENERATED}\nEvery buffer, queue, frame and wait has a bound. Units are in the names. "
-        "A bound that a config\nkey changes is the default of that key ([the broker](broker.md)).\n"
+        f"# Limits\n\n{GENERATED}\nEvery buffer, queue, frame and wait has a bound. Units are in "
+        "the names. A bound that a config\nkey changes is the default of that key "
+        "([the broker](broker.md)).\n"
     ]
     for title, module in LIMITS.items():
         parts.append(f"\n## {title}\n\n`{module}`\n\n| bound | value | meaning |\n|---|---|---|\n")

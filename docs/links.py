@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:\.\./|(?!(?:tutorial|how-to|reference|explanation)/))[^)]*\)")
+OUTSIDE = re.compile(
+    r"\[([^\]]+)\]\((?:\.\./)+(?:\.\./|(?!(?:tutorial|how-to|reference|explanation)/))[^)]*\)"
+)
 
 
 def on_page_markdown(markdown: str, **_others: Any) -> str:

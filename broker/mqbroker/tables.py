@@ -3,8 +3,8 @@
 A table grows by what clients ask for. So each has a bound on its rows and on a row's bytes, in a
 snapshot; where an owner may have only a part of it, that is said, and what takes rows away again.
 The leader holds the bounds, before it appends (`mqbroker.state.shares`); what entries do never
-depends on them. A field that is added to the snapshot is added here, and to docs/reference/broker.md: a test
-compares the three.
+depends on them. A field that is added to the snapshot is added here, and to
+docs/reference/broker.md: a test compares the three.
 """
 
 from __future__ import annotations

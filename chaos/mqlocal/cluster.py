@@ -185,7 +185,8 @@ async def local_cluster(
     """Run a cluster until the block is left; then nothing of it is left.
 
     `replicas` nodes in each of `groups` broker groups. `settings` are keys of the brokers' config
-    file, as docs/reference/broker.md has them. Runs under trio. Raises ConfigError for what can't be.
+    file, as docs/reference/broker.md has them. Runs under trio. Raises ConfigError for what can't
+    be.
     """
     if not trio.lowlevel.in_trio_run():
         raise ConfigError(

@@ -22,5 +22,6 @@ Layout
 ``library``      PySyncObj itself: no other folder uses a name of it
 
 PySyncObj 0.3.17 has the vote rule, the election restriction and the commit rule right. Its other
-faults are mended from outside; `docs/explanation/raft-holes.md` lists each of these holes, with its test.
+faults are mended from outside; `docs/explanation/raft-holes.md` lists each of these holes, with its
+test.
 """

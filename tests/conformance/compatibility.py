@@ -1,4 +1,4 @@
-"""Makes docs/reference/compatibility.md of what the suite found, and of what servers declare of each code.
+"""Makes docs/reference/compatibility.md of what the suite found, and what servers declare of codes.
 
 The suite, when all of it has run, leaves its results in `.cache/conformance/results.json`. It also
 holds what servers answer against what their handlers declare. Nothing on the page is written by
@@ -64,7 +64,7 @@ Not part of the suite.
   next look at its route, as with Java. It can't read a route whose `brokerDatas` lack
   `enableActingMaster`, which 4.x name servers leave out; ours say it.
 - pyrocketmq (tt67wq, pure Python), by its sources: its synchronous consumers look brokers up by
-  topics named like broker groups; those are made at the first start (`docs/reference/broker.md`). Its
+  topics named like broker groups; those are made at the first start ([broker](broker.md)). Its
   synchronous orderly consumer locks and pulls, and handles nothing on a Python before 3.14,
   whatever the broker: it asks a `threading.RLock` whether it is `locked()`, which older ones can't
   say, and the thread that would handle messages ends by that.

@@ -49,7 +49,7 @@ ADMINISTRATION = {
     "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST",
     "UPDATE_BROKER_CONFIG",
 }
-"""Another code that is an administrator's has its line here, and a line in docs/explanation/security.md."""
+"""Another administrator's code has its line here, and a line in docs/explanation/security.md."""
 FAR = "10.0.0.9"
 WORD = "the word of this cluster"
 OWN = "DefaultCluster", "broker-a"

@@ -50,8 +50,8 @@ def followed() -> list[Path]:
 def script_of(page: Path, directory: Path) -> str:
     """Write the page's files, and return its commands as one script."""
     commands = [PRELUDE]
-    for language, text, run in blocks(page):
-        text = text.replace("10.0.0.", OWN_NETWORK)
+    for language, written, run in blocks(page):
+        text = written.replace("10.0.0.", OWN_NETWORK)
         if named := FILE.match(text):
             (directory / named[1]).write_text(text)
         elif language == "sh" and run:

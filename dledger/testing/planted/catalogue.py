@@ -21,9 +21,9 @@ from dledger.testing.planted import due, joining, members, proof, raft, reads, r
 class PlantedBug:
     """A bug and how to put it in.
 
-    `holes`: the numbers of those holes in `docs/explanation/raft-holes.md` that it opens again; empty for
-    others. `seed`: one that catches it in a group of `nodes`. Without one it breaks no invariant by
-    itself, or hardly ever: only a directed test shows it.
+    `holes`: the numbers of those holes in `docs/explanation/raft-holes.md` that it opens again;
+    empty for others. `seed`: one that catches it in a group of `nodes`. Without one it breaks no
+    invariant by itself, or hardly ever: only a directed test shows it.
     """
 
     name: str

@@ -207,9 +207,13 @@ def test_the_plans_of_what_was_found_can_be_replayed() -> None:
     named = {
         int(seed): row
         for row in page.splitlines()
-        for seed in re.findall(r"`mqchaos replay docs/explanation/chaos/plans/(\d+)\.json --dir D`", row)
+        for seed in re.findall(
+            r"`mqchaos replay docs/explanation/chaos/plans/(\d+)\.json --dir D`", row
+        )
     }
-    plans = [read_plan(path) for path in (ROOT / "docs" / "explanation" / "chaos" / "plans").iterdir()]
+    plans = [
+        read_plan(path) for path in (ROOT / "docs" / "explanation" / "chaos" / "plans").iterdir()
+    ]
 
     assert {plan.seed for plan in plans} == named.keys()
     for plan in plans:

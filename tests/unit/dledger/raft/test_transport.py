@@ -1,4 +1,4 @@
-"""What passes between the library and the links, beyond the holes that docs/explanation/raft-holes.md lists."""
+"""What passes between the library and the links, beyond docs/explanation/raft-holes.md."""
 
 from __future__ import annotations
 
