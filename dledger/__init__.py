@@ -8,6 +8,7 @@ Layout
 ``net``       connections: a trio server, and a client side for trio and asyncio
 ``remoting``  the RocketMQ Remoting protocol: commands, headers, bodies, records; no I/O
 ``trust``     two servers prove to each other that they know one secret; signed requests
+``tls``       sockets that encrypt, and the certificates for it
 ``verdict``   what an audit found: as data, as a page, as XML for CI
 ``program``   what every program has: config, console, a clear end
 ``testing``   a log in memory, simulated networks and clocks, contracts, planted bugs

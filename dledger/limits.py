@@ -286,3 +286,27 @@ CRON_YEARS_MAX = 48
 """An expression that means no day for so long never comes; 29 February on a given day of the week
 may take 40."""
 ZONE_CHARACTERS_MAX = 64
+
+# Encryption.
+TLS_FILE_BYTES_MAX = MIB
+"""Of a file with certificates or a key: all authorities of a system take 220 KiB."""
+TLS_HANDSHAKE_S = 10.0
+"""From a connection's first byte on."""
+TLS_HANDSHAKE_BYTES_MAX = 128 * KIB
+"""Of one end's part of a handshake: chains of certificates take some 10 KiB."""
+TLS_RECORD_BYTES_MAX = 16 * KIB + 256
+"""An encrypted record, at most (RFC 8446)."""
+TLS_SENT_AT_ONCE_BYTES = 128 * KIB
+"""Encrypted in a row for one connection, in 0.1 ms; then the socket takes it, or does not."""
+TLS_UNASKED_BYTES_MAX = 64 * KIB
+"""Answers of TLS itself that the other end has not read."""
+TLS_CONNECTION_BYTES = 64 * KIB
+"""Charged for an encrypted connection: OpenSSL's state, and the buffers in between."""
+TLS_LOOK_S = 2.0
+"""Between two looks whether certificates were replaced."""
+DAY_S = 86_400.0
+TLS_EXPIRES_SOON_S = 14 * DAY_S
+"""So long before it ends, a certificate is warned of, once a day."""
+TLS_AUTHORITY_DAYS = 3650
+TLS_CERTIFICATE_DAYS = 825
+"""How long certificates are valid that `mqcluster up --tls` makes."""

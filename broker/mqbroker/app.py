@@ -12,6 +12,7 @@ import itertools
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +29,8 @@ from dledger.net.room import Room
 from dledger.net.turns import in_turns
 from dledger.net.watchdog import watched_loop
 from dledger.observe import get_logger
+from dledger.tls.options import Mode
+from dledger.tls.servers import ServerContexts
 from dledger.world import steady_s, unix_ms, world
 from mqbroker import limits
 from mqbroker.broker import Broker
@@ -66,27 +69,39 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
     room = room_on_machine(
         config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
     )
-    async with _open_replica(config) as (machine, ledger):
+    tls = _contexts_of(config)
+    async with _open_replica(config, tls) as (machine, ledger):
         calm_collector()
         with watched_loop():
-            await _serve(config, machine, ledger, room, stop)
+            await _serve(config, machine, ledger, room, stop, tls)
 
 
 async def run_replica(config: BrokerConfig, room: Room, stop: Stop) -> None:
     """Run a broker until `stop` returns, in a process that is not its own. Raises likewise."""
     config.check()
-    async with _open_replica(config) as (machine, ledger):
-        await _serve(config, machine, ledger, room, stop)
+    tls = _contexts_of(config)
+    async with _open_replica(config, tls) as (machine, ledger):
+        await _serve(config, machine, ledger, room, stop, tls)
+
+
+def _contexts_of(config: BrokerConfig) -> ServerContexts | None:
+    """What a broker encrypts with; None for nothing. Raises ConfigError."""
+    options = config.tls()
+    return None if options is None else ServerContexts(options)
 
 
 @asynccontextmanager
-async def _open_replica(config: BrokerConfig) -> AsyncIterator[tuple[Machine, Ledger]]:
+async def _open_replica(
+    config: BrokerConfig, tls: ServerContexts | None
+) -> AsyncIterator[tuple[Machine, Ledger]]:
     """The state from its snapshot, and the ledger; closed when the block is left."""
     machine = Machine(Path(config.store_path_root_dir))
     unusable = machine.restore()
     if unusable is not None:
         _log.warning("saved state not used", reason=unusable, remedy="the log is replayed")
-    async with open_ledger(config.ledger(), machine) as ledger:
+    encrypts = tls is not None and tls.options.members is not Mode.DISABLED
+    own = replace(config.ledger(), tls=tls if encrypts else None)
+    async with open_ledger(own, machine) as ledger:
         # Nothing was applied yet, as this task has not awaited anything since the ledger was
         # opened.
         if machine.state_index > ledger.status.last_index:
@@ -103,15 +118,24 @@ async def _open_replica(config: BrokerConfig) -> AsyncIterator[tuple[Machine, Le
 
 
 async def _serve(
-    config: BrokerConfig, machine: Machine, ledger: Ledger, room: Room, stop: Stop
+    config: BrokerConfig,
+    machine: Machine,
+    ledger: Ledger,
+    room: Room,
+    stop: Stop,
+    tls: ServerContexts | None,
 ) -> None:
-    core = Core.build(config, machine, ledger, clock_ms=unix_ms, clock_s=steady_s, room=room)
+    core = Core.build(
+        config, machine, ledger, clock_ms=unix_ms, clock_s=steady_s, room=room, tls=tls
+    )
     registration = Registration(core)
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
     async with trio.open_nursery() as nursery:
         host = config.client_host
-        serve = partial(serve_remoting, broker.handler, host, faults=core.faults, room=room)
+        serve = partial(
+            serve_remoting, broker.handler, host, faults=core.faults, room=room, tls=tls
+        )
         port = await nursery.start(serve, config.listen_port)
         if config.vip_channel_enable:
             await nursery.start(serve, config.vip_port)
@@ -130,6 +154,8 @@ async def _serve(
         for part in (broker, registration, snapshots, retention, mending, space):
             nursery.start_soon(keep_running, type(part).__name__, part.run, core.faults)
         nursery.start_soon(_watch_fence, ledger)
+        if tls is not None:
+            nursery.start_soon(keep_running, "certificates", tls.run, core.faults)
         await stop()
         _log.info("broker stopping", node=config.node_id)
         await ledger.step_aside()

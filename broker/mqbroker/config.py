@@ -21,6 +21,8 @@ from dledger.ledger.config import LedgerConfig
 from dledger.program.settings import changed, check_keys
 from dledger.raft.membership.configuration import check_node_id
 from dledger.remoting.names import PERM_READ_WRITE
+from dledger.tls.keys import TLS_SECRET_KEYS, ModeName, TlsKeys
+from dledger.tls.options import Mode, ServerOptions
 from dledger.trust.admin import LOOPBACK, AdminAddresses
 from dledger.trust.secret import read_secret
 from mqbroker.leader.waiting.delays import DEFAULT_LEVELS, DelayLevels
@@ -42,13 +44,11 @@ RUNTIME_KEYS: Final = frozenset(
 )
 """What UPDATE_BROKER_CONFIG can change, on all replicas of the group alike."""
 _MEMBER_ID: Final = re.compile(r"[^\s;:-]+")
-SECRET_KEYS: Final = frozenset({"dLegerSecret"})
+SECRET_KEYS: Final = frozenset({"dLegerSecret"}) | TLS_SECRET_KEYS
 """What GET_BROKER_CONFIG does not show."""
 
 
-class BrokerConfig(
-    msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True, frozen=True
-):
+class BrokerConfig(TlsKeys, rename="camel", kw_only=True, forbid_unknown_fields=True, frozen=True):
     """The keys, with their defaults. A config never changes: a change at run time makes another
     one.
 
@@ -98,6 +98,8 @@ class BrokerConfig(
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     register_broker_heartbeat_millis: int = 1000
+    #: What the port for other members takes; "": TLS alone as soon as there is a certificate.
+    tls_peer_mode: ModeName | Literal[""] = msgspec.field(name="tls.peer.mode", default="")
 
     @property
     def node_id(self) -> str:
@@ -167,6 +169,12 @@ class BrokerConfig(
             bind_host=self.bind_address or None,
         )
 
+    def tls(self) -> ServerOptions | None:
+        """What is to be encrypted; None for nothing. Raises ConfigError."""
+        given = self.tls_server_cert_path and self.tls_server_trust_cert_path
+        by_default = Mode.ENFORCING if given else Mode.DISABLED
+        return self.tls_options(Mode(self.tls_peer_mode) if self.tls_peer_mode else by_default)
+
     def with_settings(self, settings: Mapping[str, str]) -> BrokerConfig:
         """This config with some keys changed at run time. An empty text leaves a key as it is.
 
@@ -181,6 +189,7 @@ class BrokerConfig(
         """Raise ConfigError for values that don't go together, naming the key and the remedy."""
         self._check_directories()
         self._check_addresses()
+        self.tls()
         peers, addresses = self.peers(), self.client_addresses()
         for key, members in (("dLegerPeers", peers), ("groupClientAddrs", addresses)):
             _check_member(key, self.node_id, members)

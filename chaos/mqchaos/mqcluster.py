@@ -27,7 +27,6 @@ from mqchaos.cluster.cluster import STATE_FILE, Cluster
 from mqchaos.cluster.probe import Probe, leader_of
 from mqchaos.cluster.processes import ClusterError, free_ports, port_is_free
 from mqchaos.command_line import run_app, run_command
-from mqclient.connection.peers import PeerPool
 
 Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
 Output: TypeAlias = Annotated[Literal["table", "json"], cyclopts.Parameter(name=["--output", "-o"])]
@@ -70,6 +69,7 @@ def up(
     nodes: int | None = None,
     groups: int | None = None,
     namesrvs: int | None = None,
+    tls: bool = False,
     output: Output = "table",
 ) -> int:
     """Start a cluster, or what is missing of it, and wait until it serves.
@@ -84,10 +84,12 @@ def up(
         Broker groups, over which a topic's queues are spread: 1 by default.
     namesrvs
         Name servers, independent of each other: 1 by default.
+    tls
+        A new cluster with an authority and certificates of its own, whose ports take TLS alone.
     output
         A table for people or JSON for programs.
     """
-    return run_command(partial(_up, directory, nodes, groups, namesrvs, output))
+    return run_command(partial(_up, directory, nodes, groups, namesrvs, tls, output))
 
 
 @app.command
@@ -127,12 +129,17 @@ def down(*, directory: Directory, remove: bool = False) -> int:
 
 
 async def _up(
-    directory: Path, nodes: int | None, groups: int | None, namesrvs: int | None, output: str
+    directory: Path,
+    nodes: int | None,
+    groups: int | None,
+    namesrvs: int | None,
+    tls: bool,
+    output: str,
 ) -> int:
-    cluster = _open(directory, nodes, groups, namesrvs)
+    cluster = _open(directory, nodes, groups, namesrvs, tls=tls)
     fresh = cluster.start()
     try:
-        async with PeerPool() as pool:
+        async with cluster.pool() as pool:
             probe = Probe(cluster, pool)
             await probe.wait_until_serving()
             await probe.wait_until_answering()
@@ -142,17 +149,26 @@ async def _up(
         raise
     await _status(directory, output)
     if output == "table":
-        address = cluster.layout.namesrv_addr
+        address, encrypted = cluster.layout.namesrv_addr, ""
+        if cluster.tls is not None:
+            encrypted = f" --tls {cluster.tls.ca}"
         print(
             f"\nSend the first message, and read it:\n"
-            f"  mqadmin sendMessage -n '{address}' -t Hello -p 'Hello, world'\n"
-            f"  mqadmin consumeMessage -n '{address}' -t Hello\n"
+            f"  mqadmin sendMessage -n '{address}' -t Hello -p 'Hello, world'{encrypted}\n"
+            f"  mqadmin consumeMessage -n '{address}' -t Hello{encrypted}\n"
             f"End it: mqcluster down --dir {directory}"
         )
     return 0
 
 
-def _open(directory: Path, nodes: int | None, groups: int | None, namesrvs: int | None) -> Cluster:
+def _open(
+    directory: Path,
+    nodes: int | None,
+    groups: int | None,
+    namesrvs: int | None,
+    *,
+    tls: bool,
+) -> Cluster:
     """The cluster of the directory, which must then have the sizes that are given, or a new one."""
     if not (directory / STATE_FILE).exists():
         wanted = zip((nodes, groups, namesrvs), DEFAULT_SIZES, strict=True)
@@ -160,8 +176,10 @@ def _open(directory: Path, nodes: int | None, groups: int | None, namesrvs: int 
         ports = free_ports(layout.ports_needed(nodes, groups, namesrvs))
         if port_is_free(NAMESRV_PORT):
             ports[0] = NAMESRV_PORT
-        return Cluster.create(directory, layout.plan(ports, nodes, groups, namesrvs))
+        return Cluster.create(directory, layout.plan(ports, nodes, groups, namesrvs, tls=tls))
     cluster = Cluster.load(directory)
+    if tls and not cluster.layout.tls:
+        raise ConfigError(f"{directory} holds a cluster without TLS: --tls is for a new one")
     brokers = cluster.layout.brokers
     of_each = sorted({len(cluster.layout.group(broker)) for broker in brokers})
     same = (
@@ -180,7 +198,7 @@ def _open(directory: Path, nodes: int | None, groups: int | None, namesrvs: int 
 
 async def _status(directory: Path, output: str) -> int:
     cluster = Cluster.load(directory)
-    async with PeerPool() as pool:
+    async with cluster.pool() as pool:
         servers = await _servers(cluster, Probe(cluster, pool))
     if output == "json":
         found = ClusterStatus(1, str(cluster.directory), cluster.layout.namesrv_addr, servers)
@@ -249,7 +267,7 @@ async def _kill(directory: Path, name: str) -> int:
 async def _leader(cluster: Cluster) -> str:
     """The first group's leader. Raises ClusterError if there is none, and can't be."""
     broker = cluster.layout.brokers[0]
-    async with PeerPool() as pool:
+    async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
         states = await probe.group(broker)
         if any(map(cluster.pid, cluster.names)):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         RequestTimeout,
     )
     from dledger.remoting.json_dialect import MessageQueue
+    from dledger.tls.options import Tls
     from mqclient.admin import Admin, UnknownTarget
     from mqclient.consuming.consumer import Consumer
     from mqclient.consuming.popping.consumer import PopConsumer
@@ -143,6 +144,7 @@ __all__ = [
     "Sql",
     "Stretch",
     "SubscriptionConflict",
+    "Tls",
     "TooMuchUncommitted",
     "TopicBounds",
     "Transaction",
@@ -182,6 +184,7 @@ _HOMES = {
     "dledger.errors": "BadInput Busy ConnectFailed ConnectionLost DledgerError RecordError "
     "RemotingError RequestTimeout",
     "dledger.remoting.json_dialect": "MessageQueue",
+    "dledger.tls.options": "Tls",
 }
 
 

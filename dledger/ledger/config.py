@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dledger import limits
 from dledger.raft.membership.changes import MemberStatus
 from dledger.raft.roles import Timing
+
+if TYPE_CHECKING:
+    from dledger.tls.servers import ServerContexts
 
 __all__ = ["LedgerConfig", "LedgerStatus", "MemberStatus"]
 
@@ -29,7 +32,8 @@ class LedgerConfig:
     `secret`: the nodes prove to each other that they know it; needed unless the peer port is on
     loopback. `repair`: whether a node whose log is damaged gets what it lacks from the leader
     before it takes part. If not, it refuses to start. `bind_host`: where this node listens, if that
-    is not the host that `peers` tells the others.
+    is not the host that `peers` tells the others. `tls`: what connections to other members are
+    encrypted with, if they are.
     """
 
     group: str
@@ -45,6 +49,7 @@ class LedgerConfig:
     services: Mapping[str, str] = field(default_factory=dict)
     repair: bool = True
     bind_host: str | None = None
+    tls: ServerContexts | None = None
 
     @property
     def peer_port(self) -> tuple[str, int]:

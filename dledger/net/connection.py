@@ -9,9 +9,10 @@ in one thread, and a connection's tasks end with it.
 from __future__ import annotations
 
 import itertools
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import ParamSpec, Protocol
+from typing import TYPE_CHECKING, ParamSpec, Protocol
 
 import trio
 
@@ -26,6 +27,7 @@ from dledger.errors import (
 from dledger.limits import (
     CHARGE_STEP_BYTES,
     LOOP_SLICE_S,
+    TLS_CONNECTION_BYTES,
     UNANSWERED_REQUEST_BYTES,
 )
 from dledger.net.faults import Faults
@@ -36,6 +38,10 @@ from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
 from dledger.remoting.unavailable import OUTCOME, OUTCOME_UNKNOWN
+
+if TYPE_CHECKING:
+    from dledger.tls.channel import Channel
+    from dledger.tls.servers import ServerContexts
 
 log = get_logger(__name__)
 
@@ -102,6 +108,7 @@ class Connection:
         self.unanswered = 0
         #: Requests that wait for their answer and are large, by opaque.
         self._large: dict[int, int] = {}
+        #: Their memory, and that of encryption.
         self._large_bytes = 0
         self._in_flight = 0
         self._in_flight_max = requests_in_flight_max
@@ -222,11 +229,13 @@ class Connection:
             log.info("connection closed", peer=self.peer, connection=self.id, reason=reason)
             self._scope.cancel()
 
-    async def serve(self, handler: Handler) -> None:
+    async def serve(self, handler: Handler, tls: ServerContexts | None = None) -> None:
         """Serve until either end closes; for the server. Raises nothing but cancellation."""
         try:
             handler.connected(self)
             with self._scope:
+                if tls is not None and not await self._begin(tls):
+                    return
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write_forever)
                     await self._read_forever(handler, nursery)
@@ -242,6 +251,31 @@ class Connection:
             for answered, _ in self._asked.values():
                 answered.set()
             handler.disconnected(self)
+
+    async def _begin(self, tls: ServerContexts) -> bool:
+        """Agree with the client on TLS or plain text; whether that succeeded."""
+        turns, share = turns_of_loop(), Share()
+
+        async def in_turn(step: Callable[[], bool]) -> bool:
+            if turns.crowded:
+                await turns.wait(share)
+            began_s = turns.clock_s()
+            try:
+                return step()
+            finally:
+                turns.used(share, turns.clock_s() - began_s)
+
+        async def begin(sock: socket.socket) -> socket.socket | Channel:
+            return await tls.begin(sock, in_turn)
+
+        try:
+            if await self.link.begin(begin):
+                self._large_bytes += TLS_CONNECTION_BYTES
+                self.tell_kept()
+        except OSError as error:
+            self.close(str(error))
+            return False
+        return True
 
     async def _write_forever(self) -> None:
         """Write what was not written at once, in turns."""

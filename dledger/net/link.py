@@ -11,9 +11,10 @@ from __future__ import annotations
 import socket
 import struct
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -32,15 +33,21 @@ from dledger.remoting.codec import encode_frame
 from dledger.remoting.command import Command
 from dledger.remoting.framing import FrameDecoder
 
+if TYPE_CHECKING:
+    from dledger.tls.channel import Channel
+
 _NO_LINGER = struct.pack("ii", 0, 0)
 
 
 class Link:
-    """A connected non-blocking socket that speaks commands. The owner runs `write_forever`."""
+    """A connected non-blocking socket that speaks commands. The owner runs `write_forever`.
+
+    An encrypting `Channel` may stand for the socket: it has the methods that are called here.
+    """
 
     def __init__(
         self,
-        connected: socket.socket,
+        connected: socket.socket | Channel,
         send_buffer_bytes_max: int = SEND_BUFFER_BYTES_MAX,
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
@@ -61,6 +68,15 @@ class Link:
         self.gathering = False
         #: Chunks received and commands sent: for telling a silent connection from a busy one.
         self.activity = 0
+
+    async def begin(
+        self, begin: Callable[[socket.socket], Awaitable[socket.socket | Channel]]
+    ) -> bool:
+        """Agree with the other end on what to speak over; whether it is encrypted. OSError."""
+        assert isinstance(self._socket, socket.socket), "nothing was agreed before"
+        agreed = await begin(self._socket)
+        is_encrypted, self._socket = agreed is not self._socket, agreed
+        return is_encrypted
 
     @property
     def written_bytes(self) -> int:

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -43,12 +43,26 @@ from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
 from dledger.vanished import end_unacknowledged
 from dledger.world import world
 
+if TYPE_CHECKING:
+    import ssl
+
+    from dledger.tls.channel import Channel
+
 OnResponse: TypeAlias = Callable[[Command | RemotingError], None]
 OnRequest: TypeAlias = Callable[[Command], Command | None]
 
 _OPAQUE_MASK = 0x7FFF_FFFF
 
 log = get_logger(__name__)
+
+
+class Dialler(Protocol):
+    """What servers are dialled with by TLS."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection."""
+        ...
 
 
 class Peer:
@@ -82,6 +96,7 @@ class Peer:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         on_request: OnRequest | None = None,
         outlives: bool = False,
+        tls: Dialler | None = None,
     ) -> Peer:
         """Connect. A task of `task_group` serves the connection, and never raises.
 
@@ -91,7 +106,7 @@ class Peer:
         `on_request` answers what the server asks by itself (RocketMQ's brokers do); its result is
         sent unless the request is one-way or the result None. Raises ConnectFailed.
         """
-        connected = await _connect(host, port, connect_timeout_s)
+        connected = await connect(host, port, connect_timeout_s, tls)
         peer = cls(Link(connected), f"{host}:{port}", on_request, outlives=outlives)
         task_group.start_soon(peer._run)
         return peer
@@ -267,9 +282,10 @@ async def connect_peer(
     port: int,
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
     on_request: OnRequest | None = None,
+    tls: Dialler | None = None,
 ) -> AsyncIterator[Peer]:
     """Connect for the length of an `async with` block. Raises ConnectFailed."""
-    connected = await _connect(host, port, connect_timeout_s)
+    connected = await connect(host, port, connect_timeout_s, tls)
     peer = Peer(Link(connected), f"{host}:{port}", on_request)
     failure: Exception | None = None
     async with anyio.create_task_group() as task_group:
@@ -285,8 +301,11 @@ async def connect_peer(
         raise failure
 
 
-async def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
-    """Connect to the first address of `host` that answers."""
+async def connect(
+    host: str, port: int, timeout_s: float, tls: Dialler | None = None
+) -> socket.socket | Channel:
+    """Connect to the first address of `host` that answers, by TLS if need be. Raises "
+    "ConnectFailed."""
     try:
         check_host(host)
         check_port(port)
@@ -303,6 +322,10 @@ async def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
             end_unacknowledged(connecting, SERVER_UNACKNOWLEDGED_S)
             try:
                 await _connect_socket(connecting, address)
+                if tls is not None:
+                    from dledger.tls.handshake import dial  # noqa: PLC0415 - it loads ssl
+
+                    return await dial(connecting, tls.context, host)
             except OSError as error:
                 connecting.close()
                 problem = str(error)

@@ -13,6 +13,7 @@ import itertools
 import socket
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -25,6 +26,9 @@ from dledger.observe import get_logger
 from dledger.program.pulse import look
 from dledger.vanished import end_unacknowledged, probe_idle
 from dledger.world import listen
+
+if TYPE_CHECKING:
+    from dledger.tls.servers import ServerContexts
 
 log = get_logger(__name__)
 
@@ -55,20 +59,22 @@ async def serve_remoting(
     limits: ServerLimits | None = None,
     faults: Faults | None = None,
     room: Room | None = None,
+    tls: ServerContexts | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve `handler` until cancelled; then every connection is closed.
 
     Unexpected exceptions are noted in `faults`. Ports of one server share a `room`; without one a
-    port has room for `CONNECTIONS_MAX`. `task_status` is told the port, which matters for port 0:
-    any free one. Raises OSError if the address can't be listened on.
+    port has room for `CONNECTIONS_MAX`. `tls` says whom it takes encrypted; without it all speak
+    plain text. `task_status` is told the port, which matters for port 0: any free one. Raises
+    OSError if the address can't be listened on.
     """
     with listen(host, port, bounds.CONNECTIONS_PENDING_MAX) as listener:
         # Connections inherit the options from their listener, even before they are accepted.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_DEATH)
         end_unacknowledged(listener, bounds.CLIENT_UNACKNOWLEDGED_S)
         probe_idle(listener, bounds.CLIENT_PROBED_AFTER_S, bounds.CLIENT_PROBED_EVERY_S)
-        server = _Server(handler, limits or ServerLimits(), faults or Faults(), room or Room())
+        server = _Server(handler, limits or ServerLimits(), faults or Faults(), room or Room(), tls)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.sweep_forever)
             task_status.started(listener.getsockname()[1])
@@ -86,8 +92,16 @@ class _Progress:
 
 
 class _Server:
-    def __init__(self, handler: Handler, limits: ServerLimits, faults: Faults, room: Room) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        limits: ServerLimits,
+        faults: Faults,
+        room: Room,
+        tls: ServerContexts | None,
+    ) -> None:
         self._handler = handler
+        self._tls = tls
         self._faults = faults
         self._limits = limits
         self._room = room
@@ -134,7 +148,7 @@ class _Server:
 
     async def _serve(self, connection: Connection) -> None:
         try:
-            await connection.serve(self._handler)
+            await connection.serve(self._handler, self._tls)
         except Exception as error:
             # A bug, in `connected` or `disconnected` or here: the others are still served.
             self._faults.note("connection failed", error, peer=connection.peer)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from dledger.errors import ConfigError
 
-Extra = Literal["bulk", "tools", "server", "spark"]
+Extra = Literal["bulk", "tools", "server", "spark", "tls"]
 
 _BULK = ("numpy",)
 _TOOLS = (*_BULK, "structlog", "cyclopts", "rich")
@@ -21,6 +21,7 @@ PACKAGES: Final[dict[Extra, tuple[str, ...]]] = {
     "tools": _TOOLS,
     "server": _SERVER,
     "spark": (*_SERVER, "pyspark", "pyarrow", "pandas"),
+    "tls": ("cryptography",),
 }
 
 

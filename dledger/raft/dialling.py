@@ -12,29 +12,48 @@ import errno
 import os
 import socket
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
 from dledger.addresses import check_host, check_port
 from dledger.errors import FrameError
 from dledger.raft.greeting import Greeter
-from dledger.raft.limits import CONNECT_TIMEOUT_S, LOOKUP_AGAIN_S, LOOKUP_S, UNACKNOWLEDGED_S
+from dledger.raft.limits import (
+    CONNECT_TIMEOUT_S,
+    HANDSHAKE_TIMEOUT_S,
+    LOOKUP_AGAIN_S,
+    LOOKUP_S,
+    UNACKNOWLEDGED_S,
+)
+from dledger.tls.options import TlsFailed
 from dledger.trust.proof import Session
 from dledger.vanished import end_unacknowledged
 from dledger.world import Found, world
 
-Connected: TypeAlias = tuple[socket.socket, Session | None]
+if TYPE_CHECKING:
+    from dledger.tls.channel import Channel
+    from dledger.tls.servers import ServerContexts
+
+Connected: TypeAlias = "tuple[socket.socket | Channel, Session | None]"
 
 
 class Dialling:
     """One peer's address, and where it was found."""
 
-    def __init__(self, greeter: Greeter, peer_id: str, host: str, port: int) -> None:
+    def __init__(
+        self,
+        greeter: Greeter,
+        peer_id: str,
+        host: str,
+        port: int,
+        tls: ServerContexts | None = None,
+    ) -> None:
         self.peer_id = peer_id
         self._greeter = greeter
         self._host = host
         self._port = port
+        self._tls = tls
         self._found: list[Found] = []
         self._look_up_at = float("-inf")
         self._problem: OSError | FrameError = OSError(f"{host!r} has no address")
@@ -67,14 +86,25 @@ class Dialling:
             self._look_up_at = trio.current_time() + LOOKUP_AGAIN_S
 
     async def _first_of(self, addresses: Iterable[Found]) -> Connected | None:
+        ways = (None,) if self._tls is None else self._tls.ways_to_members
         for family, address in addresses:
-            try:
-                return await self._connect(family, address)
-            except (OSError, FrameError) as error:
-                self._problem = error
+            for tls in ways:
+                try:
+                    return await self._connect(family, address, tls)
+                except TlsFailed as error:
+                    self._problem = error
+                except (OSError, FrameError) as error:
+                    self._problem = error
+                    break
         return None
 
-    async def _connect(self, family: int, address: tuple[str | int | bytes, ...]) -> Connected:
+    async def _connect(
+        self,
+        family: int,
+        address: tuple[str | int | bytes, ...],
+        tls: ServerContexts | None,
+    ) -> Connected:
+        """Connect, and prove. OSError, FrameError; TlsFailed if encryption is what failed."""
         sock = world().socket(family)
         try:
             tune(sock)
@@ -88,10 +118,16 @@ class Dialling:
                     raise OSError(code, os.strerror(code))
             if waiting.cancelled_caught:
                 raise OSError(f"no answer within {CONNECT_TIMEOUT_S:g} s")
-            return sock, await self._greeter.dial(sock, self.peer_id)
+            agreed = sock if tls is None else await self._agreed(sock, tls)
+            return agreed, await self._greeter.dial(agreed, self.peer_id)
         except BaseException:
             sock.close()
             raise
+
+    async def _agreed(self, sock: socket.socket, tls: ServerContexts) -> Channel:
+        with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
+            return await tls.dial_member(sock, self._host)
+        raise TlsFailed(f"no TLS handshake within {HANDSHAKE_TIMEOUT_S} s")
 
 
 def tune(sock: socket.socket) -> None:

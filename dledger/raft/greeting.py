@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgpack
 import trio
@@ -25,6 +26,9 @@ import trio
 from dledger.errors import FrameError
 from dledger.raft.limits import HANDSHAKE_TIMEOUT_S, HELLO_BYTES_MAX
 from dledger.trust.proof import NONCE_BYTES, Acceptor, Dialler, Door, Hello, Session, check_hello
+
+if TYPE_CHECKING:
+    from dledger.tls.channel import Channel
 
 PROTOCOL_VERSION = 5
 """4 knew SHA-256 only, for the tags of frames."""
@@ -38,7 +42,7 @@ class Greeter:
         self._node_id = node_id
         self._secret = secret
 
-    async def dial(self, sock: socket.socket, wanted_id: str) -> Session | None:
+    async def dial(self, sock: socket.socket | Channel, wanted_id: str) -> Session | None:
         """Handshake with the node that was dialled. Returns the session, None without a secret.
 
         Raises FrameError, OSError.
@@ -59,7 +63,7 @@ class Greeter:
         raise FrameError(f"no handshake within {HANDSHAKE_TIMEOUT_S} s")
 
     async def accept(
-        self, sock: socket.socket, admit: Callable[[str], None]
+        self, sock: socket.socket | Channel, admit: Callable[[str], None]
     ) -> tuple[str, Session | None]:
         """Handshake with a node that dialled: its proof comes first. Returns its id, and the
         session, None without a secret.
@@ -84,7 +88,7 @@ class Greeter:
     def _kept(self, session: Session) -> Session | None:
         return session if self._secret else None
 
-    async def _say_hello(self, sock: socket.socket, hello: Hello) -> None:
+    async def _say_hello(self, sock: socket.socket | Channel, hello: Hello) -> None:
         await _send_small(sock, [*self._door.terms, *hello])
 
     def _is_of_this_group(self, said: list[object]) -> bool:
@@ -105,14 +109,14 @@ class Greeter:
         return hello
 
 
-async def _send_small(sock: socket.socket, fields: list[object]) -> None:
+async def _send_small(sock: socket.socket | Channel, fields: list[object]) -> None:
     packed = msgpack.packb(fields)
     await trio.lowlevel.wait_writable(sock)
     if sock.send(len(packed).to_bytes(4, "big") + packed) != len(packed) + 4:
         raise OSError("a handshake message did not fit in the socket's buffer")
 
 
-async def _receive_small(sock: socket.socket) -> list[object]:
+async def _receive_small(sock: socket.socket | Channel) -> list[object]:
     length = int.from_bytes(await _receive_exactly(sock, 4), "big")
     if length > HELLO_BYTES_MAX:
         raise FrameError(f"a handshake message of {length} bytes is above {HELLO_BYTES_MAX}")
@@ -125,7 +129,7 @@ async def _receive_small(sock: socket.socket) -> list[object]:
     return fields
 
 
-async def _receive_exactly(sock: socket.socket, count: int) -> bytes:
+async def _receive_exactly(sock: socket.socket | Channel, count: int) -> bytes:
     received = b""
     while len(received) < count:
         await trio.lowlevel.wait_readable(sock)

@@ -20,20 +20,23 @@ import errno
 import socket
 from collections import Counter, deque
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+import anyio
 import trio
 
 from dledger import limits, world
 from dledger.buffers import Buffer
 from dledger.errors import BadInput, FrameError
 from dledger.observe import get_logger
-from dledger.raft.dialling import Dialling, tune
+from dledger.raft.dialling import Connected, Dialling, tune
 from dledger.raft.greeting import Greeter
 from dledger.raft.limits import (
     ACCEPT_AGAIN_S,
     BUFFERS_PER_WRITE,
+    HANDSHAKE_TIMEOUT_S,
     READ_BUFFER_BYTES,
     REDIAL_WAIT_S,
     UNDIALLED_WAIT_S,
@@ -43,8 +46,15 @@ from dledger.raft.messages import PREFIX, PeerMessage, decode_message, frame_len
 from dledger.raft.sealing import RunHash, Sealing
 from dledger.trust.proof import TAG_BYTES, Session
 
+if TYPE_CHECKING:
+    from dledger.tls.channel import Channel
+    from dledger.tls.servers import ServerContexts
+
 CLOSED_BY_PEER = "the peer closed it"
 _RETRY = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
+
+_REFUSED = (OSError, FrameError, trio.ClosedResourceError, anyio.ClosedResourceError)
+"""What ends a connection before it is a link: the last two, if it is closed for another one."""
 
 log = get_logger("dledger.raft.links")
 
@@ -71,14 +81,22 @@ class LinkOwner(Protocol):
 class SocketLink:
     """A connection to one peer. Writes go straight to the kernel while it takes them.
 
-    With `sealing` every frame sent or received is followed by its tag.
+    With `sealing` every frame sent or received is followed by its tag. An encrypting channel may
+    stand for the socket.
     """
 
-    def __init__(self, sock: socket.socket, node_id: str, sealing: Sealing | None = None) -> None:
+    def __init__(
+        self, sock: socket.socket | Channel, node_id: str, sealing: Sealing | None = None
+    ) -> None:
         self.node_id = node_id
         self.queued_bytes = 0
         self.closed_because: str | None = None
         self._socket = sock
+        self._readable = (
+            partial(trio.lowlevel.wait_readable, sock)
+            if isinstance(sock, socket.socket)
+            else sock.readable
+        )
         self._queue: deque[memoryview] = deque()
         self._has_queued = trio.Event()
         self._sealing = sealing
@@ -163,7 +181,7 @@ class SocketLink:
         tag_bytes = 0 if self._sealing is None else TAG_BYTES
         # The link may have been closed while this task was about to wait for it.
         while self.closed_because is None:
-            await trio.lowlevel.wait_readable(self._socket)
+            await self._readable()
             try:
                 count = self._socket.recv_into(view[end:])
             except OSError as error:
@@ -202,9 +220,14 @@ class PeerNetwork:
     """Dials and accepts the connections of one node."""
 
     def __init__(
-        self, group: str, node_id: str, segment_bytes: int, secret: bytes, owner: LinkOwner
+        self,
+        node_id: str,
+        greeter: Greeter,
+        owner: LinkOwner,
+        tls: ServerContexts | None = None,
     ) -> None:
-        self._greeter = Greeter(group, node_id, segment_bytes, secret)
+        self._greeter = greeter
+        self._tls = tls
         self._node_id = node_id
         self._owner = owner
         #: Why a peer could not be dialled last, by id; not of those that are connected.
@@ -276,8 +299,9 @@ class PeerNetwork:
     async def _serve(self, sock: socket.socket) -> None:
         try:
             tune(sock)
-            peer_id, session = await self._greeter.accept(sock, self._admit)
-        except (OSError, FrameError, trio.ClosedResourceError) as error:
+            agreed = await self._agreed(sock)
+            peer_id, session = await self._greeter.accept(agreed, self._admit)
+        except _REFUSED as error:
             address = self._unproven.get(sock, "")
             self._complain("a connection to the peer port was refused", str(error), peer=address)
             sock.close()
@@ -291,9 +315,19 @@ class PeerNetwork:
             raise
         finally:
             self._unproven.pop(sock, None)
-        await self._run_link(sock, peer_id, session)
+        await self._run_link(agreed, peer_id, session)
 
-    async def _run_link(self, sock: socket.socket, peer_id: str, session: Session | None) -> None:
+    async def _agreed(self, sock: socket.socket) -> socket.socket | Channel:
+        """What to speak over with a node that dialled. Raises OSError."""
+        if self._tls is None:
+            return sock
+        with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
+            return await self._tls.begin_with_member(sock)
+        raise FrameError(f"no handshake within {HANDSHAKE_TIMEOUT_S} s")
+
+    async def _run_link(
+        self, sock: socket.socket | Channel, peer_id: str, session: Session | None
+    ) -> None:
         self._linked[peer_id] += 1
         sealing = None if session is None else Sealing(session, self._run_hash)
         link = SocketLink(sock, peer_id, sealing)
@@ -310,7 +344,7 @@ class PeerNetwork:
 
     async def _dial(self, peer_id: str, address: tuple[str, int], scope: trio.CancelScope) -> None:
         wait_s = REDIAL_WAIT_S if self._node_id > peer_id else UNDIALLED_WAIT_S
-        dialling = Dialling(self._greeter, peer_id, *address)
+        dialling = Dialling(self._greeter, peer_id, *address, self._tls)
         with scope:
             if self._node_id < peer_id:
                 await trio.sleep(wait_s)
@@ -324,7 +358,7 @@ class PeerNetwork:
                     await self._link_ended.wait()
                 await trio.sleep(wait_s)
 
-    async def _connect(self, dialling: Dialling) -> tuple[socket.socket, Session | None] | None:
+    async def _connect(self, dialling: Dialling) -> Connected | None:
         """A connection to a peer, proven; None if there is none now, and `unreached` says why."""
         peer_id = dialling.peer_id
         try:

@@ -7,6 +7,7 @@
 ``virtual``      clocks, threads and sockets for whole clusters in one event loop on virtual time
 ``scripted``     nodes on virtual time that a test or a text drives, and the messages that they send
 ``logs``         the lines that were logged in a block, as data
+``certificates``  certificates of an authority that a test has made, as files
 ``contracts``    the promises of any log and any ledger, as tests to inherit
 ``simulation``   whole groups under a seed, judged after every step; the command
 ``planted``      bugs to plant: the simulation must catch each

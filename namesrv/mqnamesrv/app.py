@@ -16,6 +16,7 @@ from dledger.net.room import Room
 from dledger.net.watchdog import watched_loop
 from dledger.observe import get_logger
 from dledger.program.pulse import look
+from dledger.tls.servers import ServerContexts
 from dledger.trust.proof import NONCE_BYTES
 from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
@@ -42,12 +43,14 @@ async def serve(
     room = room or room_on_machine(
         config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
     )
+    tls_options = config.tls_options()
+    tls = None if tls_options is None else ServerContexts(tls_options)
     dispatcher = Dispatcher(config, kv, trio.current_time, door, groups)
     async with trio.open_nursery() as nursery:
         faults = Faults()
         address = config.bind_address, config.listen_port
         port = await nursery.start(
-            partial(serve_remoting, dispatcher, *address, faults=faults, room=room)
+            partial(serve_remoting, dispatcher, *address, faults=faults, room=room, tls=tls)
         )
         _log.info(
             "name server started",
@@ -55,6 +58,8 @@ async def serve(
             connections_max=room.places_max,
             client_memory_max=room.bytes_max,
         )
+        if tls is not None:
+            nursery.start_soon(tls.run)
         task_status.started(port)
         while True:
             await look(limits.SCAN_INTERVAL_S)

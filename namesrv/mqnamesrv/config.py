@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
-import msgspec
-
 from dledger.limits import PORT_MAX
 from dledger.program.logs import LogFormat, LogLevel
+from dledger.tls.keys import TlsKeys
 from dledger.trust.admin import LOOPBACK, AdminAddresses
 from dledger.trust.secret import read_secret, require_secret
 from mqnamesrv.door import Door
@@ -22,7 +21,7 @@ RUNTIME_KEYS: Final = frozenset({"authorizationMode", "returnOrderTopicConfigToB
 """What UPDATE_NAMESRV_CONFIG can change."""
 
 
-class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel"):
+class NamesrvConfig(TlsKeys, frozen=True, kw_only=True, rename="camel"):
     """Every key of the config file, with its default."""
 
     #: 0 lets the system choose; the event "name server started" names the port.
@@ -50,6 +49,7 @@ class NamesrvConfig(msgspec.Struct, frozen=True, rename="camel"):
     def __post_init__(self) -> None:
         if not 0 <= self.listen_port <= PORT_MAX:
             raise ValueError(f"listenPort is {self.listen_port}; it must be 0 to {PORT_MAX}")
+        self.tls_options()
         AdminAddresses(self.admin_addresses)
         for key, value in (
             ("clientMemoryMax", self.client_memory_max),

@@ -61,6 +61,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.tls.keys import TLS_SECRET_KEYS
 from dledger.trust.accepting import NotLetIn
 from dledger.trust.rights import BY_SECRET, GET, OPEN, SIGNED, UPDATE, cluster
 from dledger.world import unix_ms, world
@@ -466,7 +467,7 @@ class Dispatcher:
 
     @serves(RequestCode.GET_NAMESRV_CONFIG, needs=Right.ANYONE, rights=cluster(GET))
     def _get_config(self, request: Command, _: Connection) -> Command:
-        return request.reply(body=write_properties(self._config).encode())
+        return request.reply(body=write_properties(self._config, TLS_SECRET_KEYS).encode())
 
 
 def _answered(

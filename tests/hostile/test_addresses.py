@@ -272,7 +272,7 @@ async def test_a_slow_resolver_holds_up_nothing(monkeypatch: pytest.MonkeyPatch)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
             for node_id, listener, owner in zip("ab", (one, other), owners, strict=True):
-                network = PeerNetwork("g", node_id, 1 << 20, b"", owner)
+                network = PeerNetwork(node_id, Greeter("g", node_id, 1 << 20, b""), owner)
                 nursery.start_soon(network.run, listener, Configuration(initial(peers)))
             await until(lambda: owners[1].links)
             count = len(asked)

@@ -20,7 +20,7 @@ from dledger import limits
 from dledger.checksum import crc32
 from dledger.errors import FrameError
 from dledger.raft import greeting
-from dledger.raft.greeting import PROTOCOL_VERSION
+from dledger.raft.greeting import PROTOCOL_VERSION, Greeter
 from dledger.raft.links import PeerNetwork, SocketLink, listen
 from dledger.raft.membership.configuration import Configuration, initial
 from dledger.raft.messages import (
@@ -94,7 +94,8 @@ def start(
 ) -> Node:
     """A node's network on a port of its own; `ports` names its peers' ones."""
     owner, listener = Owner(), listen("127.0.0.1", 0)
-    network = PeerNetwork(group, node_id, SEGMENT_BYTES, secret, owner)
+    greeter = Greeter(group, node_id, SEGMENT_BYTES, secret)
+    network = PeerNetwork(node_id, greeter, owner)
     peers = {**ports, node_id: port_of(listener)}
     addresses = {name: ("127.0.0.1", port) for name, port in peers.items()}
 

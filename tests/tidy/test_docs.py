@@ -32,7 +32,7 @@ def first_column(page: str, heading: str) -> set[str]:
     text = (ROOT / "docs" / page).read_text()
     section = text.split(heading, 1)[1].split("\n## ", 1)[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    return {name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)}
+    return {name for cell in cells for name in re.findall(r"`([\w.-]+)`", cell)}
 
 
 def test_every_key_of_a_brokers_config_is_explained() -> None:

@@ -115,8 +115,8 @@ class Registration:
         pause_s, reason = limits.RECONNECT_S_MIN, ""
         while not self._stop_wanted.is_set():
             try:
-                timeout_s = limits.REGISTER_TIMEOUT_S
-                async with connect_peer(host, port, timeout_s, self._told) as peer:
+                timeout_s, tls = limits.REGISTER_TIMEOUT_S, self._core.dialler
+                async with connect_peer(host, port, timeout_s, self._told, tls) as peer:
                     signing = await self._prove(peer)
                     pause_s, reason = limits.RECONNECT_S_MIN, ""
                     await self._keep_registered(_NameServer(peer, signing))

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dledger.errors import ConfigError, Rot, StorageError
 from dledger.net import Faults
@@ -38,6 +39,9 @@ from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.replies import Replies
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import system_topics
+
+if TYPE_CHECKING:
+    from dledger.tls.servers import ServerContexts
 
 
 @dataclass(slots=True)
@@ -74,6 +78,7 @@ class Core:
     clock_s: Callable[[], float]
     faults: Faults
     room: Room
+    tls: ServerContexts | None
 
     @classmethod
     def build(
@@ -85,6 +90,7 @@ class Core:
         clock_ms: Callable[[], int],
         clock_s: Callable[[], float],
         room: Room | None = None,
+        tls: ServerContexts | None = None,
     ) -> Core:
         """Put the parts together. `room` is that of the ports; tools are shown its counts."""
         role = Role(config.node_id, config.client_addresses())
@@ -128,6 +134,7 @@ class Core:
             clock_s=clock_s,
             faults=faults,
             room=room or Room(),
+            tls=tls,
         )
         core.take_settings()
         return core
@@ -141,6 +148,11 @@ class Core:
             return str(error)
         self.guard.mode = Mode(self.config.authorization_mode)
         return None
+
+    @property
+    def dialler(self) -> ServerContexts | None:
+        """What other servers are dialled with; None for plain text."""
+        return None if self.tls is None else self.tls.dialler
 
     @property
     def secret(self) -> bytes:

@@ -71,7 +71,7 @@ class Forwarding:
         # As text, so that the leader reads each field as this node did.
         passed_on = Command(request.code, ext, request.payload, encoding=HeaderEncoding.JSON)
         try:
-            async with connect_peer(*parse_address(address)) as leader:
+            async with connect_peer(*parse_address(address), tls=self._core.dialler) as leader:
                 if is_admin or FORWARDED_USER in ext:
                     passed_on = await self._signed(leader, passed_on)
                 return await leader.request(passed_on, limits.FORWARD_S)

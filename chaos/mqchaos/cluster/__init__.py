@@ -3,6 +3,7 @@
 ``layout``     names, ports, directories, config files (pure)
 ``cluster``    starts and stops one, each server by itself
 ``processes``  its servers, known by their pid alone
+``certificates``  of a cluster with TLS
 ``probe``      what it says of itself over the wire
 ``resizing``   a node more, or one less
 ``ext4``       file systems that can lose their power

@@ -20,13 +20,22 @@ from msgspec.structs import replace
 from dledger.errors import ConfigError
 from dledger.failpoints import VARIABLE
 from dledger.limits import FOLDER_MODE
-from mqchaos.cluster import faked_clock, processes
-from mqchaos.cluster.layout import NETWORK, Layout, NodeLayout, broker_toml, namesrv_toml
+from dledger.tls.options import Tls
+from mqchaos.cluster import certificates, faked_clock, processes
+from mqchaos.cluster.layout import (
+    NETWORK,
+    Layout,
+    NameServerLayout,
+    NodeLayout,
+    broker_toml,
+    namesrv_toml,
+)
 from mqchaos.cluster.own_disk import OwnDisk
 from mqchaos.cluster.processes import ClusterError, Process
 from mqchaos.limits import PROVOKED_S
 from mqchaos.network.links import write_links
 from mqchaos.network.switch import Switch
+from mqclient.connection.peers import PeerPool
 
 STATE_FILE = "cluster.json"
 SECRET_FILE = "cluster.secret"  # noqa: S105 - a name
@@ -86,6 +95,15 @@ class Cluster:
         path = self.directory / SECRET_FILE
         return path if path.exists() else None
 
+    @property
+    def tls(self) -> Tls | None:
+        """How clients reach the servers by TLS; None for plain text."""
+        return certificates.of_clients(self.directory) if self.layout.tls else None
+
+    def pool(self) -> PeerPool:
+        """Connections to the servers, as the layout has them."""
+        return PeerPool(tls=self.tls)
+
     def _make_secret(self) -> None:
         """Make a secret that only this user can read."""
         _write_secret(self.directory / SECRET_FILE)
@@ -94,15 +112,22 @@ class Cluster:
         for server in self.layout.namesrvs:
             self.folder(server.name).mkdir(FOLDER_MODE, parents=True)
         self._make_secret()
+        if self.layout.tls:
+            certificates.make(self.directory, "the authority of this cluster")
         for server in self.layout.namesrvs:
-            folder = self.folder(server.name)
-            (folder / "namesrv.toml").write_text(namesrv_toml(server, folder, self.secret_file))
+            self._write_namesrv_config(server, self.secret_file)
         for node in self.layout.nodes:
             self._write_broker_config(node)
         if self.layout.network:
             self.folder(NETWORK).mkdir()
             write_links(self.folder(NETWORK), self.layout)
         self._save()
+
+    def _write_namesrv_config(self, server: NameServerLayout, secret: Path | None) -> None:
+        folder = self.folder(server.name)
+        if self.layout.tls:
+            certificates.sign(self.directory, self.layout, server.name)
+        (folder / "namesrv.toml").write_text(namesrv_toml(self.layout, server, folder, secret))
 
     def _write_broker_config(self, node: NodeLayout) -> None:
         folder = self.folder(node.name)
@@ -111,6 +136,8 @@ class Cluster:
             self.orders(node.name).mkdir()
         if self.layout.clocks:
             faked_clock.put_ahead(folder, 0.0)
+        if self.layout.tls:
+            certificates.sign(self.directory, self.layout, node.name)
         (folder / "broker.toml").write_text(
             broker_toml(self.layout, node, folder, self.secret_file)
         )
@@ -119,6 +146,11 @@ class Cluster:
         """One broker node more, with its config file. It is not started, and no member yet."""
         self._state.layout = replace(self.layout, nodes=(*self.layout.nodes, node))
         self._write_broker_config(node)
+        if (
+            self.layout.network and self.layout.tls
+        ):  # the others have new addresses: this node's own
+            for other in self.layout.servers:
+                certificates.sign(self.directory, self.layout, other.name)
         self._save()
 
     def forget(self, node: NodeLayout) -> None:
@@ -136,7 +168,7 @@ class Cluster:
             secret.unlink(missing_ok=True)
             _write_secret(secret)
         server = next(server for server in self.layout.namesrvs if server.name == name)
-        (folder / "namesrv.toml").write_text(namesrv_toml(server, folder, secret))
+        self._write_namesrv_config(server, secret)
 
     @classmethod
     def load(cls, directory: Path) -> Cluster:

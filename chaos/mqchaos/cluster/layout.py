@@ -4,6 +4,7 @@
 
     D/cluster.json                       this layout and the processes' pids
     D/cluster.secret                     what its servers prove to each other that they know
+    D/tls/                               with TLS: the authority, and a certificate for clients
     D/namesrv-0/namesrv.toml, log.jsonl
     D/broker-a-n0/broker.toml, log.jsonl, store/, failpoints/
 
@@ -36,6 +37,11 @@ CLIENTS = "clients"
 NETWORK = "network"
 """The proxy, where a cluster has one."""
 HOST = "127.0.0.1"
+CERTIFICATE, KEY = "tls.pem", "tls.key"
+"""Of a server, in its folder; of clients, in that of TLS."""
+TLS_FOLDER = "tls"
+AUTHORITY = f"{TLS_FOLDER}/ca.pem"
+AUTHORITY_KEY = f"{TLS_FOLDER}/ca.key"
 _CLIENTS_NUMBER = 254
 _HARNESS_NUMBER = 253
 
@@ -86,6 +92,8 @@ class Layout(msgspec.Struct, frozen=True):
     """Whether brokers have clocks that move for all that is in their processes."""
     failpoints: bool = False
     """Whether brokers take orders from the harness (`dledger.program.arming`)."""
+    tls: bool = False
+    """Whether all ports take TLS alone, with certificates of the cluster's own authority."""
     retain_bytes: int = 0
     """Of each log; 0: all of it."""
 
@@ -119,6 +127,11 @@ class Layout(msgspec.Struct, frozen=True):
         if not self.network or source == target:
             return next(each.host for each in self.servers if each.name == target)
         return f"127.77.{self.number(source)}.{self.number(target)}"
+
+    def hosts(self, name: str) -> list[str]:
+        """All by which a server is reached: what its certificate names."""
+        sources = [CLIENTS, *(server.name for server in self.servers)]
+        return [*dict.fromkeys([*(self.host(source, name) for source in sources), "localhost"])]
 
     def number(self, name: str) -> int:
         """Of a server, or of all clients, among those that a network has addresses for."""
@@ -156,6 +169,7 @@ def plan(
     flush: Flush = "SYNC_FLUSH",
     network: bool = False,
     namespaces: bool = False,
+    tls: bool = False,
 ) -> Layout:
     """Give every server its name and ports, taken from `ports` in order."""
     if len(ports) < ports_needed(nodes, groups, namesrvs):
@@ -179,6 +193,7 @@ def plan(
         flush=flush,
         network=network,
         namespaces=namespaces,
+        tls=tls,
     )
 
 
@@ -187,7 +202,9 @@ def host_in_namespace(number: int = _HARNESS_NUMBER) -> str:
     return f"10.77.0.{number}"
 
 
-def namesrv_toml(server: NameServerLayout, directory: Path, secret_file: Path | None = None) -> str:
+def namesrv_toml(
+    layout: Layout, server: NameServerLayout, directory: Path, secret_file: Path | None = None
+) -> str:
     """The config file of a name server whose directory this is."""
     return _toml(
         listenPort=server.port,
@@ -195,6 +212,7 @@ def namesrv_toml(server: NameServerLayout, directory: Path, secret_file: Path | 
         kvConfigPath=str(directory / "kv.json"),
         **_admins(server.host),
         logFormat="json",
+        **_encryption(layout, directory),
         **_secret(secret_file),
     )
 
@@ -225,6 +243,7 @@ def broker_toml(
         dLegerPeers=";".join(f"{each.node}-{host}:{each.raft_port}" for each, host in peers),
         groupClientAddrs=";".join(f"{each.node}-{layout.client_address(each)}" for each in group),
         logFormat="json",
+        **_encryption(layout, directory),
         **_secret(secret_file),
     )
 
@@ -244,6 +263,19 @@ def _admins(host: str) -> dict[str, str]:
 def _secret(path: Path | None) -> dict[str, str]:
     """The key that names the secret's file; none for a cluster that was made without."""
     return {} if path is None else {"secretFile": str(path)}
+
+
+def _encryption(layout: Layout, directory: Path) -> dict[str, str | bool]:
+    """The keys of a server that takes TLS alone, and dials so; none without."""
+    if not layout.tls:
+        return {}
+    return {
+        "tls.server.mode": "enforcing",
+        "tls.server.certPath": str(directory / CERTIFICATE),
+        "tls.server.keyPath": str(directory / KEY),
+        "tls.server.trustCertPath": str(directory.parent / AUTHORITY),
+        "tls.enable": True,
+    }
 
 
 def _toml(**values: str | int) -> str:

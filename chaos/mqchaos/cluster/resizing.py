@@ -44,7 +44,7 @@ async def add_node(cluster: Cluster, broker: str) -> tuple[NodeLayout, MemberCha
     cluster.add(node)
     cluster.start([node.name])
     peer = f"{node.host}:{node.raft_port}"
-    async with Admin(cluster.layout.namesrv_addr) as admin:
+    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
         try:
             return node, await admin.members.add(broker, node.node, peer, node.address)
         except Refused:
@@ -55,7 +55,7 @@ async def add_node(cluster: Cluster, broker: str) -> tuple[NodeLayout, MemberCha
 
 async def remove_node(cluster: Cluster, node: NodeLayout) -> MemberChange:
     """Remove a node from its group, and end it. Raises as `Admin.remove_node`."""
-    async with Admin(cluster.layout.namesrv_addr) as admin:
+    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
         change = await admin.members.remove(node.broker, node.node)
     cluster.stop([node.name])
     cluster.forget(node)

@@ -47,7 +47,6 @@ from mqchaos.faults.surroundings.strangers import STRANGER_FAULTS
 from mqchaos.faults.targets import Server, Victims
 from mqchaos.faults.wrecking import WRECKED_DISKS
 from mqchaos.limits import EFFECT_S, STORM_KILLED_AFTER_S
-from mqclient.connection.peers import PeerPool
 
 
 class Fault(Protocol):
@@ -160,7 +159,7 @@ class Transfer:
 
         Raises ClusterError if the leader refuses.
         """
-        async with PeerPool() as pool:
+        async with cluster.pool() as pool:
             for victim in victims:
                 request = Command(
                     RequestCode.TRANSFER_LEADER, ext=encode_header(TransferLeaderHeader())
@@ -181,7 +180,7 @@ class Transfer:
 
 
 async def _leads(cluster: Cluster, server: Server) -> bool:
-    async with PeerPool() as pool:
+    async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
         return isinstance(server, NodeLayout) and (await probe.node(server)).leads
 

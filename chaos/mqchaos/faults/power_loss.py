@@ -38,7 +38,6 @@ from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
 from mqchaos.limits import POWER_LOSS_PATIENCE_S, POWER_LOSS_SEND_TIMEOUT_S
 from mqclient import ClientError, Message, PendingSend, Producer
-from mqclient.connection.peers import PeerPool
 
 BROKER: Final = "broker-a"
 NODES: Final = 3
@@ -161,9 +160,12 @@ async def run_rounds(
     rng, report = random.Random(seed), Report()
     with cluster_on_disks(directory, flush) as (cluster, disks):
         async with (
-            PeerPool() as pool,
+            cluster.pool() as pool,
             Producer(
-                cluster.layout.namesrv_addr, "PowerLoss", timeout_s=POWER_LOSS_SEND_TIMEOUT_S
+                cluster.layout.namesrv_addr,
+                "PowerLoss",
+                timeout_s=POWER_LOSS_SEND_TIMEOUT_S,
+                tls=cluster.tls,
             ) as producer,
         ):
             probe = Probe(cluster, pool)

@@ -31,6 +31,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.tls.options import AskedTls
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import NodeState
@@ -124,16 +125,19 @@ class Observer:
         return answer if answer.code == ResponseCode.SUCCESS else None
 
 
-async def without_their_output(namesrv_addr: str, topic: str, group: str) -> list[str]:
+async def without_their_output(
+    namesrv_addr: str, topic: str, group: str, tls: AskedTls
+) -> list[str]:
     """What is wrong with the outputs of the messages that a group has passed: one for each."""
-    async with Admin(namesrv_addr) as admin:
+    async with Admin(namesrv_addr, tls=tls) as admin:
         rows = (await admin.groups.progress(group, topic)).queues
     passed = {(row.broker_name, row.queue_id): row.consumer_offset for row in rows}
     wanted = Counter[str]()
-    for message in await _everything(namesrv_addr, topic):
+    for message in await _everything(namesrv_addr, topic, tls):
         if message.queue_offset < passed.get((message.broker_name, message.queue_id), 0):
             wanted[output_key(message.message_id)] += 1
-    found = Counter(each.message_id for each in await _everything(namesrv_addr, outputs_of(topic)))
+    outputs = await _everything(namesrv_addr, outputs_of(topic), tls)
+    found = Counter(each.message_id for each in outputs)
     lacking, beyond = wanted - found, found - wanted
     return [
         f"{count} outputs {what}: {', '.join(sorted(outputs)[:3])}"
@@ -142,11 +146,17 @@ async def without_their_output(namesrv_addr: str, topic: str, group: str) -> lis
     ]
 
 
-async def _everything(namesrv_addr: str, topic: str) -> list[ReceivedMessage]:
+async def _everything(namesrv_addr: str, topic: str, tls: AskedTls) -> list[ReceivedMessage]:
     """All messages of a topic."""
     found: list[ReceivedMessage] = []
     consumer = Consumer(
-        namesrv_addr, None, {topic: "*"}, assign="all", offsets=None, auto_commit=False
+        namesrv_addr,
+        None,
+        {topic: "*"},
+        assign="all",
+        offsets=None,
+        auto_commit=False,
+        tls=tls,
     )
     async with consumer:
         while messages := await consumer.poll(timeout_s=READ_BACK_QUIET_S):

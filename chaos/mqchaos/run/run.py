@@ -72,7 +72,6 @@ from mqchaos.run.others.stock import argv_of, client_of, group_of
 from mqchaos.run.pace import Pace
 from mqchaos.run.planned import Planned
 from mqclient import Admin
-from mqclient.connection.peers import PeerPool
 
 if TYPE_CHECKING:
     from mqchaos.report.packed import Packer
@@ -165,7 +164,7 @@ class Run:
             ) as history:
                 self._write_meta(history)
                 async with AsyncExitStack() as stack:
-                    pool = await stack.enter_async_context(PeerPool())
+                    pool = await stack.enter_async_context(self.cluster.pool())
                     observer = Observer(self.cluster, pool, history)
                     await self._under_load(Probe(self.cluster, pool), history, observer)
                 history.write(End(time.monotonic_ns()))
@@ -199,7 +198,7 @@ class Run:
     async def _under_load(self, probe: Probe, history: HistoryWriter, observer: Observer) -> None:
         await probe.wait_until_serving()
         workload, address = WORKLOADS[self.planned.workload], self.cluster.layout.namesrv_addr
-        async with Admin(address) as admin:
+        async with Admin(address, tls=self.cluster.tls) as admin:
             for topic in (self.topic, outputs_of(self.topic)) if workload.once else (self.topic,):
                 await admin.topics.update(
                     topic,
@@ -239,7 +238,9 @@ class Run:
             await self._end_consumers(observer)
             if workload.once:
                 self.phase = "comparing inputs and outputs"
-                self.findings += await without_their_output(address, self.topic, GROUP)
+                self.findings += await without_their_output(
+                    address, self.topic, GROUP, self.cluster.tls
+                )
             nursery.cancel_scope.cancel()
 
     def _plan_stock(self, workload: Workload) -> None:
@@ -255,7 +256,9 @@ class Run:
         """Processes of our client. `started` is told of each that has begun its history."""
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         where = (address, self.topic, GROUP, self.directory, self._lines, self._part_bytes)
-        assigning = Assigning(self.planned, *where)
+        assigning = Assigning(
+            self.planned, *where, str(self.cluster.directory) if self.cluster.layout.tls else ""
+        )
         through = self._through()
         turns = trio.Semaphore(1) if workload.deployed else None
         for reads in map(assigning.consume, range(CONSUMERS)):
@@ -411,7 +414,7 @@ class Run:
 
         with trio.move_on_after(DRAIN_TIMEOUT_S) as scope:
             if workload.lives:  # what was seen of ends may be of earlier lives
-                await _nothing_left(self.cluster.layout.namesrv_addr, self.topic)
+                await _nothing_left(self.cluster, self.topic)
             else:
                 await _until(
                     lambda: all(caught_up([*self.produced, seen], some) for some in readers())
@@ -476,9 +479,9 @@ async def _meddle(workload: Workload, tools: Tools, through: trio.Event) -> None
     through.set()
 
 
-async def _nothing_left(namesrv_addr: str, topic: str) -> None:
+async def _nothing_left(cluster: Cluster, topic: str) -> None:
     """Wait until brokers say that the group has passed all of the topic."""
-    async with Admin(namesrv_addr) as admin:
+    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
         while True:
             with suppress(DledgerError, BadInput):
                 if (await admin.groups.progress(GROUP, topic)).lag == 0:

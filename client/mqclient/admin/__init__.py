@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dledger.tls.options import AskedTls
 from dledger.trust.secret import read_secret
 from mqclient import limits
 from mqclient.admin.access.rights import Rights
@@ -72,12 +73,13 @@ class Admin(Living):
         secret_file: str | Path | None = None,
         user: str | None = None,
         secret: str | None = None,
+        tls: AskedTls = None,
     ) -> None:
         check_seconds("timeout_s", timeout_s, above_zero=True)
         of_cluster = None if secret_file is None else read_secret(Path(secret_file))
         credentials = Credentials.of(user, of_cluster if secret is None else secret)
         proof = b"" if of_cluster is None else of_cluster.encode()
-        session = AdminSession(namesrv_addr, timeout_s, proof, credentials)
+        session = AdminSession(namesrv_addr, timeout_s, proof, credentials, tls)
         self._requests = session.requests
         self.topics = Topics(session)
         self.groups = Groups(session)

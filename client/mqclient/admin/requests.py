@@ -30,6 +30,7 @@ from dledger.remoting.headers import (
     Header,
     encode_header,
 )
+from dledger.tls.options import AskedTls
 from mqclient.connection.answers import cluster_in
 from mqclient.connection.credentials import Credentials
 from mqclient.connection.leaders import LeaderFinder
@@ -49,11 +50,12 @@ class AdminRequests(Living):
         timeout_s: float,
         secret: bytes = b"",
         credentials: Credentials | None = None,
+        tls: AskedTls = None,
     ) -> None:
         self.name_servers = parse_addresses(namesrv_addr)
         self._secret = secret
         self._timeout_s = timeout_s
-        self._pool = PeerPool(credentials=credentials)
+        self._pool = PeerPool(credentials=credentials, tls=tls)
         self._routes = RouteTable()
         self._leaders = LeaderFinder(self._pool, self._routes, self.name_servers)
 
@@ -82,7 +84,9 @@ class AdminRequests(Living):
         """The answer; if it refuses for want of permission, that to the request with a proof."""
         if answer.code != ResponseCode.NO_PERMISSION or not self._secret:
             return answer
-        proven = await asked_with_proof(address, command, self._secret, self._timeout_s)
+        proven = await asked_with_proof(
+            address, command, self._secret, self._timeout_s, self._pool.dialler
+        )
         return answer if proven is None else proven
 
     async def ask_name_server(self, code: RequestCode, header: Header | None = None) -> Command:

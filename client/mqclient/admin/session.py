@@ -9,6 +9,7 @@ from dledger.errors import DledgerError
 from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.headers import GetRouteinfoByTopicHeader
+from dledger.tls.options import AskedTls
 from mqclient.admin.requests import AdminRequests, expect_success, raise_unless_all
 from mqclient.connection.answers import route_in
 from mqclient.connection.credentials import Credentials
@@ -36,10 +37,11 @@ class AdminSession:
         timeout_s: float,
         secret: bytes = b"",
         credentials: Credentials | None = None,
+        tls: AskedTls = None,
     ) -> None:
         self.timeout_s = timeout_s
         self.credentials = credentials
-        self.requests = AdminRequests(namesrv_addr, timeout_s, secret, credentials)
+        self.requests = AdminRequests(namesrv_addr, timeout_s, secret, credentials, tls)
 
     async def broker_groups(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from dledger.tls.options import AskedTls
 from mqclient import admin as admins
 from mqclient import limits
 from mqclient.admin import (
@@ -167,9 +168,15 @@ class Admin(Face[admins.Admin]):
         secret_file: str | Path | None = None,
         user: str | None = None,
         secret: str | None = None,
+        tls: AskedTls = None,
     ) -> None:
         admin = admins.Admin(
-            namesrv_addr, timeout_s=timeout_s, secret_file=secret_file, user=user, secret=secret
+            namesrv_addr,
+            timeout_s=timeout_s,
+            secret_file=secret_file,
+            user=user,
+            secret=secret,
+            tls=tls,
         )
         super().__init__(admin)
         self.topics = Topics(self, admin.topics)

@@ -11,6 +11,7 @@ from typing import Self
 from anyio import to_thread
 
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.tls.options import AskedTls
 from mqclient import limits
 from mqclient.blocking.face import Caller, Face, R, blocking
 from mqclient.blocking.producer import Producer
@@ -83,6 +84,7 @@ class Consumer(Face[consumers.Consumer]):
         decode: Decode | None = None,
         user: str | None = None,
         secret: str | None = None,
+        tls: AskedTls = None,
     ) -> None:
         super().__init__(
             consumers.Consumer(
@@ -107,6 +109,7 @@ class Consumer(Face[consumers.Consumer]):
                 decode=decode,
                 user=user,
                 secret=secret,
+                tls=tls,
             )
         )
 

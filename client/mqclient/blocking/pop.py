@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal, Self
 
+from dledger.tls.options import AskedTls
 from mqclient import limits
 from mqclient.blocking.face import Face, blocking
 from mqclient.blocking.threads import in_threads
@@ -35,6 +36,7 @@ class PopConsumer(Face[consumers.PopConsumer]):
         decode: Decode | None = None,
         user: str | None = None,
         secret: str | None = None,
+        tls: AskedTls = None,
     ) -> None:
         super().__init__(
             consumers.PopConsumer(
@@ -51,6 +53,7 @@ class PopConsumer(Face[consumers.PopConsumer]):
                 decode=decode,
                 user=user,
                 secret=secret,
+                tls=tls,
             )
         )
 

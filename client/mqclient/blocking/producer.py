@@ -16,6 +16,7 @@ from typing import Concatenate
 from anyio import to_thread
 
 from dledger.errors import DledgerError
+from dledger.tls.options import AskedTls
 from mqclient import limits
 from mqclient.blocking.face import ClientT, Face, P, blocking
 from mqclient.compression import Compression
@@ -114,6 +115,7 @@ class Producer(Face[producers.Producer]):
         encode: Encode | None = None,
         user: str | None = None,
         secret: str | None = None,
+        tls: AskedTls = None,
     ) -> None:
         super().__init__(
             producers.Producer(
@@ -133,6 +135,7 @@ class Producer(Face[producers.Producer]):
                 encode=encode,
                 user=user,
                 secret=secret,
+                tls=tls,
             )
         )
 

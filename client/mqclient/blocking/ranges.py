@@ -6,6 +6,7 @@ from collections.abc import Generator
 from functools import partial
 
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.tls.options import AskedTls
 from mqclient import limits
 from mqclient.blocking.face import Face, blocking
 from mqclient.consuming.subscriptions import ALL, Sql
@@ -24,6 +25,7 @@ class RangeReader(Face[reader.RangeReader]):
         patience_s: float = limits.RANGE_PATIENCE_S,
         user: str | None = None,
         secret: str | None = None,
+        tls: AskedTls = None,
     ) -> None:
         super().__init__(
             reader.RangeReader(
@@ -32,6 +34,7 @@ class RangeReader(Face[reader.RangeReader]):
                 patience_s=patience_s,
                 user=user,
                 secret=secret,
+                tls=tls,
             )
         )
 

@@ -9,8 +9,7 @@
 ``brokers``     clusterList, brokerStatus
 ``raft``        raftStatus, transferLeader
 ``members``     addNode, removeNode
-``users``       createUser, updateUser, deleteUser, getUser, listUser
-``rights``      createAcl, updateAcl, deleteAcl, getAcl, listAcl, aclExplain, aclSuggest
+``access``      createUser, createAcl, aclExplain, tls and their like
 ``settings``    configs, key-value entries, write permissions, cleaning
 ``statistics``  statsAll
 ``messages``    sendMessage, consumeMessage, printMsg

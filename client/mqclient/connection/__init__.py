@@ -12,5 +12,6 @@
 ``forks``       what is open stays behind when its process forks
 ``signals``     lets a task wait for a callback
 ``credentials``  what a client signs its requests with
+``encrypted``  encryption of its connections
 ``proven``      a request with a proof of the cluster's secret, where a broker wants one
 """

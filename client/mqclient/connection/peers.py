@@ -32,8 +32,10 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, HeaderEncoding, Language
 from dledger.remoting.headers import GetRouteinfoByTopicHeader, encode_header
 from dledger.remoting.message import DEFAULT_TOPIC
+from dledger.tls.options import AskedTls
 from mqclient import limits
 from mqclient.connection.credentials import Credentials
+from mqclient.connection.encrypted import dialler
 from mqclient.connection.lifetime import Living
 from mqclient.errors import ClientClosed
 
@@ -56,10 +58,15 @@ class PeerPool(Living):
     """
 
     def __init__(
-        self, on_request: ServerRequest | None = None, credentials: Credentials | None = None
+        self,
+        on_request: ServerRequest | None = None,
+        credentials: Credentials | None = None,
+        tls: AskedTls = None,
     ) -> None:
         self._on_request = on_request
         self._credentials = credentials
+        #: What it dials with by TLS; None for plain text.
+        self.dialler = dialler(tls)
         self._slots: dict[str, _Slot] = {}
         self._tasks: TaskGroup | None = None
         self._stock: dict[str, int] = {}
@@ -157,6 +164,7 @@ class PeerPool(Living):
             connect_timeout_s=timeout_s,
             on_request=None if on_request is None else partial(on_request, address),
             outlives=True,
+            tls=self.dialler,
         )
         try:
             if address in self._stock:

@@ -13,6 +13,7 @@ from copy import copy
 from dledger.addresses import parse_address
 from dledger.errors import BadInput
 from dledger.net import connect_peer
+from dledger.net.peer import Dialler
 from dledger.net.proving import Prover
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -28,13 +29,13 @@ TOOL_ID = "tool"
 
 
 async def asked_with_proof(
-    address: str, command: Command, secret: bytes, timeout_s: float
+    address: str, command: Command, secret: bytes, timeout_s: float, tls: Dialler | None = None
 ) -> Command | None:
     """A broker's answer to a request with a proof; None if that server is no broker of ours, or has
     no secret. Raises RemotingError, also if it has another secret."""
     request = copy(command)
     host, port = parse_address(address)
-    async with connect_peer(host, port, timeout_s) as peer:
+    async with connect_peer(host, port, timeout_s, tls=tls) as peer:
         who = Command(RequestCode.GROUP_INFO, encode_header(GroupInfoHeader()))
         answer = await peer.request(who, timeout_s)
         if answer.code != ResponseCode.SUCCESS:

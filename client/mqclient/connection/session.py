@@ -19,6 +19,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader, encode_header
 from dledger.remoting.message import DEFAULT_TOPIC
+from dledger.tls.options import AskedTls
 from dledger.world import steady_s, world
 from mqclient import limits
 from mqclient.connection.credentials import Credentials
@@ -44,12 +45,13 @@ class Session(Living):
         namesrv_addr: str,
         on_request: ServerRequest | None = None,
         credentials: Credentials | None = None,
+        tls: AskedTls = None,
     ) -> None:
         self.name_servers = parse_addresses(namesrv_addr)[: limits.NAME_SERVERS_MAX]
         self.host = ""
         self._client_id = ""
         self.routes = RouteTable()
-        self.pool = PeerPool(self._asked, credentials)
+        self.pool = PeerPool(self._asked, credentials, tls)
         self.finder = LeaderFinder(self.pool, self.routes, self.name_servers)
         self.heartbeats = Heartbeats(self.pool, self.routes)
         self.on_route_change: list[Callable[[str], None]] = []

@@ -26,6 +26,7 @@ from dledger.errors import BadInput
 from dledger.observe import get_logger
 from dledger.remoting.command import Command
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.tls.options import AskedTls
 from dledger.world import unix_ms
 from mqclient import limits, tables
 from mqclient.arguments import check_seconds
@@ -118,6 +119,7 @@ class Consumer(Steered):
         decode: Decode | None = None,
         user: str | None = None,
         secret: str | None = None,
+        tls: AskedTls = None,
     ) -> None:
         plan = Plan.of(assign)
         check_mode(plan, group, offsets, ordered=ordered)
@@ -141,7 +143,7 @@ class Consumer(Steered):
             same_subscriptions=same_subscriptions and not self._wanted.patterns,
         )
         self._hooks = HandleHooks(interceptors, decode)
-        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret))
+        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret), tls)
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
         self._has_left = False
         self._offsets: Offsets = NoOffsets()

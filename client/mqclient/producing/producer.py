@@ -32,6 +32,7 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.names import check_group_name
+from dledger.tls.options import AskedTls
 from dledger.world import seconds_left, steady_s
 from mqclient import limits, tables
 from mqclient.arguments import check_count, check_seconds
@@ -94,6 +95,7 @@ class Producer(Sends):
         encode: Encode | None = None,
         user: str | None = None,
         secret: str | None = None,
+        tls: AskedTls = None,
     ) -> None:
         check_group_name(group)
         if checker is not None and group == limits.PRODUCER_GROUP:
@@ -118,7 +120,7 @@ class Producer(Sends):
                 f"linger_s={linger_s} is not below timeout_s={timeout_s}: a message would have "
                 "failed before its batch is sent"
             )
-        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret))
+        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret), tls)
         self._questions = Questions(self._session, self.group, self._heartbeat)
         self._transactions = Transactions(self._session, group, checker)
         self._outbox = Outbox(

@@ -40,6 +40,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.headers.consume import PULL_SUBSCRIPTION
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import PERM_READ
+from dledger.tls.options import AskedTls
 from mqclient import limits, tables
 from mqclient.admin.messages import offset_at
 from mqclient.admin.session import AdminSession, run_for_each
@@ -103,10 +104,11 @@ class RangeReader(Living):
         patience_s: float = limits.RANGE_PATIENCE_S,
         user: str | None = None,
         secret: str | None = None,
+        tls: AskedTls = None,
     ) -> None:
         tables.needed("reading by ranges")
         credentials = Credentials.of(user, secret)
-        self._session = AdminSession(namesrv_addr, timeout_s, credentials=credentials)
+        self._session = AdminSession(namesrv_addr, timeout_s, credentials=credentials, tls=tls)
         self._requests = self._session.requests
         self._leaders = self._requests.leaders
         self._large = LargeBodies(self._leaders)

@@ -15,6 +15,7 @@ from typing import Final
 from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConfigError
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.tls.options import Tls
 from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
 
 EARLIEST: Final = "earliest"
@@ -29,6 +30,9 @@ _COMMON: Final = (
     "nameServer",
     "user",
     "secret",
+    "tls",
+    "tlsCert",
+    "tlsKey",
     "subscribe",
     "subscribePattern",
     "assign",
@@ -46,10 +50,6 @@ _COMMON: Final = (
 )
 _BATCH: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _STREAM: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "group")
-#: Named in other sources, and not to be had from this client.
-_REFUSED: Final = {
-    "tls": "the client encrypts nothing yet: keep client ports inside a network that you trust",
-}
 _SPELLED: Final = {name.lower(): name for name in (*_COMMON, *_BATCH, *_STREAM)}
 
 
@@ -71,6 +71,7 @@ class Options:
     name_server: str
     user: str | None
     secret: str | None = field(repr=False)
+    tls: Tls | None
     topics: tuple[str, ...]
     pattern: str
     queues: tuple[MessageQueue, ...]
@@ -122,7 +123,6 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> Options:
             "give exactly one of the options subscribe, subscribePattern and assign; "
             f"given: {', '.join(chosen) or 'none'}"
         )
-    group = text("group")
     fails = _flag("failOnDataLoss", text("failOnDataLoss") or "true")
     if text("lossTable") and fails:
         raise ConfigError("option lossTable needs failOnDataLoss=false: else a loss is an error")
@@ -135,6 +135,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> Options:
         name_server=text("nameServer"),
         user=text("user") or None,
         secret=values.get("secret") or None,
+        tls=_tls(text("tls"), text("tlsCert"), text("tlsKey")),
         topics=tuple(
             sorted({name for name in map(str.strip, text("subscribe").split(",")) if name})
         ),
@@ -148,7 +149,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> Options:
         min_partitions=_count("minPartitions", text("minPartitions")) or 0,
         rows_max=_count("maxOffsetsPerTrigger", text("maxOffsetsPerTrigger")),
         bytes_max=_count("maxBytesPerTrigger", text("maxBytesPerTrigger")),
-        group=group,
+        group=text("group"),
         columns=tuple(name for name in map(str.strip, text("columns").split(",")) if name),
         headers=_flag("includeHeaders", text("includeHeaders") or "false"),
         expression=expression,
@@ -157,8 +158,6 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> Options:
 
 def _check_names(values: Mapping[str, str], *, streaming: bool) -> None:
     for name in sorted(values):
-        if name in _REFUSED:
-            raise ConfigError(f"option {name}: {_REFUSED[name]}")
         if name not in _SPELLED:
             raise ConfigError(
                 f"the data source rocketmq has no option {name!r}; it has "
@@ -169,6 +168,18 @@ def _check_names(values: Mapping[str, str], *, streaming: bool) -> None:
             raise ConfigError(f"option {spelled} is for batch reads: a stream has no end")
         if spelled in _STREAM and not streaming:
             raise ConfigError(f"option {spelled} is for streams: this is a batch read")
+
+
+def _tls(authorities: str, certificate: str, key: str) -> Tls | None:
+    """How servers are reached by TLS; the files are those of each machine that reads."""
+    if not authorities:
+        if certificate or key:
+            raise ConfigError("options tlsCert and tlsKey are of no use without tls")
+        return None
+    if key and not certificate:
+        raise ConfigError("option tlsKey is given without tlsCert, its certificate")
+    ca = None if authorities == "system" else authorities
+    return Tls(ca=ca, cert=certificate or None, key=key or None)
 
 
 def _expression(text: str, kind: str) -> str | Sql:

@@ -118,7 +118,9 @@ def test_each_server_has_an_address_of_its_own(tmp_path: Path) -> None:
     text = broker_toml(layout, node, tmp_path)
     assert f'brokerIP1 = "{node.host}"' in text
     assert f"n0-{layout.nodes[0].host}:{layout.nodes[0].raft_port}" in text
-    assert f'bindAddress = "{hosts["namesrv-1"]}"' in namesrv_toml(layout.namesrvs[1], tmp_path)
+    assert f'bindAddress = "{hosts["namesrv-1"]}"' in namesrv_toml(
+        layout, layout.namesrvs[1], tmp_path
+    )
     assert layout.breakable
     assert not layout.network
 

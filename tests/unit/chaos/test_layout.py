@@ -49,8 +49,9 @@ def test_a_brokers_config_names_its_own_group_only() -> None:
 def test_a_directory_with_odd_characters_stays_whole_in_the_config() -> None:
     """Quotes, backslashes and blanks in a path don't break the TOML."""
     folder = Path('/srv/a "b" \\ c')
+    layout = plan(range(9))
 
-    config = tomllib.loads(namesrv_toml(plan(range(9)).namesrvs[0], folder))
+    config = tomllib.loads(namesrv_toml(layout, layout.namesrvs[0], folder))
 
     assert config["kvConfigPath"] == str(folder / "kv.json")
 

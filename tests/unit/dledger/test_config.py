@@ -72,3 +72,33 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="no valid TOML"):
         load_config(path, Sample)
+
+
+class Dotted(msgspec.Struct, frozen=True):
+    mode: str = msgspec.field(name="tls.server.mode", default="disabled")
+    depth: int = msgspec.field(name="tls.depth", default=0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'tls.server.mode = "enforcing"\ntls.depth = 2',
+        '[tls]\ndepth = 2\n[tls.server]\nmode = "enforcing"',
+        '"tls.server.mode" = "enforcing"\n"tls.depth" = 2',
+    ],
+)
+def test_a_key_with_dots_is_one_key_however_toml_has_it(text: str, tmp_path: Path) -> None:
+    """RocketMQ's keys for TLS have dots; to TOML these are tables."""
+    path = tmp_path / "broker.toml"
+    path.write_text(text)
+
+    assert load_config(path, Dotted) == Dotted("enforcing", 2)
+
+
+def test_an_unknown_key_with_dots_is_named_whole(tmp_path: Path) -> None:
+    """With the one that was meant."""
+    path = tmp_path / "broker.toml"
+    path.write_text('tls.server.mod = "enforcing"')
+
+    with pytest.raises(ConfigError, match=r"'tls.server.mod'; did you mean tls.server.mode\?"):
+        load_config(path, Dotted)

@@ -119,7 +119,8 @@ def test_messages_are_filtered_by_tags_or_sql() -> None:
         ({"expressionType": "SQL"}, "'TAG' or 'SQL92'"),
         ({"expressionType": "SQL92"}, "needs a subExpression"),
         ({"subExpression": "A |"}, "expected \\* or TagA"),
-        ({"tls": "true"}, "encrypts nothing yet"),
+        ({"tlsCert": "c.pem"}, "of no use without tls"),
+        ({"tls": "ca.pem", "tlsKey": "k.pem"}, "tlsKey is given without tlsCert"),
         ({"accessKey": "me"}, "no option 'accesskey'"),
     ],
 )

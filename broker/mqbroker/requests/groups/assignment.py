@@ -110,7 +110,8 @@ class AssignmentHandler:
             return queues
         for host, port in self._core.config.name_servers():
             try:
-                async with self._asking, connect_peer(host, port, limits.ROUTE_S) as peer:
+                asking = connect_peer(host, port, limits.ROUTE_S, tls=self._core.dialler)
+                async with self._asking, asking as peer:
                     header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
                     ask = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, encode_header(header))
                     answer = await peer.request(ask, limits.ROUTE_S)

@@ -61,7 +61,7 @@ async def clean_up(cluster: Cluster, node: NodeLayout, place: Place) -> None:
         await break_links(cluster, Request(_CUT_NAME, healed=True))
     if place.when in (When.MEMBERS, When.COPY):
         with suppress(DledgerError, BadInput):
-            async with Admin(cluster.layout.namesrv_addr) as admin:
+            async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
                 await admin.members.remove(node.broker, GUEST, within_s=EFFECT_S)
 
 
@@ -82,7 +82,9 @@ async def _roll(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
 
 async def filling(cluster: Cluster) -> None:
     """Send so much that segments become full, until cancelled."""
-    async with Producer(cluster.layout.namesrv_addr, "Provoking", timeout_s=PROVOKED_S) as producer:
+    async with Producer(
+        cluster.layout.namesrv_addr, "Provoking", timeout_s=PROVOKED_S, tls=cluster.tls
+    ) as producer:
         while True:
             with suppress(DledgerError):
                 for _ in range(max(1, cluster.layout.segment_bytes // PROVOKED_BYTES)):
@@ -113,7 +115,7 @@ async def _start(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOr
 async def _election(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
     """Have whoever else leads stand still until another does, again and again."""
     await order()
-    async with PeerPool() as pool:
+    async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
         while True:
             leader = await probe.leader(node.broker)
@@ -129,7 +131,7 @@ async def _election(cluster: Cluster, node: NodeLayout, place: Place, order: Giv
 async def _transfer(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
     """Have leadership go from the node, or to it."""
     await order()
-    async with PeerPool() as pool:
+    async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
         while True:
             leader = await probe.leader(node.broker)
@@ -150,7 +152,7 @@ async def _transfer_to(target: str | None, pool: PeerPool, leader: NodeLayout) -
 async def _members(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
     """Add a member that does not run, and remove it."""
     await order()
-    async with Admin(cluster.layout.namesrv_addr) as admin:
+    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
         while True:
             await _come_and_go(admin, cluster, node)
 
@@ -178,7 +180,7 @@ async def _wiped(cluster: Cluster, node: NodeLayout, order: GiveOrder) -> None:
 
 async def _cut(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
     """Have the node lead alone for a while: nobody else has what it takes then."""
-    async with PeerPool() as pool:
+    async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
         while True:
             leader = await probe.wait_for_leader(node.broker)
@@ -211,7 +213,7 @@ async def _copy(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
 
     Before that, members have come and gone: the node knows those of its config.
     """
-    async with Admin(cluster.layout.namesrv_addr) as admin:
+    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
         await _come_and_go(admin, cluster, node)
     if place.by is By.FOLLOWER:
         await _wiped(cluster, node, order)
@@ -223,7 +225,9 @@ async def _copy(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
 async def _delay(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
     """Send messages that wait a moment."""
     await order()
-    async with Producer(cluster.layout.namesrv_addr, "Provoking", timeout_s=PROVOKED_S) as producer:
+    async with Producer(
+        cluster.layout.namesrv_addr, "Provoking", timeout_s=PROVOKED_S, tls=cluster.tls
+    ) as producer:
         while True:
             with suppress(DledgerError):
                 await producer.send(Message(TOPIC, b"later", delay_s=0.1))
@@ -238,6 +242,7 @@ async def _transaction(cluster: Cluster, node: NodeLayout, place: Place, order: 
         "Provoking",
         timeout_s=PROVOKED_S,
         checker=lambda message: Decision.COMMIT,
+        tls=cluster.tls,
     ) as producer:
         while True:
             with suppress(DledgerError):
@@ -249,7 +254,7 @@ async def _transaction(cluster: Cluster, node: NodeLayout, place: Place, order: 
 async def _topic(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
     """Make topics."""
     await order()
-    async with Admin(cluster.layout.namesrv_addr) as admin:
+    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
         while True:
             for number in range(8):
                 with suppress(DledgerError, BadInput), trio.move_on_after(START_TIMEOUT_S):

@@ -19,7 +19,6 @@ from mqchaos.faults.obstacles import OfFew, OfMany
 from mqchaos.faults.targets import Victims
 from mqchaos.limits import CHANGE_AGAIN_S, CHANGE_TIMEOUT_S
 from mqclient import Admin
-from mqclient.connection.peers import PeerPool
 
 
 class Join(OfMany):
@@ -60,7 +59,7 @@ class Dismiss(OfFew):
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Remove them. Raises ClusterError."""
-        async with Admin(cluster.layout.namesrv_addr) as admin:
+        async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
             for node in _nodes(victims):
                 await _persist(partial(admin.members.remove, node.broker, node.node))
 
@@ -70,7 +69,7 @@ class Dismiss(OfFew):
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
         """Add them. Raises ClusterError."""
-        async with Admin(cluster.layout.namesrv_addr) as admin:
+        async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
             for node in _nodes(victims):
                 peer = f"{node.host}:{node.raft_port}"
                 add = partial(admin.members.add, node.broker, node.node, peer, node.address)
@@ -98,7 +97,7 @@ def _newest(cluster: Cluster, victims: Victims) -> NodeLayout | None:
 async def _are_members(cluster: Cluster, victims: Victims) -> bool:
     """Whether the leader names one of these."""
     names = {node.node for node in _nodes(victims)}
-    async with PeerPool() as pool:
+    async with cluster.pool() as pool:
         leader = await Probe(cluster, pool).leader(_nodes(victims)[0].broker)
     return leader is None or leader.info is None or bool(names & {*dict(leader.info.members)})
 

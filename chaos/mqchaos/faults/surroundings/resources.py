@@ -32,7 +32,6 @@ from mqchaos.limits import (
     SPARE_DESCRIPTORS,
     SPARE_MEMORY_BYTES,
 )
-from mqclient.connection.peers import PeerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ class Limit(OfFew):
 
 async def _until_decided(cluster: Cluster, victims: Victims) -> None:
     """Wait until each node has ended or goes on, for as long as that may take to show."""
-    async with PeerPool() as pool:
+    async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
 
         async def shows() -> bool:

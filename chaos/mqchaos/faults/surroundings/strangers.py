@@ -18,7 +18,6 @@ from mqchaos.cluster.probe import Probe
 from mqchaos.faults.kinds import BLANK_NAMESRV
 from mqchaos.faults.obstacles import OfMany, effect_of
 from mqchaos.faults.targets import Victims
-from mqclient.connection.peers import PeerPool
 
 
 class Blank(OfMany):
@@ -39,7 +38,7 @@ class Blank(OfMany):
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
         """They answer, and know no group."""
-        async with PeerPool() as pool:
+        async with cluster.pool() as pool:
             probe = Probe(cluster, pool)
             known = [
                 await probe.known_groups(server.address)

@@ -24,6 +24,8 @@ class Assigning(NamedTuple):
     directory: Path
     lines: Path
     part_bytes: int
+    encrypted_by: str = ""
+    """The cluster whose certificates clients take, if it takes TLS alone."""
 
     @property
     def workload(self) -> Workload:
@@ -68,6 +70,7 @@ class Assigning(NamedTuple):
             beginning=workload.beginning,
             away=workload.away,
             forks=workload.forks,
+            encrypted_by=self.encrypted_by,
         )
 
     def produce(self, number: int) -> Produce:
@@ -92,4 +95,5 @@ class Assigning(NamedTuple):
             send_timeout_s=self._send_timeout_s,
             sends=workload.sends,
             forks=workload.forks,
+            encrypted_by=self.encrypted_by,
         )

@@ -15,6 +15,7 @@ import trio
 
 from dledger.errors import DledgerError
 from dledger.observe import get_logger
+from mqchaos.cluster.certificates import of_task
 from mqchaos.limits import (
     POP_AGAIN_S,
     POP_AT_ONCE_MAX,
@@ -49,7 +50,11 @@ class PopWork:
         task = self._task
         at_once_max = PRIORITY_AT_ONCE_MAX if task.naps else POP_AT_ONCE_MAX
         async with PopConsumer(
-            task.namesrv_addr, task.group, {task.topic: "*"}, invisible_s=POP_INVISIBLE_S
+            task.namesrv_addr,
+            task.group,
+            {task.topic: "*"},
+            invisible_s=POP_INVISIBLE_S,
+            tls=of_task(task.encrypted_by),
         ) as consumer:
             while not told_to_stop.is_set():
                 if task.naps:

@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from dledger.errors import DledgerError
+from mqchaos.cluster.certificates import of_task
 from mqchaos.limits import (
     ASKED_FOR_S,
     DELAY_LEVEL_1_S,
@@ -55,6 +56,7 @@ def producer_of(task: Produce, checker: Checker | None = None) -> Producer:
         group=f"{task.run}-PG",
         timeout_s=task.send_timeout_s,
         checker=checker,
+        tls=of_task(task.encrypted_by),
     )
 
 

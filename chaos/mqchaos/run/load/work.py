@@ -20,6 +20,7 @@ from dledger.checksum import crc32
 from dledger.errors import DledgerError
 from dledger.observe import get_logger
 from dledger.program.logs import configure_logging
+from mqchaos.cluster.certificates import of_task
 from mqchaos.limits import (
     COMMIT_INTERVAL_S,
     HANDLED_AT_ONCE,
@@ -60,6 +61,7 @@ def consumer_of(task: Consume, rebalanced: Callable[[RebalanceNotice], None]) ->
         offsets="broker" if task.offsets is None else Path(task.offsets),
         auto_commit=task.handles,
         on_rebalance=rebalanced,
+        tls=of_task(task.encrypted_by),
     )
 
 
@@ -174,7 +176,10 @@ class OnceWork(ConsumerWork):
         self._history.write(Meta(time.monotonic_ns(), 0, "", outputs, True, {}, inputs, group))
         async with (
             Producer(
-                self._task.namesrv_addr, f"{self._task.group}-outputs", name=self._task.once
+                self._task.namesrv_addr,
+                f"{self._task.group}-outputs",
+                name=self._task.once,
+                tls=of_task(self._task.encrypted_by),
             ) as producer,
             self._consumer() as consumer,
         ):
@@ -227,7 +232,9 @@ class HandlingWork(ConsumerWork):
     def _member(self) -> Consumer | PopConsumer:
         task = self._task
         if task.members:
-            return PopConsumer(task.namesrv_addr, task.group, {task.topic: "*"})
+            return PopConsumer(
+                task.namesrv_addr, task.group, {task.topic: "*"}, tls=of_task(task.encrypted_by)
+            )
         return self._consumer()
 
     async def _handle(self, message: ReceivedMessage) -> None:

@@ -250,7 +250,8 @@ class Task(msgspec.Struct, frozen=True, tag_field="role", tag=str.lower):
 
     Each has `at_once`, too: whether an event is in the history's file before anything else happens,
     since the worker may be killed; `part_bytes`: of a history that is a row of files; and `forks`:
-    so many children do it, each with a history of its own.
+    so many children do it, each with a history of its own; `encrypted_by`: the folder of a cluster
+    that takes TLS alone.
     """
 
     client: str
@@ -279,6 +280,7 @@ class Produce(Task, frozen=True):
     at_once: bool = False
     part_bytes: int = 0
     forks: int = 0
+    encrypted_by: str = ""
 
 
 class Consume(Task, frozen=True):
@@ -303,6 +305,7 @@ class Consume(Task, frozen=True):
     away: bool = False
     part_bytes: int = 0
     forks: int = 0
+    encrypted_by: str = ""
 
     @property
     def reader(self) -> str:

@@ -2,5 +2,6 @@
 
 ``users``     making, changing, removing and listing them
 ``rights``    granting and revoking, and asking why something is refused
+``encryption``  how a port is encrypted, and which end refuses what
 ``suggest``   the smallest policies for what was observed (pure)
 """

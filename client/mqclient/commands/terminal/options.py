@@ -17,6 +17,7 @@ from cyclopts.validators import Number
 
 from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConfigError
+from dledger.tls.options import Tls
 from mqclient import limits
 from mqclient.admin import Admin
 from mqclient.commands.terminal.output import Table, print_json, print_table
@@ -80,6 +81,7 @@ Namespace = Annotated[
     str, Parameter(name=["--namespace", "-s"], help="Such as ORDER_TOPIC_CONFIG.")
 ]
 ENVIRONMENT_PASSWORD = "DLEDGER_PASSWORD"  # noqa: S105 - a name
+SYSTEM = "system"
 Switch = Literal["true", "false"]
 """As RocketMQ's tools spell it: an option that is given with its value."""
 
@@ -170,6 +172,32 @@ class Common(Output):
         Parameter(name="--password-file", help="A file whose first line is the user's password."),
     ] = None
 
+    tls: Annotated[
+        str | None,
+        Parameter(
+            name="--tls",
+            env_var="DLEDGER_TLS",
+            help="Connect by TLS: the file of the authorities that sign the servers' "
+            "certificates, or `system` for those of this machine.",
+        ),
+    ] = None
+    tls_cert: Annotated[
+        Path | None,
+        Parameter(
+            name="--tls-cert",
+            env_var="DLEDGER_TLS_CERT",
+            help="A certificate of this tool's own, and its key, for servers that demand one.",
+        ),
+    ] = None
+    tls_key: Annotated[
+        Path | None,
+        Parameter(
+            name="--tls-key",
+            env_var="DLEDGER_TLS_KEY",
+            help="The key, if it is in another file than the certificate.",
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
         try:
             parse_addresses(self.namesrv)
@@ -182,6 +210,15 @@ class Common(Output):
             return None
         return read_password(self.password_file, f"--user {self.user}")
 
+    def encryption(self) -> Tls | None:
+        """How to reach servers by TLS; None for plain text. Raises ConfigError."""
+        if self.tls is None:
+            if self.tls_cert is not None:
+                raise ConfigError("--tls-cert is of no use without --tls")
+            return None
+        ca = None if self.tls == SYSTEM else self.tls
+        return Tls(ca=ca, cert=self.tls_cert, key=self.tls_key)
+
     def ask(self, call: Callable[[Admin], Awaitable[_T]]) -> _T:
         """The result of a call, from a session that lasts as long as the call."""
 
@@ -192,6 +229,7 @@ class Common(Output):
                 secret_file=self.secret_file,
                 user=self.user,
                 secret=self.secret(),
+                tls=self.encryption(),
             ) as admin:
                 return await call(admin)
 

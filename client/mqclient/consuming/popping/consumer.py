@@ -27,6 +27,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.headers.pop import FROM_END, FROM_FIRST
 from dledger.remoting.names import check_group_name
+from dledger.tls.options import AskedTls
 from dledger.world import unix_ms
 from mqclient import limits
 from mqclient.arguments import check_count, check_seconds
@@ -85,6 +86,7 @@ class PopConsumer(Living):
         decode: Decode | None = None,
         user: str | None = None,
         secret: str | None = None,
+        tls: AskedTls = None,
     ) -> None:
         if not group:
             raise BadInput("group is missing: two programs of one group share its messages")
@@ -114,7 +116,7 @@ class PopConsumer(Living):
             for topic, expression in subscriptions.items()
         }
         self._hooks = HandleHooks(interceptors, decode)
-        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret))
+        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret), tls)
         self._started_ms = 0
         self._runs: set[Running] = set()
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from mqclient.admin.access.rights import Grant
+from mqclient.commands.access.users import DryRun, asked_unless
 from mqclient.commands.terminal.options import DEFAULTS, ChangedBroker, ChangedCluster, Common
 from mqclient.commands.terminal.output import Table, joined
-from mqclient.commands.users import DryRun, asked_unless
 
 Subject = Annotated[
     str, Parameter(name=["--subject", "-s"], help="The user, as User:NAME or NAME.")

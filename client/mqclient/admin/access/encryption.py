@@ -1,0 +1,98 @@
+"""How a server's port is encrypted, and which end refuses what."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from dledger.errors import RemotingError
+from dledger.net.peer import Dialler, connect, connect_peer
+from dledger.remoting.codes import RequestCode
+from dledger.remoting.command import Command, HeaderEncoding
+from dledger.remoting.headers import GetRouteinfoByTopicHeader, encode_header
+from dledger.remoting.message import DEFAULT_TOPIC
+from dledger.tls.channel import Channel
+from dledger.tls.clients import ClientContexts
+from dledger.tls.dates import first_validity
+from dledger.tls.options import AskedTls, Tls
+
+TAKEN = "taken"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsReport:
+    """What was found. `plain` and `tls` are "
+    ""taken", or why not. `refused_by`: which end refused TLS,
+    "this end" or "the server"; empty if none did. The rest is the server's certificate."""
+
+    address: str
+    plain: str
+    tls: str
+    refused_by: str = ""
+    version: str = ""
+    names: tuple[str, ...] = ()
+    valid_until: str = ""
+
+
+async def check_tls(host: str, port: int, tls: AskedTls, timeout_s: float) -> TlsReport:
+    """Connect by plain text and by TLS, and ask a question that every server answers.
+
+    Raises ConnectFailed if the port can't be reached, ConfigError for files of ours.
+    """
+    dialler = ClientContexts.of(tls)
+    assert dialler is not None, "checked for something"
+    (await connect(host, port, timeout_s)).close()
+    plain = await _answered(host, port, timeout_s, None)
+    report = TlsReport(f"{host}:{port}", plain, await _answered(host, port, timeout_s, dialler))
+    if report.tls == TAKEN:
+        return await _with_certificate(report, host, port, timeout_s, dialler)
+    any_certificate = ClientContexts.of(_unverified(tls))
+    assert any_certificate is not None, "it is a Tls"
+    again = await _answered(host, port, timeout_s, any_certificate)
+    refused_by = "this end" if again == TAKEN else "the server"
+    report = replace(report, refused_by=refused_by)
+    if again == TAKEN:
+        return await _with_certificate(report, host, port, timeout_s, any_certificate)
+    return report
+
+
+def _unverified(tls: AskedTls) -> Tls:
+    """The same certificate of ours; any of the server's is taken."""
+    given = tls if isinstance(tls, Tls) else Tls()
+    return Tls(cert=given.cert, key=given.key, key_password=given.key_password, verify=False)
+
+
+async def _answered(host: str, port: int, timeout_s: float, tls: Dialler | None) -> str:
+    """Whether a question is answered; a server that refuses a client's certificate says so only
+    then."""
+    question = Command(
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        encode_header(GetRouteinfoByTopicHeader(DEFAULT_TOPIC)),
+        encoding=HeaderEncoding.JSON,
+    )
+    try:
+        async with connect_peer(host, port, timeout_s, tls=tls) as peer:
+            await peer.request(question, timeout_s)
+    except RemotingError as error:
+        return str(error).removeprefix(f"{host}:{port}: ")
+    return TAKEN
+
+
+async def _with_certificate(
+    report: TlsReport, host: str, port: int, timeout_s: float, tls: Dialler
+) -> TlsReport:
+    channel = await connect(host, port, timeout_s, tls)
+    assert isinstance(channel, Channel), "by TLS"
+    try:
+        validity = first_validity(ssl.DER_cert_to_PEM_cert(channel.raw_certificate))
+        return replace(
+            report,
+            version=channel.version,
+            names=channel.names,
+            valid_until=""
+            if validity is None
+            else datetime.fromtimestamp(validity.ends_s, UTC).isoformat(sep=" "),
+        )
+    finally:
+        channel.close()

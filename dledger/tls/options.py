@@ -1,0 +1,138 @@
+"""What one end of an encrypted connection is given: files, and what it demands. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from dledger.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+
+
+class Names(NamedTuple):
+    """What the four settings are called by who sets them, for errors."""
+
+    certificate: str
+    key: str
+    password: str
+    authorities: str
+
+
+SERVER_NAMES: Final = Names(
+    "tls.server.certPath",
+    "tls.server.keyPath",
+    "tls.server.keyPassword",
+    "tls.server.trustCertPath",
+)
+"""In a server's config file."""
+CLIENT_NAMES: Final = Names("cert", "key", "key_password", "ca")
+"""In `Tls`."""
+
+
+class TlsFailed(OSError):
+    """The two ends could not begin TLS; the text says why."""
+
+
+class Mode(Enum):
+    """What a port takes, in RocketMQ's words."""
+
+    DISABLED = "disabled"
+    """No TLS."""
+    PERMISSIVE = "permissive"
+    """TLS and plain text: the first byte tells which."""
+    ENFORCING = "enforcing"
+    """TLS alone."""
+
+
+class ClientAuth(Enum):
+    """Whether clients need a certificate of their own, in RocketMQ's words."""
+
+    NONE = "none"
+    OPTIONAL = "optional"
+    """One that is shown must be valid."""
+    REQUIRE = "require"
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """An end's own certificate, and whom it trusts. Paths; "" for what there is not."""
+
+    certificate: str = ""
+    key: str = ""
+    password: str = ""
+    authorities: str = ""
+    names: Names = SERVER_NAMES
+
+    def __repr__(self) -> str:
+        return f"<Files {self.certificate!r}, {self.key!r}, {self.authorities!r}>"
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that may change."""
+        return tuple(Path(p) for p in (self.certificate, self.key, self.authorities) if p)
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How a client reaches servers by TLS: `Producer(namesrv, tls=Tls(ca="ca.pem"))`.
+
+    `ca`: a file with the authorities that may have signed a server's certificate; without it those
+    of the system. `cert` and `key`: this client's own certificate, for servers that demand one; the
+    key may lie in the same file. `check_names`: whether a server's certificate must name the host
+    that was dialled. `verify=False` takes any certificate: then others can stand between.
+    `context`: one of the application's own, in place of all that.
+    """
+
+    ca: str | Path | None = None
+    cert: str | Path | None = None
+    key: str | Path | None = None
+    key_password: str | None = None
+    check_names: bool = True
+    verify: bool = True
+    context: ssl.SSLContext | None = None
+
+    def __repr__(self) -> str:
+        return f"Tls(ca={self.ca!r}, cert={self.cert!r}, key={self.key!r})"
+
+    def files(self) -> Files:
+        """The files. Raises ConfigError for a key without a certificate."""
+        if self.key is not None and self.cert is None:
+            raise ConfigError(f"key={str(self.key)!r} is given without cert=, its certificate")
+        cert = "" if self.cert is None else str(self.cert)
+        return Files(
+            cert,
+            cert if self.key is None else str(self.key),
+            self.key_password or "",
+            "" if self.ca is None else str(self.ca),
+            CLIENT_NAMES,
+        )
+
+
+AskedTls: TypeAlias = Tls | str | Path | bool | None
+"""How an application asks for TLS: files by name, the authorities' file alone, or True for the
+authorities of the system."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What a server's config says.
+
+    `mode` is that of the port for clients, `members` that of the port for other members; a member
+    dials by TLS unless it is disabled. `dials`: whether other servers' client ports are dialled so.
+    """
+
+    files: Files
+    mode: Mode = Mode.DISABLED
+    client_auth: ClientAuth = ClientAuth.NONE
+    members: Mode = Mode.DISABLED
+    dials: bool = False
+    check_names: bool = True
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything of it needs files."""
+        return self.dials or any(mode is not Mode.DISABLED for mode in (self.mode, self.members))

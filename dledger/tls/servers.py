@@ -1,0 +1,76 @@
+"""A server's contexts: for those that it accepts, clients and members, and for those it dials."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from dledger.limits import TLS_LOOK_S
+from dledger.program.pulse import look
+from dledger.tls.channel import Channel
+from dledger.tls.files import accepting_context, dialling_context
+from dledger.tls.handshake import InTurn, at_once, begin, dial
+from dledger.tls.kept import Kept
+from dledger.tls.options import ClientAuth, Mode, ServerOptions
+
+
+class ServerContexts:
+    """The present contexts of a server. Raises ConfigError if they can't be made."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        self._kept = Kept(options.files, self._make)
+
+    @property
+    def problem(self) -> str:
+        """Why the files as they are now are not used; empty if they are."""
+        return self._kept.problem
+
+    @property
+    def dialler(self) -> ServerContexts | None:
+        """What other servers' client ports are dialled with; None for plain text."""
+        return self if self.options.dials else None
+
+    @property
+    def taker(self) -> ServerContexts | None:
+        """What takes clients' connections; None if all speak plain text."""
+        return None if self.options.mode is Mode.DISABLED else self
+
+    def _make(self) -> None:
+        options = self.options
+        self._clients = accepting_context(options.files, options.client_auth)
+        if options.members is not Mode.DISABLED:
+            self._members = accepting_context(options.files, ClientAuth.REQUIRE)
+        if options.dials or options.members is not Mode.DISABLED:
+            self._dialled = dialling_context(options.files, check_names=options.check_names)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the next connection that this server dials."""
+        return self._dialled
+
+    async def begin(
+        self, sock: socket.socket, in_turn: InTurn = at_once
+    ) -> Channel | socket.socket:
+        """What to speak over with a client that has connected. Raises TlsFailed."""
+        return await begin(sock, self.options.mode, self._clients, in_turn)
+
+    @property
+    def ways_to_members(self) -> tuple[ServerContexts | None, ...]:
+        """What to dial members with, one after the other; None for plain text."""
+        return (self, None) if self.options.members is Mode.PERMISSIVE else (self,)
+
+    async def dial_member(self, sock: socket.socket, host: str) -> Channel:
+        """Begin TLS with a member that was dialled. Raises TlsFailed."""
+        return await dial(sock, self._dialled, host)
+
+    async def begin_with_member(self, sock: socket.socket) -> Channel | socket.socket:
+        """What to speak over with a member that has connected. Raises TlsFailed."""
+        return await begin(sock, self.options.members, self._members)
+
+    async def run(self) -> None:
+        """Look after the files until cancelled."""
+        while True:
+            self._kept.look()
+            self._kept.warn_of_end()
+            await look(TLS_LOOK_S)
