@@ -94,9 +94,14 @@ def modules() -> list[Source]:
 
 
 @pytest.fixture(scope="session")
-def others() -> list[Source]:
+def scripts() -> list[Path]:
+    """The programs of `benchmarks/`."""
+    return [path for path in sorted((ROOT / "benchmarks").iterdir()) if is_script(path)]
+
+
+@pytest.fixture(scope="session")
+def others(scripts: list[Path]) -> list[Source]:
     """Everything else that is Python: tests, examples, benchmarks with or without a `.py`."""
-    scripts = [path for path in sorted((ROOT / "benchmarks").iterdir()) if is_script(path)]
     return [*read_below(("tests", "examples", "benchmarks")), *kept(scripts)]
 
 

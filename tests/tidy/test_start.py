@@ -1,4 +1,4 @@
-"""An operator's command answers at once: it imports no more than it needs."""
+"""Programs start: commands of operators at once, as they import no more than they need; benchmarks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mqclient.commands.__main__ import COMMANDS
+from mqclient.commands.__main__ import MODULES
 
+ROOT = Path(__file__).parents[2]
 HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "pysyncobj")
 """Each takes longer to import than a whole command should take."""
 
@@ -24,14 +25,12 @@ for module in {modules}:
 
 def test_commands_import_nothing_heavy() -> None:
     """Neither numpy nor Spark nor the Raft library: each command starts in some 0.2 s."""
-    targets = {
-        f"mqclient.commands.{target.partition(':')[0]}" for target, _help in COMMANDS.values()
-    }
+    targets = {f"mqclient.commands.{name}" for name in MODULES}
     others = ["mqchaos.mqcluster", "mqchaos.mqchaos", "mqbroker.__main__", "mqspark.mqaudit"]
     modules = [*sorted(targets - {READS_LOGS}), *others]
     printed = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(modules=modules, heavy=HEAVY)],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -39,3 +38,32 @@ def test_commands_import_nothing_heavy() -> None:
     ).stdout.splitlines()
 
     assert printed == modules
+
+
+BENCHMARK_PROGRAM = """
+import runpy, sys
+sys.path.insert(0, {folder!r})
+for path in {paths}:
+    sys.argv = [path, "--help"]
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        print(path, end.code, file=sys.stderr)
+"""
+
+
+def test_benchmarks_start(scripts: list[Path]) -> None:
+    """Each explains itself: all that it imports is there, and its options are in order."""
+    paths = [*map(str, scripts)]
+    program = BENCHMARK_PROGRAM.format(folder=str(ROOT / "benchmarks"), paths=paths)
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=60,
+    ).stderr
+
+    assert told.splitlines() == [f"{path} 0" for path in paths]

@@ -324,7 +324,7 @@ def clients_of(task: Produce | Consume) -> list[str]:
 
 
 class Progress(msgspec.Struct):
-    """How far a worker is. `ends`: per "broker/mqbroker/queue", the offset after the last one
+    """How far a worker is. `ends`: per "broker/queue", the offset after the last one
     seen."""
 
     sent: int = 0
