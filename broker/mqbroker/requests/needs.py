@@ -14,6 +14,9 @@ new leader's.
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
+
+from dledger.net.serving import Right, serves
 
 
 class Needs(Enum):
@@ -27,3 +30,7 @@ class Needs(Enum):
     """The leader answers, once a majority has confirmed it; followers refuse."""
     FORWARDED = "leader, passed on"
     """The leader answers; followers pass the request on to it."""
+
+
+changes = partial(serves, needs=Needs.FORWARDED, right=Right.ADMIN)
+"""Declares codes that change the cluster: an administrator may ask any member, the leader acts."""

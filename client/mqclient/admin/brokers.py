@@ -68,7 +68,7 @@ class Brokers(Part):
     async def _broker_state(self, member: tuple[BrokerData, int, str]) -> BrokerState:
         group, broker_id, address = member
         try:
-            info = await self._requests.ask(address, RequestCode.GROUP_INFO, GroupInfoHeader())
+            info = await self._requests.ask(address, GroupInfoHeader())
             runtime = await self._requests.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         except RemotingError:
             return BrokerState(group.cluster, group.broker_name, broker_id, address, "unreachable")

@@ -78,11 +78,10 @@ class Clients(Part):
         header = GetProducerConnectionListHeader(producer_group=group)
 
         async def ask(broker: BrokerData) -> ProducerConnection | None:
-            code = RequestCode.GET_PRODUCER_CONNECTION_LIST
-            answer = await self._requests.ask_whoever_leads(broker, code, header)
+            answer = await self._requests.ask_whoever_leads(broker, header)
             if answer.code == ResponseCode.SYSTEM_ERROR:  # what RocketMQ answers if there is none
                 return None
-            expect_success(answer, code.name, self._requests.leader(broker))
+            expect_success(answer, header, self._requests.leader(broker))
             return decode_body(ProducerConnection, answer.payload)
 
         found = await run_for_each(ask, (await self._session.route(topic)).broker_datas)
@@ -110,8 +109,7 @@ class Clients(Part):
             )
             problem = ""
             for broker in brokers:
-                code = RequestCode.GET_CONSUMER_RUNNING_INFO
-                answer = await self._requests.ask_whoever_leads(broker, code, header)
+                answer = await self._requests.ask_whoever_leads(broker, header)
                 if answer.code == ResponseCode.SUCCESS:
                     return ConsumerStatus(client, running_info(answer.payload), "")
                 problem = answer.remark or f"code {answer.code}"

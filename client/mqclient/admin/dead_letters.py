@@ -165,7 +165,6 @@ class DeadLetters(Part):
             raise RecordError(f"the body of {message!r} does not match its CRC")
         answer = await self._requests.ask_leader(
             broker,
-            RequestCode.SEND_MESSAGE_V2,
             _copy(message, letter, queue_id),
             bytes(message.record.body),
         )
@@ -212,12 +211,11 @@ class DeadLetters(Part):
             queue_id=queue.queue_id,
             set_zero_if_not_found=False,
         )
-        code = RequestCode.QUERY_CONSUMER_OFFSET
         (broker,) = await self._session.broker_groups(broker=queue.broker_name)
-        answer = await self._requests.ask_whoever_leads(broker, code, header)
+        answer = await self._requests.ask_whoever_leads(broker, header)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return 0
-        expect_success(answer, code.name, self._requests.leader(broker))
+        expect_success(answer, header, self._requests.leader(broker))
         offset = decode_header(QueryConsumerOffsetResponseHeader, answer).offset
         return checked_offset(offset, f"how far {queue} was sent again")
 
@@ -229,7 +227,7 @@ class DeadLetters(Part):
             commit_offset=offset,
         )
         (broker,) = await self._session.broker_groups(broker=queue.broker_name)
-        await self._requests.ask_leader(broker, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self._requests.ask_leader(broker, header)
 
 
 def _key_of_copy(letter: DeadLetter) -> str:

@@ -116,8 +116,7 @@ class Groups(Part):
         async def update(one: BrokerData) -> str:
             known = await self._requests.group_config(one, group) or SubscriptionGroupConfig(group)
             body = encode_body(msgspec.structs.replace(known, **named, attributes=altered))
-            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-            await self._requests.ask_leader(one, code, header, body)
+            await self._requests.ask_leader(one, header, body)
             return one.broker_name
 
         return await change_each(update, brokers, _name)
@@ -150,7 +149,7 @@ class Groups(Part):
         )
 
         async def delete(one: BrokerData) -> str:
-            await self._requests.ask_leader(one, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+            await self._requests.ask_leader(one, header)
             return one.broker_name
 
         brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
@@ -165,8 +164,7 @@ class Groups(Part):
         header = QueryTopicConsumeByWhoHeader(topic=topic)
 
         async def ask(broker: BrokerData) -> Sequence[str]:
-            code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
-            answer = await self._requests.ask_leader(broker, code, header)
+            answer = await self._requests.ask_leader(broker, header)
             return decode_body(GroupList, answer.payload).group_list
 
         found = await run_for_each(ask, (await self._session.route(topic)).broker_datas)
@@ -214,11 +212,10 @@ class Groups(Part):
         )
 
         async def reset(broker: BrokerData) -> dict[MessageQueue, int]:
-            code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-            answer = await self._requests.ask_whoever_leads(broker, code, header)
+            answer = await self._requests.ask_whoever_leads(broker, header)
             if answer.code in _NOT_TOLD:
                 return await self._set_offsets(broker, group, topic, timestamp_ms)
-            expect_success(answer, code.name, self._requests.leader(broker))
+            expect_success(answer, header, self._requests.leader(broker))
             return decode_body(ResetOffsetBody, answer.payload).offset_table
 
         brokers = (await self._session.route(topic)).broker_datas
@@ -238,8 +235,8 @@ class Groups(Part):
         self, broker: BrokerData, group: str, topic: str, timestamp_ms: int
     ) -> dict[MessageQueue, int]:
         """Set a group's offsets by commits, as stock tools do for a group that is not online."""
-        code, header = RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoHeader(topic=topic)
-        answer = await self._requests.ask_leader(broker, code, header)
+        header = GetTopicStatsInfoHeader(topic=topic)
+        answer = await self._requests.ask_leader(broker, header)
         offsets = {}
         for queue, stats in decode_body(TopicStats, answer.payload).offset_table.items():
             offset = stats.max_offset
@@ -248,7 +245,7 @@ class Groups(Part):
             commit = UpdateConsumerOffsetHeader(
                 consumer_group=group, topic=topic, queue_id=queue.queue_id, commit_offset=offset
             )
-            await self._requests.ask_leader(broker, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+            await self._requests.ask_leader(broker, commit)
             offsets[queue] = offset
         return offsets
 
@@ -262,7 +259,7 @@ async def progress_of(session: AdminSession, group: str, topic: str | None = Non
     header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
 
     async def stats(broker: BrokerData) -> tuple[ConsumeStats, ConsumerConnection | None]:
-        answer = await session.requests.ask_leader(broker, RequestCode.GET_CONSUME_STATS, header)
+        answer = await session.requests.ask_leader(broker, header)
         return decode_body(ConsumeStats, answer.payload), await consumers_on(session, broker, group)
 
     found = await run_for_each(stats, await session.broker_groups())
@@ -295,9 +292,8 @@ async def consumers_on(
 ) -> ConsumerConnection | None:
     """The connected consumers of a group; None if there are none."""
     header = GetConsumerConnectionListHeader(consumer_group=group)
-    code = RequestCode.GET_CONSUMER_CONNECTION_LIST
     try:
-        answer = await session.requests.ask_leader(broker, code, header)
+        answer = await session.requests.ask_leader(broker, header)
     except Refused as refusal:
         if refusal.code == ResponseCode.CONSUMER_NOT_ONLINE:
             return None

@@ -49,7 +49,7 @@ class Members(Part):
         host, port = parse_address(peer_address)
         parse_address(client_address)
         header = AddMemberHeader(node_id=node_id, host=host, port=port, client_addr=client_address)
-        await self._requests.ask_leader(group, RequestCode.ADD_MEMBER, header)
+        await self._requests.ask_leader(group, header)
         return await self._wait(
             group,
             node_id,
@@ -68,7 +68,7 @@ class Members(Part):
         check_seconds("within_s", within_s)
         (group,) = await self._session.broker_groups(broker=broker)
         header = RemoveMemberHeader(node_id=node_id)
-        await self._requests.ask_leader(group, RequestCode.REMOVE_MEMBER, header)
+        await self._requests.ask_leader(group, header)
         return await self._wait(
             group, node_id, lambda info: node_id not in dict(info.members), within_s
         )

@@ -95,16 +95,15 @@ class Messages(Part):
         host, port, position = offset_message_id_decode(message_id)
         address = join_address(host, port)
         header = ViewMessageByIdHeader(offset=position)
-        code = RequestCode.VIEW_MESSAGE_BY_ID
         known = [
             group
             for group in await self._session.broker_groups()
             if address in group.broker_addrs.values()
         ]
         if known:
-            answer = await self._requests.ask_leader(known[0], code, header)
+            answer = await self._requests.ask_leader(known[0], header)
             return _only_message(answer, known[0].broker_name)
-        answer = expect_success(await self._requests.ask(address, code, header), code.name, address)
+        answer = expect_success(await self._requests.ask(address, header), header, address)
         return _only_message(answer, "")
 
     async def by_key(
@@ -148,7 +147,7 @@ class Messages(Part):
 
         async def ask(broker: BrokerData) -> list[ScheduledMessage]:
             header = ListScheduledHeader(begin_ms=begin_ms, count=count)
-            answer = await self._requests.ask_leader(broker, RequestCode.LIST_SCHEDULED, header)
+            answer = await self._requests.ask_leader(broker, header)
             due_ms = decode_header(ListScheduledResponseHeader, answer).due_ms.split()
             messages = messages_in(answer.payload, broker.broker_name)
             if len(due_ms) != len(messages) or not all(map(_is_time, due_ms)):
@@ -163,8 +162,7 @@ class Messages(Part):
         self, broker: BrokerData, topic: str, queue_id: int, offset: int, count: int
     ) -> Command:
         header = look(TOOLS_GROUP, topic, queue_id, offset, count)
-        code = RequestCode.PULL_MESSAGE
-        answer = await self._requests.ask_whoever_leads(broker, code, header)
+        answer = await self._requests.ask_whoever_leads(broker, header)
         if answer.code != ResponseCode.SUCCESS and answer.code not in _NOTHING_THERE:
             address = self._requests.leader(broker)
             raise Refused(f"reading {topic}", address, answer.code, answer.remark)
@@ -177,9 +175,8 @@ class Messages(Part):
         left_out: list[str] = []
 
         async def ask(broker: BrokerData) -> list[ReceivedMessage]:
-            code = RequestCode.QUERY_MESSAGE
             try:
-                answer = await self._requests.ask_whoever_leads(broker, code, header)
+                answer = await self._requests.ask_whoever_leads(broker, header)
             except (NoLeader, RemotingError) as error:
                 log.warning("group not asked", broker=broker.broker_name, reason=str(error))
                 absent.append(error)
@@ -187,7 +184,7 @@ class Messages(Part):
                 return []
             if answer.code == ResponseCode.QUERY_NOT_FOUND:
                 return []
-            expect_success(answer, code.name, self._requests.leader(broker))
+            expect_success(answer, header, self._requests.leader(broker))
             some = messages_in(answer.payload, broker.broker_name)
             if decode_header(QueryMessageResponseHeader, answer).more:
                 left_out.append(
@@ -216,8 +213,7 @@ async def offset_at(
     header = SearchOffsetByTimestampHeader(
         topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms
     )
-    code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-    answer = await session.requests.ask_leader(broker, code, header)
+    answer = await session.requests.ask_leader(broker, header)
     return decode_header(SearchOffsetByTimestampResponseHeader, answer).offset
 
 

@@ -47,7 +47,7 @@ class Raft(Part):
         """
         (group,) = await self._session.broker_groups(broker=broker)
         header = TransferLeaderHeader(node_id=node_id)
-        answer = await self._requests.ask_leader(group, RequestCode.TRANSFER_LEADER, header)
+        answer = await self._requests.ask_leader(group, header)
         leader_id = decode_header(TransferLeaderResponseHeader, answer).leader_id
         since_s = steady_s()
         with anyio.move_on_after(self._session.timeout_s):
@@ -71,7 +71,7 @@ async def ask_members(requests: AdminRequests, group: BrokerData) -> Answers:
 
     async def ask(address: str) -> tuple[str, GroupInfoResponseHeader | None]:
         try:
-            answer = await requests.ask(address, RequestCode.GROUP_INFO, GroupInfoHeader())
+            answer = await requests.ask(address, GroupInfoHeader())
         except (RemotingError, BadInput):  # an address that is none can't be asked either
             return address, None
         return address, None if answer.code else decode_header(GroupInfoResponseHeader, answer)

@@ -78,7 +78,7 @@ class Replicas(Part):
         told: ExportReplicaResponseHeader | None = None
         with anyio.move_on_after(within_s):
             while True:
-                answer = await self._requests.ask(address, RequestCode.EXPORT_REPLICA, header)
+                answer = await self._requests.ask(address, header)
                 expect_success(answer, "EXPORT_REPLICA", address)
                 told = decode_header(ExportReplicaResponseHeader, answer)
                 if told.is_done:

@@ -7,6 +7,7 @@ does not lead, it is tried again until the deadline.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -23,11 +24,12 @@ from dledger.remoting.bodies import (
     decode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command, ExtValue
+from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     GetSubscriptiongroupConfigHeader,
     GetTopicConfigHeader,
     Header,
+    code_of,
     encode_header,
 )
 from dledger.tls.options import AskedTls
@@ -39,6 +41,9 @@ from mqclient.connection.peers import PeerPool
 from mqclient.connection.proven import asked_with_proof
 from mqclient.connection.routing import RouteTable
 from mqclient.errors import PartlyDone, Refused
+
+Request: TypeAlias = Header | RequestCode
+"""What is asked: a header, which is named after its code, or the code of a request without one."""
 
 
 class AdminRequests(Living):
@@ -71,12 +76,11 @@ class AdminRequests(Living):
         await self._pool.__aexit__(None, None, None)
 
     async def ask(
-        self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
+        self, address: str, request: Request, body: bytes = b""
     ) -> Command:
         """The answer of one server, with any code. Raises RemotingError if there is none."""
         self.check_open()
-        ext = {} if header is None else _encoded(code, header)
-        command = Command(code, ext, body)
+        command = _command(request, body)
         answer = await self._pool.request(address, command, self._timeout_s)
         return await self._with_proof(address, command, answer)
 
@@ -89,12 +93,12 @@ class AdminRequests(Living):
         )
         return answer if proven is None else proven
 
-    async def ask_name_server(self, code: RequestCode, header: Header | None = None) -> Command:
+    async def ask_name_server(self, request: Request) -> Command:
         """The answer of the first name server that gives one."""
         problems = []
         for address in self.name_servers:
             try:
-                return await self.ask(address, code, header)
+                return await self.ask(address, request)
             except RemotingError as error:
                 problems.append(f"{address} ({error})")
         raise ConnectFailed(
@@ -103,7 +107,7 @@ class AdminRequests(Living):
         )
 
     async def ask_every_name_server(
-        self, code: RequestCode, header: Header | None = None, body: bytes = b""
+        self, request: Request, body: bytes = b""
     ) -> dict[str, Command]:
         """The answers of all name servers, by address.
 
@@ -114,29 +118,28 @@ class AdminRequests(Living):
         failures: dict[str, Exception] = {}
         for address in self.name_servers:
             try:
-                answer = await self.ask(address, code, header, body)
-                answers[address] = expect_success(answer, code.name, address)
+                answer = await self.ask(address, request, body)
+                answers[address] = expect_success(answer, request, address)
             except (RemotingError, Refused) as error:
                 failures[address] = error
         raise_unless_all(failures, answers)
         return answers
 
     async def ask_leader(
-        self, broker: BrokerData, code: RequestCode, header: Header | None = None, body: bytes = b""
+        self, broker: BrokerData, request: Request, body: bytes = b""
     ) -> Command:
         """The successful answer of a group's leader. Raises Refused if it refuses; NoLeader as
         below."""
-        answer = await self.ask_whoever_leads(broker, code, header, body)
-        return expect_success(answer, code.name, self.leader(broker))
+        answer = await self.ask_whoever_leads(broker, request, body)
+        return expect_success(answer, request, self.leader(broker))
 
     async def ask_whoever_leads(
-        self, broker: BrokerData, code: RequestCode, header: Header | None = None, body: bytes = b""
+        self, broker: BrokerData, request: Request, body: bytes = b""
     ) -> Command:
         """The leader's answer, with any code. Raises NoLeader if none leads before the deadline."""
         self.check_open()
         self._routes.learn_members(TopicRouteData(broker_datas=[broker]))
-        ext = {} if header is None else _encoded(code, header)
-        command = Command(code, ext, body)
+        command = _command(request, body)
         answer = await self._leaders.ask(broker.broker_name, command, self._timeout_s)
         return await self._with_proof(self.leader(broker), command, answer)
 
@@ -164,7 +167,7 @@ class AdminRequests(Living):
     async def topic_config(self, broker: BrokerData, topic: str) -> TopicConfig | None:
         """A topic's config; None if it is not there."""
         header = GetTopicConfigHeader(topic=topic)
-        answer = await self.ask_whoever_leads(broker, RequestCode.GET_TOPIC_CONFIG, header)
+        answer = await self.ask_whoever_leads(broker, header)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return (await self.topic_configs(broker)).get(topic)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -175,8 +178,7 @@ class AdminRequests(Living):
     async def group_config(self, broker: BrokerData, group: str) -> SubscriptionGroupConfig | None:
         """A consumer group's config; None if it is not there."""
         header = GetSubscriptiongroupConfigHeader(group=group)
-        code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
-        answer = await self.ask_whoever_leads(broker, code, header)
+        answer = await self.ask_whoever_leads(broker, header)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return (await self.group_configs(broker)).get(group)
         if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
@@ -185,22 +187,29 @@ class AdminRequests(Living):
         return decode_body(SubscriptionGroupConfig, answer.payload)
 
 
-def _encoded(code: RequestCode, header: Header) -> dict[str, ExtValue]:
-    """A request's header, whose values are an application's. Raises BadInput for one of the wrong
-    kind, which servers would refuse, or read otherwise."""
-    for field in msgspec.structs.fields(header):
-        value = getattr(header, field.name)
+def _command(request: Request, body: bytes) -> Command:
+    """A request, whose values are an application's. Raises BadInput for one of the wrong kind, which
+    servers would refuse, or read otherwise."""
+    if isinstance(request, RequestCode):
+        return Command(request, {}, body)
+    for field in msgspec.structs.fields(request):
+        value = getattr(request, field.name)
         try:
             msgspec.convert(value, field.type)
         except msgspec.ValidationError as error:
-            raise BadInput(f"{code.name}: {field.name}={value!r}: {error}") from error
-    return encode_header(header)
+            raise BadInput(f"{_code(request).name}: {field.name}={value!r}: {error}") from error
+    return Command(_code(request), encode_header(request), body)
 
 
-def expect_success(answer: Command, what: str, address: str) -> Command:
-    """The answer if it is a success; else raises Refused with the server's remark."""
+def _code(request: Request) -> RequestCode:
+    return request if isinstance(request, RequestCode) else code_of(type(request))
+
+
+def expect_success(answer: Command, what: str | Request, address: str) -> Command:
+    """The answer to what was asked, if it is a success; else raises Refused with its remark."""
     if answer.code != ResponseCode.SUCCESS:
-        raise Refused(what, address, answer.code, answer.remark)
+        name = what if isinstance(what, str) else _code(what).name
+        raise Refused(name, address, answer.code, answer.remark)
     return answer
 
 

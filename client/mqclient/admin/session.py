@@ -79,8 +79,7 @@ class AdminSession:
     async def route(self, topic: str) -> TopicRouteData:
         """The route of a topic. Raises NoRoute if no name server knows it."""
         header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
-        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-        answer = await self.requests.ask_name_server(code, header)
+        answer = await self.requests.ask_name_server(header)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             raise NoRoute(topic, "look at", "no broker has registered it")
         expect_success(answer, f"the route of {topic!r}", "the name server")

@@ -79,7 +79,7 @@ class Settings(Part):
     async def kv_config(self, namespace: str, key: str) -> str | None:
         """A value of the first name server that answers."""
         header = GetKvConfigHeader(namespace=namespace, key=key)
-        answer = await self._requests.ask_name_server(RequestCode.GET_KV_CONFIG, header)
+        answer = await self._requests.ask_name_server(header)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         expect_success(answer, "GET_KV_CONFIG", "the name server")
@@ -89,7 +89,7 @@ class Settings(Part):
         """Whether any name server has a value: they share no state."""
         header = GetKvConfigHeader(namespace=namespace, key=key)
         for address in self._requests.name_servers:
-            answer = await self._requests.ask(address, RequestCode.GET_KV_CONFIG, header)
+            answer = await self._requests.ask(address, header)
             if answer.code != ResponseCode.QUERY_NOT_FOUND:
                 expect_success(answer, "GET_KV_CONFIG", address)
                 return True
@@ -98,12 +98,12 @@ class Settings(Part):
     async def update_kv_config(self, namespace: str, key: str, value: str) -> tuple[str, ...]:
         """Set a value on every name server. Returns their addresses."""
         header = PutKvConfigHeader(namespace=namespace, key=key, value=value)
-        return tuple(await self._requests.ask_every_name_server(RequestCode.PUT_KV_CONFIG, header))
+        return tuple(await self._requests.ask_every_name_server(header))
 
     async def delete_kv_config(self, namespace: str, key: str) -> tuple[str, ...]:
         """Remove a key, if it exists, on every name server. Returns their addresses."""
-        header, code = DeleteKvConfigHeader(namespace=namespace, key=key), RequestCode
-        return tuple(await self._requests.ask_every_name_server(code.DELETE_KV_CONFIG, header))
+        header = DeleteKvConfigHeader(namespace=namespace, key=key)
+        return tuple(await self._requests.ask_every_name_server(header))
 
     async def set_write_perm(self, broker_name: str, *, writable: bool) -> tuple[PermChange, ...]:
         """Let routes say that a broker group's topics are writable, or not.
@@ -117,7 +117,6 @@ class Settings(Part):
             unknown = error
         if writable:
             answers = await self._requests.ask_every_name_server(
-                RequestCode.ADD_WRITE_PERM_OF_BROKER,
                 AddWritePermOfBrokerHeader(broker_name=broker_name),
             )
             counts: Mapping[str, int] = {
@@ -126,7 +125,6 @@ class Settings(Part):
             }
         else:
             answers = await self._requests.ask_every_name_server(
-                RequestCode.WIPE_WRITE_PERM_OF_BROKER,
                 WipeWritePermOfBrokerHeader(broker_name=broker_name),
             )
             counts = {

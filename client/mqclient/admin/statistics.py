@@ -82,11 +82,10 @@ class Statistics(Part):
         header = ViewBrokerStatsDataHeader(stats_name=name, stats_key=key)
 
         async def ask(broker: BrokerData) -> BrokerStatsData:
-            code = RequestCode.VIEW_BROKER_STATS_DATA
-            answer = await self._requests.ask_whoever_leads(broker, code, header)
+            answer = await self._requests.ask_whoever_leads(broker, header)
             if answer.code == ResponseCode.SYSTEM_ERROR:  # never counted there
                 return BrokerStatsData(_NOTHING, _NOTHING, _NOTHING)
-            expect_success(answer, code.name, self._requests.leader(broker))
+            expect_success(answer, header, self._requests.leader(broker))
             return decode_body(BrokerStatsData, answer.payload)
 
         found = await run_for_each(ask, brokers)

@@ -102,8 +102,7 @@ class Topics(Part):
                 force=force or None,
                 changes=changes,
             )
-            code = RequestCode.UPDATE_AND_CREATE_TOPIC
-            answer = await self._requests.ask_leader(group, code, header)
+            answer = await self._requests.ask_leader(group, header)
             # Brokers of RocketMQ have a remark at each answer.
             return config, answer.remark if answer.language is Language.PYTHON else None
 
@@ -163,7 +162,7 @@ class Topics(Part):
         else:
             await self._session.broker_groups(cluster)
             answer = await self._requests.ask_name_server(
-                RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterHeader(cluster=cluster)
+                GetTopicsByClusterHeader(cluster=cluster)
             )
         expect_success(answer, "the topic list", "the name server")
         topics = sorted(decode_body(TopicList, answer.payload).topic_list)
@@ -203,7 +202,7 @@ class Topics(Part):
 
         async def stats(group: BrokerData) -> TopicStats:
             answer = await self._requests.ask_leader(
-                group, RequestCode.GET_TOPIC_STATS_INFO, header
+                group, header
             )
             return decode_body(TopicStats, answer.payload)
 
@@ -224,11 +223,10 @@ class Topics(Part):
     async def _wait_for_route(self, topic: str, broker_names: set[str]) -> None:
         """Return when every name server shows the topic on these groups."""
         header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
-        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
         until = anyio.current_time() + self._session.timeout_s
         for name_server in self._requests.name_servers:
             while True:
-                answer = await self._requests.ask(name_server, code, header)
+                answer = await self._requests.ask(name_server, header)
                 shown: Iterable[str] = ()
                 if answer.code == ResponseCode.SUCCESS:
                     queues = route_in(answer).queue_datas
@@ -262,12 +260,11 @@ async def delete_on(
     header = DeleteTopicInBrokerHeader(topic=topic)
 
     async def delete(group: BrokerData) -> str:
-        await session.requests.ask_leader(group, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+        await session.requests.ask_leader(group, header)
         return group.broker_name
 
     names = await change_each(delete, groups, _name)
     await session.requests.ask_every_name_server(
-        RequestCode.DELETE_TOPIC_IN_NAMESRV,
         DeleteTopicInNamesrvHeader(topic=topic, cluster_name=groups[0].cluster),
     )
     await Settings(session).delete_kv_config(ORDER_TOPIC_CONFIG, topic)

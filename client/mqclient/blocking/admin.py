@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from dledger.tls.options import AskedTls
 from mqclient import admin as admins
-from mqclient import limits
 from mqclient.admin import (
     brokers,
     clients,
@@ -22,7 +20,7 @@ from mqclient.admin import (
     topics,
 )
 from mqclient.admin.access import rights, users
-from mqclient.blocking.face import Caller, Face, R, T, blocking
+from mqclient.blocking.face import Caller, Face, R, T, blocking, taking_what
 
 
 class AdminPart(Caller[T]):
@@ -160,24 +158,8 @@ class Rights(AdminPart[rights.Rights]):
 class Admin(Face[admins.Admin]):
     """`mqclient.Admin`, blocking."""
 
-    def __init__(
-        self,
-        namesrv_addr: str = limits.NAMESRV_ADDR,
-        *,
-        timeout_s: float = limits.REQUEST_TIMEOUT_S,
-        secret_file: str | Path | None = None,
-        user: str | None = None,
-        secret: str | None = None,
-        tls: AskedTls = None,
-    ) -> None:
-        admin = admins.Admin(
-            namesrv_addr,
-            timeout_s=timeout_s,
-            secret_file=secret_file,
-            user=user,
-            secret=secret,
-            tls=tls,
-        )
+    @taking_what(admins.Admin)
+    def __init__(self, admin: admins.Admin) -> None:
         super().__init__(admin)
         self.topics = Topics(self, admin.topics)
         self.groups = Groups(self, admin.groups)

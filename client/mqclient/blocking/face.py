@@ -28,6 +28,7 @@ T = TypeVar("T")
 ClientT = TypeVar("ClientT", bound=AbstractAsyncContextManager[object])
 P = ParamSpec("P")
 R = TypeVar("R")
+FaceT = TypeVar("FaceT")
 
 
 class Caller(ABC, Generic[T]):
@@ -168,6 +169,24 @@ def _stop(
     traceback: TracebackType | None,
 ) -> None:
     loop.stop(cancel=exc_type is not None)
+
+
+def taking_what(
+    make: Callable[P, ClientT],
+) -> Callable[[Callable[[FaceT, ClientT], None]], Callable[Concatenate[FaceT, P], None]]:
+    """Make an `__init__` that takes what `make` takes, and is given the client that it makes."""
+
+    def decorate(
+        begin: Callable[[FaceT, ClientT], None],
+    ) -> Callable[Concatenate[FaceT, P], None]:
+        @checks_itself
+        @wraps(vars(make)["__init__"])
+        def init(face: FaceT, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            begin(face, make(*args, **kwargs))
+
+        return init
+
+    return decorate
 
 
 def blocking(

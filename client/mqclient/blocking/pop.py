@@ -2,60 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Literal, Self
+from typing import Self
 
 from dledger.tls.options import AskedTls
 from mqclient import limits
-from mqclient.blocking.face import Face, blocking
+from mqclient.blocking.face import Face, blocking, taking_what
 from mqclient.blocking.threads import in_threads
 from mqclient.consuming.popping import consumer as consumers
 from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.sending_back import OnFailure
-from mqclient.consuming.subscriptions import Sql
-from mqclient.hooks import Decode, HandleInterceptor
 
 
 class PopConsumer(Face[consumers.PopConsumer]):
     """`mqclient.PopConsumer`, blocking."""
 
-    def __init__(
-        self,
-        namesrv_addr: str = limits.NAMESRV_ADDR,
-        group: str = "",
-        subscriptions: Mapping[str, str | Sql] | None = None,
-        *,
-        invisible_s: float = limits.POP_INVISIBLE_S,
-        consume_from: Literal["first", "last"] = "first",
-        ordered: bool = False,
-        retry_delays_s: Sequence[float] = limits.POP_RETRY_DELAYS_S,
-        same_subscriptions: bool = True,
-        drain_timeout_s: float = limits.DRAIN_S,
-        interceptors: Sequence[HandleInterceptor] = (),
-        decode: Decode | None = None,
-        user: str | None = None,
-        secret: str | None = None,
-        tls: AskedTls = None,
-    ) -> None:
-        super().__init__(
-            consumers.PopConsumer(
-                namesrv_addr,
-                group,
-                subscriptions,
-                invisible_s=invisible_s,
-                consume_from=consume_from,
-                ordered=ordered,
-                retry_delays_s=retry_delays_s,
-                same_subscriptions=same_subscriptions,
-                drain_timeout_s=drain_timeout_s,
-                interceptors=interceptors,
-                decode=decode,
-                user=user,
-                secret=secret,
-                tls=tls,
-            )
-        )
+    @taking_what(consumers.PopConsumer)
+    def __init__(self, client: consumers.PopConsumer) -> None:
+        super().__init__(client)
 
     poll = blocking(consumers.PopConsumer.poll)
     ack = blocking(consumers.PopConsumer.ack)

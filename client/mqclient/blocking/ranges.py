@@ -6,9 +6,7 @@ from collections.abc import Generator
 from functools import partial
 
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.tls.options import AskedTls
-from mqclient import limits
-from mqclient.blocking.face import Face, blocking
+from mqclient.blocking.face import Face, blocking, taking_what
 from mqclient.consuming.subscriptions import ALL, Sql
 from mqclient.ranges import reader
 from mqclient.ranges.pieces import Piece
@@ -17,26 +15,9 @@ from mqclient.ranges.pieces import Piece
 class RangeReader(Face[reader.RangeReader]):
     """`mqclient.RangeReader`, blocking."""
 
-    def __init__(
-        self,
-        namesrv_addr: str = limits.NAMESRV_ADDR,
-        *,
-        timeout_s: float = limits.REQUEST_TIMEOUT_S,
-        patience_s: float = limits.RANGE_PATIENCE_S,
-        user: str | None = None,
-        secret: str | None = None,
-        tls: AskedTls = None,
-    ) -> None:
-        super().__init__(
-            reader.RangeReader(
-                namesrv_addr,
-                timeout_s=timeout_s,
-                patience_s=patience_s,
-                user=user,
-                secret=secret,
-                tls=tls,
-            )
-        )
+    @taking_what(reader.RangeReader)
+    def __init__(self, client: reader.RangeReader) -> None:
+        super().__init__(client)
 
     topics = blocking(reader.RangeReader.topics)
     bounds = blocking(reader.RangeReader.bounds)

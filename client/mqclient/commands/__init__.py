@@ -3,17 +3,17 @@
 `__main__` lists the commands, each module here holds a few of them.
 
 ``entry``       where `mqadmin` begins
-``topics``      updateTopic, deleteTopic, topicList, topicRoute, topicStatus
-``groups``      consumerProgress, updateSubGroup, deleteSubGroup, setConsumeMode
-``clients``     consumerConnection, producerConnection, consumerStatus, resetOffsetByTime
-``brokers``     clusterList, brokerStatus
-``raft``        raftStatus, transferLeader
-``members``     addNode, removeNode
-``access``      createUser, createAcl, aclExplain, tls and their like
+``topics``      topics, and who serves them
+``groups``      consumer groups, how far they are, and what they gave up
+``clients``     who is connected, and what they say of themselves
+``brokers``     the brokers and their figures
+``raft``        members, roles, and who leads
+``members``     adding and removing nodes
+``access``      users, what each may do, and how ports are encrypted
 ``settings``    configs, key-value entries, write permissions, cleaning
-``statistics``  statsAll
-``messages``    sendMessage, consumeMessage, printMsg
-``queries``     queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset
-``replica``     verifyLog, exportReplica
+``statistics``  traffic and rates
+``messages``    sending and printing messages
+``queries``     finding messages
+``replica``     checking and copying replicas
 ``terminal``    what they share: options, output, points in time
 """

@@ -7,7 +7,10 @@ from mqclient.commands.terminal.output import Table, leaderless
 
 
 def cluster_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
-    """Show every broker: who leads, at which term, how busy, how far behind."""
+    """Show every broker: who leads, at which term, how busy, how far behind.
+
+    The version is a broker's own; of RocketMQ's brokers it is the one that they report.
+    """
     brokers = common.ask(lambda admin: admin.brokers.list(cluster))
     headers = (
         *("CLUSTER", "BROKER", "ID", "ADDRESS", "ROLE", "TERM", "VERSION"),

@@ -136,6 +136,8 @@ def delete_sub_group(
 ) -> None:
     """Delete a consumer group; on a whole cluster also its retry and dead-letter topics.
 
+    Status 1 if it is not there.
+
     Parameters
     ----------
     remove_offsets
@@ -211,6 +213,8 @@ def redrive_dead_letters(
     common: Common = DEFAULTS,
 ) -> None:
     """Send the messages that a consumer group gave up to their topics again, each once.
+
+    One that can't be sent is told (status 1), tried again by the next call, and stops no other.
 
     Parameters
     ----------

@@ -204,6 +204,8 @@ def list_scheduled(
 ) -> None:
     """Show the messages that wait for their time: when they are due, and where they will arrive.
 
+    Beside each stands how it is repeated.
+
     Parameters
     ----------
     begin

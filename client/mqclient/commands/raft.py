@@ -17,6 +17,9 @@ def raft_status(
 ) -> None:
     """Show all members of each group: who leads at which term, how far each log is.
 
+    docs/dledger.md explains the roles, and whose copies count; docs/broker.md entries that were set
+    aside, and faults.
+
     Parameters
     ----------
     broker

@@ -25,7 +25,7 @@ from mqclient.commands.terminal.output import Table, joined, plural
 def get_broker_config(
     *, broker: AskedBroker = None, cluster: AskedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Show the configs of brokers as they are in force."""
+    """Show the configs of brokers as they are in force, without secrets."""
     found = common.ask(lambda admin: admin.settings.broker_config(broker, cluster))
     common.show("getBrokerConfig", found, _configs(found))
 
@@ -39,6 +39,8 @@ def update_broker_config(
     common: Common = DEFAULTS,
 ) -> None:
     """Change a config key on all members of a broker group, now and over restarts.
+
+    docs/broker.md says which keys can change.
 
     Parameters
     ----------
@@ -63,6 +65,8 @@ def get_namesrv_config(*, common: Common = DEFAULTS) -> None:
 
 def update_namesrv_config(*, key: Key, value: Value, common: Common = DEFAULTS) -> None:
     """Change a config key on every name server, until it is started again.
+
+    Such as returnOrderTopicConfigToBroker.
 
     Parameters
     ----------
@@ -116,13 +120,19 @@ def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULT
 
 
 def wipe_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
-    """Keep producers away from a broker group: routes say that its topics are not writable."""
+    """Keep producers away from a broker group: routes say that its topics are not writable.
+
+    docs/broker.md, Permissions, says who stays away, and who does not.
+    """
     changes = common.ask(lambda admin: admin.settings.set_write_perm(broker, writable=False))
     common.show("wipeWritePerm", changes, _perms(changes))
 
 
 def add_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
-    """Let producers write to a broker group again."""
+    """Let producers write to a broker group again.
+
+    Topics that are read-only at their brokers stay so.
+    """
     changes = common.ask(lambda admin: admin.settings.set_write_perm(broker, writable=True))
     common.show("addWritePerm", changes, _perms(changes))
 

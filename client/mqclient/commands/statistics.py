@@ -21,6 +21,8 @@ def stats_all(
 ) -> None:
     """Show for each topic and each group that reads it: messages in and out, and the lag.
 
+    They are those of the last minute and of the last day.
+
     Parameters
     ----------
     active
@@ -41,7 +43,7 @@ def list_rates(*, common: Common = DEFAULTS) -> None:
 
     updateTopic -a +send.rate.messages=N,+send.rate.bytes=N sets what a topic takes in a second, on
     each broker group; updateSubGroup --attributes +consume.rate.messages=N,+consume.rate.bytes=N
-    what a group is given.
+    what a group is given: docs/broker.md, Flow control.
     """
     rates = common.ask(lambda admin: admin.statistics.rates())
     headers = (

@@ -88,14 +88,14 @@ def update_topic(
 def delete_topic(
     *, topic: Topic, cluster: ChangedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Delete a topic, its messages and the offsets of its consumers."""
+    """Delete a topic, its messages and the offsets of its consumers; status 1 if it is not there."""
     names = common.ask(lambda admin: admin.topics.delete(topic, cluster))
     result = {"topic": topic, "brokers": names}
     common.say("deleteTopic", result, f"topic {topic} is deleted on {joined(names)}")
 
 
 def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
-    """List the topics."""
+    """List the topics, and what they are for."""
     topics = common.ask(lambda admin: admin.topics.list(cluster))
     rows = [(info.topic, info.kind) for info in topics]
     table = Table(("TOPIC", "KIND"), rows, [] if rows else ["no topics"])
@@ -103,7 +103,7 @@ def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
 
 
 def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
-    """Show which brokers serve a topic, and who leads them."""
+    """Show which brokers serve a topic and who leads them, its queues and its permissions."""
     route = common.ask(lambda admin: admin.topics.route(topic))
     notes = [f"queue order: {route.order_config}"] if route.order_config else []
     table = _groups(route, [group.broker_name for group in route.groups])
@@ -136,7 +136,7 @@ def topic_cluster_list(*, topic: Topic, common: Common = DEFAULTS) -> None:
 
 
 def topic_status(*, topic: Topic, common: Common = DEFAULTS) -> None:
-    """Show how many messages each queue of a topic holds."""
+    """Show the offsets of each queue of a topic, and when its last message was stored."""
     status = common.ask(lambda admin: admin.topics.status(topic))
     rows = [
         (

@@ -157,7 +157,7 @@ class RangeReader(Living):
             life = await self._life(MessageQueue(topic, broker.broker_name, 0))
             header = GetTopicStatsInfoHeader(topic=topic)
             answer = await self._requests.ask_leader(
-                broker, RequestCode.GET_TOPIC_STATS_INFO, header
+                broker, header
             )
         except (RemotingError, NoLeader, Refused) as error:
             log.warning("group not asked", broker=broker.broker_name, reason=str(error))
@@ -187,9 +187,8 @@ class RangeReader(Living):
     async def stored_ms(self, queue: MessageQueue) -> int:
         """When the oldest message of a queue was stored; -1 if it has none."""
         header = GetEarliestMsgStoretimeHeader(topic=queue.topic, queue_id=queue.queue_id)
-        code = RequestCode.GET_EARLIEST_MSG_STORETIME
         (broker,) = await self._session.broker_groups(broker=queue.broker_name)
-        answer = await self._requests.ask_leader(broker, code, header)
+        answer = await self._requests.ask_leader(broker, header)
         return decode_header(GetEarliestMsgStoretimeResponseHeader, answer).timestamp
 
     async def read(

@@ -9,21 +9,32 @@ type's decision. Fields that the type does not know are ignored: every RocketMQ 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 
 from dledger.errors import HeaderError
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue
 
 HeaderT = TypeVar("HeaderT", bound="Header")
+_WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 _VALUE_SHOWN_CHARACTERS = 64
 
 
 class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Base of the typed headers. A field with the default None is optional on the wire."""
+
+
+@cache
+def code_of(header_type: type[Header]) -> RequestCode:
+    """The code that a request's header is named after: CREATE_USER for CreateUserHeader."""
+    name = header_type.__name__.removesuffix("Header")
+    return RequestCode[_WORD_BEGINS.sub("_", name).upper()]
 
 
 def decode_header(header_type: type[HeaderT], command: Command) -> HeaderT:

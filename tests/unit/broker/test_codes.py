@@ -84,7 +84,7 @@ def test_what_is_not_served_says_why() -> None:
 
 
 async def test_the_docs_show_the_rights_of_each_code(tmp_path: Path) -> None:
-    """docs/reference/rights.md has what the handlers declare. `RIGHTS=1` writes it anew."""
+    """docs/reference/rights.md has what the handlers declare. `WRITE_DOCS=1` writes it anew."""
     async with memory_broker(tmp_path) as broker:
         at_broker = broker.broker.handler.table
     config = NamesrvConfig()
@@ -102,7 +102,7 @@ async def test_the_docs_show_the_rights_of_each_code(tmp_path: Path) -> None:
     wanted = head + "\n".join(
         ["| code | name | broker | name server |", "|---|---|---|---|", *rows]
     )
-    if "RIGHTS" in os.environ:
+    if "WRITE_DOCS" in os.environ:
         page.write_text(wanted + "\n")
     assert kept == wanted + "\n"
 

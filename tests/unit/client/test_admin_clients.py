@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from dledger.errors import BadInput, ConfigError
 from mqclient.admin.clients import running_info
 from mqclient.admin.results import END
-from mqclient.commands.__main__ import COMMANDS
 from mqclient.commands.terminal.times import parse_time
 
 
@@ -55,11 +53,3 @@ def test_a_time_that_is_not_understood_is_refused(text: str) -> None:
     """Never silently another one: an offset reset can't be taken back."""
     with pytest.raises(ConfigError, match="not understood"):
         parse_time(text)
-
-
-def test_every_command_is_in_the_docs() -> None:
-    """And the docs name no command that does not exist."""
-    page = Path(__file__).parents[3] / "docs" / "reference" / "mqadmin.md"
-    lines = page.read_text().partition("\n## From a program")[0].splitlines()
-    listed = [line.split("`")[1] for line in lines if line.startswith("| `")]
-    assert sorted(listed) == sorted(COMMANDS)

@@ -20,7 +20,7 @@ SOON_S = 10.0
 async def lose(admin: Admin, topic: str) -> None:
     """Remove it at the name servers alone."""
     header = DeleteTopicInNamesrvHeader(topic=topic)
-    await admin._requests.ask_every_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+    await admin._requests.ask_every_name_server(header)
     assert topic not in {info.topic for info in await admin.topics.list()}
 
 

@@ -44,7 +44,7 @@ from mqbroker.requests import rights
 from mqbroker.requests.admin.changes import named_only
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import Needs, changes
 from mqbroker.state.attributes import GROUP_ATTRIBUTES, alter
 from mqbroker.state.topics import check_group_name
 
@@ -56,24 +56,14 @@ class GroupAdminHandler:
         self._core = core
         self._membership = membership
 
-    @serves(
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        needs=Needs.FORWARDED,
-        right=Right.ADMIN,
-        rights=rights.PUT_GROUP,
-    )
+    @changes(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, rights=rights.PUT_GROUP)
     async def put_group(self, request: Command, _: Connection) -> Command:
         """Make or change a group; answered once applied."""
         config = decode_body(SubscriptionGroupConfig, request.payload)
         changes = decode_header(UpdateAndCreateSubscriptiongroupHeader, request).changes
         return await self._put(request, [config], changes)
 
-    @serves(
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-        needs=Needs.FORWARDED,
-        right=Right.ADMIN,
-        rights=rights.PUT_GROUPS,
-    )
+    @changes(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, rights=rights.PUT_GROUPS)
     async def put_groups(self, request: Command, _: Connection) -> Command:
         """Make or change all of these groups, or none."""
         return await self._put(
@@ -103,12 +93,7 @@ class GroupAdminHandler:
         config.attributes = alter(current, config.attributes, GROUP_ATTRIBUTES)
         return config
 
-    @serves(
-        RequestCode.DELETE_SUBSCRIPTIONGROUP,
-        needs=Needs.FORWARDED,
-        right=Right.ADMIN,
-        rights=group(DELETE, at="groupName"),
-    )
+    @changes(RequestCode.DELETE_SUBSCRIPTIONGROUP, rights=group(DELETE, at="groupName"))
     async def delete_group(self, request: Command, _: Connection) -> Command:
         """Delete a group; `removeOffset` (5.x: `cleanOffset`) takes its offsets too."""
         header = decode_header(DeleteSubscriptiongroupHeader, request)

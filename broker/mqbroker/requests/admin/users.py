@@ -51,7 +51,7 @@ from dledger.trust.wrapping import Wrapping
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import Needs, changes
 from mqbroker.state.control import DeleteUser, PutUser
 
 _TYPES: Final = {"super": True, "normal": False}
@@ -70,12 +70,7 @@ class UserHandler:
 
     # -- users ------------------------------------------------------------------------------
 
-    @serves(
-        RequestCode.CREATE_USER,
-        needs=Needs.FORWARDED,
-        right=Right.ADMIN,
-        rights=cluster(UPDATE),
-    )
+    @changes(RequestCode.CREATE_USER, rights=cluster(UPDATE))
     def create_user(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Make a user."""
         name = decode_header(CreateUserHeader, request).username
@@ -98,12 +93,7 @@ class UserHandler:
             self._check_super(asker, "create", ResponseCode.SYSTEM_ERROR)
         return self._put(user)
 
-    @serves(
-        RequestCode.UPDATE_USER,
-        needs=Needs.FORWARDED,
-        right=Right.ADMIN,
-        rights=cluster(UPDATE),
-    )
+    @changes(RequestCode.UPDATE_USER, rights=cluster(UPDATE))
     def update_user(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Change what is given of a user; the rest stays as it is."""
         name = decode_header(CreateUserHeader, request).username
@@ -123,12 +113,7 @@ class UserHandler:
             self._check_last(known)
         return self._put(user)
 
-    @serves(
-        RequestCode.DELETE_USER,
-        needs=Needs.FORWARDED,
-        right=Right.ADMIN,
-        rights=cluster(UPDATE),
-    )
+    @changes(RequestCode.DELETE_USER, rights=cluster(UPDATE))
     def delete_user(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Remove a user, and what that one may do. To remove nobody is done, too."""
         name = decode_header(DeleteUserHeader, request).username
@@ -163,13 +148,7 @@ class UserHandler:
 
     # -- what they may do -------------------------------------------------------------------
 
-    @serves(
-        RequestCode.CREATE_ACL,
-        RequestCode.UPDATE_ACL,
-        needs=Needs.FORWARDED,
-        right=Right.ADMIN,
-        rights=cluster(UPDATE),
-    )
+    @changes(RequestCode.CREATE_ACL, RequestCode.UPDATE_ACL, rights=cluster(UPDATE))
     def put_acl(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Add entries to a user's policies, or replace those of the same resources."""
         header = decode_header(CreateAclHeader, request)
@@ -200,12 +179,7 @@ class UserHandler:
                 raise busy(f"{count} entries of {whose}; at most {most} are kept: use prefixes")
         return self._put(user._replace(entries=tuple(kept.values())))
 
-    @serves(
-        RequestCode.DELETE_ACL,
-        needs=Needs.FORWARDED,
-        right=Right.ADMIN,
-        rights=cluster(UPDATE),
-    )
+    @changes(RequestCode.DELETE_ACL, rights=cluster(UPDATE))
     def delete_acl(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Remove the entry of one resource, or all."""
         header = decode_header(DeleteAclHeader, request)

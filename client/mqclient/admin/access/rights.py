@@ -63,7 +63,7 @@ class Rights(Part):
         header, body = CreateAclHeader(_SUBJECT + user), encode_body(acl)
 
         async def grant(group: BrokerData) -> str:
-            await self._requests.ask_leader(group, RequestCode.CREATE_ACL, header, body)
+            await self._requests.ask_leader(group, header, body)
             return group.broker_name
 
         groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
@@ -82,7 +82,7 @@ class Rights(Part):
         header = DeleteAclHeader(_SUBJECT + user, policy, resource)
 
         async def revoke(group: BrokerData) -> str:
-            await self._requests.ask_leader(group, RequestCode.DELETE_ACL, header)
+            await self._requests.ask_leader(group, header)
             return group.broker_name
 
         groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
@@ -100,7 +100,7 @@ class Rights(Part):
         header = ListAclHeader(subject or None, resource or None)
 
         async def found(group: BrokerData) -> Sequence[Grant]:
-            answer = await self._requests.ask_leader(group, RequestCode.LIST_ACL, header)
+            answer = await self._requests.ask_leader(group, header)
             return [grant for acl in listed(answer, AclInfo) for grant in _grants(group, acl)]
 
         groups = await self._session.broker_groups(cluster, broker)
@@ -116,7 +116,7 @@ class Rights(Part):
 
     async def _of_user(self, user: str, group: BrokerData) -> Sequence[Grant]:
         header = GetAclHeader(_SUBJECT + user)
-        answer = await self._requests.ask_leader(group, RequestCode.GET_ACL, header)
+        answer = await self._requests.ask_leader(group, header)
         if not len(answer.payload):
             return []
         return _grants(group, decode_body(AclInfo, answer.payload))

@@ -56,7 +56,7 @@ class Users(Part):
         """
         info = UserInfo(name, password, _type(super_user), None, require_fresh or None)
         header = CreateUserHeader(name)
-        return await self._change(RequestCode.CREATE_USER, header, info, broker, cluster)
+        return await self._change(header, info, broker, cluster)
 
     async def update(
         self,
@@ -75,14 +75,14 @@ class Users(Part):
         kind = None if super_user is None else _type(super_user)
         info = UserInfo(name, password, kind, status, require_fresh)
         header = UpdateUserHeader(name)
-        return await self._change(RequestCode.UPDATE_USER, header, info, broker, cluster)
+        return await self._change(header, info, broker, cluster)
 
     async def delete(
         self, name: str, *, broker: str | None = None, cluster: str | None = None
     ) -> tuple[str, ...]:
         """Remove a user, and what it may do. To remove nobody is done, too."""
         header = DeleteUserHeader(name)
-        return await self._change(RequestCode.DELETE_USER, header, None, broker, cluster)
+        return await self._change(header, None, broker, cluster)
 
     async def get(
         self,
@@ -97,7 +97,7 @@ class Users(Part):
         header = GetUserHeader(name, show_password or None)
 
         async def get(group: BrokerData) -> list[UserState]:
-            answer = await self._requests.ask_leader(group, RequestCode.GET_USER, header)
+            answer = await self._requests.ask_leader(group, header)
             if not len(answer.payload):
                 return []
             return [_state(group, decode_body(UserInfo, answer.payload))]
@@ -112,7 +112,7 @@ class Users(Part):
         header = ListUserHeader(containing or None)
 
         async def found(group: BrokerData) -> list[UserState]:
-            answer = await self._requests.ask_leader(group, RequestCode.LIST_USER, header)
+            answer = await self._requests.ask_leader(group, header)
             return [_state(group, info) for info in listed(answer, UserInfo)]
 
         groups = await self._session.broker_groups(cluster, broker)
@@ -120,7 +120,6 @@ class Users(Part):
 
     async def _change(
         self,
-        code: RequestCode,
         header: Header,
         info: UserInfo | None,
         broker: str | None,
@@ -129,7 +128,7 @@ class Users(Part):
         body = b"" if info is None else encode_body(info)
 
         async def change(group: BrokerData) -> str:
-            await self._requests.ask_leader(group, code, header, body)
+            await self._requests.ask_leader(group, header, body)
             return group.broker_name
 
         groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)

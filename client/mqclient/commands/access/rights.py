@@ -46,7 +46,10 @@ def create_acl(
     dry_run: DryRun = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Allow a user actions on resources, or deny them."""
+    """Allow a user actions on resources, or deny them; an entry of the same resource is replaced.
+
+    For example: -s User:ann -r Topic:Orders,Group:g -a Pub,Sub -i 10.0.0.0/8
+    """
     named, user = _parts(resources), _user(subject)
     groups = asked_unless(
         dry_run,
@@ -128,7 +131,7 @@ def list_acl(
     cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """List what users may do."""
+    """List what users may do, or only users and resources whose names contain a text."""
     found = common.ask(
         lambda admin: admin.rights.list(_user(subject), resource, broker=broker, cluster=cluster)
     )

@@ -60,7 +60,10 @@ def create_user(
     dry_run: DryRun = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Make a user. It may do nothing until createAcl allows it something, unless it is Super."""
+    """Make a user. It may do nothing until createAcl allows it something, unless it is Super.
+
+    The password is the first line of a file, or DLEDGER_NEW_PASSWORD in the environment.
+    """
     password = read_password(new_password_file, f"user {username}", ENVIRONMENT_NEW)
     fresh, is_super = switched(require_fresh) is True, user_type == "Super"
     result = {"user": username, "superUser": is_super, "requireFresh": fresh, "dryRun": dry_run}
@@ -176,7 +179,7 @@ def list_user(
     cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """List the users of each broker group."""
+    """List the users of each broker group, or those whose names contain a text."""
     found = common.ask(lambda admin: admin.users.list(filter, broker=broker, cluster=cluster))
     common.show("listUser", found, _table(found))
 
