@@ -35,7 +35,7 @@ from dledger.world import steady_s, unix_ms, world
 from mqbroker import limits
 from mqbroker.broker import Broker
 from mqbroker.config import BrokerConfig
-from mqbroker.registering.registration import Registration
+from mqbroker.registration import Registration
 from mqbroker.requests.core import Core
 from mqbroker.state.derived.consume_queue import make_files
 from mqbroker.state.derived.units import DamagedFiles

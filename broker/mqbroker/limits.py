@@ -300,7 +300,7 @@ FLOW_WAIT_MS_MAX = 86_400_000
 """Told to a client that must wait."""
 FLOW_GATES_MAX = 40_000
 
-# Statistics, per topic and per topic and group; see mqbroker.requests.admin.statistics.
+# Statistics, per topic and per topic and group; see mqbroker.flow.statistics.
 RATE_WINDOWS_S = (10, 60, 600)
 """Rates of messages are reported for these spans."""
 STATISTICS_ROWS_MAX = 20_000

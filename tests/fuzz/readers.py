@@ -35,7 +35,7 @@ from dledger.remoting.message import batch_decode, properties_decode
 from dledger.remoting.record import Record, walk
 from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.encode import encode_record
-from mqbroker.requests.reading.filters import parse_subscription
+from mqbroker.requests.filters import parse_subscription
 from mqbroker.sql import parse_condition
 from mqbroker.state.control import (
     CommitOffsets,

@@ -24,7 +24,7 @@ from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from dledger.trust.users import User
 from dledger.trust.wrapping import Wrapping
 from mqbroker.config import BrokerConfig
-from mqbroker.requests.admin.door import FORWARDED_ADMIN, FORWARDED_BY, FORWARDED_USER
+from mqbroker.requests.door import FORWARDED_ADMIN, FORWARDED_BY, FORWARDED_USER
 from mqbroker.testing import memory_broker
 from mqbroker.testing.requests import TOPIC, ask, send_request, topic_request
 from mqclient.admin.requests import AdminRequests

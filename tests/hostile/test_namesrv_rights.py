@@ -19,7 +19,7 @@ from dledger.trust.users import User, Users, encoded
 from dledger.trust.wrapping import Wrapping
 from dledger.world import unix_ms
 from mqbroker.config import BrokerConfig
-from mqbroker.registering.registration import Registration
+from mqbroker.registration import Registration
 from mqbroker.state.control import DeleteUser, PutUser
 from mqbroker.testing import memory_broker
 from mqclient.connection.credentials import Credentials

@@ -1,7 +1,9 @@
-"""Flow control: how fast a topic takes messages, and how fast a group is given them.
+"""Traffic: how much there is, and how fast a topic takes messages and a group is given them.
 
-``bucket``   what may pass now, and when there is room again (pure)
-``control``  the buckets of topics and groups that have a rate, and what was held back (pure)
+``bucket``      what may pass now, and when there is room again (pure)
+``control``     the buckets of topics and groups that have a rate, and what was held back (pure)
+``rates``       traffic over the last seconds and minutes (pure)
+``statistics``  traffic by topic and group, by minute, hour and day (pure)
 
 The rates are attributes of topics and groups, so entries of the log. The buckets are memory of the
 leader: a new one begins with full buckets, so a failover lets a second's worth pass at once.

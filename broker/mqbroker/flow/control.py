@@ -18,7 +18,7 @@ from dledger.remoting.unavailable import RETRY_AFTER_MILLIS
 from mqbroker import limits
 from mqbroker.flow.bucket import Bucket
 from mqbroker.refusal import Refused
-from mqbroker.requests.admin.rates import Rates
+from mqbroker.flow.rates import Rates
 
 
 class HeldBack(NamedTuple):

@@ -7,6 +7,7 @@
 ``lock_clock``      the time by which queue locks end (pure)
 ``locking``         which locks are asked for, and when ended ones are forgotten
 ``definitions``     topics and groups
+``announcements``   what name servers know, and the answers that wait for that (pure)
 ``waiting``         messages that wait for their time
 ``transactions``    half messages, and how they end
 ``offset_commits``  commits of offsets, many in one entry

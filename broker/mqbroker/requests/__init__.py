@@ -11,7 +11,9 @@
 ``forwarding``   passes tools' changes from a follower to the leader
 ``unsupported``  why some codes have no handler
 ``rights``       what requests need that name it in their body, or by what is stored (pure)
+``door``         who may change others' work: by address, or with a proof
 ``looking``      what rights depend on beside a request
+``filters``      which messages of a queue a consumer wants (pure)
 ``permissions``  what topics, groups and the broker group allow (pure)
 ``core``         what all handlers work with
 ``replies``      answers that are sent after the handler returned

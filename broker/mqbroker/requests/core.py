@@ -31,9 +31,9 @@ from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.delays import DelayLevels
 from mqbroker.refusal import Refused, busy
-from mqbroker.registering.announcements import Announcements
-from mqbroker.requests.admin.door import AdminDoor
-from mqbroker.requests.admin.rates import Rates
+from mqbroker.leader.announcements import Announcements
+from mqbroker.requests.door import AdminDoor
+from mqbroker.flow.rates import Rates
 from mqbroker.requests.looking import Looking
 from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.replies import Replies

@@ -18,7 +18,7 @@ from dledger.remoting.command import Command
 from dledger.trust.guard import Asker, Mode
 from dledger.trust.rights import SIGNED
 from mqbroker.refusal import Refused, unreadable
-from mqbroker.requests.admin.door import was_forwarded
+from mqbroker.requests.door import was_forwarded
 from mqbroker.requests.core import Core
 from mqbroker.requests.forwarding import Forwarding
 from mqbroker.requests.later import Later, OutcomeT

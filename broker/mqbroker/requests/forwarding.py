@@ -24,7 +24,7 @@ from dledger.trust.signatures import ACCESS_KEY, OWN_SIGNATURE, SIGNATURE, STAMP
 from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from mqbroker import limits
 from mqbroker.refusal import Refused, busy
-from mqbroker.requests.admin.door import (
+from mqbroker.requests.door import (
     FORWARDED_ADMIN,
     FORWARDED_BY,
     FORWARDED_SOURCE,

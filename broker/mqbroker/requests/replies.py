@@ -72,3 +72,8 @@ class Replies:
             peer=f"{host}:{port}",
             left_out=left_out,
         )
+
+
+def dialect_for(request: Command) -> Dialect:
+    """Maps keyed by queues: in the loose dialect for stock clients, as JSON for ours."""
+    return Dialect.STANDARD if request.encoding is HeaderEncoding.MSGPACK else Dialect.LOOSE

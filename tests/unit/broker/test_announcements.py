@@ -12,7 +12,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.message import BatchItem, batch_encode
 from mqbroker import limits
-from mqbroker.registering.announcements import Announcements
+from mqbroker.leader.announcements import Announcements
 from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.requests import (
     GROUP,

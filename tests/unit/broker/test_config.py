@@ -11,7 +11,7 @@ from dledger.program.config import load_config
 from dledger.remoting.codes import ResponseCode
 from mqbroker.config import BrokerConfig
 from mqbroker.leader.role import Role
-from mqbroker.requests.admin.rates import Counter
+from mqbroker.flow.rates import Counter
 
 GROUP = BrokerConfig(
     listen_port=10912,

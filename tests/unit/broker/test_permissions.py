@@ -25,7 +25,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import SendMessageResponseHeader, decode_header
 from dledger.remoting.message import BatchItem, batch_encode, offset_message_id_decode
-from mqbroker.registering.announcements import Announcements
+from mqbroker.leader.announcements import Announcements
 from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.requests import (
     GROUP,

@@ -13,7 +13,7 @@ from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import tags_code
 from mqbroker.refusal import Refused
-from mqbroker.requests.reading.filters import filter_of, parse_subscription, selection
+from mqbroker.requests.filters import filter_of, parse_subscription, selection
 from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import read_queue
 from mqbroker.state.derived.consume_queue import ConsumeQueue

@@ -22,7 +22,7 @@ from dledger.remoting.headers import (
 from dledger.testing.local import LocalLedger
 from dledger.testing.logs import capture_logs
 from mqbroker.config import BrokerConfig
-from mqbroker.registering.registration import Registration
+from mqbroker.registration import Registration
 from mqbroker.requests.core import Core
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import read_write

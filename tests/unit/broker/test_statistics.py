@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mqbroker.requests.admin.rates import Rates
-from mqbroker.requests.admin.statistics import Statistics
+from mqbroker.flow.rates import Rates
+from mqbroker.flow.statistics import Statistics
 
 HOUR_S = 3600
 

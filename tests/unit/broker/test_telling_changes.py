@@ -20,7 +20,7 @@ from dledger.remoting.headers import RegisterBrokerHeader, decode_header
 from dledger.testing.local import LocalLedger
 from mqbroker import limits
 from mqbroker.config import BrokerConfig
-from mqbroker.registering.registration import Registration
+from mqbroker.registration import Registration
 from mqbroker.requests.core import Core
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import read_write

@@ -30,7 +30,7 @@ from dledger.version import __version__
 from mqbroker.config import SECRET_KEYS
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
-from mqbroker.requests.admin.rates import Rates
+from mqbroker.flow.rates import Rates
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.reading.earliest import EarliestMessage

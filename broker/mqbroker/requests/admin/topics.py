@@ -45,13 +45,9 @@ from mqbroker.requests import rights
 from mqbroker.requests.admin.changes import named_only, out_of_reach
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.replies import dialect_for
 from mqbroker.state.attributes import alter
 from mqbroker.state.topics import check_config
-
-
-def dialect_for(request: Command) -> Dialect:
-    """Maps keyed by queues: in the loose dialect for stock clients, as JSON for ours."""
-    return Dialect.STANDARD if request.encoding is HeaderEncoding.MSGPACK else Dialect.LOOSE
 
 
 class TopicAdminHandler:

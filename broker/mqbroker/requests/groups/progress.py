@@ -37,9 +37,9 @@ from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits, check_room
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
-from mqbroker.requests.admin.topics import dialect_for
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.replies import dialect_for
 from mqbroker.requests.needs import Needs
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.derived.consume_queue import ConsumeQueue

@@ -16,7 +16,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.permissions import check_enabled, check_readable
 from mqbroker.requests.popping.planning import Want
-from mqbroker.requests.reading.filters import MessageFilter, parse_subscription, selection
+from mqbroker.requests.filters import MessageFilter, parse_subscription, selection
 from mqbroker.state.attributes import MESSAGE_TYPE
 from mqbroker.state.topics import check_reader
 

@@ -26,7 +26,7 @@ from mqbroker.state.groups.popped import PoppedTopic
 from mqbroker.state.groups.popping import PopMessages, PopQueue
 
 if TYPE_CHECKING:
-    from mqbroker.requests.reading.filters import Selection
+    from mqbroker.requests.filters import Selection
     from mqbroker.state.derived.consume_queue import ConsumeQueue
     from mqbroker.state.derived.units import Units
 

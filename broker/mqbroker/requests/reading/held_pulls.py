@@ -17,7 +17,7 @@ from mqbroker import limits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Set
 
-    from mqbroker.requests.reading.filters import MessageFilter
+    from mqbroker.requests.filters import MessageFilter
     from mqbroker.state.derived.entry_index import EntryIndex
 
 

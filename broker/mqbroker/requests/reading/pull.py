@@ -32,7 +32,7 @@ from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.permissions import check_broadcast, check_enabled, check_readable
-from mqbroker.requests.reading.filters import (
+from mqbroker.requests.filters import (
     MessageFilter,
     filter_of,
     parse_subscription,

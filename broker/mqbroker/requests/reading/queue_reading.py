@@ -19,7 +19,7 @@ from mqbroker.state.derived.units import expired
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mqbroker.requests.reading.filters import Selection
+    from mqbroker.requests.filters import Selection
     from mqbroker.state.derived.consume_queue import ConsumeQueue
     from mqbroker.state.derived.units import Units
 

@@ -1,7 +1,7 @@
 """Counters of messages in and out, for the tools: rates over the last 10 s, 1 min and 10 min. Pure.
 
 Memory of this process only, as in RocketMQ: after a failover the new leader counts from zero.
-`mqbroker.requests.admin.statistics` has the same traffic by topic and group.
+`mqbroker.flow.statistics` has the same traffic by topic and group.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from typing import TypeAlias
 
 from mqbroker import limits
-from mqbroker.requests.admin.statistics import (
+from mqbroker.flow.statistics import (
     BROKER_GET,
     BROKER_PUT,
     GET,

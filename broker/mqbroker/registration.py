@@ -44,7 +44,7 @@ from dledger.trust.signing import NAME_SERVER_ID, Signing, name_server_door
 from dledger.trust.users import encoded
 from dledger.world import world
 from mqbroker import limits
-from mqbroker.registering.announcements import Announcements
+from mqbroker.leader.announcements import Announcements
 from mqbroker.requests.core import Core
 from mqbroker.upkeep.keeping import keep_running
 
