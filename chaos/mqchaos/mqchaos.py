@@ -37,7 +37,7 @@ from mqchaos.limits import (
     SOAK_HOURS_MAX,
 )
 from mqchaos.network.needs import no_namespaces
-from mqchaos.report.covered import markdown
+from mqchaos.run.covered import markdown
 from mqchaos.run import again
 from mqchaos.run.again import order_of, own, plan_of
 from mqchaos.run.covering import cover, renew

@@ -37,7 +37,7 @@ from mqchaos.limits import (
     STEADY_S,
     TOPIC_TIMEOUT_S,
 )
-from mqchaos.run.history import End, Fault, HistoryWriter, Lead, Meta
+from mqchaos.history.events import End, Fault, HistoryWriter, Lead, Meta
 from mqchaos.run.load.workload import Consume, Produce, run_name
 from mqclient.connection.peers import PeerPool
 

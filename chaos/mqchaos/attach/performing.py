@@ -11,10 +11,10 @@ from dledger.verdict.form import write_verdict
 from mqchaos.attach.attached import Attach, Attached
 from mqchaos.attach.readback import judge
 from mqchaos.limits import LINE_S, REFRESH_S
-from mqchaos.report.display import print_report
+from mqchaos.run.display import print_report
 from mqchaos.report.report import make_report, write_report
 from mqchaos.report.verdict import Report
-from mqchaos.run.history import read_history
+from mqchaos.history.events import read_history
 from mqchaos.run.perform import measured
 from mqchaos.run.scenarios import library_lines
 

@@ -13,6 +13,7 @@ import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -33,9 +34,11 @@ from mqchaos.cluster.layout import (
 from mqchaos.cluster.own_disk import OwnDisk
 from mqchaos.cluster.processes import ClusterError, Process
 from mqchaos.limits import PROVOKED_S
-from mqchaos.network.links import write_links
-from mqchaos.network.switch import Switch
+from mqchaos.cluster.links import write_links
 from mqclient.connection.peers import PeerPool
+
+if TYPE_CHECKING:
+    from mqchaos.network.switch import Switch
 
 STATE_FILE = "cluster.json"
 SECRET_FILE = "cluster.secret"  # noqa: S105 - a name

@@ -25,7 +25,7 @@ from dledger.program.logs import configure_logging
 from mqchaos.limits import LINK_CONNECTIONS_MAX, PROXY_CHUNK_BYTES
 from mqchaos.network.control import Request, Status, read_line, short_path
 from mqchaos.network.lane import Lane
-from mqchaos.network.links import Link, read_links
+from mqchaos.cluster.links import Link, read_links
 from mqchaos.network.rules import PLAIN, Direction, Rule, combined
 
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)

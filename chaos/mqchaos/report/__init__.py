@@ -11,7 +11,4 @@
 ``strips``   how long failovers took, as a distribution (pure)
 ``page``     one HTML page
 ``soaked``   a soak on one page (pure)
-``covered``  what many runs covered, as Markdown (pure)
-``display``  progress on the terminal
-``packed``   a history as Parquet, packed by a separate process
 """

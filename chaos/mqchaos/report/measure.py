@@ -14,7 +14,7 @@ from mqchaos.faults.kinds import KINDS, UNDONE
 from mqchaos.limits import FAILURES_KEPT_MAX, NS_PER_S, UNANSWERED_MAX
 from mqchaos.report.pauses import Gap, Mark, Pauses
 from mqchaos.report.slots import Latencies, Slots
-from mqchaos.run.history import Ack, Deliver, Event, Fail, Fault, Lead, Send
+from mqchaos.history.events import Ack, Deliver, Event, Fail, Fault, Lead, Send
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@
 ``shrinking``  which smaller plan to try next (pure)
 ``soak``       one seed after the other
 ``covering``   soaks added up
+``covered``    what many runs covered, as Markdown (pure)
+``display``    progress on the terminal
 ``pace``       how fast the machine is meanwhile
-``history``    every event that a judge needs
 """

@@ -36,7 +36,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import NodeState
 from mqchaos.limits import ASK_INTERVAL_S, ASK_TIMEOUT_S, READ_BACK_QUIET_S
-from mqchaos.run.history import GroupOffset, HistoryWriter, Lead, QueueEnd, Vote
+from mqchaos.history.events import GroupOffset, HistoryWriter, Lead, QueueEnd, Vote
 from mqchaos.run.load.workload import output_key, outputs_of
 from mqclient import Admin, Consumer, ReceivedMessage
 from mqclient.connection.peers import PeerPool

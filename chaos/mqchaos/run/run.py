@@ -44,7 +44,7 @@ from mqchaos.limits import (
     STOP_TIMEOUT_S,
 )
 from mqchaos.network.switch import Switch
-from mqchaos.run.history import (
+from mqchaos.history.events import (
     TELLS,
     TELLS_ACTS,
     End,
@@ -74,7 +74,7 @@ from mqchaos.run.planned import Planned
 from mqclient import Admin
 
 if TYPE_CHECKING:
-    from mqchaos.report.packed import Packer
+    from mqchaos.history.packed import Packer
 
 BROKER: Final = "broker-a"
 GROUP: Final = "chaos-readers"
@@ -450,7 +450,7 @@ class Run:
 
 def _packer(history: Path, directory: Path) -> Packer:
     # Much to import, and an extra: for histories that are packed alone.
-    from mqchaos.report.packed import Packer  # noqa: PLC0415
+    from mqchaos.history.packed import Packer  # noqa: PLC0415
 
     return Packer(history, directory / "packing")
 

@@ -13,7 +13,7 @@ import trio
 from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.limits import LANE_BYTES_MAX
 from mqchaos.network.control import Request, Status, tell
-from mqchaos.network.links import Link
+from mqchaos.cluster.links import Link
 from mqchaos.network.proxy import run_proxy
 from mqchaos.network.rules import CUT, Rule
 

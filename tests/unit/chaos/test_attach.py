@@ -12,7 +12,7 @@ from mqchaos.attach.attached import run_hook
 from mqchaos.attach.hooks import read_hooks
 from mqchaos.attach.readback import judge
 from mqchaos.cluster.processes import ClusterError
-from mqchaos.run.history import Ack, Deliver, Event, Fail, Send
+from mqchaos.history.events import Ack, Deliver, Event, Fail, Send
 
 HEAD = 'broker = "b"\n[nodes.n0]\naddress = "h:1"\n'
 KILL = 'faults.kill = { inject = "x", heal = "y" }\n'

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqchaos.run.history import (
+from mqchaos.history.events import (
     Ack,
     Commit,
     Deliver,

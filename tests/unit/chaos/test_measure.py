@@ -9,7 +9,7 @@ from mqchaos.limits import BUCKETS_MAX, FAILURES_KEPT_MAX
 from mqchaos.report.measure import Span, Timeline, failovers, spans, timeline
 from mqchaos.report.pauses import Gap, Mark, Pauses
 from mqchaos.report.slots import Latencies, Slots
-from mqchaos.run.history import Ack, Event, Fail, Fault, Lead, Send
+from mqchaos.history.events import Ack, Event, Fail, Fault, Lead, Send
 
 S = 1_000_000_000
 

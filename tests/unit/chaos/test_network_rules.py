@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mqchaos.cluster.layout import CLIENTS, HOST, Layout, plan
 from mqchaos.network import rules
-from mqchaos.network.links import links
+from mqchaos.cluster.links import links
 from mqchaos.network.rules import PLAIN, Rule, combined, cut_off
 
 

@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from mqchaos.cluster.processes import ClusterError
-from mqchaos.report import packed
-from mqchaos.report.packed import Packer, closed_parts
-from mqchaos.run.history import (
+WRONG
+from mqchaos.history.packed import Packer, closed_parts
+from mqchaos.history.events import (
     Ack,
     Deliver,
     End,
@@ -150,7 +150,7 @@ READ = """
 import sys
 from pathlib import Path
 from mqchaos.report.measure import timeline
-from mqchaos.run.history import read_history
+from mqchaos.history.events import read_history
 found = timeline(read_history(Path(sys.argv[1])))
 status = Path("/proc/self/status").read_text()
 print(int(status.split("VmHWM:")[1].split()[0]) >> 10)

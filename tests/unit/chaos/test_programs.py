@@ -13,7 +13,7 @@ from dledger.errors import ConfigError
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.limits import STOCK_SENDERS
 from mqchaos.run import again
-from mqchaos.run.history import End, Event
+from mqchaos.history.events import End, Event
 from mqchaos.run.load.workload import WORKLOADS, caught_up
 from mqchaos.run.others import stock
 from mqchaos.run.others.programs import Program

@@ -17,7 +17,7 @@ from mqchaos.report.measure import Timeline, timeline
 from mqchaos.report.report import FILES, make_report, rows, write_report
 from mqchaos.report.strips import distributions
 from mqchaos.report.verdict import Report
-from mqchaos.run.history import Ack, Deliver, Event, Fail, Fault, Lead, Send
+from mqchaos.history.events import Ack, Deliver, Event, Fail, Fault, Lead, Send
 
 S = 1_000_000_000
 COUNTS: dict[str, int | bool | dict[str, int]] = {

@@ -11,7 +11,7 @@ from dledger.checksum import crc32
 from dledger.errors import RecordError
 from dledger.remoting.message import KEYS, TAGS, sender_crc
 from mqchaos.limits import CLOCK_STEP_NS, NS_PER_S
-from mqchaos.run.history import Ack, Deliver, Send
+from mqchaos.history.events import Ack, Deliver, Send
 from mqclient import Message, PoppedMessage, ReceivedMessage, SendResult
 
 

@@ -23,7 +23,7 @@ from mqchaos.limits import (
     PRIORITY_AT_ONCE_MAX,
     PROGRESS_INTERVAL_S,
 )
-from mqchaos.run.history import HistoryWriter, Settle
+from mqchaos.history.events import HistoryWriter, Settle
 from mqchaos.run.load.noting import popped
 from mqchaos.run.load.priorities import nap_s
 from mqchaos.run.load.workload import Consume, Fate, Progress, fate_of, number_of

@@ -30,7 +30,7 @@ from mqchaos.limits import (
     SENDS_IN_FLIGHT_MAX,
     SENT_AGAIN_S,
 )
-from mqchaos.run.history import Again, Fail, HistoryWriter, Resolve
+from mqchaos.history.events import Again, Fail, HistoryWriter, Resolve
 from mqchaos.run.load.noting import acknowledged, sent
 from mqchaos.run.load.priorities import priority_of
 from mqchaos.run.load.workload import (

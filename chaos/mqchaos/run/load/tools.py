@@ -35,7 +35,7 @@ from mqchaos.limits import (
     RESET_SETTLES_S,
     WIDENED_QUEUES_MAX,
 )
-from mqchaos.run.history import Act, Event, Reset
+from mqchaos.history.events import Act, Event, Reset
 from mqclient import Admin
 from mqclient.admin import UnknownTarget
 from mqclient.admin.results import QueueReset

@@ -29,7 +29,7 @@ from mqchaos.limits import (
     PROGRESS_INTERVAL_S,
     RANDOM_SEND_TIMEOUT_S,
 )
-from mqchaos.run.history import Commit, End, HistoryWriter, Meta, Rebalance, Send
+from mqchaos.history.events import Commit, End, HistoryWriter, Meta, Rebalance, Send
 from mqchaos.run.load.forking import forked
 from mqchaos.run.load.noting import acknowledged, delivered, popped
 from mqchaos.run.load.popping import PopWork

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from mqchaos.limits import NS_PER_S, RESET_SETTLES_S
-from mqchaos.run.history import Ack, Act, Deliver, Event, GroupOffset, Reset, Send
+from mqchaos.history.events import Ack, Act, Deliver, Event, GroupOffset, Reset, Send
 from mqchaos.run.ordinary.given import Place, told
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from mqchaos.limits import NS_PER_S
-from mqchaos.run.history import Ack, Deliver, Event, Fault, Rebalance
+from mqchaos.history.events import Ack, Deliver, Event, Fault, Rebalance
 
 Place: TypeAlias = tuple[str, str, int, int]
 """Topic, broker, queue, offset."""

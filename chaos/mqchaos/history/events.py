@@ -389,7 +389,7 @@ def _read_row(files: list[Path]) -> Iterator[Event]:
 def _read_file(file: Path) -> Iterator[Event]:
     if file.suffix == PARQUET:
         # Much to import, and an extra: for histories that are packed alone.
-        from mqchaos.report.packed import read_packed  # noqa: PLC0415
+        from mqchaos.history.packed import read_packed  # noqa: PLC0415
 
         yield from read_packed(file)
         return

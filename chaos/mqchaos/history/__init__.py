@@ -1,0 +1,5 @@
+"""The history of a run: what clients were told and what the harness did, event by event.
+
+``events``  the kinds of events, written and read as lines
+``packed``  a history as Parquet, packed by a separate process
+"""
