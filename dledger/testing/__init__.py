@@ -8,6 +8,7 @@
 ``scripted``     nodes on virtual time that a test or a text drives, and the messages that they send
 ``logs``         the lines that were logged in a block, as data
 ``certificates``  certificates of an authority that a test has made, as files
+``log_store``    the interface of a log, and where it can lie
 ``contracts``    the promises of any log and any ledger, as tests to inherit
 ``simulation``   whole groups under a seed, judged after every step; the command
 ``planted``      bugs to plant: the simulation must catch each

@@ -12,7 +12,7 @@
 ``packing``    a history as Parquet
 ``screening``  which messages and queues need a closer look
 ``judge``      one module per property
-``alone``      what replicas show without a history
+``lives``      which life of its topic a statement is about
 ``verdict``    puts the evidence before every judge
 ``exhibits``   what shows each violation: history lines and bytes
 ``report``     prints the results

@@ -16,7 +16,7 @@ from mqspark.exhibits.collecting import exhibits
 from mqspark.history import Meta, read_meta, size_bytes
 from mqspark.interrupting import end_on_interrupt, was_interrupted
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.members import Members
+from mqspark.source.members import Members
 from mqspark.limits import BRIEF_HISTORY_BYTES_MAX, EXHIBITS_MAX
 from mqspark.report import html_report
 from mqspark.screening.parts import HistoryPart, history_parts

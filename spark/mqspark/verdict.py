@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dledger.errors import ConfigError
 from dledger.verdict import form
-from mqspark import alone
 from mqspark.judge import (
+    alone,
     authenticity,
     copies,
     durability,

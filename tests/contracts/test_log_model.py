@@ -22,7 +22,7 @@ from dledger.log.jobs import SyncJob, TrimJob
 from dledger.log.segment import PreparedSegment
 from dledger.log.store import SegmentedLog
 from dledger.testing.contracts.log_model import MemoryLog
-from dledger.testing.contracts.log_store import (
+from dledger.testing.log_store import (
     SEGMENT_BYTES,
     LogStore,
     OnSimulatedDisk,

@@ -10,7 +10,7 @@ import pytest
 from dledger.errors import DledgerError
 from dledger.testing.contracts.log import SEEDS, LogStoreContract, PowerLossContract
 from dledger.testing.contracts.log_model import InMemory
-from dledger.testing.contracts.log_store import OnRealDisk, OnSimulatedDisk
+from dledger.testing.log_store import OnRealDisk, OnSimulatedDisk
 from dledger.testing.planted.catalogue import plant
 
 

@@ -11,4 +11,5 @@
 ``waiting``         messages that wait for their time
 ``transactions``    half messages, and how they end
 ``offset_commits``  commits of offsets, many in one entry
+``once``            appends what named producers write, each write once
 """

@@ -6,7 +6,7 @@ While one entry is on its way the next commits are gathered, so a busy broker wr
 request for an offset waits for a commit of it that is under way: when a consumer leaves, the next
 owner of its queues asks at once.
 
-What transactions move (`mqbroker.leader.appending.once`) has entries of its own; here it is known
+What transactions move (`mqbroker.leader.once`) has entries of its own; here it is known
 meanwhile.
 """
 

@@ -14,6 +14,7 @@
 ``shares``         how a table's rows are shared out among their owners (pure)
 ``aside``          entries that have no effect, and why (pure)
 ``derived``        what is made from the log: consume queues, key index, the order of what waits
+``rows``           its tables as rows of bytes, for a snapshot
 ``saved``          the state as bytes, so that a restart replays only later entries
 ``watching``       who is told what was applied
 """

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mqbroker import limits
-from mqbroker.state.saved.picture import Rows
+from mqbroker.state.rows.picture import Rows
 
 
 class StoredCopy(NamedTuple):

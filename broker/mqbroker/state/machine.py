@@ -52,7 +52,7 @@ from mqbroker.state.groups.given_up import GivenUp
 from mqbroker.state.memory import Memory
 from mqbroker.state.moves import Move
 from mqbroker.state.once import Once
-from mqbroker.state.saved.picture import Fields, Pairs
+from mqbroker.state.rows.picture import Fields, Pairs
 from mqbroker.state.saved.snapshot import (
     UNITS_FORMAT,
     PendingSnapshot,

@@ -25,7 +25,7 @@ from mqbroker.state.groups.subscriptions import Beginning, SubscriptionGroups
 from mqbroker.state.moves import Delays
 from mqbroker.state.once import Once, move_offsets
 from mqbroker.state.producers import Producers
-from mqbroker.state.saved.picture import ROWS_AT_ONCE, Fields, Pairs, batched, rows_of
+from mqbroker.state.rows.picture import ROWS_AT_ONCE, Fields, Pairs, batched, rows_of
 from mqbroker.state.shares import Owners, Shares
 from mqbroker.state.topics import Topics
 from mqbroker.state.waiting import Waiting

@@ -44,7 +44,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
-from mqbroker.state.saved.picture import Rows, rows_of
+from mqbroker.state.rows.picture import Rows, rows_of
 
 #: (name, instances, epoch, used at ms, rows of stream, sequence, position, size), as a snapshot
 #: keeps it.

@@ -24,8 +24,8 @@ from mqbroker import limits
 from mqbroker.state.aside import Unusable
 from mqbroker.state.derived.schedule import Mask, Numbers, Schedule
 from mqbroker.state.moves import Move
-from mqbroker.state.saved.columns import OWNER_KEPT, TAKEN, TIME_KEPT, waiting_pictured
-from mqbroker.state.saved.picture import Bytes, Joined
+from mqbroker.state.rows.columns import OWNER_KEPT, TAKEN, TIME_KEPT, waiting_pictured
+from mqbroker.state.rows.picture import Bytes, Joined
 from mqbroker.state.shares import Owner, Owners
 
 #: The owners, and the place of each message's among them, as a snapshot keeps them.

@@ -11,7 +11,7 @@ from dledger.slices import drained
 from mqbroker.state.derived.consume_queue import ConsumeQueues, QueueEnds
 from mqbroker.state.machine import Machine
 from mqbroker.state.memory import Memory
-from mqbroker.state.saved.picture import Encoded, Fields
+from mqbroker.state.rows.picture import Encoded, Fields
 from mqbroker.state.saved.snapshot import State, decode_state, encode_state
 
 

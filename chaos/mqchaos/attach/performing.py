@@ -14,7 +14,7 @@ from mqchaos.limits import LINE_S, REFRESH_S
 from mqchaos.run.display import print_report
 from mqchaos.report.report import make_report, write_report
 from mqchaos.report.verdict import Report
-from mqchaos.history.events import read_history
+from mqchaos.history.reading import read_history
 from mqchaos.run.perform import measured
 from mqchaos.run.scenarios import library_lines
 

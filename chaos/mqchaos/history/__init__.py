@@ -1,5 +1,6 @@
 """The history of a run: what clients were told and what the harness did, event by event.
 
-``events``  the kinds of events, written and read as lines
-``packed``  a history as Parquet, packed by a separate process
+``events``   the kinds of events, written and read as lines
+``reading``  reads histories, in the order of time
+``packed``   a history as Parquet, packed by a separate process
 """

@@ -13,10 +13,6 @@ offsets of queues). A message is named by its unique key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import merge
-from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, TypeAlias
@@ -304,7 +300,7 @@ Event: TypeAlias = (
 LINES: Final = ".jsonl"
 PARQUET: Final = ".parquet"
 _PART_DIGITS: Final = 6
-_decoder = msgspec.json.Decoder(Event)
+DECODER = msgspec.json.Decoder(Event)
 
 
 class HistoryWriter:
@@ -367,32 +363,3 @@ def row_of(file: Path) -> tuple[str, int]:
     if len(number) == _PART_DIGITS and number.isascii() and number.isdecimal() and name:
         return name, int(number)
     return file.stem, 0
-
-
-def read_history(path: Path) -> Iterator[Event]:
-    """The events of one file, or of all of a directory, in the order of time.
-
-    Lines or Parquet. A row of files is in that order by itself, so of each row no more is held than
-    a line, or a batch of rows.
-    """
-    rows: dict[str, list[Path]] = {}
-    files = path.iterdir() if path.is_dir() else [path]
-    for file in sorted(file for file in files if file.suffix in {LINES, PARQUET}):
-        rows.setdefault(row_of(file)[0], []).append(file)
-    return merge(*map(_read_row, rows.values()), key=attrgetter("t"))
-
-
-def _read_row(files: list[Path]) -> Iterator[Event]:
-    return chain.from_iterable(map(_read_file, files))
-
-
-def _read_file(file: Path) -> Iterator[Event]:
-    if file.suffix == PARQUET:
-        # Much to import, and an extra: for histories that are packed alone.
-        from mqchaos.history.packed import read_packed  # noqa: PLC0415
-
-        yield from read_packed(file)
-        return
-    with file.open("rb") as lines:
-        for line in lines:
-            yield _decoder.decode(line)

@@ -2,6 +2,7 @@
 
 ``scenarios``  the runs that have a name
 ``planned``    a run before it is run, as a file
+``assigning``  the tasks of its clients (pure)
 ``perform``    from start to verdict
 ``run``        one run: a fresh cluster, a load, a plan, a history
 ``observer``   what the harness itself sees of the cluster

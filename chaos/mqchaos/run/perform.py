@@ -15,7 +15,7 @@ from mqchaos.report.judge import audit
 from mqchaos.report.measure import Timeline, timeline
 from mqchaos.report.report import AUDIT_FOLDER, make_report, write_report
 from mqchaos.report.verdict import Report
-from mqchaos.history.events import read_history
+from mqchaos.history.reading import read_history
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import Planned, write_plan
 from mqchaos.run.run import BROKER, Run

@@ -52,9 +52,9 @@ from mqchaos.history.events import (
     HistoryWriter,
     Meta,
     Started,
-    read_history,
 )
-from mqchaos.run.load.assigning import CONSUMERS, PRODUCERS, Assigning
+from mqchaos.history.reading import read_history
+from mqchaos.run.assigning import CONSUMERS, PRODUCERS, Assigning
 from mqchaos.run.load.tools import GIVE_BACK, MEDDLING, Tools
 from mqchaos.run.load.workers import Worker
 from mqchaos.run.load.workload import (

@@ -16,7 +16,7 @@ import pytest
 from dledger.errors import CorruptLog, Fenced, StorageError, TooLarge
 from dledger.log.entry import HEADER_BYTES, Kind, make_header, padded
 from dledger.log.head import LogHead
-from dledger.testing.contracts.log_store import (
+from dledger.testing.log_store import (
     SEGMENT_BYTES,
     PoweredStorage,
     Storage,

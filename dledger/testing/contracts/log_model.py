@@ -30,7 +30,7 @@ from dledger.log.entry import (
 from dledger.log.head import LogHead, first_entry_of
 from dledger.log.jobs import SyncJob
 from dledger.log.recovery.tail import WATERMARK_BYTES
-from dledger.testing.contracts.log_store import SEGMENT_BYTES
+from dledger.testing.log_store import SEGMENT_BYTES
 
 
 class _Held(NamedTuple):

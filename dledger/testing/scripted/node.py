@@ -41,7 +41,7 @@ from dledger.raft.messages import (
     encode_message,
 )
 from dledger.raft.roles import Role, Timing
-from dledger.testing.contracts.log_store import copy_to
+from dledger.testing.log_store import copy_to
 from dledger.testing.disk import SimulatedDisk
 
 FOLDER = Path("/log")

@@ -9,6 +9,7 @@
 ``network``    links that delay, stall and break
 ``streams``    random numbers, a separate stream for each kind of fault
 ``clients``    the requests of clients and operators
+``odds``       which faults a run has, and how often
 ``weather``    the faults, and how they end
 ``judge``      checks that Raft's promises are kept
 """

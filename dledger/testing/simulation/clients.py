@@ -12,7 +12,7 @@ from dledger.raft.roles import Role
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.node import SimulatedNode
 from dledger.testing.simulation.streams import Streams
-from dledger.testing.simulation.weather.odds import Weather
+from dledger.testing.simulation.odds import Weather
 
 ASK_ANYBODY = 0.02
 

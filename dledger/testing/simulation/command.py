@@ -21,7 +21,7 @@ import cyclopts
 from dledger.testing.planted.catalogue import PLANTED, plant
 from dledger.testing.simulation.group import run_seed
 from dledger.testing.simulation.judge.client_history import Violation
-from dledger.testing.simulation.weather.odds import FAULTS
+from dledger.testing.simulation.odds import FAULTS
 
 DURATION_S = 8.0
 SEEDS_PER_TASK = 8

@@ -31,7 +31,7 @@ from dledger.testing.simulation.streams import Streams
 from dledger.testing.simulation.weather.damage import Damages
 from dledger.testing.simulation.weather.faults import Faults
 from dledger.testing.simulation.weather.healing import heal
-from dledger.testing.simulation.weather.odds import Weather, calmer, draw_weather
+from dledger.testing.simulation.odds import Weather, calmer, draw_weather
 from dledger.testing.simulation.weather.regrouping import Regrouping
 from dledger.world import steady_s
 

@@ -36,7 +36,7 @@ from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.network import Network
 from dledger.testing.simulation.streams import Streams
-from dledger.testing.simulation.weather.odds import Weather
+from dledger.testing.simulation.odds import Weather
 
 PREFERRED_HEALTHY_S = 1.0
 SCRUB = 0.02

@@ -13,7 +13,7 @@ from dledger.raft.replication.repair import Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.simulation.network import Network, SimulatedLink
 from dledger.testing.simulation.node import FOLDER
-from dledger.testing.simulation.weather.odds import Weather
+from dledger.testing.simulation.odds import Weather
 
 CRASH_IN_REPAIR = 0.3
 

@@ -11,8 +11,8 @@ what the evidence proves:
 - Deliveries may repeat. They must not skip a message, or come before their predecessors.
 
 ``evidence``      the data for all judges, gathered once
+``alone``         what replicas show without a history
 ``logs``          what logs say beside the history's messages
-``members``       the replicas, as numbers
 ``violations``    the form of findings
 ``questions``     what was known before a question was asked
 ``durability``    property 1

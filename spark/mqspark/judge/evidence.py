@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from mqspark.history import Meta
-from mqspark.judge.acts.lives import LivesOf
-from mqspark.judge.members import Members, case
+from mqspark.lives import LivesOf
+from mqspark.source.members import Members, case
 from mqspark.judge.violations import COLUMNS
 from mqspark.limits import FEW_ROWS_MAX
 from mqspark.screening import tasks
@@ -36,7 +36,7 @@ class Evidence:
     """The evidence of one audit. DataFrames are made when first asked for, and then kept.
 
     `brief`: there is so little of it that all testimony is kept, and no file is read twice.
-    `alone`: there is no history (:mod:`mqspark.alone`).
+    `alone`: there is no history (:mod:`mqspark.judge.alone`).
     """
 
     session: SparkSession
@@ -478,7 +478,7 @@ class Evidence:
         return F.col("position") >= case(begins)
 
     def _settled_alone(self) -> dict[str, int]:
-        """As `mqspark.alone` defines it."""
+        """As `mqspark.judge.alone` defines it."""
         whole = self.entries.where("error IS NULL AND index IS NOT NULL")
         ends = (
             whole.groupBy("broker", "replica")

@@ -7,7 +7,7 @@ moment is the queue from where the group began, without a gap. So only the first
 offset counts, repeats are free, and the first deliveries must come in the order of the offsets. A
 tool may set the group's offset (:mod:`mqspark.judge.acts.entitled`).
 
-Of topics that the history is not about the log alone tells (:mod:`mqspark.alone`).
+Of topics that the history is not about the log alone tells (:mod:`mqspark.judge.alone`).
 
 Times are of the harness's monotonic clock. A group may begin behind offset 0: that is no violation.
 """
@@ -19,7 +19,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from mqspark import alone
+from mqspark.judge import alone
 from mqspark.judge.acts.entitled import unexplained
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import are_others_odd

@@ -7,7 +7,7 @@ enough that each segment says so of its own, and that each goes on where the one
 its order the offsets of a queue go up by one; where an entry deletes their topic they begin anew.
 Each segment looks at its own, and what it shows to its neighbours is where each queue begins and
 ends in it. That is enough to see whether anything is odd; what it is the records are asked
-(`mqspark.alone`).
+(`mqspark.judge.alone`).
 """
 
 from __future__ import annotations

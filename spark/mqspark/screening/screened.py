@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from mqspark.judge.members import Members
+from mqspark.source.members import Members
 from mqspark.limits import DIGEST_HISTORY_BYTES, SHUFFLE_PARTITIONS
 from mqspark.screening import tasks
 from mqspark.screening.changes import Lives, queue_numbers

@@ -22,7 +22,7 @@ from mqbroker import limits
 from mqbroker.leader.appending.append import Appender
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
 from mqbroker.leader.appending.in_flight import Stored
-from mqbroker.leader.appending.once import OnceAppender, once_draft
+from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.leader.role import Role

@@ -12,7 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from mqchaos.history.events import HistoryWriter, read_history
+from mqchaos.history.events import HistoryWriter
+from mqchaos.history.reading import read_history
 from mqchaos.run.load.producing import EqualWork, producer_of
 from mqchaos.run.load.workload import Produce, clients_of
 from mqchaos.run.ordinary.given import against_sharing, shared

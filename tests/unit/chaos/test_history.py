@@ -24,8 +24,8 @@ from mqchaos.history.events import (
     Send,
     Settle,
     Vote,
-    read_history,
 )
+from mqchaos.history.reading import read_history
 
 EVENTS: list[Event] = [
     Meta(1, 7, "leader-kill", "T", True, {"broker-a": {"n0": "/stores/n0"}}),

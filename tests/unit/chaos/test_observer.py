@@ -11,7 +11,8 @@ from dledger.remoting.headers import GroupInfoResponseHeader
 from mqchaos.cluster import layout
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.probe import NodeState
-from mqchaos.history.events import HistoryWriter, Lead, Vote, read_history
+from mqchaos.history.events import HistoryWriter, Lead, Vote
+from mqchaos.history.reading import read_history
 from mqchaos.run.observer import Observer
 from mqclient.connection.peers import PeerPool
 

@@ -14,7 +14,8 @@ from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import PERM_WRITE
 from mqbroker.state.groups.offsets import ConsumerOffsets
-from mqchaos.history.events import Act, GroupOffset, HistoryWriter, Reset, read_history
+from mqchaos.history.events import Act, GroupOffset, HistoryWriter, Reset
+from mqchaos.history.reading import read_history
 from mqchaos.run.load.producing import FewWork
 from mqchaos.run.load.work import ConsumerWork
 from mqchaos.run.load.workload import Consume, Produce

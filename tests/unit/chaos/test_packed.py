@@ -26,9 +26,9 @@ from mqchaos.history.events import (
     Send,
     Vote,
     part_of,
-    read_history,
     row_of,
 )
+from mqchaos.history.reading import read_history
 from mqspark.packing import pack
 
 EVENTS: list[Event] = [
@@ -150,7 +150,7 @@ READ = """
 import sys
 from pathlib import Path
 from mqchaos.report.measure import timeline
-from mqchaos.history.events import read_history
+from mqchaos.history.reading import read_history
 found = timeline(read_history(Path(sys.argv[1])))
 status = Path("/proc/self/status").read_text()
 print(int(status.split("VmHWM:")[1].split()[0]) >> 10)

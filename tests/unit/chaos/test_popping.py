@@ -8,7 +8,8 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
-from mqchaos.history.events import Deliver, HistoryWriter, Settle, read_history
+from mqchaos.history.events import Deliver, HistoryWriter, Settle
+from mqchaos.history.reading import read_history
 from mqchaos.run.load.popping import PopWork
 from mqchaos.run.load.workload import Consume, fate_of, unique_key
 from mqclient import Message

@@ -30,7 +30,7 @@ from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.drafts import MessagesDraft
 from mqbroker.leader.appending.in_flight import Stored
-from mqbroker.leader.appending.once import OnceAppender, once_draft
+from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from dledger.slices import drained
 from mqbroker import limits
-from mqbroker.state.saved.picture import Rows
+from mqbroker.state.rows.picture import Rows
 from mqbroker.state.shares import Shares
 
 _LOCK_MS = int(limits.LOCK_S * 1000)

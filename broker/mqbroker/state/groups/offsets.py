@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from mqbroker import limits
-from mqbroker.state.saved.picture import Rows, batched
+from mqbroker.state.rows.picture import Rows, batched
 from mqbroker.state.shares import Shares
 
 #: group -> topic -> queue id -> offset

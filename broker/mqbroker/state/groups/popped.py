@@ -39,7 +39,7 @@ from dledger.slices import drained
 from mqbroker import limits
 from mqbroker.state.groups.bits import bits_from_bytes, lowest_bit
 from mqbroker.state.groups.deliveries import STALE, Delivery, DeliveryRow, Heap, OfFence
-from mqbroker.state.saved.picture import Rows, rows_of
+from mqbroker.state.rows.picture import Rows, rows_of
 from mqbroker.state.shares import Shares
 
 #: (group, topic, queue id, cursor, last fence, deliveries), as a snapshot keeps it.

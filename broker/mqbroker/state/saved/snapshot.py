@@ -1,6 +1,6 @@
 """A snapshot: the replicated state up to an index, so that a restart replays only the rest.
 
-It is a picture that is taken in slices, while nothing is applied (`mqbroker.state.saved.picture`);
+It is a picture that is taken in slices, while nothing is applied (`mqbroker.state.rows.picture`);
 a thread encodes and writes it later. The file's layout, big-endian: magic u64 ``DLGSNAP1``, payload
 length u64, CRC-32 of the payload u32, payload. A new snapshot is written beside the old one, made
 durable, and renamed over it: a crash leaves the old or the new, never half of one. A damaged
@@ -33,7 +33,7 @@ from mqbroker.state.groups.popped import PoppedRow
 from mqbroker.state.groups.subscriptions import Beginning
 from mqbroker.state.producers import ProducerRow
 from mqbroker.state.saved import kept
-from mqbroker.state.saved.picture import Fields, array_header, encoded
+from mqbroker.state.rows.picture import Fields, array_header, encoded
 from mqbroker.state.topics import Birth
 from mqbroker.state.waiting import OwnersKept
 

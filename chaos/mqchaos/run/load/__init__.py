@@ -1,7 +1,6 @@
 """The clients of a run: what they send and read, each a process of its own.
 
 ``workload``    what clients are told, and tell (pure)
-``assigning``   the tasks of a run's clients, by its plan (pure)
 ``workers``     the harness's side of them
 ``work``        the process of one
 ``forking``     a program that makes its client first, and forks then

@@ -1,6 +1,5 @@
 """What goes wrong in a simulated group, and how it ends.
 
-``odds``        which faults a run has, and how often
 ``faults``      the odds turned into events
 ``damage``      disks that rot, and how many of them the group can bear
 ``regrouping``  members that come and go

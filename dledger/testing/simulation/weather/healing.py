@@ -14,7 +14,7 @@ from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.network import Network
 from dledger.testing.simulation.node import SimulatedNode
 from dledger.testing.simulation.weather.damage import Damages
-from dledger.testing.simulation.weather.odds import Weather
+from dledger.testing.simulation.odds import Weather
 
 HEAL_LIMIT_S = 15.0
 LOOK_S = 0.5

@@ -1,6 +1,5 @@
 """What tools do to topics and groups, and what follows from it.
 
-``lives``     which life of its topic a statement is about
 ``entitled``  what a group is entitled to, where a tool has set its offset
 ``obeyed``    property 17
 """

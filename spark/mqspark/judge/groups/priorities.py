@@ -36,7 +36,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.members import case
+from mqspark.source.members import case
 from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
 from mqspark.limits import IN_HAND_MAX

@@ -16,7 +16,7 @@ from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.recovery.startup import open_log
 from dledger.log.recovery.tail import WATERMARK_BYTES
 from dledger.log.store import SegmentedLog
-from dledger.testing.contracts.log_store import SEGMENT_BYTES, copy_to, entries_of, fill
+from dledger.testing.log_store import SEGMENT_BYTES, copy_to, entries_of, fill
 
 
 def reopened(log: SegmentedLog) -> SegmentedLog:

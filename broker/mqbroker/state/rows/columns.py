@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mqbroker.state.saved.picture import Bytes, Joined, Rows
+from mqbroker.state.rows.picture import Bytes, Joined, Rows
 from mqbroker.state.shares import Owner
 
 TAKEN: Final = -1

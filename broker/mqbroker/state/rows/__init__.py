@@ -1,0 +1,5 @@
+"""The state's tables as rows of bytes, for a snapshot.
+
+``picture``  a picture of the state, piece by piece (pure)
+``columns``  what it has of messages that wait (pure)
+"""
