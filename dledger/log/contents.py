@@ -12,7 +12,7 @@ from dledger.errors import StorageError
 from dledger.failpoints import failpoint
 from dledger.log.entry import Header
 from dledger.log.head import LogHead
-from dledger.log.recovery.tail import WATERMARK_BYTES
+from dledger.log.scanning.tail import WATERMARK_BYTES
 from dledger.log.segment import Segment
 
 RECENT_HEADERS = 8192

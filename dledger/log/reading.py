@@ -11,7 +11,7 @@ from dledger.log.entry import Entry, Header
 from dledger.log.head import LogHead
 from dledger.log.retention import SegmentInfo
 from dledger.log.segment import Segment
-from dledger.log.walk import walk
+from dledger.log.scanning.walk import walk
 from dledger.log.writing import Writing
 
 

@@ -15,8 +15,8 @@ from dledger.buffers import Buffer
 from dledger.errors import Rot
 from dledger.log.disk import Disk, Unreadable
 from dledger.log.entry import HEADER_BYTES, MAGIC, Header, decode_header, fault_of, padded
-from dledger.log.recovery.checkpoint import SealedSegment
-from dledger.log.recovery.tail import (
+from dledger.log.scanning.checkpoint import SealedSegment
+from dledger.log.scanning.tail import (
     PART_BYTES,
     WATERMARK_BYTES,
     Scan,

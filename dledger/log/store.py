@@ -47,8 +47,8 @@ from dledger.log.entry import (
 from dledger.log.head import LogHead, encode_head, first_entry_of
 from dledger.log.jobs import SyncJob, TrimJob
 from dledger.log.reading import LogReader
-from dledger.log.recovery.checkpoints import Checkpoints
-from dledger.log.recovery.tail import WATERMARK_BYTES
+from dledger.log.checkpoints import Checkpoints
+from dledger.log.scanning.tail import WATERMARK_BYTES
 from dledger.log.segment import PreparedSegment, Segment, segment_path
 from dledger.log.space import Space
 from dledger.log.writing import Writing

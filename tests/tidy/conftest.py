@@ -26,7 +26,8 @@ PACKAGES = (
 class Source:
     """One module. `imports`: the full names that it imports, also inside functions.
 
-    `imports_at_run_time` are those that come with it: neither for types alone, nor in functions.
+    `imports_to_run` are those that are not for types alone, `imports_at_run_time` those of them that
+    come with it, as they are not in functions.
     """
 
     path: Path
@@ -34,6 +35,7 @@ class Source:
     text: str
     tree: ast.Module
     imports: frozenset[str]
+    imports_to_run: frozenset[str]
     imports_at_run_time: frozenset[str]
 
     @property
@@ -57,7 +59,18 @@ def read(path: Path) -> Source:
         parts = parts[1:]
     name = ".".join(parts).removesuffix(".__init__")
     at_run_time = (node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom))
-    return Source(path, name, text, tree, names(ast.walk(tree)), names(at_run_time))
+    to_run = names(to_run_in(tree))
+    return Source(path, name, text, tree, names(ast.walk(tree)), to_run, names(at_run_time))
+
+
+def to_run_in(tree: ast.Module) -> Iterator[ast.AST]:
+    """All nodes but those for types alone."""
+    ahead: list[ast.AST] = [tree]
+    while ahead:
+        node = ahead.pop()
+        yield node
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            ahead += ast.iter_child_nodes(node)
 
 
 def names(nodes: Iterable[ast.AST]) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import tomllib
 from collections import Counter
@@ -88,6 +89,51 @@ def test_the_foundations_parts_keep_their_order(modules: list[Source]) -> None:
     ]
 
     assert not wrong, chr(10).join(wrong)
+
+
+def test_what_stands_side_by_side_forms_no_ring(modules: list[Source]) -> None:
+    """In each package the imports between its modules and folders go one way, also by way of others.
+
+    Types alone are no import.
+    """
+    packages: dict[str, dict[str, set[str]]] = {}
+    for module in modules:
+        for name in module.imports_to_run:
+            package, one, other = parting(module.name, name)
+            if package and one and other:
+                packages.setdefault(package, {}).setdefault(one, set()).add(other)
+    wrong = [f"{name}: {', '.join(ring)}" for name in packages for ring in rings(packages[name])]
+
+    assert not wrong, chr(10).join(wrong)
+
+
+def parting(name: str, other: str) -> tuple[str, str, str]:
+    """The package where two names part, and what each is below it."""
+    ours, theirs = name.split("."), other.split(".")
+    same = len(os.path.commonprefix([ours, theirs]))
+    return ".".join(ours[:same]), "".join(ours[same : same + 1]), "".join(theirs[same : same + 1])
+
+
+def rings(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The parts of a graph that reach each other."""
+    reached = {start: reach(start, graph) for start in graph}
+    found = {
+        frozenset(other for other in there if start in reached.get(other, ()))
+        for start, there in reached.items()
+    }
+    return sorted(sorted(ring) for ring in found if ring)
+
+
+def reach(start: str, graph: dict[str, set[str]]) -> set[str]:
+    """All that can be reached from here."""
+    there: set[str] = set()
+    ahead = [*graph[start]]
+    while ahead:
+        name = ahead.pop()
+        if name not in there:
+            there.add(name)
+            ahead += graph.get(name, ())
+    return there
 
 
 def test_what_programs_import_is_there(modules: list[Source], others: list[Source]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dledger.log.entry import HEADER_BYTES, Entry, Kind
-from dledger.log.recovery.scan import scan_entries
+from dledger.log.scanning.scan import scan_entries
 from dledger.remoting.message import host_bytes
 from dledger.slices import drained
 from dledger.testing.local import LocalLedger

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.log.disk import Disk, Unreadable
-from dledger.log.recovery.tail import EVERYTHING, WATERMARK_BYTES, encode_watermark
+from dledger.log.scanning.tail import EVERYTHING, WATERMARK_BYTES, encode_watermark
 
 STEP_BYTES: Final = 1 << 20
 """What is read at once while all is well."""

@@ -16,7 +16,7 @@ from dledger.log.entry import HEADER_BYTES, decode_header, padded
 from dledger.log.recovery.repair import Place
 from dledger.log.segment import Segment
 from dledger.log.store import SegmentedLog
-from dledger.log.walk import walk
+from dledger.log.scanning.walk import walk
 
 SLICE_BYTES = 256 << 10
 

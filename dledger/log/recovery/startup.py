@@ -1,7 +1,7 @@
 """Opening a replica's log after a stop, a crash or a power loss.
 
 For sealed segments in the checkpoint its summaries are trusted; every later segment is read and
-checked, entry by entry. :mod:`dledger.log.recovery.tail` judges the end: a torn tail is cut,
+checked, entry by entry. :mod:`dledger.log.scanning.tail` judges the end: a torn tail is cut,
 corruption stops the start with an error that names the place. Where entries are missing or damaged
 that is a :class:`~dledger.log.recovery.repair.DamagedLog`: the leader has them.
 
@@ -19,9 +19,9 @@ from dledger.failpoints import failpoint
 from dledger.log.disk import Disk, Unreadable
 from dledger.log.entry import HEADER_BYTES, Header, decode_header
 from dledger.log.head import LogHead, decode_head
-from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
+from dledger.log.scanning.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.recovery.repair import DamagedLog, Place
-from dledger.log.recovery.tail import (
+from dledger.log.scanning.tail import (
     EVERYTHING,
     WATERMARK_BYTES,
     decode_watermark,

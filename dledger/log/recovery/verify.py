@@ -25,10 +25,10 @@ from dledger.log.disk import Disk, Unreadable, mapped
 from dledger.log.entry import Header, padded
 from dledger.log.hard_state import HardState, read_slots
 from dledger.log.head import decode_head
-from dledger.log.recovery.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
+from dledger.log.scanning.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.recovery.rescue import STEP_BYTES, pieces
-from dledger.log.recovery.scan import Found, scan_entries
-from dledger.log.recovery.tail import (
+from dledger.log.scanning.scan import Found, scan_entries
+from dledger.log.scanning.tail import (
     EVERYTHING,
     WATERMARK_BYTES,
     decode_watermark,

@@ -29,7 +29,7 @@ from dledger.log.entry import (
 )
 from dledger.log.head import LogHead, first_entry_of
 from dledger.log.jobs import SyncJob
-from dledger.log.recovery.tail import WATERMARK_BYTES
+from dledger.log.scanning.tail import WATERMARK_BYTES
 from dledger.testing.log_store import SEGMENT_BYTES
 
 

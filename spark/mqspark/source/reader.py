@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from dledger.log.disk import mapped
 from dledger.log.entry import HEADER_BYTES, OF_MESSAGES, Header
-from dledger.log.recovery.scan import Found, last_chain_crc, scan_entries
+from dledger.log.scanning.scan import Found, last_chain_crc, scan_entries
 from dledger.remoting.numbers import INT32_MAX, INT64_MAX
 from dledger.remoting.record import MAGIC
 from dledger.remoting.record.layout import MAGIC_AT, U32

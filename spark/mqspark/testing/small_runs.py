@@ -23,7 +23,7 @@ import msgspec
 from dledger.checksum import crc32
 from dledger.log.entry import HEADER_BYTES, Kind, padded
 from dledger.log.head import LogHead, encode_head
-from dledger.log.recovery.tail import WATERMARK_BYTES
+from dledger.log.scanning.tail import WATERMARK_BYTES
 from dledger.log.segment import segment_path
 from dledger.remoting.message import (
     KEYS,

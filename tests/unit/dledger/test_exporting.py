@@ -201,7 +201,7 @@ async def test_what_retention_takes_meanwhile_is_not_in_the_copy(
 
 def _head_at(plan: ExportPlan, base: int) -> LogHead:
     """The head of the log once its segments before `base` are gone."""
-    from dledger.log.recovery.scan import scan_entries  # noqa: PLC0415 - of this helper alone
+    from dledger.log.scanning.scan import scan_entries  # noqa: PLC0415 - of this helper alone
 
     def headers(at: int) -> list[tuple[int, int]]:
         raw = memoryview((plan.folder / "log" / f"{at:020}.seg").read_bytes())

@@ -17,8 +17,8 @@ from typing import Protocol
 
 from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.hard_state import HardStateFile
-from dledger.log.recovery.checkpoint import decode_checkpoint
-from dledger.log.recovery.tail import decode_watermark
+from dledger.log.scanning.checkpoint import decode_checkpoint
+from dledger.log.scanning.tail import decode_watermark
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import SimulatedDisk

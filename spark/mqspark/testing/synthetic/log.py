@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.log.entry import HEADER_BYTES, make_header, padded
-from dledger.log.recovery.tail import WATERMARK_BYTES
+from dledger.log.scanning.tail import WATERMARK_BYTES
 from dledger.log.segment import segment_path
 
 TERM: Final = 1

@@ -14,7 +14,7 @@ from dledger.errors import CorruptLog, StorageError
 from dledger.log.disk import Disk
 from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.recovery.startup import open_log
-from dledger.log.recovery.tail import WATERMARK_BYTES
+from dledger.log.scanning.tail import WATERMARK_BYTES
 from dledger.log.store import SegmentedLog
 from dledger.testing.log_store import SEGMENT_BYTES, copy_to, entries_of, fill
 

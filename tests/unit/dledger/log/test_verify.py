@@ -16,7 +16,7 @@ from dledger.errors import ConfigError, CorruptLog
 from dledger.log.disk import Disk
 from dledger.log.entry import Kind
 from dledger.log.hard_state import HardState, HardStateFile
-from dledger.log.recovery.scan import Found
+from dledger.log.scanning.scan import Found
 from dledger.log.recovery.startup import open_log
 from dledger.log.recovery.verify import verify_replica
 from dledger.log.replica import hold_replica

@@ -1,5 +1,5 @@
 """When a log's checkpoint is due, and what is in it. The file is described in
-:mod:`dledger.log.recovery.checkpoint`.
+:mod:`dledger.log.scanning.checkpoint`.
 
 A checkpoint shortens restarts; for that, one every few seconds is enough. It also shows that a file
 is lost. Invariant: a start notices a missing segment if entries in it were committed. Segments
@@ -20,7 +20,7 @@ from typing import Protocol
 from dledger.errors import Rot
 from dledger.log.contents import Contents
 from dledger.log.disk import Disk
-from dledger.log.recovery.checkpoint import Checkpoint, encode_checkpoint
+from dledger.log.scanning.checkpoint import Checkpoint, encode_checkpoint
 
 
 class Durable(Protocol):

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dledger.log.entry import ALIGNMENT, MAGIC, Header
-from dledger.log.recovery.tail import WATERMARK_BYTES
-from dledger.log.walk import walk
+from dledger.log.scanning.tail import WATERMARK_BYTES
+from dledger.log.scanning.walk import walk
 
 _MAGIC_AS_STORED = np.frombuffer(MAGIC.to_bytes(4, "big"), np.uint32)[0]
 

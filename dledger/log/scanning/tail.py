@@ -34,7 +34,7 @@ from dledger.log.entry import (
     fault_of,
     padded,
 )
-from dledger.log.walk import walk
+from dledger.log.scanning.walk import walk
 
 #: The first word is zero, which is also how an entry reader sees the end of a segment's entries.
 _WATERMARK: Final = struct.Struct(">4x4sQI")
