@@ -24,18 +24,15 @@ from dledger.limits import (
     TEXT_WIDTH_BYTES_MAX,
     TOPIC_BYTES_MAX,
 )
-from dledger.remoting.record.columns import overlay, tails, topic_field
+from dledger.remoting.record.columns import Ints, RecordColumns, overlay, tails, topic_field
 from dledger.remoting.record.layout import (
-    BODY_AT,
     BODY_CRC_AT,
-    BODY_LENGTH_AT,
     BORN_HOST_AT,
     BORN_HOST_IPV6,
     COMPRESSED,
     COMPRESSION_TYPE,
     CRC_MASK,
     HOST_IPV4_BYTES,
-    HOST_IPV6_EXTRA_BYTES,
     I64,
     MAGIC,
     MULTI_TAGS,
@@ -44,11 +41,8 @@ from dledger.remoting.record.layout import (
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     SIZE_AND_MAGIC,
-    SYS_FLAG_AT,
 )
 from dledger.remoting.record.view import first_unique_key, walk
-
-_Ints = npt.NDArray[np.int64]
 
 #: The flags that a producer may set: compression, and the kind of its address. The broker sets all
 #: others.
@@ -56,14 +50,6 @@ SYS_FLAGS_ALLOWED = COMPRESSED | MULTI_TAGS | BORN_HOST_IPV6 | COMPRESSION_TYPE
 
 _ASCII_END = 0x80
 
-_FRONT = np.dtype(
-    {
-        "names": ["body_crc", "queue_id", "sys_flag"],
-        "formats": [">u4", ">i4", ">i4"],
-        "offsets": [BODY_CRC_AT, QUEUE_ID_AT, SYS_FLAG_AT],
-        "itemsize": BORN_HOST_AT,
-    }
-)
 _U8 = np.dtype(np.uint8)
 _U32 = np.dtype(">u4")
 _I32 = np.dtype(">i4")
@@ -87,11 +73,11 @@ class RecordBatch:
     def __init__(
         self,
         buffer: bytearray | memoryview,
-        starts: _Ints,
-        sizes: _Ints,
-        run_counts: _Ints,
-        store_fields_at: _Ints,
-        properties_at: _Ints,
+        starts: Ints,
+        sizes: Ints,
+        run_counts: Ints,
+        store_fields_at: Ints,
+        properties_at: Ints,
     ) -> None:
         self.buffer = buffer
         self._starts = starts
@@ -117,19 +103,18 @@ class RecordBatch:
         _check_request(topic, runs, len(starts))
         run_queue_ids, run_counts = np.array(runs, np.int64).T
 
-        front = overlay(buffer, _FRONT)[starts]
+        columns = RecordColumns(buffer, starts)
+        front, extra = columns.front, columns.extra
         queue_ids = np.repeat(run_queue_ids, run_counts)
         _require(front["queue_id"] == queue_ids, "queue id", front["queue_id"])
         _require(front["sys_flag"] & ~SYS_FLAGS_ALLOWED == 0, "system flag", front["sys_flag"])
-        extra = np.where(front["sys_flag"] & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
         least = RECORD_OVERHEAD_BYTES + extra + len(topic)
         _require(sizes >= least, "size", sizes)
 
-        body_lengths = overlay(buffer, _U32)[starts + extra + BODY_LENGTH_AT]
-        body_lengths = body_lengths.astype(np.int64)
+        body_lengths = columns.body_lengths
         within = (body_lengths <= sizes - least) & (body_lengths <= MESSAGE_BODY_BYTES_MAX)
         _require(within, "body length", body_lengths)
-        body_starts = starts + extra + BODY_AT
+        body_starts = columns.body_begins
         body_ends = body_starts + body_lengths
         properties_lengths = sizes - least - body_lengths
         _check_tails(buffer, body_ends, topic, properties_lengths)
@@ -151,7 +136,7 @@ class RecordBatch:
         return starts
 
     @property
-    def properties_places(self) -> tuple[_Ints, _Ints]:
+    def properties_places(self) -> tuple[Ints, Ints]:
         """Where each record's properties begin in the buffer, and where they end."""
         return self._properties_at, self._starts + self._sizes
 
@@ -188,14 +173,14 @@ class RecordBatch:
         hosts[self._store_fields_at + I64.size] = np.frombuffer(store_host, _HOST)
 
 
-def record_starts(buffer: Buffer) -> _Ints:
+def record_starts(buffer: Buffer) -> Ints:
     """Where each record begins, as `walk` finds it. Raises RecordError.
 
     Records that are all as large as the first are found at once; others are walked.
     """
     size = SIZE_AND_MAGIC.unpack_from(buffer)[0] if len(buffer) >= RECORD_OVERHEAD_BYTES else 0
     if size >= RECORD_OVERHEAD_BYTES and len(buffer) % size == 0:
-        heads: _Ints = np.ndarray((len(buffer) // size,), ">u8", buffer, strides=(size,))
+        heads: Ints = np.ndarray((len(buffer) // size,), ">u8", buffer, strides=(size,))
         if (heads == (size << 32 | MAGIC)).all():
             return np.arange(0, len(buffer), size, dtype=np.int64)
     return np.array(walk(buffer), np.int64)
@@ -244,7 +229,7 @@ def _require(holds: npt.NDArray[np.bool_], field: str, values: npt.NDArray[np.in
         raise RecordError(f"record {number}: the {field} can't be {int(values[number])}")
 
 
-def _check_tails(buffer: Buffer, body_ends: _Ints, topic: bytes, properties_room: _Ints) -> None:
+def _check_tails(buffer: Buffer, body_ends: Ints, topic: bytes, properties_room: Ints) -> None:
     """Check the fields behind the bodies: topic, and properties up to the record's end."""
     fields = tails(buffer, body_ends, topic)
     same_topic = fields["topic"] == topic_field(topic)
@@ -256,7 +241,7 @@ def _check_tails(buffer: Buffer, body_ends: _Ints, topic: bytes, properties_room
     _require(fits, "properties length", lengths)
 
 
-def _check_text(buffer: Buffer, begins: _Ints, ends: _Ints) -> None:
+def _check_text(buffer: Buffer, begins: Ints, ends: Ints) -> None:
     """Check that the properties in buffer[begins:ends] are UTF-8.
 
     Most are short and ASCII, which is seen for all records at once: each row of a table ends where
@@ -283,7 +268,7 @@ def _check_text(buffer: Buffer, begins: _Ints, ends: _Ints) -> None:
 
 
 def _check_bodies(
-    buffer: Buffer, body_starts: _Ints, body_ends: _Ints, body_crcs: npt.NDArray[np.uint32]
+    buffer: Buffer, body_starts: Ints, body_ends: Ints, body_crcs: npt.NDArray[np.uint32]
 ) -> None:
     """Compare every body with the CRC that its record says."""
     view = memoryview(buffer)

@@ -31,15 +31,11 @@ from dledger.log.disk import mapped
 from dledger.log.scanning.scan import scan_entries
 from dledger.log.segment import segment_path
 from dledger.remoting.record import BORN_HOST_IPV6, MAGIC, STORE_HOST_IPV6
+from dledger.remoting.record.columns import FRONT
 from dledger.remoting.record.layout import (
     BODY_AT,
     BODY_LENGTH_AT,
     HOST_IPV6_EXTRA_BYTES,
-    MAGIC_AT,
-    PHYSICAL_OFFSET_AT,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
-    SYS_FLAG_AT,
 )
 from mqspark.limits import DERIVED_UNITS_MAX, DIFFERENCES_MAX
 from mqspark.source.planning import Replica
@@ -60,14 +56,6 @@ _PRIMES: Final = np.array(
     [_PRIME, 0xC2B2_AE3D_27D4_EB4F, 0x1656_67B1_9E37_79F9, 0xD6E8_FEB8_6659_FD93], np.uint64
 )
 _COUNTED: Final = np.array([2**64 - 1, (2**64 - 1) ^ 0xFFFF_FFFF, 2**64 - 1, 2**64 - 1], np.uint64)
-_HEAD: Final = np.dtype(
-    {
-        "names": ["size", "magic", "queue", "offset", "position", "flag"],
-        "formats": [">u4", ">u4", ">i4", ">i8", ">u8", ">u4"],
-        "offsets": [0, MAGIC_AT, QUEUE_ID_AT, QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT, SYS_FLAG_AT],
-        "itemsize": SYS_FLAG_AT + 4,
-    }
-)
 Flags = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 Rows = npt.NDArray[Any]
@@ -194,12 +182,12 @@ class Derived:
         good: Flags = (
             there
             & (heads["magic"] == MAGIC)
-            & (heads["position"] == units["position"])
+            & (heads["physical_offset"] == units["position"])
             & (heads["size"] == units["size"])
-            & (heads["queue"] == queue_id)
-            & (heads["offset"] == np.arange(first, first + len(units)))
+            & (heads["queue_id"] == queue_id)
+            & (heads["queue_offset"] == np.arange(first, first + len(units)))
         )
-        flags = heads["flag"]
+        flags = heads["sys_flag"]
         extra = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
         extra += np.where(flags & STORE_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
         starts = units["position"].astype(np.int64) + extra
@@ -217,15 +205,15 @@ class Derived:
         """Whether records begin at these positions. Neighbours are of one message, mostly."""
         others = np.flatnonzero(np.concatenate(([True], positions[1:] != positions[:-1])))
         heads, good = self._heads(positions[others])
-        good &= (heads["magic"] == MAGIC) & (heads["position"] == positions[others])
+        good &= (heads["magic"] == MAGIC) & (heads["physical_offset"] == positions[others])
         return np.repeat(good, np.diff(np.concatenate((others, [len(positions)]))))
 
     def _heads(self, positions: npt.NDArray[np.uint64]) -> tuple[Rows, Flags]:
         """The fixed fields of the records at these positions, and which of them are in a file."""
         usable = positions < np.uint64(2**62)
         places = np.where(usable, positions, 0).astype(np.int64)
-        found, known = self._bytes(places, _HEAD.itemsize, usable)
-        return found.view(_HEAD)[:, 0], known
+        found, known = self._bytes(places, FRONT.itemsize, usable)
+        return found.view(FRONT)[:, 0], known
 
     def _bytes(self, places: Rows, width: int, wanted: Flags) -> tuple[Bytes, Flags]:
         """So many bytes at each place of the log, and which of them are in a segment's file."""

@@ -12,30 +12,16 @@ record's is sought, and then all are taken that have one there; then the next on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from dledger.checksum import crc32
 from dledger.remoting.names import OP_TOPIC
-from dledger.remoting.record import (
-    BORN_HOST_IPV6,
-    COMPRESSED,
-    CRC_MASK,
-    MAGIC,
-    STORE_HOST_IPV6,
-)
-from dledger.remoting.record.layout import (
-    BODY_AT,
-    BODY_CRC_AT,
-    HOST_IPV6_EXTRA_BYTES,
-    MAGIC_AT,
-    PHYSICAL_OFFSET_AT,
-    SYS_FLAG_AT,
-    U16,
-    U32,
-)
+from dledger.remoting.record import COMPRESSED, CRC_MASK, MAGIC
+from dledger.remoting.record.columns import RecordColumns as Columns
+from dledger.remoting.record.layout import BODY_AT, U32
 from mqspark.limits import ALIKE_GROUPS_MAX
 from mqspark.source.records import Place, RecordColumns, content_crc, crc_of_parts, unique_key_in
 
@@ -45,24 +31,6 @@ Flags = npt.NDArray[np.bool_]
 Spans = list[tuple[int, int]]
 
 
-class _Parts(NamedTuple):
-    """Where parts of records are, record by record."""
-
-    body_at: Ints
-    body_bytes: Ints
-    topic_at: Ints
-    topic_end: Ints
-    properties_at: Ints
-
-
-_HEAD: Final = np.dtype(
-    {
-        "names": ["size", "magic", "body_crc", "physical_offset", "sys_flag"],
-        "formats": [">u4", ">u4", ">u4", ">i8", ">u4"],
-        "offsets": [0, MAGIC_AT, BODY_CRC_AT, PHYSICAL_OFFSET_AT, SYS_FLAG_AT],
-        "itemsize": SYS_FLAG_AT + 4,
-    }
-)
 _KEY: Final = np.frombuffer(b"UNIQ_KEY\x01", np.uint8)
 _BETWEEN: Final = 2
 _ASCII_END: Final = 128
@@ -103,25 +71,27 @@ class PlainWalk:
         if not starts:
             return RecordColumns()
         at = np.array(starts, np.int64)
-        head = cut(self._data, at, _HEAD.itemsize).view(_HEAD)[:, 0]
-        flags, ends = head["sys_flag"].astype(np.int64), at + head["size"]
+        columns = Columns(self._raw, at)
+        head, ends = columns.front, columns.ends
+        flags = head["sys_flag"].astype(np.int64)
         if np.any(head["magic"] != MAGIC):
             return None
         if np.any(head["physical_offset"] != self._base_position + at):
             return None
-        parts = self._parts(at, ends, flags)
-        if parts is None:
+        parts = columns.spans
+        if not parts.fit.all():
             return None
-        bodies = list(zip(parts.body_at.tolist(), parts.body_bytes.tolist(), strict=True))
-        properties_bytes = (ends - parts.properties_at).tolist()
-        properties = list(zip(parts.properties_at.tolist(), properties_bytes, strict=True))
+        body_bytes = parts.body_ends - parts.body_begins
+        bodies = list(zip(parts.body_begins.tolist(), body_bytes.tolist(), strict=True))
+        properties_bytes = (ends - parts.properties).tolist()
+        properties = list(zip(parts.properties.tolist(), properties_bytes, strict=True))
         crcs: list[int | None] = [None] * len(starts)
         if self._verify:
             stored = [crc32(self._raw[place : place + size]) for place, size in bodies]
             if np.any(np.array(stored, np.int64) & CRC_MASK != head["body_crc"]):
                 return None
             crcs = self._contents(stored, flags, bodies, properties)
-        topics = self._topics(parts.topic_at, parts.topic_end)
+        topics = self._topics(parts.topic_begins, parts.topic_ends)
         return RecordColumns(
             places=[place for place, chain in zip(places, chains, strict=True) for _ in chain],
             starts=starts,
@@ -129,32 +99,11 @@ class PlainWalk:
             bodies=bodies,
             topics=topics,
             properties=properties,
-            unique_keys=self._unique_keys(parts.properties_at, ends),
+            unique_keys=self._unique_keys(parts.properties, ends),
             content_crcs=crcs,
             moved=_moved(topics, chains) if OP_TOPIC in topics else set(),
             bytes_held=int(head["size"].sum()),
         )
-
-    def _parts(self, at: Ints, ends: Ints, flags: Ints) -> _Parts | None:
-        """Where the parts of each record are; None unless they fill it exactly."""
-        ipv6_hosts = ((flags & BORN_HOST_IPV6) != 0).astype(np.int64)
-        ipv6_hosts += (flags & STORE_HOST_IPV6) != 0
-        body_at = at + BODY_AT + HOST_IPV6_EXTRA_BYTES * ipv6_hosts
-        if np.any(body_at > ends):
-            return None
-        lengths = cut(self._data, body_at - U32.size, U32.size).view(">u4")[:, 0]
-        body_bytes = lengths.astype(np.int64)
-        topic_at = body_at + body_bytes + 1
-        if np.any(topic_at > ends):
-            return None
-        topic_end = topic_at + self._data[topic_at - 1]
-        properties_at = topic_end + U16.size
-        if np.any(properties_at > ends):
-            return None
-        properties_bytes = cut(self._data, topic_end, U16.size).view(">u2")[:, 0]
-        if np.any(properties_at + properties_bytes != ends):
-            return None
-        return _Parts(body_at, body_bytes, topic_at, topic_end, properties_at)
 
     def _contents(
         self, stored: list[int], flags: Ints, bodies: Spans, properties: Spans

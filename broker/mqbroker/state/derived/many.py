@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
-
 import numpy as np
 
 from dledger.errors import RecordError
-from dledger.remoting.record import BORN_HOST_IPV6, RECORD_OVERHEAD_BYTES, STORE_HOST_IPV6
 from dledger.remoting.record.batch import record_starts
-from dledger.remoting.record.columns import overlay, tail_bytes, tails, topic_field
-from dledger.remoting.record.layout import (
-    BACK_BYTES,
-    BODY_AT,
-    BODY_LENGTH_AT,
-    BORN_HOST_AT,
-    HOST_IPV6_EXTRA_BYTES,
-    PHYSICAL_OFFSET_AT,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
-    SYS_FLAG_AT,
-)
+from dledger.remoting.record.columns import RecordColumns, overlay
+from dledger.remoting.record.layout import BACK_BYTES
 from mqbroker.state.aside import Unusable
 from mqbroker.state.derived.entry_index import EntryIndex, Run
 from mqbroker.state.derived.properties import Places, Properties, Said
 from mqbroker.state.derived.units import UNIT, Units, lives
 
-_HEAD: Final = np.dtype(
-    {
-        "names": ["size", "queue_id", "queue_offset", "physical_offset", "sys_flag"],
-        "formats": [">u4", ">i4", ">i8", ">i8", ">i4"],
-        "offsets": [0, QUEUE_ID_AT, QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT, SYS_FLAG_AT],
-        "itemsize": BORN_HOST_AT,
-    }
-)
-_U32: Final = np.dtype(">u4")
-_RECONSUME_TIMES_AT: Final = BODY_AT - BACK_BYTES
 
 
 def starts_of(body: memoryview) -> Places:
@@ -55,15 +32,10 @@ class Many:
         self.topic = topic
         self._body = body
         self._encoded_topic = topic.encode()
-        self._starts = starts
-        self._heads: Units = overlay(body, _HEAD)[self._starts]
-        self._sizes = self._heads["size"].astype(np.int64)
-        self._positions = self._starts + position
-        if not np.array_equal(self._heads["physical_offset"], self._positions):
+        self._columns = RecordColumns(body, starts)
+        self._positions = starts + position
+        if not np.array_equal(self._columns.front["physical_offset"], self._positions):
             raise Unusable(f"the entry at {position} holds records of another position")
-        flags = self._heads["sys_flag"]
-        self._extra = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
-        self._extra += np.where(flags & STORE_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
 
     def index(
         self, store_timestamp_ms: int, copy: tuple[bytes, tuple[int, int]] | None
@@ -98,9 +70,9 @@ class Many:
 
     def _copies(self, properties: Properties) -> list[tuple[bytes, tuple[int, int]]]:
         """For the dedup window. A message that was sent back keeps its key, and is a new one."""
-        times = overlay(self._body, "V4")[self._starts + self._extra + _RECONSUME_TIMES_AT]
+        times = overlay(self._body, "V4")[self._columns.body_begins - BACK_BYTES]
         first_tries = (times == np.void(bytes(4))).tolist()
-        places = zip(self._positions.tolist(), self._sizes.tolist(), strict=True)
+        places = zip(self._positions.tolist(), self._columns.front["size"].tolist(), strict=True)
         return [
             (key, place)
             for key, place, is_first in zip(
@@ -110,7 +82,7 @@ class Many:
         ]
 
     def _runs(self, store_timestamp_ms: int, said: Said) -> list[Run]:
-        heads = self._heads
+        heads = self._columns.front
         units = np.zeros(len(heads), UNIT)
         units["position"] = self._positions
         units["size"] = heads["size"]
@@ -134,19 +106,6 @@ class Many:
 
     def _properties(self) -> Properties | None:
         """Their properties, if all are of the topic, and all lengths are right."""
-        topic, starts = self._encoded_topic, self._starts + self._extra
-        room = self._sizes - (RECORD_OVERHEAD_BYTES + len(topic)) - self._extra
-        if not (room >= 0).all():
-            return None
-        body_lengths = overlay(self._body, _U32)[starts + BODY_LENGTH_AT].astype(np.int64)
-        room -= body_lengths
-        if not (room >= 0).all():
-            return None
-        body_ends = starts + BODY_AT + body_lengths
-        fields = tails(self._body, body_ends, topic)
-        if not (fields["topic"] == topic_field(topic)).all():
-            return None
-        if not (fields["properties_length"] == room).all():
-            return None
-        begins, ends = body_ends + tail_bytes(topic), self._starts + self._sizes
-        return Properties(self._body, begins, ends, topic)
+        topic = self._encoded_topic
+        begins = self._columns.properties_of(topic)
+        return begins if begins is None else Properties(self._body, begins, self._columns.ends, topic)
