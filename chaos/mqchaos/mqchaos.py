@@ -37,9 +37,9 @@ from mqchaos.limits import (
     SOAK_HOURS_MAX,
 )
 from mqchaos.network.needs import no_namespaces
-from mqchaos.run.covered import markdown
 from mqchaos.run import again
 from mqchaos.run.again import order_of, own, plan_of
+from mqchaos.run.covered import markdown
 from mqchaos.run.covering import cover, renew
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.others.stock import stock_lacks

@@ -34,8 +34,8 @@ from dledger.errors import StorageError
 from dledger.limits import FOLDER_MODE
 from dledger.log.disk import Disk, make_folder, new_file
 from dledger.log.head import LogHead, decode_head, encode_head
-from dledger.log.scanning.tail import WATERMARK_BYTES, encode_watermark
 from dledger.log.replica import FORMAT_VERSION, MANIFEST_FILE, PARTIAL_FILE, Manifest
+from dledger.log.scanning.tail import WATERMARK_BYTES, encode_watermark
 from dledger.log.segment import segment_path
 
 #: Hard links can't be made: another file system, or one without them.

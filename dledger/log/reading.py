@@ -10,8 +10,8 @@ from dledger.log.disk import Disk
 from dledger.log.entry import Entry, Header
 from dledger.log.head import LogHead
 from dledger.log.retention import SegmentInfo
-from dledger.log.segment import Segment
 from dledger.log.scanning.walk import walk
+from dledger.log.segment import Segment
 from dledger.log.writing import Writing
 
 

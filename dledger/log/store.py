@@ -33,6 +33,7 @@ from dledger import limits
 from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, StorageError, TooLarge
 from dledger.failpoints import failpoint
+from dledger.log.checkpoints import Checkpoints
 from dledger.log.contents import Contents
 from dledger.log.disk import Disk
 from dledger.log.entry import (
@@ -47,7 +48,6 @@ from dledger.log.entry import (
 from dledger.log.head import LogHead, encode_head, first_entry_of
 from dledger.log.jobs import SyncJob, TrimJob
 from dledger.log.reading import LogReader
-from dledger.log.checkpoints import Checkpoints
 from dledger.log.scanning.tail import WATERMARK_BYTES
 from dledger.log.segment import PreparedSegment, Segment, segment_path
 from dledger.log.space import Space

@@ -11,15 +11,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dledger.errors import FrameError
 from dledger.failpoints import failpoint
-from dledger.raft.library.adapter import Node
 from dledger.raft.limits import ACK_AGAIN_S, NO_SPACE_ASK_S, SIGN_OF_LIFE_S
 from dledger.raft.messages import Ack, Answer, Learned, encode_message
-from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Held, Peer
+
+if TYPE_CHECKING:
+    from dledger.raft.library.adapter import Node
+    from dledger.raft.parts import Consensus, Replica
 
 
 class Acknowledging:

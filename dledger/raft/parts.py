@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dledger.log.hard_state import HardStateFile
-from dledger.log.store import SegmentedLog
-from dledger.raft.library.adapter import Core
-from dledger.raft.library.transport import PeerTransport
-from dledger.raft.membership.members import Members
-from dledger.raft.peers import Peers
-from dledger.raft.replication.footing import Footing
+if TYPE_CHECKING:
+    from dledger.log.hard_state import HardStateFile
+    from dledger.log.store import SegmentedLog
+    from dledger.raft.library.adapter import Core
+    from dledger.raft.library.transport import PeerTransport
+    from dledger.raft.membership.members import Members
+    from dledger.raft.peers import Peers
+    from dledger.raft.replication.footing import Footing
 
 
 @dataclass(frozen=True, slots=True)

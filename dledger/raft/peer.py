@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dledger.buffers import Buffer
-from dledger.raft.library.adapter import Node
-from dledger.raft.membership.seat import Barrier
-from dledger.raft.messages import Ack, Answer
 from dledger.raft.replication.pacing import Pace
+
+if TYPE_CHECKING:
+    from dledger.buffers import Buffer
+    from dledger.raft.library.adapter import Node
+    from dledger.raft.membership.seat import Barrier
+    from dledger.raft.messages import Ack, Answer
 
 
 class Link(Protocol):

@@ -7,13 +7,17 @@ with an empty folder.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dledger import limits
 from dledger.raft.library.adapter import Core, Node
-from dledger.raft.library.transport import PeerTransport
 from dledger.raft.membership.configuration import encode_members
-from dledger.raft.membership.members import Members
 from dledger.raft.messages import Introduction, PeerMessage, encode_message
 from dledger.raft.peer import Answers, Link, Peer
+
+if TYPE_CHECKING:
+    from dledger.raft.library.transport import PeerTransport
+    from dledger.raft.membership.members import Members
 
 
 class Peers:

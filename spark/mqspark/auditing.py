@@ -16,13 +16,13 @@ from mqspark.exhibits.collecting import exhibits
 from mqspark.history import Meta, read_meta, size_bytes
 from mqspark.interrupting import end_on_interrupt, was_interrupted
 from mqspark.judge.evidence import Evidence
-from mqspark.source.members import Members
 from mqspark.limits import BRIEF_HISTORY_BYTES_MAX, EXHIBITS_MAX
 from mqspark.report import html_report
 from mqspark.screening.parts import HistoryPart, history_parts
 from mqspark.screening.screened import Screened
 from mqspark.screening.tasks import sent_topics
 from mqspark.session import open_session
+from mqspark.source.members import Members
 from mqspark.source.planning import Replica, find_replicas
 from mqspark.verdict import Verdict, judge, judge_alone
 

@@ -19,10 +19,10 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from mqspark.source.members import Members
 from mqspark.screening.changes import DELETE_TOPIC, Lives, life_name, numbers_in
 from mqspark.screening.tasks import ACT, POSITIONS, QUEUE_END
 from mqspark.screening.testimony import ACK, DELIVER, STORED
+from mqspark.source.members import Members
 
 _FOR_EVER: Final = 2**62
 _SPANS: Final = "broker string, topic string, first long, end long, mixer long, named string"

@@ -22,6 +22,7 @@ from dledger.log.jobs import SyncJob, TrimJob
 from dledger.log.segment import PreparedSegment
 from dledger.log.store import SegmentedLog
 from dledger.testing.contracts.log_model import MemoryLog
+from dledger.testing.disk import Crashed
 from dledger.testing.log_store import (
     SEGMENT_BYTES,
     LogStore,
@@ -29,7 +30,6 @@ from dledger.testing.log_store import (
     copy_to,
     entries_of,
 )
-from dledger.testing.disk import Crashed
 from dledger.testing.planted.catalogue import plant
 
 seeds = st.integers(0, 1 << 16)

@@ -15,8 +15,8 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
 from dledger.remoting.headers import encode_header
 from dledger.testing.logs import capture_logs
-from mqbroker.leader.definitions import Definitions
 from mqbroker.flow.rates import Rates
+from mqbroker.leader.definitions import Definitions
 from mqbroker.requests.reading import pull
 from mqbroker.requests.reading.held_pulls import HeldPulls
 from mqbroker.testing.requests import (

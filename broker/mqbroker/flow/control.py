@@ -17,8 +17,8 @@ from dledger.remoting.codes import ResponseCode
 from dledger.remoting.unavailable import RETRY_AFTER_MILLIS
 from mqbroker import limits
 from mqbroker.flow.bucket import Bucket
-from mqbroker.refusal import Refused
 from mqbroker.flow.rates import Rates
+from mqbroker.refusal import Refused
 
 
 class HeldBack(NamedTuple):

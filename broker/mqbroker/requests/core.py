@@ -22,6 +22,8 @@ from dledger.trust.guard import Guard, Mode
 from dledger.trust.proof import NONCE_BYTES
 from mqbroker.config import BrokerConfig
 from mqbroker.flow.control import Arriving, Flow
+from mqbroker.flow.rates import Rates
+from mqbroker.leader.announcements import Announcements
 from mqbroker.leader.appending.append import Appender
 from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.assignments import Assignments
@@ -31,9 +33,7 @@ from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.delays import DelayLevels
 from mqbroker.refusal import Refused, busy
-from mqbroker.leader.announcements import Announcements
 from mqbroker.requests.door import AdminDoor
-from mqbroker.flow.rates import Rates
 from mqbroker.requests.looking import Looking
 from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.replies import Replies

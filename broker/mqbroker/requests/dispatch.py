@@ -18,8 +18,8 @@ from dledger.remoting.command import Command
 from dledger.trust.guard import Asker, Mode
 from dledger.trust.rights import SIGNED
 from mqbroker.refusal import Refused, unreadable
-from mqbroker.requests.door import was_forwarded
 from mqbroker.requests.core import Core
+from mqbroker.requests.door import was_forwarded
 from mqbroker.requests.forwarding import Forwarding
 from mqbroker.requests.later import Later, OutcomeT
 from mqbroker.requests.needs import Needs

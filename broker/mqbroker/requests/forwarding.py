@@ -24,6 +24,7 @@ from dledger.trust.signatures import ACCESS_KEY, OWN_SIGNATURE, SIGNATURE, STAMP
 from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from mqbroker import limits
 from mqbroker.refusal import Refused, busy
+from mqbroker.requests.core import Core
 from mqbroker.requests.door import (
     FORWARDED_ADMIN,
     FORWARDED_BY,
@@ -31,7 +32,6 @@ from mqbroker.requests.door import (
     FORWARDED_USER,
     PROVEN,
 )
-from mqbroker.requests.core import Core
 
 _NOT_PASSED_ON: Final = frozenset(
     {

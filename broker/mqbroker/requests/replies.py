@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from dledger.failpoints import failpoint
 from dledger.net import Connection
 from dledger.observe import get_logger
-from dledger.remoting.command import Command
+from dledger.remoting.bodies import Dialect
+from dledger.remoting.command import Command, HeaderEncoding
 from mqbroker import limits
 from mqbroker.refusal import Refused
 

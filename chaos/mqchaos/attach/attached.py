@@ -29,6 +29,7 @@ from mqchaos.attach.clients import Clients, OurClients, ProgramClients
 from mqchaos.attach.hooks import Hook, Hooks
 from mqchaos.cluster.processes import ClusterError, log_tail
 from mqchaos.faults.kinds import KINDS
+from mqchaos.history.events import End, Fault, HistoryWriter, Lead, Meta
 from mqchaos.limits import (
     AWAY_S,
     DRAIN_TIMEOUT_S,
@@ -37,7 +38,6 @@ from mqchaos.limits import (
     STEADY_S,
     TOPIC_TIMEOUT_S,
 )
-from mqchaos.history.events import End, Fault, HistoryWriter, Lead, Meta
 from mqchaos.run.load.workload import Consume, Produce, run_name
 from mqclient.connection.peers import PeerPool
 

@@ -10,11 +10,11 @@ from rich.console import Console
 from dledger.verdict.form import write_verdict
 from mqchaos.attach.attached import Attach, Attached
 from mqchaos.attach.readback import judge
+from mqchaos.history.reading import read_history
 from mqchaos.limits import LINE_S, REFRESH_S
-from mqchaos.run.display import print_report
 from mqchaos.report.report import make_report, write_report
 from mqchaos.report.verdict import Report
-from mqchaos.history.reading import read_history
+from mqchaos.run.display import print_report
 from mqchaos.run.perform import measured
 from mqchaos.run.scenarios import library_lines
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dledger.verdict.form import Property, Verdict, Violation
-from mqchaos.limits import READBACK_SHOWN_MAX
 from mqchaos.history.events import Ack, Deliver, Event, Fail, Send
+from mqchaos.limits import READBACK_SHOWN_MAX
 
 NOTE = (
     "judged by what consumers read back: no replica's files were looked at, so a message that one "

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import trio
 
 from mqchaos.cluster.processes import ClusterError
-from mqchaos.limits import PACK_EVERY_S, PACKED_BATCH_ROWS
 from mqchaos.history.events import LINES, PARQUET, Event, row_of
+from mqchaos.limits import PACK_EVERY_S, PACKED_BATCH_ROWS
 
 _REST = "rest"
 _TYPES = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}

@@ -22,10 +22,10 @@ import trio
 
 from dledger.observe import get_logger
 from dledger.program.logs import configure_logging
+from mqchaos.cluster.links import Link, read_links
 from mqchaos.limits import LINK_CONNECTIONS_MAX, PROXY_CHUNK_BYTES
 from mqchaos.network.control import Request, Status, read_line, short_path
 from mqchaos.network.lane import Lane
-from mqchaos.cluster.links import Link, read_links
 from mqchaos.network.rules import PLAIN, Direction, Rule, combined
 
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)

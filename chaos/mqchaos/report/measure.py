@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from mqchaos.faults.kinds import KINDS, UNDONE
+from mqchaos.history.events import Ack, Deliver, Event, Fail, Fault, Lead, Send
 from mqchaos.limits import FAILURES_KEPT_MAX, NS_PER_S, UNANSWERED_MAX
 from mqchaos.report.pauses import Gap, Mark, Pauses
 from mqchaos.report.slots import Latencies, Slots
-from mqchaos.history.events import Ack, Deliver, Event, Fail, Fault, Lead, Send
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from dledger.errors import BadInput, ConfigError
 from mqchaos.limits import COVERAGE_PAGE_BYTES_MAX, SOAK_LINE_BYTES_MAX
-from mqchaos.run.covered import Coverage, markdown, read_line, renewed
 from mqchaos.report.soaked import RunLine
+from mqchaos.run.covered import Coverage, markdown, read_line, renewed
 
 
 def cover(soaks: Sequence[Path]) -> Coverage:

@@ -35,8 +35,8 @@ from dledger.tls.options import AskedTls
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import NodeState
-from mqchaos.limits import ASK_INTERVAL_S, ASK_TIMEOUT_S, READ_BACK_QUIET_S
 from mqchaos.history.events import GroupOffset, HistoryWriter, Lead, QueueEnd, Vote
+from mqchaos.limits import ASK_INTERVAL_S, ASK_TIMEOUT_S, READ_BACK_QUIET_S
 from mqchaos.run.load.workload import output_key, outputs_of
 from mqclient import Admin, Consumer, ReceivedMessage
 from mqclient.connection.peers import PeerPool

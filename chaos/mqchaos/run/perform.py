@@ -9,13 +9,13 @@ import trio
 from rich.console import Console
 
 from mqchaos.cluster import busy
+from mqchaos.history.reading import read_history
 from mqchaos.limits import CUT_AGAIN
-from mqchaos.run.display import print_report, show
 from mqchaos.report.judge import audit
 from mqchaos.report.measure import Timeline, timeline
 from mqchaos.report.report import AUDIT_FOLDER, make_report, write_report
 from mqchaos.report.verdict import Report
-from mqchaos.history.reading import read_history
+from mqchaos.run.display import print_report, show
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import Planned, write_plan
 from mqchaos.run.run import BROKER, Run

@@ -30,6 +30,16 @@ from mqchaos.faults import fault as faults
 from mqchaos.faults.generator import After, AtShare, Phase, Step
 from mqchaos.faults.kinds import ORDERED
 from mqchaos.faults.targets import NEED_LEADER, Server, Target, Victims, victims
+from mqchaos.history.events import (
+    TELLS,
+    TELLS_ACTS,
+    End,
+    Fault,
+    HistoryWriter,
+    Meta,
+    Started,
+)
+from mqchaos.history.reading import read_history
 from mqchaos.limits import (
     BACK_TIMEOUT_S,
     DRAIN_TIMEOUT_S,
@@ -44,16 +54,6 @@ from mqchaos.limits import (
     STOP_TIMEOUT_S,
 )
 from mqchaos.network.switch import Switch
-from mqchaos.history.events import (
-    TELLS,
-    TELLS_ACTS,
-    End,
-    Fault,
-    HistoryWriter,
-    Meta,
-    Started,
-)
-from mqchaos.history.reading import read_history
 from mqchaos.run.assigning import CONSUMERS, PRODUCERS, Assigning
 from mqchaos.run.load.tools import GIVE_BACK, MEDDLING, Tools
 from mqchaos.run.load.workers import Worker

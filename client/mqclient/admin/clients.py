@@ -11,7 +11,7 @@ from dledger.remoting.bodies import (
     ProducerConnection,
     decode_body,
 )
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import ResponseCode
 from dledger.remoting.headers import (
     GetConsumerRunningInfoHeader,
     GetProducerConnectionListHeader,

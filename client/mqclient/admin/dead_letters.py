@@ -19,7 +19,7 @@ from dledger.errors import BadInput, RecordError
 from dledger.remoting import message as names
 from dledger.remoting.allocation import queues_of
 from dledger.remoting.bodies import BrokerData
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import ResponseCode
 from dledger.remoting.headers import (
     QueryConsumerOffsetHeader,
     QueryConsumerOffsetResponseHeader,

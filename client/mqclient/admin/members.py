@@ -8,7 +8,6 @@ import anyio
 
 from dledger.addresses import parse_address
 from dledger.remoting.bodies import BrokerData
-from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import AddMemberHeader, GroupInfoResponseHeader, RemoveMemberHeader
 from dledger.world import steady_s
 from mqclient import limits

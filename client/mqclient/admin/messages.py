@@ -14,7 +14,7 @@ from dledger.addresses import join_address
 from dledger.errors import BadInput, RecordError, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.bodies import BrokerData
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     ListScheduledHeader,

@@ -9,7 +9,6 @@ import msgspec
 
 from dledger.errors import BadInput, RemotingError
 from dledger.remoting.bodies import BrokerData
-from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import (
     GroupInfoHeader,
     GroupInfoResponseHeader,

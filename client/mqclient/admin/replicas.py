@@ -8,7 +8,6 @@ from collections.abc import Callable
 import anyio
 
 from dledger.remoting.bodies import BrokerData
-from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import (
     ExportReplicaHeader,
     ExportReplicaResponseHeader,

@@ -75,9 +75,7 @@ class AdminRequests(Living):
     async def _end(self, *, failed: bool) -> None:
         await self._pool.__aexit__(None, None, None)
 
-    async def ask(
-        self, address: str, request: Request, body: bytes = b""
-    ) -> Command:
+    async def ask(self, address: str, request: Request, body: bytes = b"") -> Command:
         """The answer of one server, with any code. Raises RemotingError if there is none."""
         self.check_open()
         command = _command(request, body)
@@ -125,9 +123,7 @@ class AdminRequests(Living):
         raise_unless_all(failures, answers)
         return answers
 
-    async def ask_leader(
-        self, broker: BrokerData, request: Request, body: bytes = b""
-    ) -> Command:
+    async def ask_leader(self, broker: BrokerData, request: Request, body: bytes = b"") -> Command:
         """The successful answer of a group's leader. Raises Refused if it refuses; NoLeader as
         below."""
         answer = await self.ask_whoever_leads(broker, request, body)
@@ -188,8 +184,8 @@ class AdminRequests(Living):
 
 
 def _command(request: Request, body: bytes) -> Command:
-    """A request, whose values are an application's. Raises BadInput for one of the wrong kind, which
-    servers would refuse, or read otherwise."""
+    """A request, whose values are an application's. Raises BadInput for one of the wrong kind,
+    which servers would refuse, or read otherwise."""
     if isinstance(request, RequestCode):
         return Command(request, {}, body)
     for field in msgspec.structs.fields(request):

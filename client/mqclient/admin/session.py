@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from dledger.errors import DledgerError
 from dledger.remoting.bodies import BrokerData, TopicRouteData
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import ResponseCode
 from dledger.remoting.headers import GetRouteinfoByTopicHeader
 from dledger.tls.options import AskedTls
 from mqclient.admin.requests import AdminRequests, expect_success, raise_unless_all

@@ -9,7 +9,7 @@ from dledger.remoting.bodies import (
     BrokerStatsItem,
     decode_body,
 )
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import ResponseCode
 from dledger.remoting.headers import ViewBrokerStatsDataHeader
 from mqclient.admin.groups import Groups, progress_of
 from mqclient.admin.requests import expect_success

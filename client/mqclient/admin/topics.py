@@ -161,9 +161,7 @@ class Topics(Part):
             )
         else:
             await self._session.broker_groups(cluster)
-            answer = await self._requests.ask_name_server(
-                GetTopicsByClusterHeader(cluster=cluster)
-            )
+            answer = await self._requests.ask_name_server(GetTopicsByClusterHeader(cluster=cluster))
         expect_success(answer, "the topic list", "the name server")
         topics = sorted(decode_body(TopicList, answer.payload).topic_list)
         system = await self._requests.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
@@ -201,9 +199,7 @@ class Topics(Part):
         header = GetTopicStatsInfoHeader(topic=topic)
 
         async def stats(group: BrokerData) -> TopicStats:
-            answer = await self._requests.ask_leader(
-                group, header
-            )
+            answer = await self._requests.ask_leader(group, header)
             return decode_body(TopicStats, answer.payload)
 
         found = await run_for_each(stats, (await self._session.route(topic)).broker_datas)

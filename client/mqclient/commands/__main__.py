@@ -24,6 +24,7 @@ from dledger.version import __version__
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
+
 def function_of(command: str) -> str:
     """The name of a command's function: update_topic for updateTopic."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", command).lower()
@@ -61,7 +62,7 @@ MODULES = {
     ),
     "replica": ("exportReplica", "verifyLog"),
 }
-"""The commands by the module that has them: a function each, whose docstring is the command's help."""
+"""The commands by module: each is a function, whose docstring is its help."""
 
 COMMANDS = {
     name: f"mqclient.commands.{module}:{function_of(name)}"

@@ -12,8 +12,8 @@ from cyclopts.validators import Number
 
 from dledger.errors import CorruptLog
 from dledger.log.entry import Kind
-from dledger.log.scanning.scan import Found
 from dledger.log.recovery.verify import Verification, verify_replica
+from dledger.log.scanning.scan import Found
 from mqclient import limits
 from mqclient.commands.terminal.options import DEFAULT_OUTPUT, DEFAULTS, Common, Output
 from mqclient.commands.terminal.output import Cell, Table, plural

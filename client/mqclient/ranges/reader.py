@@ -156,9 +156,7 @@ class RangeReader(Living):
                 return None
             life = await self._life(MessageQueue(topic, broker.broker_name, 0))
             header = GetTopicStatsInfoHeader(topic=topic)
-            answer = await self._requests.ask_leader(
-                broker, header
-            )
+            answer = await self._requests.ask_leader(broker, header)
         except (RemotingError, NoLeader, Refused) as error:
             log.warning("group not asked", broker=broker.broker_name, reason=str(error))
             return None

@@ -19,8 +19,8 @@ from dledger.failpoints import failpoint
 from dledger.log.disk import Disk, Unreadable
 from dledger.log.entry import HEADER_BYTES, Header, decode_header
 from dledger.log.head import LogHead, decode_head
-from dledger.log.scanning.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.recovery.repair import DamagedLog, Place
+from dledger.log.scanning.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.scanning.tail import (
     EVERYTHING,
     WATERMARK_BYTES,

@@ -25,8 +25,9 @@ from dledger.log.disk import Disk, Unreadable, mapped
 from dledger.log.entry import Header, padded
 from dledger.log.hard_state import HardState, read_slots
 from dledger.log.head import decode_head
-from dledger.log.scanning.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.recovery.rescue import STEP_BYTES, pieces
+from dledger.log.replica import describe_replica, is_held
+from dledger.log.scanning.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
 from dledger.log.scanning.scan import Found, scan_entries
 from dledger.log.scanning.tail import (
     EVERYTHING,
@@ -34,7 +35,6 @@ from dledger.log.scanning.tail import (
     decode_watermark,
     encode_watermark,
 )
-from dledger.log.replica import describe_replica, is_held
 from dledger.log.segment import segment_path
 
 Severity = Literal["damaged", "torn", "stale"]

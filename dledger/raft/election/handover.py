@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from dledger.errors import TransferFailed
 from dledger.failpoints import failpoint
@@ -20,10 +21,12 @@ from dledger.raft.election.transfer import (
     why_declined,
 )
 from dledger.raft.limits import TRANSFER_TIMEOUT_S
-from dledger.raft.membership.changes import Changes
 from dledger.raft.messages import Consult, Declined, TakeOver, Willing
-from dledger.raft.parts import Consensus, Replica
 from dledger.raft.roles import Role
+
+if TYPE_CHECKING:
+    from dledger.raft.membership.changes import Changes
+    from dledger.raft.parts import Consensus, Replica
 
 
 class HandOver:

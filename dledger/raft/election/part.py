@@ -13,9 +13,9 @@ take over from a leader that serves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from dledger.failpoints import failpoint
-from dledger.raft.election.rules import ElectionGate
 from dledger.raft.election.transfer import Obstacle
 from dledger.raft.limits import (
     GIVE_WAY_S,
@@ -34,8 +34,11 @@ from dledger.raft.messages import (
     Vote,
     Willing,
 )
-from dledger.raft.parts import Consensus, Replica
 from dledger.raft.roles import Role
+
+if TYPE_CHECKING:
+    from dledger.raft.election.rules import ElectionGate
+    from dledger.raft.parts import Consensus, Replica
 
 
 class Elections:

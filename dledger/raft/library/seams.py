@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from dledger.buffers import Buffer
-from dledger.raft.messages import PeerMessage
-from dledger.raft.peer import Peer
+if TYPE_CHECKING:
+    from dledger.buffers import Buffer
+    from dledger.raft.messages import PeerMessage
+    from dledger.raft.peer import Peer
 
 
 class Configuration(Protocol):

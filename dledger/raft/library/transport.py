@@ -14,19 +14,21 @@ The rules, each with the hole of the library that it closes:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dledger import limits
 from dledger.errors import CorruptLog, FrameError
 from dledger.failpoints import failpoint
-from dledger.log.entry import Header
 from dledger.log.head import LogHead, first_entry_of
-from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import Core, Node, Transport
-from dledger.raft.library.seams import Acknowledgements, Members, Peers
 from dledger.raft.messages import Append, Denied, Head, Vote, Voted, split_run
-from dledger.raft.peer import Peer
 from dledger.raft.roles import Role
+
+if TYPE_CHECKING:
+    from dledger.log.entry import Header
+    from dledger.log.store import SegmentedLog
+    from dledger.raft.library.seams import Acknowledgements, Members, Peers
+    from dledger.raft.peer import Peer
 
 
 class PeerTransport(Transport):  # type: ignore[misc]

@@ -16,14 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dledger.errors import BadInput, ChangePending, UnknownMember, WouldLoseMajority
 from dledger.raft.limits import IN_TOUCH_S, LAG_ENTRIES_MAX, STATE_ASKED_S, VOTERS_MIN
 from dledger.raft.membership.configuration import Configuration, Member
-from dledger.raft.parts import Consensus, Replica
-from dledger.raft.peer import Peer
 from dledger.raft.roles import Role
+
+if TYPE_CHECKING:
+    from dledger.raft.parts import Consensus, Replica
+    from dledger.raft.peer import Peer
 
 
 @dataclass(frozen=True, slots=True)

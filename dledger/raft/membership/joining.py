@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
-from dledger.raft.acknowledging import Acknowledging
 from dledger.raft.limits import LOOK_AGAIN_S
 from dledger.raft.membership.configuration import Configuration, decode_members
 from dledger.raft.membership.seat import Barrier, Forming
@@ -28,9 +28,12 @@ from dledger.raft.messages import (
     Seated,
     Unseated,
 )
-from dledger.raft.parts import Consensus, Replica
-from dledger.raft.peer import Peer
 from dledger.raft.roles import Role
+
+if TYPE_CHECKING:
+    from dledger.raft.acknowledging import Acknowledging
+    from dledger.raft.parts import Consensus, Replica
+    from dledger.raft.peer import Peer
 
 
 class Joining:

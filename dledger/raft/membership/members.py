@@ -28,13 +28,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dledger.buffers import Buffer
 from dledger.errors import CorruptLog
 from dledger.failpoints import failpoint
 from dledger.log.disk import Disk, Unreadable
 from dledger.log.entry import Kind
-from dledger.log.store import SegmentedLog
 from dledger.raft.membership.configuration import (
     Configuration,
     Member,
@@ -42,6 +41,10 @@ from dledger.raft.membership.configuration import (
     decode_members,
     encode_file,
 )
+
+if TYPE_CHECKING:
+    from dledger.buffers import Buffer
+    from dledger.log.store import SegmentedLog
 
 FILE_NAME = "members"
 

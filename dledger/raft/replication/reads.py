@@ -21,13 +21,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from dledger import limits
 from dledger.errors import Busy, NotLeader
 from dledger.raft.limits import BUSY_RETRY_AFTER_S, READS_ASK_AGAIN_S
 from dledger.raft.messages import Confirm, Confirmed
-from dledger.raft.parts import Consensus, Replica
-from dledger.raft.peer import Peer
+
+if TYPE_CHECKING:
+    from dledger.raft.parts import Consensus, Replica
+    from dledger.raft.peer import Peer
 
 OnRead = Callable[[int | NotLeader], None]
 """Called once, with the index up to which everything is applied, or with NotLeader."""

@@ -29,19 +29,22 @@ So after a repair nothing is missing that another node relies on.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dledger.errors import CorruptLog, NotLeader
 from dledger.log.entry import Kind
-from dledger.log.hard_state import HardStateFile
-from dledger.log.recovery.repair import LogRepair
 from dledger.raft.claims import check_term
 from dledger.raft.limits import BATCH_BYTES
 from dledger.raft.membership.configuration import Configuration, decode_members
 from dledger.raft.membership.members import note_committed
 from dledger.raft.messages import EMPTY_RUN, Given, Lacking, split_run
-from dledger.raft.parts import Consensus, Replica
-from dledger.raft.peer import Peer
 from dledger.raft.replication.sending import batch_end
+
+if TYPE_CHECKING:
+    from dledger.log.hard_state import HardStateFile
+    from dledger.log.recovery.repair import LogRepair
+    from dledger.raft.parts import Consensus, Replica
+    from dledger.raft.peer import Peer
 
 
 class Asking:

@@ -14,12 +14,16 @@ again, or when a message is lost: the leader then goes on taking appends.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dledger.errors import NoSpace
 from dledger.raft.election.transfer import Obstacle
 from dledger.raft.limits import NO_SPACE_COUNTS_S, NO_SPACE_TELL_S
 from dledger.raft.messages import Declined
-from dledger.raft.parts import Consensus, Replica
-from dledger.raft.peer import Peer
+
+if TYPE_CHECKING:
+    from dledger.raft.parts import Consensus, Replica
+    from dledger.raft.peer import Peer
 
 
 class Room:

@@ -8,9 +8,9 @@ gone here gets the head of this log.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dledger.failpoints import failpoint
-from dledger.log.store import SegmentedLog
-from dledger.raft.library.adapter import Node
 from dledger.raft.limits import (
     BATCH_BYTES,
     BURST_BYTES,
@@ -21,9 +21,13 @@ from dledger.raft.limits import (
     SIGN_OF_LIFE_S,
 )
 from dledger.raft.messages import EMPTY_RUN, Append, Head, encode_message
-from dledger.raft.parts import Consensus, Replica
-from dledger.raft.peer import Link, Peer
 from dledger.raft.roles import Role
+
+if TYPE_CHECKING:
+    from dledger.log.store import SegmentedLog
+    from dledger.raft.library.adapter import Node
+    from dledger.raft.parts import Consensus, Replica
+    from dledger.raft.peer import Link, Peer
 
 
 def batch_end(log: SegmentedLog, first_index: int) -> int:

@@ -16,17 +16,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
-from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import StorageError
 from dledger.failpoints import failpoint
 from dledger.raft.limits import PICTURE_KEPT_S, STATE_ASK_AGAIN_S
 from dledger.raft.messages import PeerMessage, State, Wanted
-from dledger.raft.parts import Consensus, Replica
-from dledger.raft.peer import Peer
 from dledger.raft.replication.footing import Applying, Hold, PortableState
 from dledger.raft.replication.state_copy import Copy, Picture
+
+if TYPE_CHECKING:
+    from dledger.buffers import Buffer
+    from dledger.raft.parts import Consensus, Replica
+    from dledger.raft.peer import Peer
 
 
 class StateTransfer:

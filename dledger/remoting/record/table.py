@@ -19,24 +19,13 @@ from dledger.errors import RecordError
 from dledger.remoting.record.batch import record_starts
 from dledger.remoting.record.columns import Ints, RecordColumns, overlay
 from dledger.remoting.record.layout import (
-    BODY_AT,
-    BODY_CRC_AT,
     BORN_HOST_AT,
     BORN_HOST_IPV6,
-    BORN_TIMESTAMP_AT,
     COMPRESSED,
     CRC_MASK,
-    FLAG_AT,
     HOST_IPV4_BYTES,
     HOST_IPV6_EXTRA_BYTES,
-    QUEUE_OFFSET_AT,
-    RECORD_OVERHEAD_BYTES,
-    STORE_HOST_IPV6,
-    SYS_FLAG_AT,
-    U16,
-    U32,
 )
-
 
 
 class RecordTable:

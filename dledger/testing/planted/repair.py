@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest.mock import patch
 
+from dledger.log.checkpoints import Checkpoints
 from dledger.log.disk import Disk
 from dledger.log.entry import Kind
 from dledger.log.reading import LogReader
 from dledger.log.recovery import repair as recovery_repair
 from dledger.log.recovery import rescue, startup
-from dledger.log.checkpoints import Checkpoints
 from dledger.log.recovery.scrub import Scrub
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine

@@ -8,13 +8,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 from dledger.log import entry
+from dledger.log.checkpoints import Checkpoints
 from dledger.log.contents import Contents
 from dledger.log.entry import Header, decode_header
 from dledger.log.jobs import SyncJob
 from dledger.log.recovery import startup
 from dledger.log.scanning import walk
 from dledger.log.scanning.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
-from dledger.log.checkpoints import Checkpoints
 from dledger.log.segment import PreparedSegment, Segment
 from dledger.log.store import SegmentedLog
 from dledger.log.writing import Writing

@@ -41,8 +41,8 @@ from dledger.raft.messages import (
     encode_message,
 )
 from dledger.raft.roles import Role, Timing
-from dledger.testing.log_store import copy_to
 from dledger.testing.disk import SimulatedDisk
+from dledger.testing.log_store import copy_to
 
 FOLDER = Path("/log")
 SEGMENT_BYTES = 1 << 16

@@ -11,8 +11,8 @@ from dledger.raft.appends import Appended
 from dledger.raft.roles import Role
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.node import SimulatedNode
-from dledger.testing.simulation.streams import Streams
 from dledger.testing.simulation.odds import Weather
+from dledger.testing.simulation.streams import Streams
 
 ASK_ANYBODY = 0.02
 

@@ -26,12 +26,12 @@ from dledger.testing.simulation.judge.client_history import Violation
 from dledger.testing.simulation.judge.invariants import FIRST_INDEX, Judge
 from dledger.testing.simulation.network import Network, SimulatedLink
 from dledger.testing.simulation.node import FOLDER, SimulatedNode
+from dledger.testing.simulation.odds import Weather, calmer, draw_weather
 from dledger.testing.simulation.repairing import CRASH_IN_REPAIR, Repairs
 from dledger.testing.simulation.streams import Streams
 from dledger.testing.simulation.weather.damage import Damages
 from dledger.testing.simulation.weather.faults import Faults
 from dledger.testing.simulation.weather.healing import heal
-from dledger.testing.simulation.odds import Weather, calmer, draw_weather
 from dledger.testing.simulation.weather.regrouping import Regrouping
 from dledger.world import steady_s
 

@@ -35,8 +35,8 @@ from dledger.raft.roles import Timing
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.network import Network
-from dledger.testing.simulation.streams import Streams
 from dledger.testing.simulation.odds import Weather
+from dledger.testing.simulation.streams import Streams
 
 PREFERRED_HEALTHY_S = 1.0
 SCRUB = 0.02

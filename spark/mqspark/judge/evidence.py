@@ -18,16 +18,16 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from mqspark.history import Meta
-from mqspark.lives import LivesOf
-from mqspark.source.members import Members, case
 from mqspark.judge.violations import COLUMNS
 from mqspark.limits import FEW_ROWS_MAX
+from mqspark.lives import LivesOf
 from mqspark.screening import tasks
 from mqspark.screening.logs import Log
 from mqspark.screening.packets import NONE, SLOT, SUSPECT, WAITER, Rows
 from mqspark.screening.queues import doubtful_queues
 from mqspark.screening.screened import Screened
 from mqspark.screening.testimony import ACK, DELIVER, HELD, RECORD_COLUMNS, SEND, STORED, TESTIMONY
+from mqspark.source.members import Members, case
 from mqspark.source.schema import ENTRIES, MESSAGES
 
 

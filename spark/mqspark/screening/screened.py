@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from mqspark.source.members import Members
 from mqspark.limits import DIGEST_HISTORY_BYTES, SHUFFLE_PARTITIONS
 from mqspark.screening import tasks
 from mqspark.screening.changes import Lives, queue_numbers
@@ -30,6 +29,7 @@ from mqspark.screening.parts import HistoryPart
 from mqspark.screening.readings import doubts
 from mqspark.screening.testimony import TESTIMONY
 from mqspark.source.derived import Difference
+from mqspark.source.members import Members
 from mqspark.source.planning import plan
 from mqspark.source.planning import tasks as segment_tasks
 from mqspark.source.reader import SegmentReader

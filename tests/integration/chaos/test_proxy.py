@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import trio
 
+from mqchaos.cluster.links import Link
 from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.limits import LANE_BYTES_MAX
 from mqchaos.network.control import Request, Status, tell
-from mqchaos.cluster.links import Link
 from mqchaos.network.proxy import run_proxy
 from mqchaos.network.rules import CUT, Rule
 

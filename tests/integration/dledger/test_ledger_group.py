@@ -27,10 +27,10 @@ import trio
 from dledger import AppendError, Entry, LedgerConfig, NotLeader, limits, open_ledger
 from dledger.log.disk import Disk
 from dledger.log.entry import Kind, decode_header, padded
-from dledger.log.scanning.checkpoint import decode_checkpoint
 from dledger.log.recovery.startup import open_log
-from dledger.log.scanning.tail import decode_watermark
 from dledger.log.recovery.verify import verify_replica
+from dledger.log.scanning.checkpoint import decode_checkpoint
+from dledger.log.scanning.tail import decode_watermark
 from dledger.program.logs import configure_logging
 from dledger.testing.lossy import lossy_folder, why_not
 

@@ -10,8 +10,8 @@ from dledger.errors import Busy, ConfigError, NotLeader, OutcomeUnknown, TooLarg
 from dledger.program.config import load_config
 from dledger.remoting.codes import ResponseCode
 from mqbroker.config import BrokerConfig
-from mqbroker.leader.role import Role
 from mqbroker.flow.rates import Counter
+from mqbroker.leader.role import Role
 
 GROUP = BrokerConfig(
     listen_port=10912,

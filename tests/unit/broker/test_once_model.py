@@ -22,9 +22,9 @@ from mqbroker import limits
 from mqbroker.leader.appending.append import Appender
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft
 from mqbroker.leader.appending.in_flight import Stored
-from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state import control

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from mqchaos.limits import NS_PER_S
 from mqchaos.history.events import Ack, Act, Deliver, End, Event, GroupOffset, Reset, Send
+from mqchaos.limits import NS_PER_S
 from mqchaos.run.ordinary.administered import (
     administered,
     against_administering,

@@ -15,8 +15,8 @@ from mqchaos.command_line import FAILED, run_app
 from mqchaos.faults.kinds import KINDS
 from mqchaos.limits import RUNS_SHOWN_MAX, SOAK_LINE_BYTES_MAX
 from mqchaos.mqchaos import app
-from mqchaos.run.covered import BEGIN, END, Coverage, compact, markdown, read_line, renewed
 from mqchaos.report.soaked import RunLine
+from mqchaos.run.covered import BEGIN, END, Coverage, compact, markdown, read_line, renewed
 from mqchaos.run.covering import cover
 from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import read_plan

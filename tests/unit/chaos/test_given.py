@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from mqchaos.limits import AWAY_ROUND_S, NS_PER_S, READING_S
 from mqchaos.history.events import Ack, Deliver, Event, Fault, HistoryWriter, Rebalance
 from mqchaos.history.reading import read_history
+from mqchaos.limits import AWAY_ROUND_S, NS_PER_S, READING_S
 from mqchaos.run.load.priorities import stay_s
 from mqchaos.run.load.work import HandlingWork
 from mqchaos.run.load.workload import Consume

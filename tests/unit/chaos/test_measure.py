@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from mqchaos.faults.kinds import KINDS, Kind
+from mqchaos.history.events import Ack, Event, Fail, Fault, Lead, Send
 from mqchaos.limits import BUCKETS_MAX, FAILURES_KEPT_MAX
 from mqchaos.report.measure import Span, Timeline, failovers, spans, timeline
 from mqchaos.report.pauses import Gap, Mark, Pauses
 from mqchaos.report.slots import Latencies, Slots
-from mqchaos.history.events import Ack, Event, Fail, Fault, Lead, Send
 
 S = 1_000_000_000
 

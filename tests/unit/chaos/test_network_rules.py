@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqchaos.cluster.layout import CLIENTS, HOST, Layout, plan
-from mqchaos.network import rules
 from mqchaos.cluster.links import links
+from mqchaos.network import rules
 from mqchaos.network.rules import PLAIN, Rule, combined, cut_off
 
 

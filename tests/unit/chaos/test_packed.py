@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from mqchaos.cluster.processes import ClusterError
+
 WRONG
-from mqchaos.history.packed import Packer, closed_parts
 from mqchaos.history.events import (
     Ack,
     Deliver,
@@ -28,6 +28,7 @@ from mqchaos.history.events import (
     part_of,
     row_of,
 )
+from mqchaos.history.packed import Packer, closed_parts
 from mqchaos.history.reading import read_history
 from mqspark.packing import pack
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import trio
 from trio.testing import MockClock
 
-from mqchaos.limits import NS_PER_S, PRIORITIES, PRIORITY_NAP_S, PRIORITY_ROUND_S
 from mqchaos.history.events import Ack, HistoryWriter, Send
 from mqchaos.history.reading import read_history
+from mqchaos.limits import NS_PER_S, PRIORITIES, PRIORITY_NAP_S, PRIORITY_ROUND_S
 from mqchaos.run.load.noting import popped
 from mqchaos.run.load.priorities import nap_s, priority_of
 from mqchaos.run.load.producing import PRODUCERS

@@ -11,9 +11,9 @@ import trio
 
 from dledger.errors import ConfigError
 from mqchaos.cluster.processes import ClusterError
+from mqchaos.history.events import End, Event
 from mqchaos.limits import STOCK_SENDERS
 from mqchaos.run import again
-from mqchaos.history.events import End, Event
 from mqchaos.run.load.workload import WORKLOADS, caught_up
 from mqchaos.run.others import stock
 from mqchaos.run.others.programs import Program

@@ -11,13 +11,13 @@ import pytest
 
 from dledger.errors import BadInput
 from dledger.verdict.form import Exhibit, Property, Verdict, Violation, read_verdict
+from mqchaos.history.events import Ack, Deliver, Event, Fail, Fault, Lead, Send
 from mqchaos.report.chart import NARROW, draw
 from mqchaos.report.drawing import nice_step
 from mqchaos.report.measure import Timeline, timeline
 from mqchaos.report.report import FILES, make_report, rows, write_report
 from mqchaos.report.strips import distributions
 from mqchaos.report.verdict import Report
-from mqchaos.history.events import Ack, Deliver, Event, Fail, Fault, Lead, Send
 
 S = 1_000_000_000
 COUNTS: dict[str, int | bool | dict[str, int]] = {

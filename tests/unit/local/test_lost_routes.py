@@ -7,7 +7,6 @@ from itertools import count
 import trio
 from trio.testing import MockClock
 
-from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import DeleteTopicInNamesrvHeader
 from dledger.world import world
 from mqbroker.limits import REGISTER_INTERVAL_S

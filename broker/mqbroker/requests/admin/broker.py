@@ -28,9 +28,9 @@ from dledger.trust.guard import Asker, Mode
 from dledger.trust.rights import GET, OPEN, UPDATE, cluster
 from dledger.version import __version__
 from mqbroker.config import SECRET_KEYS
+from mqbroker.flow.rates import Rates
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
-from mqbroker.flow.rates import Rates
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.reading.earliest import EarliestMessage

@@ -14,7 +14,6 @@ from dledger.remoting.attributes import parse_alteration
 from dledger.remoting.bodies import (
     ConsumeQueueData,
     CreateTopicListBody,
-    Dialect,
     QueryConsumeQueueResponseBody,
     TopicConfig,
     TopicConfigWrapper,
@@ -25,7 +24,7 @@ from dledger.remoting.bodies import (
     encode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command, HeaderEncoding
+from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     DeleteTopicInBrokerHeader,
     GetTopicConfigHeader,

@@ -35,9 +35,9 @@ from mqbroker.leader.locking import Locking, check_client_id
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
+from mqbroker.requests.filters import parse_subscription
 from mqbroker.requests.groups.membership import Client, Membership
 from mqbroker.requests.needs import Needs
-from mqbroker.requests.filters import parse_subscription
 from mqbroker.state.topics import check_group_name
 
 _log = get_logger(__name__)

@@ -39,8 +39,8 @@ from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
-from mqbroker.requests.replies import dialect_for
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.replies import dialect_for
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.groups.places import fault, place

@@ -14,9 +14,9 @@ from dledger.remoting.message import RETRY_PREFIX
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
+from mqbroker.requests.filters import MessageFilter, parse_subscription, selection
 from mqbroker.requests.permissions import check_enabled, check_readable
 from mqbroker.requests.popping.planning import Want
-from mqbroker.requests.filters import MessageFilter, parse_subscription, selection
 from mqbroker.state.attributes import MESSAGE_TYPE
 from mqbroker.state.topics import check_reader
 

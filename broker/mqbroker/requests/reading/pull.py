@@ -28,16 +28,16 @@ from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
-from mqbroker.requests.groups.counting import Counting
-from mqbroker.requests.groups.membership import Membership
-from mqbroker.requests.needs import Needs
-from mqbroker.requests.permissions import check_broadcast, check_enabled, check_readable
 from mqbroker.requests.filters import (
     MessageFilter,
     filter_of,
     parse_subscription,
     selection,
 )
+from mqbroker.requests.groups.counting import Counting
+from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.needs import Needs
+from mqbroker.requests.permissions import check_broadcast, check_enabled, check_readable
 from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import Found, read_queue
 from mqbroker.state.groups.locks import QueueKey

@@ -30,8 +30,8 @@ from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.drafts import MessagesDraft
 from mqbroker.leader.appending.in_flight import Stored
-from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import numpy as np
 
 from dledger.errors import RecordError
@@ -12,8 +13,7 @@ from dledger.remoting.record.layout import BACK_BYTES
 from mqbroker.state.aside import Unusable
 from mqbroker.state.derived.entry_index import EntryIndex, Run
 from mqbroker.state.derived.properties import Places, Properties, Said
-from mqbroker.state.derived.units import UNIT, Units, lives
-
+from mqbroker.state.derived.units import UNIT, lives
 
 
 def starts_of(body: memoryview) -> Places:
@@ -108,4 +108,6 @@ class Many:
         """Their properties, if all are of the topic, and all lengths are right."""
         topic = self._encoded_topic
         begins = self._columns.properties_of(topic)
-        return begins if begins is None else Properties(self._body, begins, self._columns.ends, topic)
+        return (
+            begins if begins is None else Properties(self._body, begins, self._columns.ends, topic)
+        )

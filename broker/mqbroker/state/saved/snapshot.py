@@ -32,8 +32,8 @@ from mqbroker.state.groups.modes import ModeRow
 from mqbroker.state.groups.popped import PoppedRow
 from mqbroker.state.groups.subscriptions import Beginning
 from mqbroker.state.producers import ProducerRow
-from mqbroker.state.saved import kept
 from mqbroker.state.rows.picture import Fields, array_header, encoded
+from mqbroker.state.saved import kept
 from mqbroker.state.topics import Birth
 from mqbroker.state.waiting import OwnersKept
 

@@ -10,8 +10,8 @@ import trio
 from dledger.checksum import crc32
 from dledger.errors import RecordError
 from dledger.remoting.message import KEYS, TAGS, sender_crc
-from mqchaos.limits import CLOCK_STEP_NS, NS_PER_S
 from mqchaos.history.events import Ack, Deliver, Send
+from mqchaos.limits import CLOCK_STEP_NS, NS_PER_S
 from mqclient import Message, PoppedMessage, ReceivedMessage, SendResult
 
 

@@ -16,6 +16,7 @@ import trio
 from dledger.errors import DledgerError
 from dledger.observe import get_logger
 from mqchaos.cluster.certificates import of_task
+from mqchaos.history.events import HistoryWriter, Settle
 from mqchaos.limits import (
     POP_AGAIN_S,
     POP_AT_ONCE_MAX,
@@ -23,7 +24,6 @@ from mqchaos.limits import (
     PRIORITY_AT_ONCE_MAX,
     PROGRESS_INTERVAL_S,
 )
-from mqchaos.history.events import HistoryWriter, Settle
 from mqchaos.run.load.noting import popped
 from mqchaos.run.load.priorities import nap_s
 from mqchaos.run.load.workload import Consume, Fate, Progress, fate_of, number_of

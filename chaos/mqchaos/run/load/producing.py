@@ -15,6 +15,7 @@ import trio
 
 from dledger.errors import DledgerError
 from mqchaos.cluster.certificates import of_task
+from mqchaos.history.events import Again, Fail, HistoryWriter, Resolve
 from mqchaos.limits import (
     ASKED_FOR_S,
     DELAY_LEVEL_1_S,
@@ -30,7 +31,6 @@ from mqchaos.limits import (
     SENDS_IN_FLIGHT_MAX,
     SENT_AGAIN_S,
 )
-from mqchaos.history.events import Again, Fail, HistoryWriter, Resolve
 from mqchaos.run.load.noting import acknowledged, sent
 from mqchaos.run.load.priorities import priority_of
 from mqchaos.run.load.workload import (

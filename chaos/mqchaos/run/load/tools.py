@@ -22,6 +22,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import CLIENTS
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults.generator import Uniform
+from mqchaos.history.events import Act, Event, Reset
 from mqchaos.limits import (
     ACT_AGAIN_S,
     ACT_EVERY_S,
@@ -35,7 +36,6 @@ from mqchaos.limits import (
     RESET_SETTLES_S,
     WIDENED_QUEUES_MAX,
 )
-from mqchaos.history.events import Act, Event, Reset
 from mqclient import Admin
 from mqclient.admin import UnknownTarget
 from mqclient.admin.results import QueueReset

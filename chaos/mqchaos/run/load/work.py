@@ -21,6 +21,7 @@ from dledger.errors import DledgerError
 from dledger.observe import get_logger
 from dledger.program.logs import configure_logging
 from mqchaos.cluster.certificates import of_task
+from mqchaos.history.events import Commit, End, HistoryWriter, Meta, Rebalance, Send
 from mqchaos.limits import (
     COMMIT_INTERVAL_S,
     HANDLED_AT_ONCE,
@@ -29,7 +30,6 @@ from mqchaos.limits import (
     PROGRESS_INTERVAL_S,
     RANDOM_SEND_TIMEOUT_S,
 )
-from mqchaos.history.events import Commit, End, HistoryWriter, Meta, Rebalance, Send
 from mqchaos.run.load.forking import forked
 from mqchaos.run.load.noting import acknowledged, delivered, popped
 from mqchaos.run.load.popping import PopWork

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from mqchaos.limits import NS_PER_S, RESET_SETTLES_S
 from mqchaos.history.events import Ack, Act, Deliver, Event, GroupOffset, Reset, Send
+from mqchaos.limits import NS_PER_S, RESET_SETTLES_S
 from mqchaos.run.ordinary.given import Place, told
 
 

@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from mqchaos.limits import NS_PER_S
 from mqchaos.history.events import Ack, Deliver, Event, Fault, Rebalance
+from mqchaos.limits import NS_PER_S
 
 Place: TypeAlias = tuple[str, str, int, int]
 """Topic, broker, queue, offset."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from mqchaos.limits import FOLLOWED_S, GIVEN_WITHIN_S, HELD_BY_TWO_S
 from mqchaos.history.events import Event
+from mqchaos.limits import FOLLOWED_S, GIVEN_WITHIN_S, HELD_BY_TWO_S
 from mqchaos.run.load.workload import Workload
 from mqchaos.run.ordinary.administered import (
     about_administering,

@@ -18,8 +18,8 @@ import msgspec
 import trio
 
 from mqchaos.cluster.processes import ClusterError, log_tail
-from mqchaos.limits import WORKER_LINE_BYTES_MAX
 from mqchaos.history.events import Ack, Deliver, End, Event, Fail, Send
+from mqchaos.limits import WORKER_LINE_BYTES_MAX
 from mqchaos.run.load.workload import Progress
 
 

@@ -10,7 +10,6 @@ import msgspec
 from dledger.errors import BadInput
 from dledger.remoting.bodies import BrokerData, decode_body, encode_body
 from dledger.remoting.bodies.access import UserInfo
-from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     CreateUserHeader,

@@ -16,8 +16,8 @@ from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.invariants import FIRST_INDEX, Judge
 from dledger.testing.simulation.network import Network
 from dledger.testing.simulation.node import SimulatedNode
-from dledger.testing.simulation.streams import Streams
 from dledger.testing.simulation.odds import Weather
+from dledger.testing.simulation.streams import Streams
 
 CRASH_FENCED = 0.01
 """The odds, in one step, that a fenced node is killed."""

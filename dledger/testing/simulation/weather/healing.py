@@ -13,8 +13,8 @@ from dledger.testing.simulation.judge.client_history import Violation
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.network import Network
 from dledger.testing.simulation.node import SimulatedNode
-from dledger.testing.simulation.weather.damage import Damages
 from dledger.testing.simulation.odds import Weather
+from dledger.testing.simulation.weather.damage import Damages
 
 HEAL_LIMIT_S = 15.0
 LOOK_S = 0.5

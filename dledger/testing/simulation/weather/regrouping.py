@@ -17,9 +17,9 @@ from dledger.raft.membership.configuration import Configuration, Member, initial
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.network import Network
 from dledger.testing.simulation.node import SimulatedNode
+from dledger.testing.simulation.odds import Weather
 from dledger.testing.simulation.streams import Streams
 from dledger.testing.simulation.weather.damage import Damages
-from dledger.testing.simulation.odds import Weather
 
 ADDRESS = "host", 1
 LINGER_S = 3.0

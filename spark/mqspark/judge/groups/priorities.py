@@ -36,12 +36,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.source.members import case
 from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import text, together, violation
 from mqspark.limits import IN_HAND_MAX
 from mqspark.screening.tasks import COMMIT, RESET
 from mqspark.screening.testimony import ACK, DELIVER, QUEUE, SEND
+from mqspark.source.members import case
 
 NUMBER: Final = 16
 TITLE: Final = "No message is popped while one of a higher priority waits"

@@ -13,8 +13,8 @@ from dledger.log.recovery.startup import open_log
 from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
 from dledger.log.segment import segment_path
 from dledger.log.store import SegmentedLog
-from dledger.testing.log_store import FOLDER, SEGMENT_BYTES, entries_of, fill, head_at
 from dledger.testing.disk import Crashed, SimulatedDisk
+from dledger.testing.log_store import FOLDER, SEGMENT_BYTES, entries_of, fill, head_at
 
 
 def segments(*written_at_s: float) -> list[SegmentInfo]:

@@ -16,10 +16,10 @@ from dledger.errors import ConfigError, CorruptLog
 from dledger.log.disk import Disk
 from dledger.log.entry import Kind
 from dledger.log.hard_state import HardState, HardStateFile
-from dledger.log.scanning.scan import Found
 from dledger.log.recovery.startup import open_log
 from dledger.log.recovery.verify import verify_replica
 from dledger.log.replica import hold_replica
+from dledger.log.scanning.scan import Found
 from dledger.log.segment import segment_path
 from mqclient.commands.__main__ import main
 

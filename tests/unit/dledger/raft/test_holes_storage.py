@@ -17,8 +17,8 @@ from pysyncobj.transport import Transport
 
 from dledger.errors import CorruptLog, StorageError
 from dledger.log.entry import Kind
-from dledger.log.scanning.checkpoint import Checkpoint, encode_checkpoint
 from dledger.log.recovery.startup import open_log
+from dledger.log.scanning.checkpoint import Checkpoint, encode_checkpoint
 from dledger.raft.appends import Appended
 from dledger.raft.library.adapter import Core, Node
 from dledger.raft.limits import ACK_AGAIN_S

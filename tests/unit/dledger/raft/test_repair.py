@@ -20,8 +20,8 @@ from dledger.log.store import SegmentedLog
 from dledger.raft.limits import BATCH_BYTES, HEARTBEAT_S
 from dledger.raft.messages import Ack, Append, Confirmed, Given, Lacking
 from dledger.raft.replication.repair import Asking
-from dledger.testing.log_store import copy_to
 from dledger.testing.disk import SECTOR_BYTES, Crashed, SimulatedDisk
+from dledger.testing.log_store import copy_to
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import FOLDER, TERM_AT, Donor, ScriptedNode, Wire
 
