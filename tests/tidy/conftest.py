@@ -26,8 +26,8 @@ PACKAGES = (
 class Source:
     """One module. `imports`: the full names that it imports, also inside functions.
 
-    `imports_to_run` are those that are not for types alone, `imports_at_run_time` those of them that
-    come with it, as they are not in functions.
+    `imports_to_run` are those that are not for types alone, and `imports_at_run_time` those of them
+    that come with the module, as they are not in functions.
     """
 
     path: Path

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import tomllib
 from collections import Counter
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +92,7 @@ def test_the_foundations_parts_keep_their_order(modules: list[Source]) -> None:
 
 
 def test_what_stands_side_by_side_forms_no_ring(modules: list[Source]) -> None:
-    """In each package the imports between its modules and folders go one way, also by way of others.
+    """In each package imports between its modules and folders go one way, also by way of others.
 
     Types alone are no import.
     """
@@ -110,7 +110,8 @@ def test_what_stands_side_by_side_forms_no_ring(modules: list[Source]) -> None:
 def parting(name: str, other: str) -> tuple[str, str, str]:
     """The package where two names part, and what each is below it."""
     ours, theirs = name.split("."), other.split(".")
-    same = len(os.path.commonprefix([ours, theirs]))
+    pairs = zip(ours, theirs, strict=False)
+    same = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
     return ".".join(ours[:same]), "".join(ours[same : same + 1]), "".join(theirs[same : same + 1])
 
 

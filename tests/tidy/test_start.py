@@ -1,4 +1,4 @@
-"""Programs start: commands of operators at once, as they import no more than they need; benchmarks."""
+"""Programs start: commands at once, as they import no more than they need, and benchmarks at all."""
 
 from __future__ import annotations
 

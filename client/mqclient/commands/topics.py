@@ -88,7 +88,7 @@ def update_topic(
 def delete_topic(
     *, topic: Topic, cluster: ChangedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Delete a topic, its messages and the offsets of its consumers; status 1 if it is not there."""
+    """Delete a topic, its messages and its consumers' offsets; status 1 if it is not there."""
     names = common.ask(lambda admin: admin.topics.delete(topic, cluster))
     result = {"topic": topic, "brokers": names}
     common.say("deleteTopic", result, f"topic {topic} is deleted on {joined(names)}")

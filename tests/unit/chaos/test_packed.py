@@ -11,8 +11,7 @@ import pytest
 import trio
 
 from mqchaos.cluster.processes import ClusterError
-
-WRONG
+from mqchaos.history import packed
 from mqchaos.history.events import (
     Ack,
     Deliver,
