@@ -1,4 +1,4 @@
-"""Programs start: commands at once, as they import no more than they need, and benchmarks at all."""
+"""Programs start: commands at once, since they import no more than they need; benchmarks at all."""
 
 from __future__ import annotations
 
