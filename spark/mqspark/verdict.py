@@ -33,91 +33,36 @@ from mqspark.judge import (
 from mqspark.judge.acts import obeyed
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.groups import commits, outputs, popped, priorities
+from mqspark.judge.violations import Property
 from mqspark.limits import VIOLATIONS_SHOWN_MAX
-from mqspark.screening.tasks import COMMIT, QUEUE_END
+from mqspark.screening.tasks import COMMIT
 
 Scalar = str | int | bool | None
 Violation = dict[str, Scalar | list[int]]
 Counts = dict[str, int | bool | dict[str, int]]
 
 
-@dataclass(frozen=True)
-class Property:
-    """A property of the design, how to judge it, and which count says how much was checked."""
-
-    number: int
-    title: str
-    judge: Callable[[Evidence], DataFrame]
-    checked: str
-
-
 PROPERTIES: Final = (
-    Property(durability.NUMBER, durability.TITLE, durability.violations, "expected_copies"),
-    Property(authenticity.NUMBER, authenticity.TITLE, authenticity.violations, "reads"),
-    Property(identity.NUMBER, identity.TITLE, identity.violations, "slots"),
-    Property(order.NUMBER, order.TITLE, order.violations, "slots"),
-    Property(
-        replication.CHAIN_NUMBER,
-        replication.CHAIN_TITLE,
-        replication.chain_violations,
-        "entries",
-    ),
-    Property(
-        leadership.ELECTION_NUMBER,
-        leadership.ELECTION_TITLE,
-        leadership.election_violations,
-        "elections",
-    ),
-    Property(
-        leadership.COMPLETENESS_NUMBER,
-        leadership.COMPLETENESS_TITLE,
-        leadership.completeness_violations,
-        "leaders",
-    ),
-    Property(commits.NUMBER, commits.TITLE, commits.violations, "commits"),
-    Property(copies.NUMBER, copies.TITLE, copies.violations, "messages"),
-    Property(
-        waiting.TRANSACTIONS_NUMBER,
-        waiting.TRANSACTIONS_TITLE,
-        waiting.transaction_violations,
-        "transactions",
-    ),
-    Property(waiting.DELAYS_NUMBER, waiting.DELAYS_TITLE, waiting.delay_violations, "delayed"),
-    Property(freshness.NUMBER, freshness.TITLE, freshness.violations, "queue_ends"),
-    Property(
-        replication.EQUALITY_NUMBER,
-        replication.EQUALITY_TITLE,
-        replication.equality_violations,
-        "entries",
-    ),
-    Property(outputs.NUMBER, outputs.TITLE, outputs.violations, "outputs"),
-    Property(popped.NUMBER, popped.TITLE, popped.violations, "popped"),
-    Property(priorities.NUMBER, priorities.TITLE, priorities.violations, "new"),
-    Property(obeyed.NUMBER, obeyed.TITLE, obeyed.violations, "acts"),
-    Property(alone.DERIVED_NUMBER, alone.DERIVED_TITLE, alone.derived_violations, "derived"),
+    durability.PROPERTY,
+    authenticity.PROPERTY,
+    identity.PROPERTY,
+    order.PROPERTY,
+    replication.CHAIN,
+    leadership.ELECTION,
+    leadership.COMPLETENESS,
+    commits.PROPERTY,
+    copies.PROPERTY,
+    waiting.TRANSACTIONS,
+    waiting.DELAYS,
+    freshness.PROPERTY,
+    replication.EQUALITY,
+    outputs.PROPERTY,
+    popped.PROPERTY,
+    priorities.PROPERTY,
+    obeyed.PROPERTY,
+    alone.DERIVED,
 )
 assert [item.number for item in PROPERTIES] == list(form.NUMBERS)
-
-
-#: Which violations a line that is missing in the history may explain: the send of a phantom, what a
-#: group was given, a reset, a fault, what was sent again.
-EXPLAINED: Final[dict[int, tuple[str, ...]]] = {
-    authenticity.NUMBER: ("phantom",),
-    order.NUMBER: ("skipped", "late"),
-    leadership.ELECTION_NUMBER: ("forgotten",),
-    commits.NUMBER: ("ahead", "back", "unlogged"),
-    copies.NUMBER: ("duplicate",),
-    waiting.TRANSACTIONS_NUMBER: ("late", "open"),
-    waiting.DELAYS_NUMBER: ("late", "missing"),
-    outputs.NUMBER: ("missing", "untaken"),
-    popped.NUMBER: ("again", "back", "passed"),
-    priorities.NUMBER: ("passed over",),
-    obeyed.NUMBER: ("admitted", "shown", "served", "revived", "unasked"),
-}
-
-
-#: The properties whose subject nothing but the description of the run names.
-_TOLD_BY_META: Final = (outputs.NUMBER, priorities.NUMBER)
 NO_META: Final = "the history does not say what was run (meta)"
 
 
@@ -197,28 +142,15 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
             f"store is given; stores are given of {', '.join(evidence.members.brokers)}"
         )
     progress("comparing the replicas' entries")
-    totals["entries"] = evidence.entry_count
-    totals["slots"] = int(evidence.stretches["rows"].sum())
-    kinds = evidence.screened.noted_kinds
-    totals["elections"] = kinds.get(leadership.LEAD, 0) + kinds.get(leadership.VOTE, 0)
-    totals["leaders"] = leadership.completeness_checked(evidence)
-    totals["commits"] = kinds.get(COMMIT, 0)
-    totals["queue_ends"] = kinds.get(QUEUE_END, 0)
-    totals["outputs"] = outputs.checked(evidence)
-    totals["popped"] = evidence.screened.popped
-    totals["new"] = priorities.checked(evidence)
-    totals["derived"] = alone.derived_checked(evidence)
-    totals["acts"] = obeyed.checked(evidence)
-    totals["delayed"] += evidence.screened.ending
     judgements = []
     for item in PROPERTIES:
         progress(f"judging property {item.number}: {item.title}")
         rows, doubted = _believed(evidence, item, item.judge(evidence))
-        judgement = _judgement(evidence, item, totals[item.checked], rows)
+        judgement = _judgement(evidence, item, item.checked(evidence), rows)
         if doubted:
             reason = None if judgement.count else _doubts(evidence, doubted)
             judgement = replace(judgement, doubted=doubted, unjudged=reason)
-        if item.number in _TOLD_BY_META and not evidence.meta.is_told:
+        if item.told_by_meta and not evidence.meta.is_told:
             judgement = replace(judgement, unjudged=NO_META)
         judgements.append(judgement)
     return Verdict(judgements, _counts(evidence, totals, judgements), _notes(evidence))
@@ -231,34 +163,23 @@ def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     several = any(len(evidence.members.of(name)) > 1 for name in evidence.members.brokers)
     columns = ["broker", "replica"]
     stored = evidence.entries.where("error IS NULL").groupBy(*columns).count().collect()
-    compared = entries if several else 0
-    judges = {
-        authenticity.NUMBER: (alone.record_violations, entries),
-        order.NUMBER: (alone.order_violations, entries),
-        replication.CHAIN_NUMBER: (replication.chain_violations, entries),
-        replication.EQUALITY_NUMBER: (replication.equality_violations, compared),
-        alone.DERIVED_NUMBER: (alone.derived_violations, alone.derived_checked(evidence)),
-    }
-    reasons = dict(alone.NEEDS_HISTORY)
-    if not several:
-        reasons[replication.EQUALITY_NUMBER] = alone.ONE_REPLICA
     judgements = []
     for item in PROPERTIES:
-        if item.number in reasons:
-            reason = reasons[item.number]
+        if item.alone is None or (item.compares and not several):
+            reason = alone.ONE_REPLICA if item.alone else item.needs_history
             judgements.append(Judgement(item.number, item.title, 0, 0, [], unjudged=reason))
             continue
         progress(f"judging property {item.number}: {item.title}")
-        judged, checked = judges[item.number]
-        judgements.append(_judgement(evidence, item, checked, judged(evidence)))
+        checked = item.checked(evidence) if item is alone.DERIVED else entries
+        judgements.append(_judgement(evidence, item, checked, item.alone(evidence)))
     counts: Counts = {
         "replicas": len(evidence.members.replicas),
         "entries": {f"{row.broker}/{row.replica}": row["count"] for row in stored},
-        "replicas_equal": _of(judgements, replication.EQUALITY_NUMBER).holds,
+        "replicas_equal": _of(judgements, replication.EQUALITY.number).holds,
     }
     notes = [
-        f"property {authenticity.NUMBER}: {alone.BODIES_ONLY}",
-        f"property {order.NUMBER}: {alone.OFFSETS_ONLY}",
+        f"property {authenticity.PROPERTY.number}: {alone.BODIES_ONLY}",
+        f"property {order.PROPERTY.number}: {alone.OFFSETS_ONLY}",
     ]
     for name in evidence.members.brokers:
         begin, end = evidence.begins[name], evidence.settled_end[name]
@@ -284,7 +205,7 @@ def _totals(evidence: Evidence) -> dict[str, int]:
 def _believed(evidence: Evidence, item: Property, rows: DataFrame) -> tuple[DataFrame, int]:
     """The violations that no line of the history explains which can't be read; and how many may be
     explained so."""
-    explained = EXPLAINED.get(item.number)
+    explained = item.explained
     if not explained or not evidence.screened.unreadable or evidence.is_nothing(rows):
         return rows, 0
     rows = evidence.kept(rows)
@@ -336,11 +257,13 @@ def _counts(evidence: Evidence, totals: dict[str, int], judgements: list[Judgeme
             for replica in evidence.members.replicas
         },
         "consumed": totals["consumed"],
-        "lost": _count_of(found[durability.NUMBER], {"lost", "damaged", "altered"}),
-        "phantom": _count_of(found[authenticity.NUMBER], {"phantom", "refused"}),
-        "duplicated": found[copies.NUMBER].count,
-        "reordered": _count_of(found[order.NUMBER], {"overtaken", "misplaced", "late", "skipped"}),
-        "replicas_equal": found[replication.EQUALITY_NUMBER].holds,
+        "lost": _count_of(found[durability.PROPERTY.number], {"lost", "damaged", "altered"}),
+        "phantom": _count_of(found[authenticity.PROPERTY.number], {"phantom", "refused"}),
+        "duplicated": found[copies.PROPERTY.number].count,
+        "reordered": _count_of(
+            found[order.PROPERTY.number], {"overtaken", "misplaced", "late", "skipped"}
+        ),
+        "replicas_equal": found[replication.EQUALITY.number].holds,
     }
 
 
@@ -380,9 +303,10 @@ def _trimmed(evidence: Evidence) -> list[str]:
     if removed:
         notes.append(f"{removed} acknowledged messages are before the beginning of all logs")
     if notes:
+        numbers = ", ".join(str(each.PROPERTY.number) for each in (commits, popped, obeyed))
         notes.append(
-            f"properties {commits.NUMBER}, {popped.NUMBER}, {obeyed.NUMBER}: whether all that was "
-            "answered is in a log is not judged where none is whole"
+            f"properties {numbers}: whether all that was answered is in a log is not judged where none "
+            "is whole"
         )
     return notes
 
@@ -399,8 +323,8 @@ def _notes(evidence: Evidence) -> list[str]:
     notes += _of_lines(evidence)
     if COMMIT not in evidence.meta.tells and evidence.screened.noted_kinds.get(COMMIT):
         notes.append(
-            f"property {commits.NUMBER}: the history does not say that its commits are stored by "
-            "brokers; whether they are is not judged"
+            f"property {commits.PROPERTY.number}: the history does not say that its commits are "
+            "stored by brokers; whether they are is not judged"
         )
     if evidence.logs is not None:
         return notes

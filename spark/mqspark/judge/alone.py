@@ -32,33 +32,16 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import text, violation
+from mqspark.judge.violations import Property, text, violation
 from mqspark.screening.changes import DELETE_TOPIC
 
 BODIES_ONLY: Final = "only that records match their checksums and say where they stand"
 OFFSETS_ONLY: Final = (
     "only that the offsets of each queue go up by one in the log, from 0 on in each life of a topic"
 )
-NEEDS_HISTORY: Final = {
-    1: "which sends were acknowledged, only a history says",
-    3: "which message had a place before, only a history says",
-    6: "who led and who voted for whom, only a history says",
-    7: "who led, and what had been acknowledged by then, only a history says",
-    8: "what was delivered when an offset was committed, only a history says",
-    9: "whether a key was sent again on purpose, only a history says",
-    10: "how a transaction was to end, only a history says",
-    11: "when messages were due and came, only a history says",
-    12: "what brokers answered, only a history says",
-    14: "which group passed which inputs, only a history says",
-    15: "who was given what, and was through with it, only a history says",
-    16: "who was given what, and when, only a history says",
-    17: "what tools were told, only a history says",
-}
 ONE_REPLICA: Final = "there is one replica only, and nothing to compare it with"
 
 
-DERIVED_NUMBER: Final = 18
-DERIVED_TITLE: Final = "What is made from the log says what the log says"
 _DIFFERENCES: Final = (
     "broker string, replica string, file string, topic string, queue_id int, queue_offset long, "
     "last long, error string"
@@ -189,3 +172,12 @@ def _whole_logs(evidence: Evidence) -> DataFrame:
     return evidence.session.createDataFrame(
         rows, "broker string, replica string, bit int, from_start boolean"
     )
+
+
+DERIVED: Final = Property(
+    18,
+    "What is made from the log says what the log says",
+    derived_violations,
+    derived_checked,
+    alone=derived_violations,
+)

@@ -13,13 +13,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from mqspark.judge.alone import record_violations
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import lacking_parts
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, counted, text, together, violation
 from mqspark.screening.testimony import ACK, DELIVER, FAIL, SEND
-
-NUMBER: Final = 2
-TITLE: Final = "Nothing is read that was not sent"
 
 _PLACE: Final = (
     "id",
@@ -119,3 +117,13 @@ def _named(rows: DataFrame, what: str, reader: Column, template: str) -> DataFra
         message_id=F.col("id"),
         positions=F.array_compact(F.array("position")),
     )
+
+
+PROPERTY: Final = Property(
+    2,
+    "Nothing is read that was not sent",
+    violations,
+    counted("reads"),
+    explained=("phantom",),
+    alone=record_violations,
+)

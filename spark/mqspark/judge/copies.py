@@ -16,11 +16,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import text, violation
+from mqspark.judge.violations import Property, counted, text, violation
 
-NUMBER: Final = 9
 AGAIN: Final = "again"
-TITLE: Final = "No message is in a log more often than it may be"
 
 
 def violations(evidence: Evidence) -> DataFrame:
@@ -67,3 +65,13 @@ def violations(evidence: Evidence) -> DataFrame:
         message_id=F.col("id"),
         positions=F.col("positions"),
     )
+
+
+PROPERTY: Final = Property(
+    9,
+    "No message is in a log more often than it may be",
+    violations,
+    counted("messages"),
+    explained=("duplicate",),
+    needs_history="whether a key was sent again on purpose, only a history says",
+)

@@ -30,11 +30,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import lacking_parts
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, counted, text, together, violation
 from mqspark.screening.testimony import ACK, SEND, WAITING
-
-NUMBER: Final = 1
-TITLE: Final = "Every acknowledged message is on every replica"
 
 _FAULTS: Final = ("lost", "damaged", "altered", "altered", "moved")
 _GOOD: Final = len(_FAULTS)
@@ -186,3 +183,12 @@ def _sentence(fault: Column, held: Column) -> Column:
         )
     )
     return F.concat(place, reason)
+
+
+PROPERTY: Final = Property(
+    1,
+    "Every acknowledged message is on every replica",
+    violations,
+    counted("expected_copies"),
+    needs_history="which sends were acknowledged, only a history says",
+)

@@ -16,12 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.questions import with_highest
-from mqspark.judge.violations import text, violation
+from mqspark.judge.violations import Property, noted, text, violation
 from mqspark.screening.tasks import QUEUE_END
 from mqspark.screening.testimony import QUEUE
-
-NUMBER: Final = 12
-TITLE: Final = "A queue's end is never told too low"
 
 
 def violations(evidence: Evidence) -> DataFrame:
@@ -54,3 +51,12 @@ def violations(evidence: Evidence) -> DataFrame:
         message_id=F.col("id"),
         positions=[F.col("position")],
     )
+
+
+PROPERTY: Final = Property(
+    12,
+    "A queue's end is never told too low",
+    violations,
+    noted(QUEUE_END),
+    needs_history="what brokers answered, only a history says",
+)

@@ -12,12 +12,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import text, violation
+from mqspark.judge.violations import Property, slots, text, violation
 from mqspark.screening.testimony import ACK, DELIVER, STORED
-
-NUMBER: Final = 3
-TITLE: Final = "A queue offset names one message for ever"
-
 
 _SLOT: Final = ("broker", "topic", "queue_id", "queue_offset")
 
@@ -89,3 +85,12 @@ def _with_rightful(statements: DataFrame) -> DataFrame:
 def _all_of(lists: str) -> Column:
     """The values of a group's lists, sorted, each once."""
     return F.sort_array(F.array_distinct(F.flatten(F.collect_list(lists))))
+
+
+PROPERTY: Final = Property(
+    3,
+    "A queue offset names one message for ever",
+    violations,
+    slots,
+    needs_history="which message had a place before, only a history says",
+)

@@ -24,12 +24,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, noted, text, together, violation
 
-ELECTION_NUMBER: Final = 6
-ELECTION_TITLE: Final = "A term has one leader, a node one vote in it"
-COMPLETENESS_NUMBER: Final = 7
-COMPLETENESS_TITLE: Final = "A new leader holds all that was acknowledged"
 LEAD: Final = "lead"
 VOTE: Final = "vote"
 FAULT: Final = "fault"
@@ -127,3 +123,22 @@ def completeness_checked(evidence: Evidence) -> int:
         return 0
     told = (F.col("kind") == LEAD) & F.col("end_position").isNotNull()
     return evidence.noted.where(told).count()
+
+
+ELECTION: Final = Property(
+    6,
+    "A term has one leader, a node one vote in it",
+    election_violations,
+    noted(LEAD, VOTE),
+    explained=("forgotten",),
+    needs_history="who led and who voted for whom, only a history says",
+)
+
+
+COMPLETENESS: Final = Property(
+    7,
+    "A new leader holds all that was acknowledged",
+    completeness_violations,
+    completeness_checked,
+    needs_history="who led, and what had been acknowledged by then, only a history says",
+)

@@ -23,12 +23,9 @@ from mqspark.judge import alone
 from mqspark.judge.acts.entitled import unexplained
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import are_others_odd
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, slots, text, together, violation
 from mqspark.screening.packets import NONE
 from mqspark.screening.testimony import DELIVER, QUEUE, STORED
-
-NUMBER: Final = 4
-TITLE: Final = "Acknowledgements and reads keep the order of a queue"
 
 
 def violations(evidence: Evidence) -> DataFrame:
@@ -162,3 +159,13 @@ def _vanished(evidence: Evidence) -> DataFrame:
         F.lit("delivered, but no replica's log holds it"),
         message_id=F.col("id"),
     )
+
+
+PROPERTY: Final = Property(
+    4,
+    "Acknowledgements and reads keep the order of a queue",
+    violations,
+    slots,
+    explained=("skipped", "late"),
+    alone=alone.order_violations,
+)

@@ -21,13 +21,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, entries, text, together, violation
 from mqspark.limits import IDS_NAMED_MAX
-
-CHAIN_NUMBER: Final = 5
-CHAIN_TITLE: Final = "A committed entry never changes"
-EQUALITY_NUMBER: Final = 13
-EQUALITY_TITLE: Final = "All replicas are identical"
 
 
 def chain_violations(evidence: Evidence) -> DataFrame:
@@ -212,3 +207,22 @@ def _with_messages(evidence: Evidence, rows: DataFrame) -> DataFrame:
             ),
         )
     )
+
+
+CHAIN: Final = Property(
+    5,
+    "A committed entry never changes",
+    chain_violations,
+    entries,
+    alone=chain_violations,
+)
+
+
+EQUALITY: Final = Property(
+    13,
+    "All replicas are identical",
+    equality_violations,
+    entries,
+    alone=equality_violations,
+    compares=True,
+)

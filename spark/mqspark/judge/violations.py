@@ -1,12 +1,20 @@
-"""The form that every judge's findings have."""
+"""The form of a property, and that of every judge's findings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+if TYPE_CHECKING:
+    from mqspark.judge.evidence import Evidence
+
+Judge: TypeAlias = "Callable[[Evidence], DataFrame]"
+Count: TypeAlias = "Callable[[Evidence], int]"
 
 #: `what` is one word for the kind of violation, `severity` orders kinds (worst first: 0),
 #: `positions` are byte positions in the log, `detail` is a sentence for people.
@@ -15,6 +23,47 @@ COLUMNS = (
     "queue_id int, queue_offset long, positions array<bigint>, detail string"
 )
 _NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
+
+
+@dataclass(frozen=True)
+class Property:
+    """A property of the design: how it is judged, and what else a verdict has to know of it.
+
+    `checked` counts what was looked at. `explained` are the kinds of violations that a line which
+    is missing in the history may explain. `alone` judges replicas without a history; where there is
+    no such judge, `needs_history` says why. `compares`: alone, it needs several replicas.
+    `told_by_meta`: nothing but the description of the run names its subject.
+    """
+
+    number: int
+    title: str
+    judge: Judge
+    checked: Count
+    explained: tuple[str, ...] = ()
+    needs_history: str = ""
+    alone: Judge | None = None
+    compares: bool = False
+    told_by_meta: bool = False
+
+
+def counted(name: str) -> Count:
+    """How many there are of what the screening counts by this name."""
+    return lambda evidence: int(evidence.screened.totals[name])
+
+
+def noted(*kinds: int) -> Count:
+    """How many events of these kinds the history has."""
+    return lambda evidence: sum(evidence.screened.noted_kinds.get(kind, 0) for kind in kinds)
+
+
+def slots(evidence: Evidence) -> int:
+    """How many places in queues were told of."""
+    return int(evidence.stretches["rows"].sum())
+
+
+def entries(evidence: Evidence) -> int:
+    """How many entries the logs have."""
+    return evidence.entry_count
 
 
 def violation(

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, counted, text, together, violation
 from mqspark.limits import (
     CLOCK_SLACK_MS,
     CLOCK_SLACK_SHARE,
@@ -39,11 +39,6 @@ from mqspark.limits import (
 )
 from mqspark.screening.statements import COMMITTED, ROLLED_BACK
 from mqspark.screening.testimony import DELIVER, SEND
-
-TRANSACTIONS_NUMBER: Final = 10
-TRANSACTIONS_TITLE: Final = "A transaction is seen if it was committed, and only then"
-DELAYS_NUMBER: Final = 11
-DELAYS_TITLE: Final = "A message with a time comes in its time"
 
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
@@ -199,3 +194,28 @@ def _late(rows: DataFrame, never: str, since: str) -> DataFrame:
         severity=1,
         message_id=F.col("id"),
     )
+
+
+def delays_checked(evidence: Evidence) -> int:
+    """How many messages had to wait, or have an end."""
+    return int(evidence.screened.totals["delayed"]) + evidence.screened.ending
+
+
+TRANSACTIONS: Final = Property(
+    10,
+    "A transaction is seen if it was committed, and only then",
+    transaction_violations,
+    counted("transactions"),
+    explained=("late", "open"),
+    needs_history="how a transaction was to end, only a history says",
+)
+
+
+DELAYS: Final = Property(
+    11,
+    "A message with a time comes in its time",
+    delay_violations,
+    delays_checked,
+    explained=("late", "missing"),
+    needs_history="when messages were due and came, only a history says",
+)

@@ -26,13 +26,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, text, together, violation
 from mqspark.screening.changes import DELETE_TOPIC, KINDS, LIFE
 from mqspark.screening.tasks import ACT, RESET
 from mqspark.screening.testimony import ACK, DELIVER, SEND, WAITING
 
-NUMBER: Final = 17
-TITLE: Final = "What tools have set holds"
 ACTS: Final = "acts"
 _PUT_TOPIC, _PUT_GROUP = "put-topic", "put-group"
 _READ, _WRITE = 4, 2
@@ -206,3 +204,13 @@ def _unasked(evidence: Evidence) -> DataFrame:
         F.lit("the log deletes the topic, and the history notes no act that asked for it"),
         positions=F.col("positions"),
     )
+
+
+PROPERTY: Final = Property(
+    17,
+    "What tools have set holds",
+    violations,
+    checked,
+    explained=("admitted", "shown", "served", "revived", "unasked"),
+    needs_history="what tools were told, only a history says",
+)

@@ -34,12 +34,9 @@ from mqspark.judge.acts.entitled import of_lasting_groups, resets
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import unlogged_readings
 from mqspark.judge.questions import with_highest
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, noted, text, together, violation
 from mqspark.screening.tasks import COMMIT, GROUP_OFFSET, RESET
 from mqspark.screening.testimony import QUEUE
-
-NUMBER: Final = 8
-TITLE: Final = "A group's offset says what was delivered, and never goes back"
 
 _PLACE: Final = ("group", *QUEUE)
 
@@ -301,3 +298,13 @@ def _between_resets(evidence: Evidence, said: DataFrame) -> DataFrame:
         .where("NOT overlaps")
         .drop("overlaps")
     )
+
+
+PROPERTY: Final = Property(
+    8,
+    "A group's offset says what was delivered, and never goes back",
+    violations,
+    noted(COMMIT),
+    explained=("ahead", "back", "unlogged"),
+    needs_history="what was delivered when an offset was committed, only a history says",
+)

@@ -23,12 +23,10 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.questions import with_highest
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, text, together, violation
 from mqspark.screening.tasks import COMMIT, GROUP_OFFSET, RESET
 from mqspark.screening.testimony import ACK, DELIVER, QUEUE, STORED
 
-NUMBER: Final = 14
-TITLE: Final = "Each input that a group has passed has its output, and no other has"
 SUFFIX: Final = "-output"
 
 
@@ -104,3 +102,14 @@ def _untaken(evidence: Evidence, rows: DataFrame, told: DataFrame, group: str) -
             group=F.lit(group),
         ),
     )
+
+
+PROPERTY: Final = Property(
+    14,
+    "Each input that a group has passed has its output, and no other has",
+    violations,
+    checked,
+    explained=("missing", "untaken"),
+    needs_history="which group passed which inputs, only a history says",
+    told_by_meta=True,
+)

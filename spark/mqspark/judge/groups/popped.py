@@ -27,7 +27,7 @@ from mqspark.judge.acts.entitled import of_lasting_groups
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import settled_in_logs
 from mqspark.judge.questions import with_highest
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, text, together, violation
 from mqspark.screening.tasks import GROUP_OFFSET, RESET
 from mqspark.screening.testimony import (
     ACKED,
@@ -40,8 +40,6 @@ from mqspark.screening.testimony import (
     SETTLE,
 )
 
-NUMBER: Final = 15
-TITLE: Final = "A popped message that is done stays done; what is passed was given"
 _PLACE: Final = ("group", *QUEUE)
 
 
@@ -253,3 +251,13 @@ def _settled(evidence: Evidence, how: str) -> DataFrame:
     """What members were answered that they are through with, so."""
     counted = (F.col("source") == SETTLE) & F.col("counted")
     return evidence.testimony.where(counted & (F.col("how") == how))
+
+
+PROPERTY: Final = Property(
+    15,
+    "A popped message that is done stays done; what is passed was given",
+    violations,
+    lambda evidence: evidence.screened.popped,
+    explained=("again", "back", "passed"),
+    needs_history="who was given what, and was through with it, only a history says",
+)

@@ -37,14 +37,12 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.questions import with_highest
-from mqspark.judge.violations import text, together, violation
+from mqspark.judge.violations import Property, text, together, violation
 from mqspark.limits import IN_HAND_MAX
 from mqspark.screening.tasks import COMMIT, RESET
 from mqspark.screening.testimony import ACK, DELIVER, QUEUE, SEND
 from mqspark.source.members import case
 
-NUMBER: Final = 16
-TITLE: Final = "No message is popped while one of a higher priority waits"
 _GROUP: Final = ("group", "broker", "topic")
 _PLACE: Final = ("group", *QUEUE)
 
@@ -135,3 +133,14 @@ def _misplaced(evidence: Evidence, said: DataFrame) -> DataFrame:
         severity=1,
         message_id=F.col("id"),
     )
+
+
+PROPERTY: Final = Property(
+    16,
+    "No message is popped while one of a higher priority waits",
+    violations,
+    checked,
+    explained=("passed over",),
+    needs_history="who was given what, and when, only a history says",
+    told_by_meta=True,
+)
