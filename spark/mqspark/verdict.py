@@ -305,8 +305,8 @@ def _trimmed(evidence: Evidence) -> list[str]:
     if notes:
         numbers = ", ".join(str(each.PROPERTY.number) for each in (commits, popped, obeyed))
         notes.append(
-            f"properties {numbers}: whether all that was answered is in a log is not judged where none "
-            "is whole"
+            f"properties {numbers}: whether all that was answered is in a log is not judged "
+            "where none is whole"
         )
     return notes
 
