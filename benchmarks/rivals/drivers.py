@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -219,7 +219,7 @@ def bare(loop: str) -> list[str]:
     return [sys.executable, str(HERE / "bare.py"), loop]
 
 
-CLIENTS = {
+CLIENTS: dict[str, Callable[[], list[str]]] = {
     "ours": ours,
     "nats-c": nats_c,
     "nats-go": nats_go,

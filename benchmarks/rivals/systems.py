@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -56,6 +56,12 @@ class System(Protocol):
 
     def restart(self, node: str, topic: str) -> None:
         """Start a node again, and wait until it is level."""
+
+
+class Start(Protocol):
+    """Starts a cluster, for as long as a block lasts."""
+
+    def __call__(self, *, fsync: bool) -> AbstractContextManager[System]: ...
 
 
 class Ours:
@@ -246,7 +252,7 @@ def _bare(loop: str, *, fsync: bool) -> Iterator[Bare]:
                 system.kill(node)
 
 
-SYSTEMS = {
+SYSTEMS: dict[str, Start] = {
     "ours": ours,
     "nats": nats,
     "rocketmq": rocketmq,

@@ -95,7 +95,8 @@ class RecordColumns:
     def body_lengths(self) -> Ints:
         """How large the records say that the bodies are: it may be too large."""
         places = np.minimum(self.body_begins, self.ends) - U32.size
-        return overlay(self.buffer, _U32)[places].astype(np.int64)
+        lengths: Ints = overlay(self.buffer, _U32)[places].astype(np.int64)
+        return lengths
 
     @cached_property
     def spans(self) -> Spans:

@@ -51,7 +51,7 @@ def counted(name: str) -> Count:
     return lambda evidence: int(evidence.screened.totals[name])
 
 
-def noted(*kinds: int) -> Count:
+def noted(*kinds: str) -> Count:
     """How many events of these kinds the history has."""
     return lambda evidence: sum(evidence.screened.noted_kinds.get(kind, 0) for kind in kinds)
 
