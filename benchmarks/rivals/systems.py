@@ -61,7 +61,8 @@ class System(Protocol):
 class Start(Protocol):
     """Starts a cluster, for as long as a block lasts."""
 
-    def __call__(self, *, fsync: bool) -> AbstractContextManager[System]: ...
+    def __call__(self, *, fsync: bool) -> AbstractContextManager[System]:
+        """Start it, syncing each write or not."""
 
 
 class Ours:

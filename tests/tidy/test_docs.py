@@ -82,7 +82,7 @@ def hold(page: str, rows: list[str]) -> None:
     path = ROOT / "docs" / page
     text = path.read_text()
     begin = text.index(rows[0])
-    end = text.index("\n\n", begin)
+    end = (text + "\n").index("\n\n", begin)
     wanted = text[:begin] + "\n".join(rows) + text[end:]
     if "WRITE_DOCS" in os.environ:
         path.write_text(wanted)

@@ -2,7 +2,7 @@
 
 ``layout``     names, ports, directories, config files (pure)
 ``cluster``    starts and stops one, each server by itself
-``links``      who dials whom, and where a proxy listens for it (pure)
+``links``      who dials whom, and where a proxy listens for it
 ``processes``  its servers, known by their pid alone
 ``certificates``  of a cluster with TLS
 ``probe``      what it says of itself over the wire

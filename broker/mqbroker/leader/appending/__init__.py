@@ -1,10 +1,10 @@
 """How messages get into the log.
 
-``in_flight`` what is on its way, and who is told its outcome
-``entries``   appends to the log, and answers when an entry is applied
-``together``  sends that become one entry
-``append``    appends messages, each once, even if a producer repeats the send
-``resends``   is a repeated key a retry, or another send? (pure)
-``drafts``    batches that wait for their place in the log
-``noted``     messages that come with a note of what else they do
+``in_flight``  what is on its way, and who is told its outcome
+``entries``    appends to the log, and answers when an entry is applied
+``together``   sends that become one entry
+``append``     appends messages, each once, even if a producer repeats the send
+``resends``    is a repeated key a retry, or another send? (pure)
+``drafts``     batches that wait for their place in the log
+``noted``      messages that come with a note of what else they do
 """
