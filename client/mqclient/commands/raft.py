@@ -17,7 +17,7 @@ def raft_status(
 ) -> None:
     """Show all members of each group: who leads at which term, how far each log is.
 
-    docs/dledger.md explains the roles, and whose copies count; docs/broker.md entries that were set
+    docs/explanation/dledger.md explains the roles, and whose copies count; docs/reference/broker.md entries that were set
     aside, and faults.
 
     Parameters

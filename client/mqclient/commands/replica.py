@@ -62,7 +62,7 @@ def verify_log(
     """Check a replica's folder: segments, chain, watermarks, checkpoint, term and vote.
 
     Not a byte of it is changed, and the node may run meanwhile. Exit status 1 if something that
-    was durable is damaged; docs/dledger.md says what to do then.
+    was durable is damaged; docs/explanation/dledger.md says what to do then.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def export_replica(
     """Copy the replicas of a group while they serve: consistent, for mqaudit or a backup.
 
     Each broker copies its own below the exportDir of its config, on its own machine. Segments that
-    don't change any more are hard links where the file system has them: docs/broker.md.
+    don't change any more are hard links where the file system has them: docs/reference/broker.md.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def update_broker_config(
 ) -> None:
     """Change a config key on all members of a broker group, now and over restarts.
 
-    docs/broker.md says which keys can change.
+    docs/reference/broker.md says which keys can change.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULT
 def wipe_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
     """Keep producers away from a broker group: routes say that its topics are not writable.
 
-    docs/broker.md, Permissions, says who stays away, and who does not.
+    docs/reference/broker.md, Permissions, says who stays away, and who does not.
     """
     changes = common.ask(lambda admin: admin.settings.set_write_perm(broker, writable=False))
     common.show("wipeWritePerm", changes, _perms(changes))

@@ -43,7 +43,7 @@ def list_rates(*, common: Common = DEFAULTS) -> None:
 
     updateTopic -a +send.rate.messages=N,+send.rate.bytes=N sets what a topic takes in a second, on
     each broker group; updateSubGroup --attributes +consume.rate.messages=N,+consume.rate.bytes=N
-    what a group is given: docs/broker.md, Flow control.
+    what a group is given: docs/reference/broker.md, Flow control.
     """
     rates = common.ask(lambda admin: admin.statistics.rates())
     headers = (
