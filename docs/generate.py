@@ -24,6 +24,7 @@ from dledger.errors import DledgerError
 from mqbroker.__main__ import app as mqbroker
 from mqchaos.mqchaos import app as mqchaos
 from mqchaos.mqcluster import app as mqcluster
+from mqclient.admin.session import Part
 from mqclient.commands.__main__ import COMMANDS
 from mqclient.commands.__main__ import app as mqadmin
 from mqnamesrv.__main__ import app as mqnamesrv
@@ -50,6 +51,7 @@ def pages() -> dict[str, str]:
         "api.md": api(),
         "errors.md": errors(),
         "limits.md": limits(),
+        "mqadmin.md": overview(),
     }
 
 
@@ -64,6 +66,46 @@ def commands() -> str:
         for name in subcommands(app):
             parts.append(f"\n### {app.name[0]} {name}\n\n```text\n{help_of(app, [name])}\n```\n")
     return "".join(parts)
+
+
+def overview() -> str:
+    """The page of mqadmin, with a row for each command and each part of the administration."""
+    page = (REFERENCE / "mqadmin.md").read_text()
+    rows = [f"| `{name}` | {options(name)} | {what(name)} |" for name in COMMANDS]
+    page = with_table(page, ["| Command | Options | What it does |", "|---|---|---|", *rows])
+    parts = {name: part for name, part in vars(mqclient.Admin()).items() if isinstance(part, Part)}
+    rows = [f"| `{name}` | {calls(type(part))} |" for name, part in parts.items()]
+    return with_table(page, ["| part | calls |", "|---|---|", *rows])
+
+
+def with_table(page: str, rows: list[str]) -> str:
+    """A page whose table with this head has these rows."""
+    begin = page.index(rows[0])
+    end = (page + "\n").index("\n\n", begin)
+    return page[:begin] + "\n".join(rows) + page[end:]
+
+
+def options(command: str) -> str:
+    """The shortest name of each option that not all commands have."""
+    names = sorted(names_of(command) - names_of("getNamesrvConfig"))
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def names_of(command: str) -> set[str]:
+    """The shortest name of each option."""
+    arguments = mqadmin[command].assemble_argument_collection()
+    return {min(argument.names, key=len) for argument in arguments if argument.names}
+
+
+def what(command: str) -> str:
+    """What a command does, in one line: its function's docstring without the parameters."""
+    text = inspect.getdoc(mqadmin[command].default_command) or ""
+    return " ".join(text.partition("\n\nParameters\n")[0].split())
+
+
+def calls(part: type) -> str:
+    """The calls of a part of the administration."""
+    return ", ".join(f"`{name}`" for name in vars(part) if not name.startswith("_"))
 
 
 def subcommands(app: App) -> list[str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
-import inspect
-import os
 import re
 import subprocess
 import sys
@@ -18,9 +16,6 @@ import pytest
 
 from mqbroker.config import BrokerConfig
 from mqchaos.run.scenarios import RANDOM, SCENARIOS
-from mqclient.admin import Admin
-from mqclient.admin.session import Part
-from mqclient.commands.__main__ import COMMANDS, app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,51 +37,6 @@ def test_every_key_of_a_brokers_config_is_explained() -> None:
     assert first_column("reference/broker.md", "## Config") == set(
         BrokerConfig.__struct_encode_fields__
     )
-
-
-def test_every_command_of_mqadmin_is_listed() -> None:
-    """A row is what the command's function says: its docstring, and the names of its options."""
-    rows = [f"| `{name}` | {options(name)} | {told(name)} |" for name in COMMANDS]
-    hold("reference/mqadmin.md", ["| Command | Options | What it does |", "|---|---|---|", *rows])
-
-
-def options(command: str) -> str:
-    """The shortest name of each option that not all commands have."""
-    names = sorted(names_of(command) - names_of("getNamesrvConfig"))
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def names_of(command: str) -> set[str]:
-    arguments = app[command].assemble_argument_collection()
-    return {min(argument.names, key=len) for argument in arguments if argument.names}
-
-
-def told(command: str) -> str:
-    """What a command does, without its parameters, in one line."""
-    text = inspect.getdoc(app[command].default_command) or ""
-    return " ".join(text.partition("\n\nParameters\n")[0].split())
-
-
-def test_every_call_of_the_administration_is_listed() -> None:
-    """Part by part."""
-    parts = {name: part for name, part in vars(Admin()).items() if isinstance(part, Part)}
-    rows = [
-        f"| `{name}` | {', '.join(f'`{call}`' for call in vars(type(part)) if call[0] != '_')} |"
-        for name, part in parts.items()
-    ]
-    hold("reference/mqadmin.md", ["| part | calls |", "|---|---|", *rows])
-
-
-def hold(page: str, rows: list[str]) -> None:
-    """A page has this table. `WRITE_DOCS=1` writes it anew."""
-    path = ROOT / "docs" / page
-    text = path.read_text()
-    begin = text.index(rows[0])
-    end = (text + "\n").index("\n\n", begin)
-    wanted = text[:begin] + "\n".join(rows) + text[end:]
-    if "WRITE_DOCS" in os.environ:
-        path.write_text(wanted)
-    assert text == wanted, "a table of this page has changed: WRITE_DOCS=1 ./dev test tests/tidy"
 
 
 def test_the_readme_names_every_program() -> None:

@@ -2,7 +2,7 @@
 
 A command's module is imported when the command is called, so that no command waits for the imports
 of others. All that is said of a command stands at its function: what it does is the docstring, its
-options are the parameters. `docs/reference/mqadmin.md` is made of both.
+options are the parameters. `docs/generate.py` makes the pages of the reference of both.
 """
 
 from __future__ import annotations

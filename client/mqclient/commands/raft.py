@@ -17,8 +17,8 @@ def raft_status(
 ) -> None:
     """Show all members of each group: who leads at which term, how far each log is.
 
-    docs/explanation/dledger.md explains the roles, and whose copies count; docs/reference/broker.md entries that were set
-    aside, and faults.
+    docs/explanation/dledger.md explains the roles, and whose copies count;
+    docs/reference/broker.md entries that were set aside, and faults.
 
     Parameters
     ----------
