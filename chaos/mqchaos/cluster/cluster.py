@@ -31,10 +31,10 @@ from mqchaos.cluster.layout import (
     broker_toml,
     namesrv_toml,
 )
+from mqchaos.cluster.links import write_links
 from mqchaos.cluster.own_disk import OwnDisk
 from mqchaos.cluster.processes import ClusterError, Process
 from mqchaos.limits import PROVOKED_S
-from mqchaos.cluster.links import write_links
 from mqclient.connection.peers import PeerPool
 
 if TYPE_CHECKING:

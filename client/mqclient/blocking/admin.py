@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from dledger.tls.options import AskedTls
 from mqclient import admin as admins
 from mqclient.admin import (
     brokers,

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Self
 
-from dledger.tls.options import AskedTls
 from mqclient import limits
 from mqclient.blocking.face import Face, blocking, taking_what
 from mqclient.blocking.threads import in_threads
