@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgpack
@@ -130,14 +131,23 @@ async def _receive_small(sock: socket.socket | Channel) -> list[object]:
 
 
 async def _receive_exactly(sock: socket.socket | Channel, count: int) -> bytes:
-    received = b""
-    while len(received) < count:
-        await trio.lowlevel.wait_readable(sock)
+    # Not `recv`, by which a channel gives all that it has decrypted.
+    received, at = bytearray(count), 0
+    readable = readable_of(sock)
+    while at < count:
+        await readable()
         try:
-            piece = sock.recv(count - len(received))
+            piece = sock.recv_into(memoryview(received)[at:])
         except BlockingIOError:
             continue
         if not piece:
             raise OSError("the connection was closed during the handshake")
-        received += piece
-    return received
+        at += piece
+    return bytes(received)
+
+
+def readable_of(sock: socket.socket | Channel) -> Callable[[], Awaitable[None]]:
+    """What waits until there is something to read."""
+    if isinstance(sock, socket.socket):
+        return partial(trio.lowlevel.wait_readable, sock)
+    return sock.readable

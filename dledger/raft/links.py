@@ -20,7 +20,6 @@ import errno
 import socket
 from collections import Counter, deque
 from collections.abc import Sequence
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,7 +31,7 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput, FrameError
 from dledger.observe import get_logger
 from dledger.raft.dialling import Connected, Dialling, tune
-from dledger.raft.greeting import Greeter
+from dledger.raft.greeting import Greeter, readable_of
 from dledger.raft.limits import (
     ACCEPT_AGAIN_S,
     BUFFERS_PER_WRITE,
@@ -92,11 +91,7 @@ class SocketLink:
         self.queued_bytes = 0
         self.closed_because: str | None = None
         self._socket = sock
-        self._readable = (
-            partial(trio.lowlevel.wait_readable, sock)
-            if isinstance(sock, socket.socket)
-            else sock.readable
-        )
+        self._readable = readable_of(sock)
         self._queue: deque[memoryview] = deque()
         self._has_queued = trio.Event()
         self._sealing = sealing

@@ -75,7 +75,7 @@ class Channel:
         self._socket.close()
 
     def recv(self, size: int) -> bytes:
-        """Bytes that have come: all that complete records hold of `size` encrypted ones."""
+        """All that records hold that are complete with at most `size` encrypted bytes more."""
         plain = self._plain or self._decrypted(self._socket.recv(size))
         self._plain = b""
         return plain
