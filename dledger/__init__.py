@@ -10,6 +10,7 @@ Layout
 ``trust``     two servers prove to each other that they know one secret; signed requests
 ``tls``       sockets that encrypt, and the certificates for it
 ``verdict``   what an audit found: as data, as a page, as XML for CI
+``metrics``   figures of a server over HTTP, for Prometheus and supervisors
 ``program``   what every program has: config, console, a clear end
 ``testing``   a log in memory, simulated networks and clocks, contracts, planted bugs
 ``errors``    every error that is raised here (pure)

@@ -210,6 +210,8 @@ ASYNC_SYNC_PERIOD_S = 5.0
 """Between syncs of a node with "async"."""
 SLOW_SYNC_S = 0.5
 """A sync that takes longer is logged."""
+SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""Of the histogram that is told of them."""
 NOTHING_TO_SYNC_S = 0.25
 """A task that waits for a sync checks again after this time."""
 CHECKPOINT_PERIOD_S = 5.0

@@ -37,6 +37,7 @@ LIMITS = {
     "Raft": "dledger.raft.limits",
     "Brokers": "mqbroker.limits",
     "Name servers": "mqnamesrv.limits",
+    "Figures": "dledger.metrics.limits",
     "Clients": "mqclient.limits",
     "The audit and Spark": "mqspark.limits",
     "Chaos": "mqchaos.limits",

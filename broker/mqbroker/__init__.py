@@ -12,6 +12,7 @@ Layout
 ``state``         the state that all replicas derive from the log
 ``sql``           SQL92 filters: a condition over a message's properties
 ``registration``  registers this replica with its name servers, with a proof
+``metrics``       figures for Prometheus
 ``upkeep``        removes old messages, watches the disk, mends derived files
 ``config``        the settings
 ``limits``        the bounds

@@ -23,11 +23,12 @@ from dledger.errors import Fenced, StorageError, WrittenByNewer
 from dledger.failpoints import failpoint
 from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.space import FULL
+from dledger.metrics.config import Port, port_of
 from dledger.net import serve_remoting
 from dledger.net.machine import calm_collector, room_on_machine
 from dledger.net.room import Room
 from dledger.net.turns import in_turns
-from dledger.net.watchdog import watched_loop
+from dledger.net.watchdog import Watchdog, watched_loop
 from dledger.observe import get_logger
 from dledger.tls.options import Mode
 from dledger.tls.servers import ServerContexts
@@ -35,6 +36,8 @@ from dledger.world import steady_s, unix_ms, world
 from mqbroker import limits
 from mqbroker.broker import Broker
 from mqbroker.config import BrokerConfig
+from mqbroker.metrics.endpoint import serve_metrics
+from mqbroker.metrics.sources import Process, Sources
 from mqbroker.registration import Registration
 from mqbroker.requests.core import Core
 from mqbroker.state.derived.consume_queue import make_files
@@ -72,8 +75,8 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
     tls = _contexts_of(config)
     async with _open_replica(config, tls) as (machine, ledger):
         calm_collector()
-        with watched_loop():
-            await _serve(config, machine, ledger, room, stop, tls)
+        with watched_loop() as watchdog:
+            await _serve(config, machine, ledger, room, stop, tls, watchdog)
 
 
 async def run_replica(config: BrokerConfig, room: Room, stop: Stop) -> None:
@@ -124,6 +127,7 @@ async def _serve(
     room: Room,
     stop: Stop,
     tls: ServerContexts | None,
+    watchdog: Watchdog | None = None,
 ) -> None:
     core = Core.build(
         config, machine, ledger, clock_ms=unix_ms, clock_s=steady_s, room=room, tls=tls
@@ -131,6 +135,8 @@ async def _serve(
     registration = Registration(core)
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
+    figures = port_of(config, has_users=bool(config.d_leger_secret))
+    process = Process(ledger.segments, lambda: snapshots.saved_s, watchdog)
     async with trio.open_nursery() as nursery:
         host = config.client_host
         serve = partial(
@@ -147,6 +153,7 @@ async def _serve(
             connections_max=room.places_max,
             client_memory_max=room.bytes_max,
         )
+        await _tell_figures(nursery, figures, broker.sources, process)
         space = DiskSpace(config, ledger.refuses_messages)
         core.appender.refusal = lambda: space.refusal
         retention = Retention(config, machine, ledger, core.role, _unix_s, space)
@@ -168,6 +175,16 @@ async def _serve(
     _log.info("broker stopped", node=config.node_id)
 
 
+async def _tell_figures(
+    nursery: trio.Nursery, figures: Port | None, sources: Sources, process: Process
+) -> None:
+    """Open the port for figures, if one is wanted."""
+    if figures is not None:
+        port = await nursery.start(partial(serve_metrics, figures, sources, process))
+        sources.core.metrics_address = f"{figures.host}:{port}"
+        _log.info("figures told", address=sources.core.metrics_address)
+
+
 class Snapshots:
     """Saves the state now and then, so that a restart replays little.
 
@@ -183,6 +200,7 @@ class Snapshots:
         self._held_s = 0.0
         self._looked_at = float("-inf")
         self._failed = self._lacks_space = False
+        self.saved_s: float | None = None
         self._writing = False
         self._keep_from(machine.first_index, machine.saved_index)
 
@@ -251,6 +269,7 @@ class Snapshots:
             return  # `mqbroker.upkeep.mending` repairs it
         self._writing = self._lacks_space = False
         machine.saved(pending)
+        self.saved_s = trio.current_time()
         failpoint("snapshot.saved")
         self._saved_position, self._saved_applying_s = position, applying_s
         self._keep_from(first_index, machine.saved_index)

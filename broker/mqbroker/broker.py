@@ -28,6 +28,7 @@ from dledger.world import world
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.leader.waiting.deliveries import Deliveries, Old
+from mqbroker.metrics.sources import Sources
 from mqbroker.refusal import NotApplied, Refused
 from mqbroker.requests.admin.broker import BrokerAdminHandler
 from mqbroker.requests.admin.exports import ExportHandler
@@ -42,6 +43,7 @@ from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.earlier import Earlier
 from mqbroker.requests.groups.fencing import Fence
+from mqbroker.requests.groups.lag import Standing
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.progress import ProgressHandler
 from mqbroker.requests.groups.readers import Readers
@@ -100,6 +102,8 @@ class Broker:
             core.store_host,
         )
         counting = Counting(core, self._commits, self._readers, self._earlier, fence)
+        standing = Standing(core, membership, self._commits, self._readers)
+        self.sources = Sources(core, membership, standing)
         self._clients = ClientHandler(core, membership, self._wake_notices)
         self._transactions = TransactionHandler(core, self._clients)
         self._exports = ExportHandler(core)
@@ -113,14 +117,12 @@ class Broker:
             LookupHandler(core, membership, self._commits, counting),
             *_pop_handlers(core, self._popping, membership),
             OnceHandler(core, self._commits, fence),
-            ProduceHandler(core),
-            ProgressHandler(core, membership, self._commits),
+            *(ProduceHandler(core), ProgressHandler(core, standing)),
             PullHandler(core, membership, self._commits, counting, self._held),
             QueryHandler(core),
             RecallHandler(core, self._deliveries),
             RelayHandler(core, self._clients),
-            ReplyHandler(core, self._clients),
-            ScheduledHandler(core, self._deliveries),
+            *(ReplyHandler(core, self._clients), ScheduledHandler(core, self._deliveries)),
             ResetHandler(core, self._clients, self._readers, self._popping.changed),
             SendBackHandler(core, fence, self._popping.giving_up),
             SendHandler(core),
@@ -161,22 +163,22 @@ class Broker:
 
     # -- what the machine tells (Watcher) ---------------------------------------------------
 
-    def messages_arrived(self, index: EntryIndex) -> None:
+    def messages_arrived(self, index: EntryIndex, origin: str) -> None:
         """Messages were applied: pulls that wait for them are due, and delayed ones begin to
         wait."""
         try:
-            self._arrived(index)
+            self._arrived(index, origin)
         except Exception as error:
             self.core.faults.note("messages not told", error, topic=index.topic)
 
-    def _arrived(self, index: EntryIndex) -> None:
+    def _arrived(self, index: EntryIndex, origin: str) -> None:
         self._held.arrived(index)
         self._popping.arrived(index.topic)
         if index.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
             self._deliveries_due.set()
         if self.core.role.serving:
             for run in index.runs:
-                self.core.rates.put(index.topic, run.messages, run.size_bytes)
+                self.core.rates.put(index.topic, run.messages, run.size_bytes, origin)
 
     def set_aside(self, kind: int, aside: SetAside) -> None:
         """An entry was set aside: log it as an error, since its writer or a disk is at fault."""
@@ -417,6 +419,7 @@ class Broker:
         now_s = self.core.clock_s()
         self.core.role.take_members(self.core.log.status.members)
         self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
+        self.core.entries.times.sample(now_s)
         if now_s >= self._next_scan_s:
             self._next_scan_s += limits.CLIENT_SCAN_S
             self._clients.expire()

@@ -18,6 +18,8 @@ from dledger import limits as foundation
 from dledger.addresses import check_host, parse_address
 from dledger.errors import BadInput, ConfigError
 from dledger.ledger.config import LedgerConfig
+from dledger.metrics.config import check_keys as check_metrics
+from dledger.metrics.limits import PORT
 from dledger.program.settings import changed, check_keys
 from dledger.raft.membership.configuration import check_node_id
 from dledger.remoting.names import PERM_READ_WRITE
@@ -95,6 +97,10 @@ class BrokerConfig(TlsKeys, rename="camel", kw_only=True, forbid_unknown_fields=
     group_client_addrs: str = ""
     client_memory_max: int = 0
     connections_per_address_max: int = 0
+    metrics_exporter_type: Literal["DISABLE", "PROM"] = "DISABLE"
+    metrics_prom_exporter_host: str = "127.0.0.1"
+    metrics_prom_exporter_port: int = PORT
+    metrics_token_file: str = ""
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     register_broker_heartbeat_millis: int = 1000
@@ -243,6 +249,7 @@ class BrokerConfig(TlsKeys, rename="camel", kw_only=True, forbid_unknown_fields=
         _check_host("bindAddress", self.client_host)
         AdminAddresses(self.admin_addresses)
         self.name_servers()
+        check_metrics(self)
 
     def _check_directories(self) -> None:
         """Copies lie beside the store, not in it, and it not in them."""

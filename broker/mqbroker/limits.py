@@ -304,6 +304,12 @@ FLOW_GATES_MAX = 40_000
 RATE_WINDOWS_S = (10, 60, 600)
 """Rates of messages are reported for these spans."""
 STATISTICS_ROWS_MAX = 20_000
+APPEND_WINDOW_S = 60.0
+APPEND_BOUNDS_S = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5),
+    *(1.0, 2.0, 3.0, 4.0, 5.0, 10.0),
+)
+"""Of the histogram of how long entries take."""
 PULL_OFFSETS_MAX = 100_000
 """Queues of groups whose last pull is kept for the tools."""
 
@@ -320,6 +326,10 @@ LEFT_BEHIND_PER_CONNECTION_MAX = 1024
 """Deleted topics of which a connection may hold positions."""
 
 # Clients.
+SAFE_TO_STOP_LAG_ENTRIES = 10_000
+"""A member that lacks more is not counted upon when another one is to be stopped."""
+QUEUES_PER_STEP = 64
+"""Whose lag is told before others may have the loop."""
 DESCRIPTORS_RESERVED = QUEUE_FILES_OPEN_MAX + 192
 """Kept from clients: for the log, its peers, the consume queues, and connections about to close."""
 RELAY_S = 10.0
@@ -332,6 +342,9 @@ CLIENT_SCAN_S = 10.0
 GROUPS_PER_CLIENT_MAX = 1024
 """Of one connection, over all its heartbeats."""
 SUBSCRIPTIONS_PER_GROUP_MAX = 1024
+GROUPS_LEFT_MAX = 2_000
+"""Groups without members whose topics are remembered, `GROUP_LEFT_TOPICS_MAX` of each."""
+GROUP_LEFT_TOPICS_MAX = 32
 WANTS_SHOWN_MAX = 400
 """Characters of each of two members' subscriptions, when one is refused since they differ."""
 WANTS_BYTES = 2 * WANTS_SHOWN_MAX + 400

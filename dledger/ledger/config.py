@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dledger import limits
+from dledger.metrics.text import Buckets
 from dledger.raft.membership.changes import MemberStatus
 from dledger.raft.roles import Timing
 
@@ -65,6 +66,7 @@ class LedgerStatus:
     `fenced`: why it takes no further part until it is restarted. `repairing`: the damage that the
     leader is to repair; after that it takes part again. `counted`: whether its copy counts for a
     majority, according to the node: it has a seat, and the state before its log is saved.
+    `sync_times`: how long syncs of the log took, in seconds, since it was opened.
     """
 
     node_id: str
@@ -81,3 +83,4 @@ class LedgerStatus:
     members: tuple[MemberStatus, ...] = ()
     repairing: str | None = None
     counted: bool = True
+    sync_times: Buckets | None = None

@@ -279,6 +279,7 @@ class Ledger:
             members=members,
             repairing=self._repairing,
             counted=self._engine.acknowledging.is_counted,
+            sync_times=self._stepper.syncing.times,
         )
 
     @property

@@ -18,6 +18,7 @@ import trio
 from dledger import limits
 from dledger.log.jobs import SyncJob
 from dledger.log.store import SegmentedLog
+from dledger.metrics.text import Buckets
 from dledger.observe import get_logger
 from dledger.world import steady_s, world
 
@@ -51,6 +52,8 @@ class Syncing:
         self._worker = world().worker("sync")
         self._job: SyncJob | None = None
         self._began_s = 0.0
+        #: How long the syncs of this log took.
+        self.times = Buckets(limits.SYNC_BOUNDS_S)
         self._closed = False
         #: Whether the next sync follows the present one at once.
         self._hurried = False
@@ -131,7 +134,9 @@ class Syncing:
     def _end(self, error: OSError | None) -> None:
         """A sync has ended; the next one begins before the engine uses what this one made
         durable."""
-        if (took_s := steady_s() - self._began_s) > limits.SLOW_SYNC_S:
+        took_s = steady_s() - self._began_s
+        self.times.add(took_s)
+        if took_s > limits.SLOW_SYNC_S:
             log.warning("slow sync", sync_s=round(took_s, 3), node=self._engine.node_id)
         job, self._job = self._job, None
         assert job is not None

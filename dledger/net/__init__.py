@@ -1,7 +1,8 @@
 """Sockets for the Remoting protocol: servers under trio, peers under trio and asyncio.
 
 ``link``        what both ends have: a non-blocking socket, a frame decoder, a bounded send buffer
-``server``      accepts connections, and bounds what each may cost
+``listening``   accepts connections
+``server``      serves connections, and bounds what each may cost
 ``connection``  one accepted connection: its requests, its answers, its end
 ``serving``     which method answers a code, what it needs, and who may ask
 ``peer``        the asking end: matches responses to requests

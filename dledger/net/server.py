@@ -8,11 +8,11 @@ reads no clock.
 
 from __future__ import annotations
 
-import errno
 import itertools
 import socket
 import struct
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -21,6 +21,7 @@ from dledger import limits as bounds
 from dledger.net.connection import Connection, Handler
 from dledger.net.faults import Faults
 from dledger.net.link import Link
+from dledger.net.listening import accept_forever
 from dledger.net.room import Room
 from dledger.observe import get_logger
 from dledger.program.pulse import look
@@ -35,7 +36,6 @@ log = get_logger(__name__)
 #: Should this process be killed, the kernel resets its connections instead of ending them. RocketMQ
 #: clients of 4.9 fail pending requests only on a reset; otherwise each send waits for its timeout.
 _RESET_ON_DEATH = struct.pack("ii", 1, 0)
-_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _connection_ids = itertools.count(1)
 
@@ -78,7 +78,8 @@ async def serve_remoting(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.sweep_forever)
             task_status.started(listener.getsockname()[1])
-            await server.accept_forever(listener, nursery)
+            start = partial(server.start, nursery)
+            await accept_forever(listener, start, server.faults)
 
 
 @dataclass(slots=True)
@@ -102,33 +103,14 @@ class _Server:
     ) -> None:
         self._handler = handler
         self._tls = tls
-        self._faults = faults
+        self.faults = faults
         self._limits = limits
         self._room = room
         self._progress: dict[Connection, _Progress] = {}
         self._refusals_told = room.refused
 
-    async def accept_forever(self, listener: socket.socket, nursery: trio.Nursery) -> None:
-        while True:
-            await trio.lowlevel.wait_readable(listener)
-            for _ in range(bounds.ACCEPTS_PER_TURN_MAX):
-                try:
-                    accepted, address = listener.accept()
-                except BlockingIOError:
-                    break
-                except OSError as error:
-                    if error.errno in _OUT_OF_RESOURCES:
-                        log.error("accepting pauses", reason=str(error))
-                        await trio.sleep(bounds.ACCEPT_PAUSE_S)
-                    # Otherwise the connection was gone before it was accepted.
-                    break
-                try:
-                    self._start(accepted, address[:2], nursery)
-                except Exception as error:
-                    self._faults.note("connection not served", error, peer=address[:2])
-                    accepted.close()
-
-    def _start(self, accepted: socket.socket, peer: tuple[str, int], nursery: trio.Nursery) -> None:
+    def start(self, nursery: trio.Nursery, accepted: socket.socket, peer: tuple[str, int]) -> None:
+        """Serve a connection, if there is room for it."""
         limits = self._limits
         link = Link(accepted, limits.send_buffer_bytes_max, limits.frame_bytes_max)
         connection = Connection(
@@ -137,7 +119,7 @@ class _Server:
             link,
             self._room,
             limits.requests_in_flight_per_connection_max,
-            self._faults,
+            self.faults,
         )
         if not connection.admitted:
             link.close()
@@ -151,7 +133,7 @@ class _Server:
             await connection.serve(self._handler, self._tls)
         except Exception as error:
             # A bug, in `connected` or `disconnected` or here: the others are still served.
-            self._faults.note("connection failed", error, peer=connection.peer)
+            self.faults.note("connection failed", error, peer=connection.peer)
         finally:
             del self._progress[connection]
 
@@ -166,7 +148,7 @@ class _Server:
                         connection.close(reason)
                     connection.tell_kept()
                 except Exception as error:  # one connection's: the others are still looked after
-                    self._faults.note("connection not looked after", error, peer=connection.peer)
+                    self.faults.note("connection not looked after", error, peer=connection.peer)
             if refused := self._room.refused - self._refusals_told:
                 self._refusals_told += refused
                 log.warning("connections refused", count=refused, reason=self._room.refusal)

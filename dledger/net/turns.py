@@ -151,21 +151,24 @@ class Turns(trio.abc.Instrument):
             self._pumping = False
 
 
-async def in_turns(steps: Iterable[object]) -> None:
-    """Take all `steps`, which answer clients; wait whenever a slice of the loop's time is used
-    up."""
-    turns, share = turns_of_loop(), Share()
+async def in_turns(steps: Iterable[object]) -> float:
+    """Take all `steps`, which answer clients; wait whenever a slice of the loop's time is used up.
+    Returns how many seconds of the loop they took."""
+    turns, share, all_s = turns_of_loop(), Share(), 0.0
     if turns.crowded:
         await turns.wait(share)
     began_s = turns.clock_s()
     for _ in steps:
         if (took_s := turns.clock_s() - began_s) > LOOP_SLICE_S:
             turns.used(share, took_s)
+            all_s += took_s
             await trio.lowlevel.checkpoint()
             if turns.crowded:
                 await turns.wait(share)
             began_s = turns.clock_s()
-    turns.used(share, turns.clock_s() - began_s)
+    took_s = turns.clock_s() - began_s
+    turns.used(share, took_s)
+    return all_s + took_s
 
 
 async def encode_in_turns(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> bytes:

@@ -15,7 +15,7 @@ Extra = Literal["bulk", "tools", "server", "spark", "tls"]
 
 _BULK = ("numpy",)
 _TOOLS = (*_BULK, "structlog", "cyclopts", "rich")
-_SERVER = (*_TOOLS, "pysyncobj", "msgpack", "blake3")
+_SERVER = (*_TOOLS, "pysyncobj", "msgpack", "blake3", "h11")
 PACKAGES: Final[dict[Extra, tuple[str, ...]]] = {
     "bulk": _BULK,
     "tools": _TOOLS,

@@ -131,6 +131,19 @@ class Guard:
             return Asker(name, source, problem=problem if name else NOBODY)
         return Asker(name, source, user)
 
+    def password_refusal(self, name: str, password: str, source: str, cluster: str) -> str | None:
+        """Why whoever shows a name and a password may not `Get` this cluster; None if that one
+        may. Where nothing is signed, as over HTTP."""
+        for users in self._users():
+            user = users.get(name)
+            key = self._keys.key(user) if user is not None and user.enabled else None
+            if key is not None and key.is_of(password):
+                asker = Asker(name, source, user)
+                need = Need(Kind.CLUSTER, cluster, (GET,))
+                may = asker.may_all or self._meets(asker, (need,))
+                return None if may else self._told(asker, need)
+        return "the name or the password is wrong"
+
     def is_flood(self, connection_id: int) -> bool:
         """Count a wrong signature; whether its connection has sent too many."""
         self._wrong[connection_id] += 1

@@ -74,6 +74,11 @@ class Key:
         command.ext = {**ext, ACCESS_KEY: name, STAMP: ":".join(map(str, stamp))}
         command.ext = {**command.ext, OWN_SIGNATURE: self._own(command).hex()}
 
+    def is_of(self, password: str) -> bool:
+        """Whether it is the key of this password; compared in constant time."""
+        other = hmac.digest(password.encode(), b"", hashlib.sha256)
+        return hmac.compare_digest(self._sha256.digest(), other)
+
     def verifies(self, command: Command) -> bool:
         """Whether the request carries a right signature. Ours counts if there is one."""
         try:

@@ -11,6 +11,7 @@
 ``kv``            the key-value config (pure)
 ``kv_file``       the key-value config on disk
 ``config``        the settings
+``metrics``       figures for Prometheus, on a port of their own
 ``limits``        the bounds
 
 Name servers do not talk to each other. Every broker registers with each of them and a client asks

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import trio
 
+from dledger.metrics.config import port_of
 from dledger.net import Faults, serve_remoting
 from dledger.net.machine import room_on_machine
 from dledger.net.room import Room
@@ -22,6 +23,7 @@ from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
 from mqnamesrv.kv_file import KvStore
+from mqnamesrv.metrics import serve_metrics
 
 _log = get_logger(__name__)
 
@@ -45,6 +47,7 @@ async def serve(
     )
     tls_options = config.tls_options()
     tls = None if tls_options is None else ServerContexts(tls_options)
+    figures = port_of(config, has_users=bool(config.secret_file))
     dispatcher = Dispatcher(config, kv, trio.current_time, door, groups)
     async with trio.open_nursery() as nursery:
         faults = Faults()
@@ -60,6 +63,10 @@ async def serve(
         )
         if tls is not None:
             nursery.start_soon(tls.run)
+        if figures is not None:
+            tell = partial(serve_metrics, figures, dispatcher, room, faults)
+            told = await nursery.start(tell)
+            _log.info("figures told", address=f"{figures.host}:{told}")
         task_status.started(port)
         while True:
             await look(limits.SCAN_INTERVAL_S)

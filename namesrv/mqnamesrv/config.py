@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dledger.limits import PORT_MAX
+from dledger.metrics.config import check_keys as check_metrics
+from dledger.metrics.limits import PORT
 from dledger.program.logs import LogFormat, LogLevel
 from dledger.tls.keys import TlsKeys
 from dledger.trust.admin import LOOPBACK, AdminAddresses
@@ -43,6 +45,12 @@ class NamesrvConfig(TlsKeys, frozen=True, kw_only=True, rename="camel"):
     client_memory_max: int = 0
     #: Connections from one address that is not loopback; 0: half of the bound on all.
     connections_per_address_max: int = 0
+    #: DISABLE, or PROM: figures for Prometheus, on a port of their own.
+    metrics_exporter_type: Literal["DISABLE", "PROM"] = "DISABLE"
+    metrics_prom_exporter_host: str = "127.0.0.1"
+    metrics_prom_exporter_port: int = PORT
+    #: A file with a token that whoever asks for figures must show.
+    metrics_token_file: str = ""
     log_format: LogFormat = "json"
     log_level: LogLevel = "info"
 
@@ -51,6 +59,7 @@ class NamesrvConfig(TlsKeys, frozen=True, kw_only=True, rename="camel"):
             raise ValueError(f"listenPort is {self.listen_port}; it must be 0 to {PORT_MAX}")
         self.tls_options()
         AdminAddresses(self.admin_addresses)
+        check_metrics(self)
         for key, value in (
             ("clientMemoryMax", self.client_memory_max),
             ("connectionsPerAddressMax", self.connections_per_address_max),

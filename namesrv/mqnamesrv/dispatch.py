@@ -110,8 +110,8 @@ class Dispatcher:
         self._take_wiped()
         self._order_entries: Mapping[str, str] | None = None
         self._order_body = b""
-        self._users = UserDoor(door, self.routes, unix_ms, self._trust, config.authorization_mode)
-        self.table = table_of([self, self._users], Right)
+        self.users = UserDoor(door, self.routes, unix_ms, self._trust, config.authorization_mode)
+        self.table = table_of([self, self.users], Right)
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """The answer, or an awaitable of it if something must become durable first."""
@@ -121,7 +121,7 @@ class Dispatcher:
             remark = f"request code {request.code} is not supported here{reason and ': '}{reason}"
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         try:
-            self._users.admit(request, connection, served)
+            self.users.admit(request, connection, served)
             return self._bounded(request, served.method(request, connection))
         except NotLetIn as error:
             _log.warning("not let in", code=request.code, reason=str(error), peer=connection.peer)
@@ -153,7 +153,7 @@ class Dispatcher:
         """The connection is gone: remove the brokers that registered over it."""
         self._connections.pop(connection.id, None)
         self._door.forget(connection.id)
-        self._users.guard.forget(connection.id)
+        self.users.guard.forget(connection.id)
         gone = self.routes.connection_lost(connection.id, self._clock())
         _log_departures(gone, "connection closed")
 
@@ -303,13 +303,13 @@ class Dispatcher:
             route.without = [name for name in known if self.routes.topics.lacks(name, header.topic)]
             rows = (*route.queue_datas, *route.absent_queue_datas)
             route.withdrawn = self.routes.topics.withdrawn(row.broker_name for row in rows)
-            route.settles_in_ms = self._settles_in_ms()
+            route.settles_in_ms = self.settles_in_ms()
         is_standard = header.accept_standard_json_only or request.version >= VERSION_STANDARD_JSON
         dialect = Dialect.STANDARD if is_standard else Dialect.LOOSE
         parts = len(route.queue_datas) + len(route.absent_queue_datas or ())
         return _answered(request, route, parts, dialect)
 
-    def _settles_in_ms(self) -> int | None:
+    def settles_in_ms(self) -> int | None:
         """In how long this name server will know all groups that serve; None if it does."""
         left_s = self._settles_s - self._clock()
         if left_s <= 0 or (self._groups and self.routes.are_led(self._groups)):
@@ -325,12 +325,12 @@ class Dispatcher:
 
     @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Right.ANYONE, rights=SIGNED)
     def _all_topics(self, request: Command, _: Connection) -> Command:
-        return _topic_list(request, self._users.seen(self.routes.topics.names()))
+        return _topic_list(request, self.users.seen(self.routes.topics.names()))
 
     @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Right.ANYONE, rights=SIGNED)
     def _topics_by_cluster(self, request: Command, _: Connection) -> Command:
         header = decode_header(GetTopicsByClusterHeader, request)
-        return _topic_list(request, self._users.seen(self.routes.topics_of_cluster(header.cluster)))
+        return _topic_list(request, self.users.seen(self.routes.topics_of_cluster(header.cluster)))
 
     @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, needs=Right.ANYONE, rights=SIGNED)
     def _system_topics(self, request: Command, _: Connection) -> Command:
@@ -353,7 +353,7 @@ class Dispatcher:
     )
     def _unit_topics(self, request: Command, _: Connection) -> Command:
         units = self.routes.topics.of_units(UNIT_LISTS[request.code])
-        return _topic_list(request, self._users.seen(units))
+        return _topic_list(request, self.users.seen(units))
 
     @serves(RequestCode.GET_BROKER_MEMBER_GROUP, needs=Right.ANYONE, rights=cluster(GET))
     def _members(self, request: Command, _: Connection) -> Command:
@@ -456,7 +456,7 @@ class Dispatcher:
         try:
             check_keys(self._config, changes, RUNTIME_KEYS)
             new = changed(self._config, changes)
-            self._users.change_mode(new.authorization_mode)
+            self.users.change_mode(new.authorization_mode)
             self._config = new
         except FixedKey as error:
             return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))

@@ -163,7 +163,7 @@ class RouteTable:
 
     def __init__(self) -> None:
         self.topics = TopicTable()
-        self._groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}
         #: The names of the groups that a connection has registered members of.
         self._over: dict[int, set[str]] = {}
         self._scanned_s: float | None = None
@@ -172,7 +172,7 @@ class RouteTable:
 
     def register(self, new: Registration, connection_id: int, now_s: float) -> Registered:
         """Add or refresh a member, and its topics if it leads. RegistrationRefused otherwise."""
-        group = self._groups.get(new.broker_name)
+        group = self.groups.get(new.broker_name)
         if group is None or (not group.members and group.cluster != new.cluster):
             group = Group(new.cluster, new.broker_name)
         elif new.proven and group.members and not group.proven:
@@ -180,7 +180,7 @@ class RouteTable:
             group = Group(new.cluster, new.broker_name)
         old = group.members.get(new.address)
         _check_place(group, old, new)
-        _check_bounds(self._groups, group, old, new)
+        _check_bounds(self.groups, group, old, new)
         self._check_topics(group, old, new)
 
         displaced = group.holder(new.broker_id)
@@ -198,7 +198,7 @@ class RouteTable:
             data_version=new.data_version,
             proven=new.proven,
         )
-        self._groups[new.broker_name] = group
+        self.groups[new.broker_name] = group
         self._over.setdefault(connection_id, set()).add(new.broker_name)
         if new.broker_id == LEADER_ID:
             self._lead(group, old, new)
@@ -277,7 +277,7 @@ class RouteTable:
         Raises UnknownBroker if it is not registered; RegistrationRefused if it leads with a term
         that is over, or if the member is proven and the sender is not.
         """
-        group = self._groups.get(broker_name)
+        group = self.groups.get(broker_name)
         member = group.members.get(address) if group is not None else None
         if group is None or member is None or group.cluster != cluster:
             raise UnknownBroker(f"{address} is not registered as a member of {broker_name}")
@@ -289,7 +289,7 @@ class RouteTable:
 
     def data_version(self, broker_name: str, address: str) -> DataVersion | None:
         """The version of the topics that a member registered last."""
-        group = self._groups.get(broker_name)
+        group = self.groups.get(broker_name)
         member = group.members.get(address) if group is not None else None
         return member.data_version if member is not None else None
 
@@ -304,7 +304,7 @@ class RouteTable:
     ) -> list[Departure]:
         """Unregister a member. If it is not registered that is no error. Raises RegistrationRefused
         if the member is proven and the sender is not."""
-        group = self._groups.get(broker_name)
+        group = self.groups.get(broker_name)
         member = group.members.get(address) if group is not None else None
         if member is not None and member.proven and not proven:
             raise RegistrationRefused(_unproven(broker_name, address))
@@ -313,8 +313,8 @@ class RouteTable:
             now_s,
             [broker_name],
         )
-        if departures and not self._groups[broker_name].members:
-            del self._groups[broker_name]
+        if departures and not self.groups[broker_name].members:
+            del self.groups[broker_name]
         return departures
 
     def connection_lost(self, connection_id: int, now_s: float) -> list[Departure]:
@@ -328,14 +328,14 @@ class RouteTable:
         self._scanned_s = now_s
         if stall_s > 1.5 * limits.SCAN_INTERVAL_S:
             # This process was held up: heartbeats of that time may still be unread.
-            for group in self._groups.values():
+            for group in self.groups.values():
                 for member in group.members.values():
                     member.seen_s = min(now_s, member.seen_s + stall_s)
-        departures = self._remove(lambda _, m: now_s - m.seen_s > m.expiry_s, now_s, self._groups)
-        for group in list(self._groups.values()):
+        departures = self._remove(lambda _, m: now_s - m.seen_s > m.expiry_s, now_s, self.groups)
+        for group in list(self.groups.values()):
             group.forget_term(now_s)
             if not group.members and now_s - group.empty_since_s > limits.TERM_MEMORY_S:
-                del self._groups[group.broker_name]
+                del self.groups[group.broker_name]
         return departures
 
     def _remove(
@@ -343,7 +343,7 @@ class RouteTable:
     ) -> list[Departure]:
         """Remove such members of the groups with these names."""
         departures = []
-        for group in filter(None, map(self._groups.get, names)):
+        for group in filter(None, map(self.groups.get, names)):
             gone = [m for m in group.members.values() if doomed(group, m)]
             for m in gone:
                 del group.members[m.address]
@@ -362,34 +362,34 @@ class RouteTable:
     def route_of(self, topic: str) -> TopicRouteData | None:
         """The groups and queues of a topic; None if no registered group serves it."""
         queues = self.topics.queues(topic)
-        brokers = [_broker_data(self._groups[queue.broker_name]) for queue in queues]
+        brokers = [_broker_data(self.groups[queue.broker_name]) for queue in queues]
         return TopicRouteData(broker_datas=brokers, queue_datas=queues) if queues else None
 
     def connections_of(self, broker_name: str) -> list[int]:
         """The connections of a group's members with terms: RocketMQ's brokers are told nothing."""
-        group = self._groups.get(broker_name)
+        group = self.groups.get(broker_name)
         if group is None or group.term is None:
             return []
         return [member.connection_id for member in group.members.values()]
 
     def knows(self, broker_name: str) -> bool:
         """Whether a group is here, or was and is remembered."""
-        return broker_name in self._groups or self.topics.known(broker_name) > 0
+        return broker_name in self.groups or self.topics.known(broker_name) > 0
 
     def are_led(self, broker_names: Iterable[str]) -> bool:
         """Whether each of these groups has a leader here."""
-        return all(name in self._groups and self._groups[name].leader for name in broker_names)
+        return all(name in self.groups and self.groups[name].leader for name in broker_names)
 
     def members_of(self, cluster: str, broker_name: str) -> dict[int, str]:
         """The members of a group by their ids; none if it is of another cluster."""
-        group = self._groups.get(broker_name)
+        group = self.groups.get(broker_name)
         if group is None or group.cluster != cluster:
             return {}
         return _broker_data(group).broker_addrs
 
     def cluster_info(self) -> ClusterInfo:
         """Every group by name, and the names by cluster."""
-        groups = [group for _, group in sorted(self._groups.items()) if group.members]
+        groups = [group for _, group in sorted(self.groups.items()) if group.members]
         clusters: dict[str, list[str]] = {}
         for group in groups:
             clusters.setdefault(group.cluster, []).append(group.broker_name)
@@ -404,7 +404,7 @@ class RouteTable:
 
     def broker_names(self, cluster: str) -> set[str]:
         """The groups of a cluster that have members."""
-        groups = self._groups.items()
+        groups = self.groups.items()
         return {name for name, group in groups if group.cluster == cluster and group.members}
 
 

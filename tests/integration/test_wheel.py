@@ -97,6 +97,7 @@ NOT_FOR_CLIENTS = (
     "pysyncobj",
     "msgpack",
     "blake3",
+    "h11",
 )
 
 

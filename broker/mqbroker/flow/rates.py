@@ -20,6 +20,7 @@ from mqbroker.flow.statistics import (
     SEND_HELD_BACK,
     Statistics,
 )
+from mqbroker.flow.traffic import Traffic
 
 #: group, topic, queue id
 GroupQueue: TypeAlias = tuple[str, str, int]
@@ -66,11 +67,14 @@ class Rates:
         self.reads_held_back = Counter()
         self.repeats_put_off = Counter()
         self.statistics = Statistics()
-        self._pull_offsets: dict[GroupQueue, int] = {}
+        self.traffic = Traffic()
+        self._pull_offsets: dict[GroupQueue, tuple[int, float]] = {}
+        self._now_s = 0.0
         self._day: int | None = None
 
-    def put(self, topic: str, messages: int, size_bytes: int) -> None:
-        """Messages were stored by one request."""
+    def put(self, topic: str, messages: int, size_bytes: int, origin: str = "") -> None:
+        """Messages were stored by one request. `origin`: the topic where they waited."""
+        self.traffic.put(topic, origin, messages, size_bytes)
         self.put_messages.total += messages
         self.put_bytes.total += size_bytes
         self.statistics.count(PUT, topic, messages, size_bytes)
@@ -88,7 +92,7 @@ class Rates:
         self.statistics.count(BROKER_GET, "", messages, size_bytes)
         if queue not in self._pull_offsets and len(self._pull_offsets) >= limits.PULL_OFFSETS_MAX:
             del self._pull_offsets[next(iter(self._pull_offsets))]
-        self._pull_offsets[queue] = next_offset
+        self._pull_offsets[queue] = (next_offset, self._now_s)
 
     def send_held_back(self, topic: str, messages: int, size_bytes: int) -> None:
         """A send came too early for its topic's rate."""
@@ -106,10 +110,15 @@ class Rates:
 
     def pull_offset(self, queue: GroupQueue) -> int:
         """The offset up to which a group has pulled, as far as this process knows; else 0."""
-        return self._pull_offsets.get(queue, 0)
+        return self._pull_offsets.get(queue, (0, 0.0))[0]
+
+    def pulled_at_s(self, queue: GroupQueue) -> float:
+        """When a group pulled last, to a second, by the clock that `sample` is told; else 0."""
+        return self._pull_offsets.get(queue, (0, 0.0))[1]
 
     def topic_ended(self, topic: str) -> None:
         """A topic was deleted: nobody has pulled of a new one with its name."""
+        self.traffic.topic_ended(topic)
         self._pull_offsets = {key: at for key, at in self._pull_offsets.items() if key[1] != topic}
 
     def sample(self, now_s: float, day: int) -> None:
@@ -119,5 +128,5 @@ class Rates:
             counter.sample()
             if self._day not in (None, day):
                 counter.new_day()
-        self._day = day
+        self._day, self._now_s = day, now_s
         self.statistics.sample(now_s)

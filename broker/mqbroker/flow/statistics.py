@@ -12,6 +12,7 @@ Source: RocketMQ's BrokerStatsManager, StatsItem.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -129,6 +130,13 @@ class Statistics:
             return None
         minute, hour, day = (ring.window(row, counted, self._totals, now_s) for ring in self._rings)
         return minute, hour, day
+
+    def totals(self, kind: str) -> Iterator[tuple[str, int, int]]:
+        """(key, messages, bytes) of one kind of traffic, since a key was first counted."""
+        for (its, key), row in self._rows.items():
+            if its == kind:
+                messages, size_bytes, _ = self._totals[row].tolist()
+                yield key, messages, size_bytes
 
     def _give_up_idle(self, day: _Ring) -> None:
         if not day.is_full:

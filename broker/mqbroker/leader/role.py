@@ -34,6 +34,9 @@ class Role:
         self.serving = False
         self.term = 0
         self.leader_id: str | None = None
+        #: How often another leader, or a leader's next term, was followed; or this replica led.
+        self.leader_changes = 0
+        self._last: tuple[str, int] | None = None
 
     @property
     def leader_address(self) -> str | None:
@@ -53,11 +56,18 @@ class Role:
 
     def leading(self, term: int) -> None:
         """This replica serves from now on."""
+        self._count(self.node_id, term)
         self.serving, self.term, self.leader_id = True, term, self.node_id
 
     def following(self, leader: str | None, term: int) -> None:
         """Another replica leads, or none as yet."""
+        self._count(leader, term)
         self.serving, self.term, self.leader_id = False, term, leader
+
+    def _count(self, leader: str | None, term: int) -> None:
+        if leader is not None and (leader, term) != self._last:
+            self._last = (leader, term)
+            self.leader_changes += 1
 
     def check_serving(self) -> None:
         """Refuse unless this replica serves."""

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
 class Core:
     """Parts of a broker that answer requests together.
 
-    Only one attribute ever changes: `config`, the present config. It is `file_config` with the
-    group's settings, which are entries of the log, so all replicas have the same. Only
-    `take_settings` replaces it, when such an entry was applied. A config itself never changes: code
-    that keeps one keeps the settings of that time.
+    While requests are served only one attribute ever changes: `config`, the present config. It is
+    `file_config` with the group's settings, which are entries of the log, so all replicas have the
+    same. Only `take_settings` replaces it, when such an entry was applied. A config itself never
+    changes: code that keeps one keeps the settings of that time.
 
     `clock_ms` is the wall clock, `clock_s` a monotonic one.
     """
@@ -79,6 +79,8 @@ class Core:
     faults: Faults
     room: Room
     tls: ServerContexts | None
+    metrics_address: str = ""
+    """Where figures are told, if they are."""
 
     @classmethod
     def build(
@@ -96,7 +98,7 @@ class Core:
         role = Role(config.node_id, config.client_addresses())
         assignments = Assignments(machine, clock_ms, clock_s)
         faults = Faults()
-        entries = Entries(log, assignments, partial(faults.note, "answer failed"))
+        entries = Entries(log, assignments, partial(faults.note, "answer failed"), clock_s)
         rates = Rates()
 
         def find_record(position: int) -> Record | None:

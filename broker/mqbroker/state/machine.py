@@ -423,9 +423,9 @@ class Machine(Memory):
         for due in dues:
             self.timers.add(*due)
         for index in parts:
-            self._apply_part(entry, index)
+            self._apply_part(entry, index, op.topic if isinstance(op, Move) else "")
 
-    def _apply_part(self, entry: Entry, index: EntryIndex) -> None:
+    def _apply_part(self, entry: Entry, index: EntryIndex, origin: str) -> None:
         for run in index.runs:
             self.queues.append(index.topic, run.queue_id, run.units, entry.index)
         self.keys.append(index.keys)
@@ -437,7 +437,7 @@ class Machine(Memory):
             self.dedup.add_all(index.copies)
         self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)
         if self._watcher is not None:
-            self._watcher.messages_arrived(index)
+            self._watcher.messages_arrived(index, origin)
 
     def _apply_control(self, change: control.Control, entry: Entry) -> object:
         result = self.change(change, entry.index, entry.position)

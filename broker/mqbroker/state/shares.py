@@ -51,6 +51,10 @@ class Shares:
         """How many rows an owner has."""
         return self._of.get(owner, 0)
 
+    def rows(self) -> dict[str, int]:
+        """How many rows each owner has, now."""
+        return self._of.copy()
+
     def change(self, owner: str, by: int) -> None:
         """An owner has more rows, or fewer."""
         before = self._of.get(owner, 0)
@@ -118,6 +122,10 @@ class Owners:
         self._rows[number] += rows
         for name, shares in zip(self._owners[number], self._shares, strict=True):
             shares.change(name, rows)
+
+    def rows_by(self, place: int) -> dict[str, int]:
+        """How many rows each owner has of the share at this place."""
+        return self._shares[place].rows()
 
     def full(self, owner: Owner) -> str | None:
         """The bound that keeps an owner from having a further row, if one does."""

@@ -12,8 +12,8 @@ from mqbroker.state.derived.entry_index import EntryIndex
 class Watcher(Protocol):
     """Is told what was applied, on this replica only. Called within `apply`."""
 
-    def messages_arrived(self, index: EntryIndex) -> None:
-        """The messages of an entry can be pulled from now on."""
+    def messages_arrived(self, index: EntryIndex, origin: str) -> None:
+        """The messages of an entry can be pulled from now on. `origin`: where they waited."""
 
     def set_aside(self, kind: int, aside: SetAside) -> None:
         """An entry of this kind has no effect, on any replica."""

@@ -217,7 +217,7 @@ def test_a_watcher_is_told_of_the_role_that_it_missed(tmp_path: Path) -> None:
     told: list[tuple[str, object]] = []
 
     class Watcher:
-        def messages_arrived(self, index: object) -> None:
+        def messages_arrived(self, index: object, origin: str) -> None:
             told.append(("messages", index))
 
         def topics_changed(self, topics: Sequence[str]) -> None:

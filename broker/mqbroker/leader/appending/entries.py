@@ -15,10 +15,12 @@ from typing import Protocol, runtime_checkable
 
 from dledger.buffers import Buffer
 from dledger.errors import AppendError, OutcomeUnknown
-from dledger.log.entry import Draft, Kind
+from dledger.log.entry import OF_MESSAGES, Draft, Kind
 from dledger.raft.appends import Appended
+from dledger.world import steady_s
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import PlainDraft
+from mqbroker.leader.appending.times import Times
 from mqbroker.leader.appending.together import OnDone, Send, Together, Waiting
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.log import Log
@@ -41,7 +43,11 @@ class Entries:
     """
 
     def __init__(
-        self, log: Log, assignments: Assignments, on_fault: Callable[[Exception], None]
+        self,
+        log: Log,
+        assignments: Assignments,
+        on_fault: Callable[[Exception], None],
+        clock_s: Callable[[], float] = steady_s,
     ) -> None:
         #: The replicated log, for what is read.
         self.log = log
@@ -49,13 +55,17 @@ class Entries:
         self._on_fault = on_fault
         self._under_way = 0
         self._waiting = Waiting()
+        self._clock_s = clock_s
+        #: How long entries take.
+        self.times = Times()
 
     def append_nowait(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
         """Append; `on_done` is called once, after the entry was applied. Raises NotLeader and the
         like at once."""
         if self._waiting:
             self._append_waiting()  # they came first
-        self.log.append_nowait(body, kind, partial(self._applied, body, on_done))
+        began_s = self._clock_s() if kind in OF_MESSAGES else None
+        self.log.append_nowait(body, kind, partial(self._applied, body, on_done, began_s))
         self._under_way += 1
 
     def gathers(self, draft: PlainDraft, on_done: OnDone) -> bool:
@@ -75,10 +85,16 @@ class Entries:
         return len(self._waiting)
 
     def _applied(
-        self, body: Buffer | Draft, on_done: OnDone, outcome: Appended | AppendError
+        self,
+        body: Buffer | Draft,
+        on_done: OnDone,
+        began_s: float | None,
+        outcome: Appended | AppendError,
     ) -> None:
         """An entry was applied, or failed. No fault of who is told reaches the log."""
         self._under_way -= 1
+        if began_s is not None and isinstance(outcome, Appended):
+            self.times.appended(self._clock_s() - began_s)
         if isinstance(outcome, Appended) and isinstance(outcome.result, SetAside):
             outcome = self._set_aside(body, outcome, outcome.result)
         try:

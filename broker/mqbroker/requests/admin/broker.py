@@ -29,6 +29,7 @@ from dledger.trust.rights import GET, OPEN, UPDATE, cluster
 from dledger.version import __version__
 from mqbroker.config import SECRET_KEYS
 from mqbroker.flow.rates import Rates
+from mqbroker.leader.appending.times import Times
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
@@ -196,7 +197,8 @@ class BrokerAdminHandler:
     def runtime(self, request: Command, _: Connection) -> Command:
         """The keys that mqadmin shows."""
         core = self._core
-        table = self._process_figures() | self._log_figures() | traffic_figures(core.rates)
+        table = self._process_figures() | self._log_figures()
+        table |= traffic_figures(core.rates) | _times(core.entries.times)
         for pool in _THREAD_POOLS:
             # Requests are handled as they come: there is no thread pool with a queue.
             table |= {
@@ -227,6 +229,7 @@ class BrokerAdminHandler:
             "connectionMemoryBytes": str(core.room.charged_bytes),
             "connectionMemoryBytesMax": str(core.room.bytes_max),
             "startAcceptSendRequestTimeStamp": "0",
+            "metricsAddress": core.metrics_address,
         }
 
     def _log_figures(self) -> dict[str, str]:
@@ -272,6 +275,17 @@ def traffic_figures(rates: Rates) -> dict[str, str]:
         "putMessageTimesTotal": str(puts.total),
         "putMessageSizeTotal": str(rates.put_bytes.total),
         "putMessageAverageSize": f"{rates.put_bytes.total / max(puts.total, 1):.1f}",
+    }
+
+
+def _times(times: Times) -> dict[str, str]:
+    """How long entries and reads took. Nothing is kept in a pool of direct memory here."""
+    return {
+        "putMessageDistributeTime": times.distribution,
+        "putMessageEntireTimeMax": str(round(1000 * times.append_max_s)),
+        "getMessageEntireTimeMax": str(round(1000 * times.read_max_s)),
+        "dispatchMaxBuffer": "0",
+        "remainTransientStoreBufferNumbs": "0",
     }
 
 

@@ -13,6 +13,7 @@ subscriptions of the groups that it was the last to describe.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -65,6 +66,8 @@ class Wants(NamedTuple):
         return alike and self.topics == other.topics
 
 
+BROADCASTING = "BROADCASTING"
+"""The `message_model` of members that keep their progress themselves."""
 #: The `consume_type` of members that pop and never pull: ours.
 POPS = "CONSUME_POP"
 
@@ -105,6 +108,7 @@ class Membership:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._last_seen_s: dict[int, float] = {}
         self._connections: dict[str, int] = {}
+        self._left: dict[str, tuple[str, ...]] = {}
 
     def heartbeat(
         self, connection_id: int, client: Client, heartbeat: HeartbeatData, now_s: float
@@ -176,6 +180,10 @@ class Membership:
     def consumers(self, group: str) -> ConsumerGroup | None:
         """A consumer group with at least one member, or None."""
         return self._consumers.get(group)
+
+    def left_topics(self, group: str) -> tuple[str, ...]:
+        """The topics that the last members of a group subscribed to, which has none now."""
+        return self._left.get(group, ())
 
     def is_consumer(self, group: str, connection_id: int) -> bool:
         """Whether a connection is a member of a consumer group."""
@@ -297,10 +305,20 @@ class Membership:
         group.wants.pop(connection_id, None)
         group.readers.discard(connection_id)
         if not group.members:
+            self._note_left(group_name, group)
             del self._consumers[group_name]
         elif group.described_by == connection_id:
             group.described_by = next(iter(group.members))
         return True
+
+    def _note_left(self, group_name: str, group: ConsumerGroup) -> None:
+        """Remember what a group subscribed to whose last member has gone."""
+        self._left.pop(group_name, None)
+        while len(self._left) >= limits.GROUPS_LEFT_MAX:
+            del self._left[next(iter(self._left))]
+        topics = itertools.islice(group.subscriptions, limits.GROUP_LEFT_TOPICS_MAX)
+        if group.message_model != BROADCASTING:
+            self._left[group_name] = tuple(topics)
 
     def _leave_producers(self, group_name: str, connection_id: int) -> None:
         members = self._producers.get(group_name, {})

@@ -34,16 +34,15 @@ from dledger.remoting.headers import (
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.trust.rights import GET, cluster
 from mqbroker import limits
-from mqbroker.leader.offset_commits import OffsetCommits, check_room
+from mqbroker.leader.offset_commits import check_room
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
-from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.groups.lag import Standing, stored_ms
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.replies import dialect_for
 from mqbroker.state.control import CommitOffsets
-from mqbroker.state.derived.consume_queue import ConsumeQueue
-from mqbroker.state.groups.places import fault, place
+from mqbroker.state.groups.places import fault
 from mqbroker.state.topics import check_group_name
 
 #: Group, topic, queue id, offset.
@@ -53,10 +52,9 @@ _Row: TypeAlias = tuple[str, str, int, int]
 class ProgressHandler:
     """Answers questions about progress."""
 
-    def __init__(self, core: Core, membership: Membership, commits: OffsetCommits) -> None:
+    def __init__(self, core: Core, standing: Standing) -> None:
         self._core = core
-        self._membership = membership
-        self._commits = commits
+        self._standing = standing
 
     @serves(
         RequestCode.GET_CONSUME_STATS,
@@ -71,11 +69,8 @@ class ProgressHandler:
         """
         header = decode_header(GetConsumeStatsHeader, request)
         name = header.consumer_group
-        topics = {header.topic} if header.topic else self._commits.topics_of(name)
-        online = self._membership.consumers(name)
-        if online is not None and not header.topic:
-            topics |= set(online.subscriptions)
-        self._check_count(sum(map(self._queues_of, topics)), "name a topic")
+        topics = {header.topic} if header.topic else self._standing.topics_of(name)
+        self._check_count(sum(map(self._standing.queues_of, topics)), "name a topic")
         table: dict[MessageQueue, OffsetWrapper] = {}
         await in_turns(self._progress_steps(name, topics, table))
         body = await encode_in_turns(ConsumeStats(table), dialect_for(request))
@@ -122,10 +117,6 @@ class ProgressHandler:
                     answer.total_diff += progress.broker_offset - progress.consumer_offset
                     answer.total_inflight_diff += progress.pull_offset - progress.consumer_offset
             answer.consume_stats_list.append({name: found})
-
-    def _queues_of(self, topic: str) -> int:
-        config = self._core.machine.topics.get(topic)
-        return 0 if config is None else config.read_queue_nums
 
     @staticmethod
     def _check_count(queues: int, instead: str) -> None:
@@ -207,42 +198,27 @@ class ProgressHandler:
         """Fill the table; one queue at each step."""
         broker_name = self._core.config.broker_name
         for topic in topics:
-            for queue_id in range(self._queues_of(topic)):
+            for queue_id in range(self._standing.queues_of(topic)):
                 key = MessageQueue(topic, broker_name, queue_id)
                 table[key] = self._progress(group, topic, queue_id)
                 yield
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-        queues = self._core.machine.queues
-        end, offset = queues.span(topic, queue_id)[1], self._place(group, topic, queue_id)
-        last_ms = _stored_ms(queues.get(topic, queue_id), offset - 1)
-        pulled = self._core.rates.pull_offset((group, topic, queue_id))
-        return OffsetWrapper(end, offset, last_ms, min(max(offset, pulled), end))
-
-    def _place(self, group: str, topic: str, queue_id: int) -> int:
-        """Where a group is in a queue; at the first message if it is nowhere yet."""
-        machine, taken = self._core.machine, self._commits.latest(group, topic, queue_id)
-        at = place(machine, group, topic, queue_id, taken)
-        return machine.queues.span(topic, queue_id)[0] if at is None else at
+        behind = self._standing.behind(group, topic, queue_id)
+        last_ms = self._standing.stored_ms(topic, queue_id, behind.offset - 1)
+        return OffsetWrapper(behind.end, behind.offset, last_ms, behind.pulled)
 
     def _span(self, group: str, of: MessageQueue) -> QueueTimeSpan:
         machine = self._core.machine
         queue = machine.queues.get(of.topic, of.queue_id)
         begin, end = machine.queues.span(of.topic, of.queue_id)
-        offset = self._place(group, of.topic, of.queue_id)
-        first_ms = _stored_ms(queue, begin)
-        next_ms = _stored_ms(queue, offset)
+        offset = self._standing.place(group, of.topic, of.queue_id)
+        first_ms = stored_ms(queue, begin)
+        next_ms = stored_ms(queue, offset)
         return QueueTimeSpan(
             message_queue=of,
             min_time_stamp=first_ms,
-            max_time_stamp=_stored_ms(queue, end - 1),
-            consume_time_stamp=_stored_ms(queue, offset - 1) or first_ms,
+            max_time_stamp=stored_ms(queue, end - 1),
+            consume_time_stamp=stored_ms(queue, offset - 1) or first_ms,
             delay_time=max(0, self._core.clock_ms() - next_ms) if next_ms else 0,
         )
-
-
-def _stored_ms(queue: ConsumeQueue | None, offset: int) -> int:
-    """When the message at an offset was stored; 0 if none is there."""
-    if queue is None or not queue.begin <= offset < queue.end:
-        return 0
-    return int(queue.read(offset, 1)["store_timestamp_ms"][0])

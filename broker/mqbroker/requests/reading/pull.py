@@ -232,6 +232,7 @@ class PullHandler:
         wanted_bytes = header.max_msg_bytes or 0
         bytes_max = wanted_bytes if wanted_bytes > 0 else limits.PULL_BYTES_DEFAULT
         granted = self._core.flow.grant(header.consumer_group)
+        began_s = self._core.clock_s()
         found = read_queue(
             self._core.machine.queues.get(header.topic, header.queue_id),
             header.queue_offset,
@@ -241,6 +242,7 @@ class PullHandler:
             # Tools see what has expired, too, as long as it is kept.
             now_ms=0 if header.consumer_group == TOOLS_GROUP else self._core.assignments.now_ms(),
         )
+        self._core.entries.times.read(self._core.clock_s() - began_s)
         if header.queue_offset > found.max_offset:
             # Its position is none of this queue, as after the topic was made again.
             found = found._replace(next_offset=self._counting.resumes(_queue_of(header)))

@@ -94,6 +94,10 @@ class SendBackHandler:
                 ext = encode_header(ConsumerSendMsgBackResponseHeader(late=int(stored is None)))
             if stored is not None:
                 core.rates.sent_back(header.group, record.topic)
+                if wanted != retry_topic(header.group):
+                    properties = names.properties_decode(record.properties)
+                    topic = properties.get(names.RETRY_TOPIC, record.topic)
+                    core.rates.traffic.give_up(header.group, topic)
             return request.reply(ext=ext)
 
         if header.pop_time is None:

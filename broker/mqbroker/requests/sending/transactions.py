@@ -76,7 +76,14 @@ class TransactionHandler:
         half = Half(header.tran_state_table_offset, self._record(header))
         commit = header.commit_or_rollback == _COMMIT
         end = partial(self._transactions.end, half, commit=commit)
-        return Later(end, lambda _: request.reply())
+
+        def answer(_: Appended) -> Command:
+            if not commit:
+                topic = half.properties.get(names.REAL_TOPIC, "")
+                self._core.rates.traffic.roll_back(topic)
+            return request.reply()
+
+        return Later(end, answer)
 
     def check(self) -> None:
         """Ask the producers of half messages that are due; move those aside that were asked about

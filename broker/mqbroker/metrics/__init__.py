@@ -1,0 +1,18 @@
+"""A broker's figures for Prometheus: RocketMQ 5's names with their labels, and ours.
+
+Layout
+------
+``sources``   where figures come from
+``naming``    values of labels, as RocketMQ writes them (pure)
+``server``    figures that every replica has: its part in the group, log, disk, clients
+``traffic``   what came and what was given, told by the leader (pure)
+``lag``       how far groups are behind, told by the leader
+``details``   the same by queue, with the reason
+``page``      all of it as pages
+``health``    whether the replica is well, and may be stopped
+``endpoint``  the port
+
+Of a group only the leader tells traffic and lag: each replica has the same messages, and sums would
+be three times too high. Each series has the label `member`, so that a counter's series ends with a
+leadership and another one begins.
+"""

@@ -1,0 +1,66 @@
+"""A broker's figures as pages: one for all, one for what is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dledger.metrics.pages import Details
+from dledger.metrics.shown import Shown
+from dledger.metrics.text import Family, Writer
+from mqbroker.metrics import naming
+from mqbroker.metrics.details import QueueFigures
+from mqbroker.metrics.lag import LagFigures
+from mqbroker.metrics.server import ServerFigures
+from mqbroker.metrics.sources import Process, Sources
+from mqbroker.metrics.traffic import Names, TrafficFigures
+
+_FOLDED: Final = Family(
+    "dledger_metrics_folded", "gauge", "Topics and groups that are told as _other."
+)
+
+
+class BrokerFigures:
+    """Makes the pages."""
+
+    def __init__(self, sources: Sources, process: Process | None) -> None:
+        core = self._core = sources.core
+        self._names = Names(Shown(), Shown(), naming.owners(core.config))
+        self._server = ServerFigures(sources, process, self._names)
+        self._traffic = TrafficFigures(core.machine, core.rates, self._names)
+        self._lag = LagFigures(sources, self._names)
+        self._queues = QueueFigures(sources)
+        self._writer = Writer(
+            {
+                "cluster": core.config.broker_cluster_name,
+                "node_type": "broker",
+                "node_id": core.config.broker_name,
+                "member": core.role.node_id,
+            }
+        )
+
+    def pieces(self) -> Iterator[str]:
+        """The text of /metrics."""
+        self._choose()
+        yield from self._server.pieces(self._writer)
+        if not self._core.role.serving:
+            return
+        yield from self._traffic.pieces(self._writer)
+        yield from self._lag.pieces(self._writer)
+        names = self._names
+        yield from self._writer.family(
+            _FOLDED,
+            [({"what": "topics"}, names.topics.folded), ({"what": "groups"}, names.groups.folded)],
+        )
+
+    def details(self, wanted: Details) -> Iterator[str]:
+        """The text of /metrics/detailed."""
+        if self._core.role.serving:
+            yield from self._queues.pieces(wanted, self._writer)
+
+    def _choose(self) -> None:
+        core, names = self._core, self._names
+        topics = [topic.topic_name for topic in core.machine.topics]
+        names.topics.choose(topics, self._traffic.weights(), core.clock_s())
+        groups = [group.group_name for group in core.machine.groups]
+        names.groups.choose(groups, self._traffic.group_weights(), core.clock_s())

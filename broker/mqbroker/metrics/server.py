@@ -1,0 +1,221 @@
+"""Figures that every replica has: its part in the group, its log and disk, its clients."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import trio
+
+from dledger.metrics.text import Family, Sample, Writer
+from dledger.version import __version__
+from mqbroker.metrics import naming
+from mqbroker.metrics.sources import Process, Sources
+from mqbroker.metrics.traffic import Names
+from mqbroker.requests.reading.earliest import NO_MESSAGE, EarliestMessage
+
+_STORE = {"storage_type": "local", "storage_medium": "disk"}
+_REMOTING = {"protocol_type": "remoting"}
+
+
+def _gauge(name: str, told: str) -> Family:
+    return Family(name, "gauge", told)
+
+
+def _counter(name: str, told: str) -> Family:
+    return Family(name, "counter", told)
+
+
+class ServerFigures:
+    """Makes them when asked."""
+
+    def __init__(self, sources: Sources, process: Process | None, names: Names) -> None:
+        self._sources = sources
+        self._core = sources.core
+        self._process = process
+        self._names = names
+        self._earliest = EarliestMessage(sources.core.log)
+
+    def pieces(self, writer: Writer) -> Iterator[str]:
+        """The families' texts."""
+        for part in (
+            self._about_group,
+            self._about_state,
+            self._about_disk,
+            self._about_log,
+            self._about_process,
+            self._about_members,
+        ):
+            for family, samples in part():
+                yield from writer.family(family, samples)
+        yield from self._clients(writer)
+
+    def _about_group(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
+        core, status = self._core, self._core.log.status
+        role = core.role
+        for name, value, told in (
+            ("role", role.serving, "1 for the leader, 0 for the others."),
+            ("has_leader", role.leader_id is not None, "Whether this replica knows a leader."),
+            ("term", status.term, "The term of the group's leadership."),
+            ("counted", status.counted, "Whether this copy counts for a majority."),
+            ("fenced", status.fenced is not None, "Whether it takes no further part."),
+            ("repairing", status.repairing is not None, "Whether its log is being repaired."),
+            ("last_index", status.last_index, "The log's last entry."),
+            ("commit_index", status.commit_index, "The last committed entry."),
+            ("applied_index", status.applied_index, "The last applied entry."),
+        ):
+            yield _gauge(f"dledger_raft_{name}", told), [({}, int(value))]
+        changes = role.leader_changes
+        yield (
+            _counter(
+                "dledger_raft_leader_changes_total", "Leaders that this replica has followed."
+            ),
+            [({}, changes)],
+        )
+
+    def _about_members(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
+        """The other members, as this one sees them."""
+        others = [
+            each
+            for each in self._core.log.status.members
+            if each.node_id != self._core.role.node_id
+        ]
+        linked = [({"peer": each.node_id}, int(each.linked)) for each in others]
+        yield (
+            _gauge("dledger_raft_peer_linked", "Whether a member is connected to this one."),
+            linked,
+        )
+        lag = [
+            ({"peer": each.node_id}, each.lag_entries)
+            for each in others
+            if self._core.role.serving and each.lag_entries is not None
+        ]
+        told = "Entries that a member may lack, told by the leader."
+        yield _gauge("dledger_raft_peer_lag_entries", told), lag
+
+    def _about_state(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
+        core, machine = self._core, self._core.machine
+        for name, value, told in (
+            ("rocketmq_broker_permission", core.permission, "2 write, 4 read, 6 both."),
+            ("rocketmq_topic_number", len(machine.topics), "Topics of this broker group."),
+            ("rocketmq_consumer_group_number", len(machine.groups), "Its consumer groups."),
+            ("dledger_users", len(machine.users), "Its users."),
+            ("dledger_entries_set_aside", machine.aside.count, "Entries without effect."),
+            ("dledger_popped_messages", machine.popped.count, "Popped messages in flight."),
+        ):
+            yield _gauge(name, told), [({}, value)]
+        digest = int(machine.users.digest()[:12], 16)
+        told = "A hash of users and their rights: the same on all members."
+        yield _gauge("dledger_users_hash", told), [({}, digest)]
+
+    def _about_disk(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
+        """What the store's file system has; nothing if it does not say, as a broken one may not."""
+        core = self._core
+        try:
+            disk = os.statvfs(core.config.store_path_root_dir)
+        except OSError:
+            return
+        size, unused = disk.f_blocks * disk.f_frsize, disk.f_bfree * disk.f_frsize
+        told = "Used bytes of the whole file system, as in RocketMQ."
+        yield _gauge("rocketmq_storage_size_bytes", told), [(_STORE, size - unused)]
+        told = "Bytes of the store's file system."
+        yield _gauge("dledger_disk_total_bytes", told), [({}, size)]
+        told = "Bytes that are free for this user."
+        yield _gauge("dledger_disk_free_bytes", told), [({}, disk.f_bavail * disk.f_frsize)]
+
+    def _about_log(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
+        core, status = self._core, self._core.log.status
+        first, end = status.first_position, status.end_position
+        earliest_ms = self._earliest.store_timestamp_ms(first, end)
+        age_ms = 0 if earliest_ms == NO_MESSAGE else max(0, core.clock_ms() - earliest_ms)
+        for name, value, told in (
+            ("dispatch_behind_bytes", core.log.unapplied_bytes, "Bytes of the log not applied."),
+            ("message_reserve_time_milliseconds", age_ms, "The age of the oldest message."),
+        ):
+            yield _gauge(f"rocketmq_storage_{name}", told), [(_STORE, value)]
+        for name, value, told in (
+            ("dledger_log_bytes", max(0, end - first), "Bytes of the log."),
+            ("dledger_log_end_position", end, "Where the log ends."),
+            ("dledger_log_first_position", first, "Where the log begins."),
+        ):
+            yield _gauge(name, told), [({}, value)]
+
+    def _about_process(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
+        core, room, process = self._core, self._core.room, self._process
+        info = {"version": __version__}
+        yield _gauge("dledger_build_info", "The version that runs here."), [(info, 1)]
+        yield _counter("dledger_faults_total", "Unforeseen exceptions."), [({}, core.faults.count)]
+        told = "Time from the append of messages until they are applied."
+        yield (
+            Family("dledger_append_seconds", "histogram", told),
+            [({}, core.entries.times.appends)],
+        )
+        for name, value, told in (
+            ("", room.places_taken, "Connections of clients."),
+            ("_max", room.places_max, "How many there may be."),
+            ("_memory_bytes", room.charged_bytes, "Bytes that are kept for them."),
+            ("_memory_bytes_max", room.bytes_max, "How many there may be."),
+        ):
+            yield _gauge(f"dledger_connections{name}", told), [({}, value)]
+        ended = [
+            ({"reason": "no room"}, room.refused),
+            ({"reason": "never spoke"}, room.evicted),
+            ({"reason": "memory"}, room.offenders),
+        ]
+        told = "Connections that were refused or closed by a bound."
+        yield _counter("dledger_connections_turned_away_total", told), ended
+        refused = [({"reason": "rights"}, core.guard.refused)]
+        told = "Requests that were refused, or would be if rights were enforced."
+        yield _counter("dledger_requests_refused_total", told), refused
+        if process is None:
+            return
+        segments = process.segments()
+        yield _gauge("dledger_log_segments", "Segments of the log."), [({}, len(segments))]
+        told = "Time for a sync of the log to its disk."
+        times = core.log.status.sync_times
+        if times is not None:
+            yield Family("dledger_sync_seconds", "histogram", told), [({}, times)]
+        saved_s = process.saved_s()
+        if saved_s is not None:
+            told = "Since the state was saved last."
+            age_s = max(0.0, trio.current_time() - saved_s)
+            yield _gauge("dledger_snapshot_age_seconds", told), [({}, age_s)]
+        if process.watchdog is not None:
+            watchdog = process.watchdog
+            told = "Turns of the event loop that took too long."
+            yield _counter("dledger_loop_stalls_total", told), [({}, watchdog.stalls)]
+            told = "The longest of them."
+            yield _gauge("dledger_loop_stall_max_seconds", told), [({}, watchdog.longest_s)]
+
+    def _clients(self, writer: Writer) -> Iterator[str]:
+        membership = self._sources.membership
+        producers = {
+            connection_id: (client.language.lower(), naming.version(client.version))
+            for _, members in list(membership.producer_groups())
+            for connection_id, client in members.items()
+        }
+        samples = Counter(producers.values()).items()
+        yield from writer.family(
+            _gauge("rocketmq_producer_connections", "Connected producers."),
+            [
+                ({"language": language, "version": version, **_REMOTING}, count)
+                for (language, version), count in samples
+            ],
+        )
+        consumers: Counter[tuple[str, ...]] = Counter()
+        for group, found in list(membership.consumer_groups()):
+            yield ""
+            shown, mode = self._names.groups.name(group), naming.consume_mode(found.consume_type)
+            system = naming.flag(naming.is_system_group(group))
+            for client in found.members.values():
+                version = naming.version(client.version)
+                consumers[shown, client.language.lower(), version, mode, system] += 1
+        labels = ("consumer_group", "language", "version", "consume_mode", "is_system")
+        yield from writer.family(
+            _gauge("rocketmq_consumer_connections", "Connected members of consumer groups."),
+            (
+                (dict(zip(labels, key, strict=True)) | _REMOTING, count)
+                for key, count in consumers.items()
+            ),
+        )

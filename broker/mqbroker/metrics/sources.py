@@ -1,0 +1,31 @@
+"""Where a broker's figures come from: parts that have them anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dledger.log.retention import SegmentInfo
+from dledger.net.watchdog import Watchdog
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.lag import Standing
+from mqbroker.requests.groups.membership import Membership
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Parts of a broker without its sockets."""
+
+    core: Core
+    membership: Membership
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What only a broker with a log on a disk has. `saved_s`: when its state was saved last, by
+    trio's clock; None if that was before its start."""
+
+    segments: Callable[[], Sequence[SegmentInfo]]
+    saved_s: Callable[[], float | None]
+    watchdog: Watchdog | None

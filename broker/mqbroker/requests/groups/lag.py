@@ -1,0 +1,180 @@
+"""How far a consumer group is behind in a queue, and why. What tools and figures tell alike.
+
+A group is at the offset that it has committed, or nowhere yet: then it is told as at the first
+message, as it has read none. Popped messages in flight count by themselves, as others behind them
+may be done. What was pulled and not committed is in flight, as far as this leader has seen it
+pulled. So lag = in flight + ready, and none of them is negative.
+
+A group's topics are those that it has offsets in, those that its members subscribe to, and, when
+its last member has gone, those that it did. So the lag of a group that is away goes on growing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from mqbroker.leader.offset_commits import OffsetCommits
+from mqbroker.requests.core import Core
+from mqbroker.requests.groups.membership import BROADCASTING, ConsumerGroup, Membership
+from mqbroker.requests.groups.readers import Readers
+from mqbroker.requests.permissions import may_be_read
+from mqbroker.state.derived.consume_queue import ConsumeQueue
+from mqbroker.state.groups.locks import QueueKey
+from mqbroker.state.groups.places import place
+
+
+class Behind(NamedTuple):
+    """A group in a queue: committed up to `offset`, handed out up to `pulled`, of messages up to
+    `end`."""
+
+    offset: int
+    pulled: int
+    end: int
+    in_flight: int
+
+    @property
+    def ready(self) -> int:
+        """Messages that were not handed out yet."""
+        return self.end - self.pulled
+
+    @property
+    def lag(self) -> int:
+        """Messages that are not done."""
+        return self.in_flight + self.ready
+
+
+class Why(StrEnum):
+    """Why a queue's messages are not done."""
+
+    DONE = "done"
+    GROUP_DISABLED = "group disabled"
+    TOPIC_UNREADABLE = "topic unreadable"
+    NO_MEMBERS = "no members"
+    NOT_SUBSCRIBED = "not subscribed"
+    HELD_BY_RATE = "held by rate"
+    HANDED_OUT = "handed out"
+    LOCKED_IN_ORDER = "handed out in order"
+    NO_OWNER = "no owner"
+    FILTERED = "filtered"
+    BEING_READ = "being read"
+
+
+class Reason(NamedTuple):
+    """Why, in which words, and since when: unix ms, 0 if nothing tells."""
+
+    why: Why
+    text: str
+    since_ms: int = 0
+
+
+class Standing:
+    """Where groups are."""
+
+    def __init__(
+        self, core: Core, membership: Membership, commits: OffsetCommits, readers: Readers
+    ) -> None:
+        self._core = core
+        self._membership = membership
+        self._commits = commits
+        self._readers = readers
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics that a group reads, or has read."""
+        online = self._membership.consumers(group)
+        subscribed = self._membership.left_topics(group) if online is None else online.subscriptions
+        return self._commits.topics_of(group).union(subscribed)
+
+    def is_told(self, group: str) -> bool:
+        """Whether a group's progress is kept here: members that broadcast keep it themselves."""
+        online = self._membership.consumers(group)
+        return online is None or online.message_model != BROADCASTING
+
+    def place(self, group: str, topic: str, queue_id: int) -> int:
+        """Where a group is in a queue; at the first message if it is nowhere yet."""
+        machine, taken = self._core.machine, self._commits.latest(group, topic, queue_id)
+        at = place(machine, group, topic, queue_id, taken)
+        return machine.queues.span(topic, queue_id)[0] if at is None else at
+
+    def behind(self, group: str, topic: str, queue_id: int) -> Behind:
+        """A group in a queue."""
+        machine = self._core.machine
+        offset = self.place(group, topic, queue_id)
+        end = max(offset, machine.queues.end(topic, queue_id))
+        popped = machine.popped.queue(group, topic, queue_id)
+        if popped is not None and popped.count:
+            cursor = min(max(offset, popped.cursor), end)
+            return Behind(offset, cursor, end, min(popped.count, cursor - offset))
+        seen = self._core.rates.pull_offset((group, topic, queue_id))
+        pulled = min(max(offset, seen), end)
+        return Behind(offset, pulled, end, pulled - offset)
+
+    def queues_of(self, topic: str) -> int:
+        """How many queues of a topic can be read; 0 if there is no such topic."""
+        config = self._core.machine.topics.get(topic)
+        return 0 if config is None else config.read_queue_nums
+
+    def stored_ms(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message at an offset was stored; 0 if none is there."""
+        return stored_ms(self._core.machine.queues.get(topic, queue_id), offset)
+
+    def reason(self, group: str, topic: str, queue_id: int, behind: Behind) -> Reason:
+        """Why a group is not further in a queue."""
+        return next(self._reasons(QueueKey(group, topic, queue_id), behind))
+
+    def _reasons(self, key: QueueKey, behind: Behind) -> Iterator[Reason]:
+        machine, members = self._core.machine, self._membership.consumers(key.group)
+        if not behind.lag:
+            yield Reason(Why.DONE, "nothing is left")
+        config = machine.groups.get(key.group)
+        if config is not None and not config.consume_enable:
+            yield Reason(Why.GROUP_DISABLED, "the group's consumeEnable is false")
+        if not may_be_read(machine.topics.get(key.topic)):
+            yield Reason(Why.TOPIC_UNREADABLE, "the topic may not be read")
+        if members is None:
+            yield Reason(Why.NO_MEMBERS, "the group has no members")
+        else:
+            yield from self._of_members(key, behind, members)
+
+    def _of_members(
+        self, key: QueueKey, behind: Behind, members: ConsumerGroup
+    ) -> Iterator[Reason]:
+        if key.topic not in members.subscriptions:
+            wants = next(iter(members.wants.values())).shown
+            yield Reason(
+                Why.NOT_SUBSCRIBED, f"no member subscribes to the topic; they want {wants}"
+            )
+        held = self._core.flow.held_back(key.group)
+        if held is not None:
+            yield Reason(Why.HELD_BY_RATE, held.reason)
+        owner = self._readers.reader(key)
+        popped = self._core.machine.popped.queue(*key)
+        client = None if owner is None else members.members.get(owner)
+        if behind.in_flight and (client is not None or (popped is not None and popped.count)):
+            yield self._handed_out(key, behind, None if client is None else client.client_id)
+        if client is None and popped is None:
+            yield Reason(
+                Why.NO_OWNER, f"none of the {len(members.members)} members reads the queue"
+            )
+        if (
+            key.topic in members.subscriptions
+            and members.subscriptions[key.topic].sub_string != "*"
+        ):
+            yield Reason(Why.FILTERED, "the group's filter passes over messages")
+        yield Reason(Why.BEING_READ, "a member reads the queue")
+
+    def _handed_out(self, key: QueueKey, behind: Behind, client_id: str | None) -> Reason:
+        ago_s = self._core.clock_s() - self._core.rates.pulled_at_s(key)
+        since_ms = self._core.clock_ms() - int(1000 * ago_s)
+        lock = self._core.machine.locks.held(key)
+        why = Why.HANDED_OUT if lock is None else Why.LOCKED_IN_ORDER
+        to_whom = "members" if client_id is None else client_id
+        return Reason(why, f"{to_whom} has {behind.in_flight} messages in hand", since_ms)
+
+
+def stored_ms(queue: ConsumeQueue | None, offset: int) -> int:
+    """When the message at an offset of a queue was stored; 0 if none is there."""
+    if queue is None or not queue.begin <= offset < queue.end:
+        return 0
+    return int(queue.read(offset, 1)["store_timestamp_ms"][0])

@@ -1,0 +1,111 @@
+"""The paths that every server answers: its figures, details of them, and whether it is well.
+
+`/healthz`, `/readyz` and `/safe-to-stop` answer 200, or 503 with the reason; a supervisor may ask
+without a proof, and is then told the status alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import NamedTuple, Protocol
+
+from dledger.errors import BadInput
+from dledger.metrics import limits
+from dledger.metrics.admission import CHALLENGE, Admission
+from dledger.metrics.kept import Kept
+from dledger.metrics.requests import Answer, Asked
+from dledger.metrics.text import CONTENT_TYPE
+
+PATHS = "/metrics, /metrics/detailed?topic=...&group=..., /healthz, /readyz, /safe-to-stop"
+
+
+class Details(NamedTuple):
+    """What details are asked of: these topics, these groups, of both each pair."""
+
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+
+
+class Health(Protocol):
+    """Whether a server is well. Each is None, or the reason why not."""
+
+    def alive(self) -> str | None:
+        """Whether a restart would not help."""
+
+    def ready(self) -> str | None:
+        """Whether clients can be sent here."""
+
+    def safe_to_stop(self) -> str | None:
+        """Whether others go on without this server."""
+
+
+class Pages:
+    """Answers requests."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        figures: Callable[[], Iterable[str]],
+        details: Callable[[Details], Iterable[str]],
+        health: Health,
+    ) -> None:
+        self._admission = admission
+        self._figures = Kept(figures)
+        self._details = details
+        self._kept: dict[Details, Kept] = {}
+        self._health = {
+            "/healthz": health.alive,
+            "/readyz": health.ready,
+            "/safe-to-stop": health.safe_to_stop,
+        }
+
+    async def __call__(self, asked: Asked) -> Answer:
+        """The answer to a request."""
+        refusal = self._admission.refusal(asked)
+        judge = self._health.get(asked.path)
+        if judge is not None:
+            return _health(judge(), told=refusal is None)
+        if refusal is not None:
+            text = f"{refusal}\n".encode()
+            return Answer(HTTPStatus.UNAUTHORIZED, text, challenge=CHALLENGE)
+        try:
+            if asked.path == "/metrics":
+                return _figures(await self._figures.page())
+            if asked.path == "/metrics/detailed":
+                return _figures(await self._kept_details(_details(asked)).page())
+        except BadInput as error:
+            return Answer.text(HTTPStatus.BAD_REQUEST, str(error))
+        return Answer.text(HTTPStatus.NOT_FOUND, f"there is no {asked.path[:80]!r}: {PATHS}")
+
+    def _kept_details(self, wanted: Details) -> Kept:
+        kept = self._kept.get(wanted)
+        if kept is None:
+            if len(self._kept) >= limits.PAGES_KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            kept = self._kept[wanted] = Kept(lambda: self._details(wanted))
+        return kept
+
+
+def _details(asked: Asked) -> Details:
+    """What is asked for. Raises BadInput."""
+    unknown = asked.values.keys() - {"topic", "group"}
+    topics, groups = (dict.fromkeys(asked.values.get(key, ())) for key in ("topic", "group"))
+    if unknown or not (topics or groups):
+        raise BadInput(
+            "details are of topics, of groups, or of groups in topics: "
+            "/metrics/detailed?topic=T&group=G; each may be given more than once"
+        )
+    if len(topics) + len(groups) > limits.NAMES_ASKED_MAX:
+        raise BadInput(f"more than {limits.NAMES_ASKED_MAX} topics and groups are asked for")
+    return Details(tuple(topics), tuple(groups))
+
+
+def _figures(page: bytes) -> Answer:
+    return Answer(HTTPStatus.OK, page, CONTENT_TYPE, keeps=True)
+
+
+def _health(problem: str | None, *, told: bool) -> Answer:
+    if problem is None:
+        return Answer.text(HTTPStatus.OK, "ok")
+    return Answer.text(HTTPStatus.SERVICE_UNAVAILABLE, problem if told else "no")

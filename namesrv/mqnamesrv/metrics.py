@@ -1,0 +1,114 @@
+"""A name server's figures and its port for them: what it knows, who is connected, what it refuses.
+
+RocketMQ's name servers export nothing, so all names are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import trio
+
+from dledger.metrics.admission import Admission
+from dledger.metrics.config import Port
+from dledger.metrics.pages import Details, Pages
+from dledger.metrics.serving import serve_figures
+from dledger.metrics.text import Family, Sample, Writer
+from dledger.net import Faults
+from dledger.net.room import Room
+from dledger.version import __version__
+from mqnamesrv.dispatch import Dispatcher
+
+
+class NamesrvFigures:
+    """Makes the pages."""
+
+    def __init__(self, dispatcher: Dispatcher, room: Room, faults: Faults) -> None:
+        self._dispatcher = dispatcher
+        self._room = room
+        self._faults = faults
+        self._writer = Writer({"node_type": "namesrv"})
+
+    def pieces(self) -> Iterator[str]:
+        """The text of /metrics."""
+        for family, samples in self._families():
+            yield from self._writer.family(family, samples)
+
+    def details(self, _: Details) -> Iterator[str]:
+        """Name servers know no queues' offsets and no groups."""
+        return iter(())
+
+    def _families(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
+        routes, room = self._dispatcher.routes, self._room
+        members, terms = list[Sample](), list[Sample]()
+        for group in list(routes.groups.values()):
+            labels = {"cluster": group.cluster, "node_id": group.broker_name}
+            led = group.leader is not None
+            members.append((labels | {"role": "leader"}, int(led)))
+            members.append((labels | {"role": "follower"}, len(group.members) - led))
+            if group.term is not None:
+                terms.append((labels, group.term))
+        told = "Members of a broker group that are registered."
+        yield Family("dledger_namesrv_members", "gauge", told), members
+        told = "The newest term that a leader has shown."
+        yield Family("dledger_namesrv_term", "gauge", told), terms
+        for name, value, told in (
+            ("dledger_namesrv_topics", routes.topics.rows, "Topics, counted in each group."),
+            (
+                "dledger_namesrv_settled",
+                int(self._dispatcher.settles_in_ms() is None),
+                "Whether all is known.",
+            ),
+            ("dledger_connections", room.places_taken, "Connections."),
+            ("dledger_connections_max", room.places_max, "How many there may be."),
+            ("dledger_connections_memory_bytes", room.charged_bytes, "Bytes kept for them."),
+            ("dledger_connections_memory_bytes_max", room.bytes_max, "How many there may be."),
+        ):
+            yield Family(name, "gauge", told), [({}, value)]
+        told = "The version that runs here."
+        yield Family("dledger_build_info", "gauge", told), [({"version": __version__}, 1)]
+        told = "Unforeseen exceptions."
+        yield Family("dledger_faults_total", "counter", told), [({}, self._faults.count)]
+        ended = [
+            ({"reason": "no room"}, room.refused),
+            ({"reason": "never spoke"}, room.evicted),
+            ({"reason": "memory"}, room.offenders),
+        ]
+        told = "Connections that were refused or closed by a bound."
+        yield Family("dledger_connections_turned_away_total", "counter", told), ended
+
+
+class NamesrvHealth:
+    """Judges one name server now."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def alive(self) -> None:
+        """It answers, so it is."""
+
+    def ready(self) -> str | None:
+        """None, or why its routes may lack something."""
+        if self._dispatcher.settles_in_ms() is None:
+            return None
+        return "it has just begun: brokers may be about to register"
+
+    def safe_to_stop(self) -> None:
+        """It keeps nothing that brokers do not tell every name server."""
+
+
+async def serve_metrics(
+    where: Port,
+    dispatcher: Dispatcher,
+    room: Room,
+    faults: Faults,
+    *,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve until cancelled; `task_status` is told the port. ConfigError if it can't be had."""
+    figures = NamesrvFigures(dispatcher, room, faults)
+    admission = Admission(
+        where.host, where.token, dispatcher.users.guard, lambda: dispatcher.users.cluster
+    )
+    pages = Pages(admission, figures.pieces, figures.details, NamesrvHealth(dispatcher))
+    await serve_figures(pages, where.host, where.port, faults, task_status=task_status)
