@@ -9,10 +9,10 @@ from dledger.metrics.shown import Shown
 from dledger.metrics.text import Family, Sample, Writer
 from dledger.remoting.message import DLQ_PREFIX
 from dledger.remoting.names import UNREADABLE, topic_kind
-from mqbroker.metrics import naming
 from mqbroker.flow.rates import Rates
 from mqbroker.flow.statistics import GET
 from mqbroker.flow.traffic import Arrived
+from mqbroker.metrics import naming
 from mqbroker.state.attributes import MESSAGE_TYPE
 
 if TYPE_CHECKING:
