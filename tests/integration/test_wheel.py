@@ -228,6 +228,21 @@ def test_the_wheel_has_the_package_with_its_types(away: Away, package: str) -> N
     assert (home / "py.typed").exists()
 
 
+def test_test_kits_are_not_in_the_wheel(away: Away) -> None:
+    """But for what a cluster in a user's test is made of: virtual time, a ledger in memory."""
+    program = (
+        "import dledger, pathlib\n"
+        "root = pathlib.Path(dledger.__file__).parents[1]\n"
+        f"for package in {PACKAGES}:\n"
+        "    for file in sorted(root.glob(f'{package}/**/testing/**/*.py')):\n"
+        "        print(file.relative_to(root))\n"
+    )
+    done = away.run(away.bin / "python", "-c", program)
+
+    kept = ("__init__", "local", "virtual")
+    assert done.stdout.split() == [f"dledger/testing/{name}.py" for name in kept], done.stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_of_the_wheel_starts(away: Away, command: str) -> None:
     """Beside files that are called like our folders."""

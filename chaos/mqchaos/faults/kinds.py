@@ -10,7 +10,21 @@ election.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
+
+
+class Needs(Enum):
+    """What a cluster must have for a fault."""
+
+    NOTHING = "nothing"
+    LINKS = "links that pass the proxy, or are the kernel's"
+    PACKETS = "links that are the kernel's"
+    MEMBERS = "links that are none of both"
+    ORDERS = "brokers that take orders"
+    PLACE = "brokers that take orders, and a place in our code"
+    CLOCK = "brokers that take orders of their clock"
+    OWN_DISK = "nodes with file systems of their own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +42,7 @@ class Kind:
     told_undone: str
     gap_median_s_max: float = 0.6
     gap_worst_s_max: float = 1.5
+    needs: Needs = Needs.NOTHING
 
 
 _KILLED, _BACK = "is killed with SIGKILL", "is started again"
@@ -52,38 +67,111 @@ KILL_NAMESRV: Final = Kind("kill-namesrv", "restart-namesrv", "down", _KILLED, _
 _HEARD = "is heard again"
 
 PARTITION: Final = Kind(
-    "partition", "joined", "isolated", "is cut off from the rest of its group", _HEARD, 2.0, 3.5
+    "partition",
+    "joined",
+    "isolated",
+    "is cut off from the rest of its group",
+    _HEARD,
+    2.0,
+    3.5,
+    needs=Needs.LINKS,
 )
 ISLAND: Final = Kind(
-    "island", "mainland", "isolated", "is cut off from everybody", _HEARD, 2.0, 3.5
+    "island",
+    "mainland",
+    "isolated",
+    "is cut off from everybody",
+    _HEARD,
+    2.0,
+    3.5,
+    needs=Needs.LINKS,
 )
 BRIDGE: Final = Kind(
-    "bridge", "bridge-over", "", "has one way only to the rest of its group", _HEARD, 0.6, 2.5
+    "bridge",
+    "bridge-over",
+    "",
+    "has one way only to the rest of its group",
+    _HEARD,
+    0.6,
+    2.5,
+    needs=Needs.LINKS,
 )
-RING: Final = Kind("ring", "ring-over", "", "hears its neighbours only", _HEARD, 0.6, 2.5)
-MUTE: Final = Kind("mute", "speaking", "isolated", "is not heard by its group", _HEARD, 2.0, 3.5)
+RING: Final = Kind(
+    "ring", "ring-over", "", "hears its neighbours only", _HEARD, 0.6, 2.5, needs=Needs.LINKS
+)
+MUTE: Final = Kind(
+    "mute", "speaking", "isolated", "is not heard by its group", _HEARD, 2.0, 3.5, needs=Needs.LINKS
+)
 DEAF: Final = Kind(
-    "deaf", "hearing", "isolated", "hears nothing of its group", "hears again", 2.0, 3.5
+    "deaf",
+    "hearing",
+    "isolated",
+    "hears nothing of its group",
+    "hears again",
+    2.0,
+    3.5,
+    needs=Needs.LINKS,
 )
 CUT_CLIENTS: Final = Kind(
-    "cut-clients", "clients-back", "", "can't be reached by clients", "can be reached again", 4.5, 6
+    "cut-clients",
+    "clients-back",
+    "",
+    "can't be reached by clients",
+    "can be reached again",
+    4.5,
+    6,
+    needs=Needs.LINKS,
 )
 CUT_NAMESRV: Final = Kind(
-    "cut-namesrv", "namesrv-back", "", "can't reach a name server", "reaches them again", 0.3, 1
+    "cut-namesrv",
+    "namesrv-back",
+    "",
+    "can't reach a name server",
+    "reaches them again",
+    0.3,
+    1,
+    needs=Needs.LINKS,
 )
-SLOW: Final = Kind("slow", "fast", "", "has slow links", "has fast links again", 0.6, 1.5)
-LOSSY: Final = Kind("lossy", "sound", "", "has links that lose", "has sound links again", 1, 2)
-NARROW: Final = Kind("narrow", "wide", "", "has narrow links", "has wide links again", 0.6, 1.5)
+SLOW: Final = Kind(
+    "slow", "fast", "", "has slow links", "has fast links again", 0.6, 1.5, needs=Needs.LINKS
+)
+LOSSY: Final = Kind(
+    "lossy", "sound", "", "has links that lose", "has sound links again", 1, 2, needs=Needs.LINKS
+)
+NARROW: Final = Kind(
+    "narrow", "wide", "", "has narrow links", "has wide links again", 0.6, 1.5, needs=Needs.LINKS
+)
 DOUBLED: Final = Kind(
-    "doubled", "single", "", "has links that double packets", "has sound links again", 0.6, 1.5
+    "doubled",
+    "single",
+    "",
+    "has links that double packets",
+    "has sound links again",
+    0.6,
+    1.5,
+    needs=Needs.PACKETS,
 )
 DISORDERED: Final = Kind(
-    "disordered", "in-order", "", "has links that disorder", "has links in order again", 0.6, 1.5
+    "disordered",
+    "in-order",
+    "",
+    "has links that disorder",
+    "has links in order again",
+    0.6,
+    1.5,
+    needs=Needs.PACKETS,
 )
 GARBLED: Final = Kind(
-    "garbled", "clear", "", "has links that change bytes", "has sound links again", 1, 2
+    "garbled",
+    "clear",
+    "",
+    "has links that change bytes",
+    "has sound links again",
+    1,
+    2,
+    needs=Needs.PACKETS,
 )
-RESET: Final = Kind("reset", "", "", "has its connections reset", "", 0.6, 1.5)
+RESET: Final = Kind("reset", "", "", "has its connections reset", "", 0.6, 1.5, needs=Needs.LINKS)
 
 WIPE: Final = Kind("wipe", "new-disk", "down", "is killed and loses its disk", _BACK)
 ROT: Final = Kind("rot", "rot-read", "down", "is killed, and a bit of its log turns", _BACK)
@@ -93,38 +181,107 @@ LOST_FILE: Final = Kind(
 SHORT_FILE: Final = Kind(
     "short-file", "short-read", "down", "is killed and loses the end of a file of its log", _BACK
 )
-
-FAILPOINT_KILL: Final = Kind(
-    "failpoint-kill", "failpoint-passed", "down", "ends at a named place", _BACK, 2.0, 8
-)
-FAILPOINT_HOLD: Final = Kind(
-    "failpoint-hold", "failpoint-left", "paused", "is held at a named place", "goes on", 2.0, 8
-)
-
-SLOW_DISK: Final = Kind(
-    "slow-disk", "fast-disk", "", "has a disk that syncs slowly", "has a fast disk again", 1, 2.5
-)
-BAD_SYNC: Final = Kind("bad-sync", "good-sync", "down", "has a disk that can't sync", _BACK, 1, 3)
-FULL_DISK: Final = Kind("full-disk", "room-again", "", "has a full disk", "has room again", 1, 5)
-READ_ONLY: Final = Kind(
-    "read-only", "writable", "down", "has a disk that can't be written", _BACK, 1, 3
-)
-TORN: Final = Kind("torn-write", "torn-read", "down", "ends in the middle of a write", _BACK, 1, 3)
 STALE: Final = Kind(
     "stale-file", "stale-read", "down", "is killed and gets an old file of its log back", _BACK
 )
 
+FAILPOINT_KILL: Final = Kind(
+    "failpoint-kill",
+    "failpoint-passed",
+    "down",
+    "ends at a named place",
+    _BACK,
+    2.0,
+    8,
+    needs=Needs.PLACE,
+)
+FAILPOINT_HOLD: Final = Kind(
+    "failpoint-hold",
+    "failpoint-left",
+    "paused",
+    "is held at a named place",
+    "goes on",
+    2.0,
+    8,
+    needs=Needs.PLACE,
+)
+
+SLOW_DISK: Final = Kind(
+    "slow-disk",
+    "fast-disk",
+    "",
+    "has a disk that syncs slowly",
+    "has a fast disk again",
+    1,
+    2.5,
+    needs=Needs.ORDERS,
+)
+BAD_SYNC: Final = Kind(
+    "bad-sync", "good-sync", "down", "has a disk that can't sync", _BACK, 1, 3, needs=Needs.ORDERS
+)
+FULL_DISK: Final = Kind(
+    "full-disk", "room-again", "", "has a full disk", "has room again", 1, 5, needs=Needs.ORDERS
+)
+READ_ONLY: Final = Kind(
+    "read-only",
+    "writable",
+    "down",
+    "has a disk that can't be written",
+    _BACK,
+    1,
+    3,
+    needs=Needs.ORDERS,
+)
+TORN: Final = Kind(
+    "torn-write",
+    "torn-read",
+    "down",
+    "ends in the middle of a write",
+    _BACK,
+    1,
+    3,
+    needs=Needs.ORDERS,
+)
+
 POWER_LOSS: Final = Kind(
-    "power-loss", "power-back", "down", "has a disk that loses its power", _BACK, 1, 3
+    "power-loss",
+    "power-back",
+    "down",
+    "has a disk that loses its power",
+    _BACK,
+    1,
+    3,
+    needs=Needs.OWN_DISK,
 )
 NO_SPACE: Final = Kind(
-    "no-space", "space-again", "", "has a file system without room", "has room again", 1, 5
+    "no-space",
+    "space-again",
+    "",
+    "has a file system without room",
+    "has room again",
+    1,
+    5,
+    needs=Needs.OWN_DISK,
 )
 ABORTED: Final = Kind(
-    "aborted", "mounted-again", "down", "has a file system that found an error", _BACK, 2, 5
+    "aborted",
+    "mounted-again",
+    "down",
+    "has a file system that found an error",
+    _BACK,
+    2,
+    5,
+    needs=Needs.OWN_DISK,
 )
 WRITE_ERRORS: Final = Kind(
-    "write-errors", "writes-again", "down", "has a disk whose writes fail", _BACK, 4, 8
+    "write-errors",
+    "writes-again",
+    "down",
+    "has a disk whose writes fail",
+    _BACK,
+    4,
+    8,
+    needs=Needs.OWN_DISK,
 )
 LAST_WRITES: Final = Kind(
     "last-writes",
@@ -134,73 +291,70 @@ LAST_WRITES: Final = Kind(
     _BACK,
     4,
     8,
+    needs=Needs.OWN_DISK,
 )
 
-CLOCK_AHEAD: Final = Kind("clock-ahead", "clock-fell-back", "", "has a clock ahead", "has not")
-CLOCK_BEHIND: Final = Kind("clock-behind", "clock-caught-up", "", "has a clock behind", "has not")
+CLOCK_AHEAD: Final = Kind(
+    "clock-ahead", "clock-fell-back", "", "has a clock ahead", "has not", needs=Needs.CLOCK
+)
+CLOCK_BEHIND: Final = Kind(
+    "clock-behind", "clock-caught-up", "", "has a clock behind", "has not", needs=Needs.CLOCK
+)
 CLOCK_STROBE: Final = Kind(
-    "clock-strobe", "clock-still", "", "has a clock that jumps to and fro", "has a steady clock"
+    "clock-strobe",
+    "clock-still",
+    "",
+    "has a clock that jumps to and fro",
+    "has a steady clock",
+    needs=Needs.CLOCK,
 )
 FEW_FILES: Final = Kind(
     "few-files", "enough-files", "", "may open a few files more only", "may open files", 1, 3
 )
-LOW_MEMORY: Final = Kind(
-    "low-memory", "enough-memory", "", "may have a little more memory only", "may have more", 2, 5
-)
 SMALL_FILES: Final = Kind(
     "small-files", "any-files", "", "may write to the beginnings of files only", "may write", 1, 3
+)
+LOW_MEMORY: Final = Kind(
+    "low-memory", "enough-memory", "", "may have a little more memory only", "may have more", 2, 5
 )
 SLOW_CPU: Final = Kind(
     "slow-cpu", "fast-cpu", "", "gets a tenth of a processor", "gets a processor again", 2.5, 5
 )
-JOIN: Final = Kind("join", "leave", "", "sees a node come to its group", "sees it go", 0.6, 3)
+JOIN: Final = Kind(
+    "join", "leave", "", "sees a node come to its group", "sees it go", 0.6, 3, needs=Needs.MEMBERS
+)
 DISMISS: Final = Kind(
-    "dismiss", "readmit", "", "is removed from its group", "is a member again", 0.6, 3
+    "dismiss",
+    "readmit",
+    "",
+    "is removed from its group",
+    "is a member again",
+    0.6,
+    3,
+    needs=Needs.MEMBERS,
 )
 BLANK_NAMESRV: Final = Kind(
     "blank-namesrv", "namesrv-told", "", "knows nothing", "is told by brokers again", 0.3, 1.5
 )
 
-KINDS: Final = {
-    kind.name: kind
-    for kind in (
-        *(KILL, STOP, PAUSE, KILL_MAJORITY, KILL_ALL, STORM, TRANSFER, KILL_NAMESRV),
-        *(PARTITION, ISLAND, BRIDGE, RING, MUTE, DEAF, CUT_CLIENTS, CUT_NAMESRV),
-        *(SLOW, LOSSY, NARROW, DOUBLED, DISORDERED, GARBLED, RESET),
-        *(WIPE, ROT, LOST_FILE, SHORT_FILE, STALE),
-        *(FAILPOINT_KILL, FAILPOINT_HOLD),
-        *(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN),
-        *(POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS, LAST_WRITES),
-        *(CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE),
-        *(FEW_FILES, SMALL_FILES, LOW_MEMORY, SLOW_CPU),
-        *(JOIN, DISMISS, BLANK_NAMESRV),
-    )
-}
+KINDS: Final = {kind.name: kind for kind in [*globals().values()] if isinstance(kind, Kind)}
 UNDONE: Final = {kind.undone: kind for kind in KINDS.values() if kind.undone}
-AT_PLACES: Final = frozenset({FAILPOINT_KILL.name, FAILPOINT_HOLD.name})
+
+
+def _needing(*needs: Needs) -> frozenset[str]:
+    return frozenset(kind.name for kind in KINDS.values() if kind.needs in needs)
+
+
+AT_PLACES: Final = _needing(Needs.PLACE)
 """A step of these names a place."""
-ORDERED: Final = AT_PLACES | {
-    kind.name
-    for kind in (
-        *(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN),
-        *(CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE),
-    )
-}
+ORDERED: Final = _needing(Needs.PLACE, Needs.ORDERS, Needs.CLOCK)
 """For these brokers must take orders."""
-OF_NETWORK: Final = frozenset(
-    kind.name
-    for kind in (
-        *(PARTITION, ISLAND, BRIDGE, RING, MUTE, DEAF, CUT_CLIENTS, CUT_NAMESRV),
-        *(SLOW, LOSSY, NARROW, DOUBLED, DISORDERED, GARBLED, RESET),
-    )
-)
+OF_NETWORK: Final = _needing(Needs.LINKS, Needs.PACKETS)
 """For these links must pass the proxy, or be the kernel's."""
-OF_PACKETS: Final = frozenset({DOUBLED.name, DISORDERED.name, GARBLED.name})
+OF_PACKETS: Final = _needing(Needs.PACKETS)
 """For these they must be the kernel's."""
-OF_MEMBERS: Final = frozenset({JOIN.name, DISMISS.name})
+OF_MEMBERS: Final = _needing(Needs.MEMBERS)
 """For these they must be none of both."""
-OF_OWN_DISKS: Final = frozenset(
-    kind.name for kind in (POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS, LAST_WRITES)
-)
+OF_OWN_DISKS: Final = _needing(Needs.OWN_DISK)
 """For these nodes must have file systems of their own."""
-OF_CLOCKS: Final = frozenset({CLOCK_AHEAD.name, CLOCK_BEHIND.name, CLOCK_STROBE.name})
+OF_CLOCKS: Final = _needing(Needs.CLOCK)
