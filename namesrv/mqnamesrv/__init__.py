@@ -5,6 +5,7 @@
 ``dispatch``      requests, one small method per code
 ``routes``        the route table: groups, members, who leads (pure)
 ``topics``        which groups serve a topic (pure)
+``away``          the queues of groups that are away, kept over restarts
 ``registration``  decodes a broker's registration (pure)
 ``door``          which requests are allowed (pure)
 ``users``         users as broker groups tell them, and what they may ask

@@ -20,6 +20,7 @@ from dledger.program.pulse import look
 from dledger.tls.servers import ServerContexts
 from dledger.trust.proof import NONCE_BYTES
 from mqnamesrv import limits
+from mqnamesrv.away import Away
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
 from mqnamesrv.kv_file import KvStore
@@ -49,6 +50,7 @@ async def serve(
     tls = None if tls_options is None else ServerContexts(tls_options)
     figures = port_of(config, has_users=bool(config.secret_file))
     dispatcher = Dispatcher(config, kv, trio.current_time, door, groups)
+    away = Away(kv, dispatcher.routes.topics)
     async with trio.open_nursery() as nursery:
         faults = Faults()
         address = config.bind_address, config.listen_port
@@ -68,6 +70,7 @@ async def serve(
             told = await nursery.start(tell)
             _log.info("figures told", address=f"{figures.host}:{told}")
         task_status.started(port)
+        nursery.start_soon(away.keep_on)
         while True:
             await look(limits.SCAN_INTERVAL_S)
             try:

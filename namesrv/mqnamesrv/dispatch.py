@@ -319,7 +319,7 @@ class Dispatcher:
 
     @serves(RequestCode.GET_BROKER_CLUSTER_INFO, needs=Right.ANYONE, rights=OPEN)
     def _cluster_info(self, request: Command, _: Connection) -> Answer:
-        info = self.routes.cluster_info()
+        info = self.routes.cluster_info(with_absent=request.encoding is HeaderEncoding.MSGPACK)
         # Always loose in the reference, whatever the client's version; see Dialect.
         return _answered(request, info, len(info.broker_addr_table), Dialect.LOOSE)
 
@@ -420,15 +420,15 @@ class Dispatcher:
         return self._when_durable(request, self._kv.delete(header.namespace, header.key))
 
     async def _when_durable(
-        self, request: Command, change: Awaitable[None], answer: Header | None = None
+        self, request: Command, change: Awaitable[str | None], answer: Header | None = None
     ) -> Command:
         try:
-            await change
+            remark = await change
         except DledgerError as error:
             _log.error("config change failed", code=request.code, reason=str(error))
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
         self._take_wiped()
-        return request.reply(ext=None if answer is None else encode_header(answer))
+        return request.reply(ext=encode_header(answer) if answer else None, remark=remark)
 
     @serves(RequestCode.GET_KV_CONFIG, needs=Right.ANYONE, rights=cluster(GET))
     def _get_kv(self, request: Command, _: Connection) -> Command:

@@ -24,6 +24,10 @@ from dledger.world import world
 from mqnamesrv import limits
 from mqnamesrv.kv import KvTable, encode_change
 
+IN_MEMORY_ONLY = (
+    "kept until this name server ends, and lost then: its config has no kvConfigPath to keep it in"
+)
+
 
 class KvStore:
     """The current table, and its files if it has some. Without a path it lives in memory only."""
@@ -33,11 +37,13 @@ class KvStore:
         self._files = None if path is None else _Files(path)
         self.table = KvTable() if self._files is None else self._files.load()
 
-    async def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value. BadInput beyond a bound, StorageError if it could not be made durable."""
+    async def put(self, namespace: str, key: str, value: str) -> str | None:
+        """Set a value. Returns what is to be said if it will be lost. BadInput beyond a bound,
+        StorageError if it could not be made durable."""
         async with self._lock:
             table = self.table.put(namespace, key, value)
             await self._replace(table, encode_change(namespace, key, value))
+        return IN_MEMORY_ONLY if self._files is None else None
 
     async def delete(self, namespace: str, key: str) -> None:
         """Remove a key; one that does not exist is no error. StorageError as above."""

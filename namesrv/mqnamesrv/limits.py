@@ -43,6 +43,8 @@ PARTS_AT_ONCE_MAX = 256
 
 KV_KEY_BYTES_MAX = 1024
 KV_VALUE_BYTES_MAX = 64 * 1024
+ABSENT_VALUE_BYTES_MAX = 32 * 1024
+"""Of the rows of a group that is away in one entry; less than a value may have."""
 KV_NAMESPACE_BYTES_MAX = 2 * MIB
 """Of a namespace as it is answered, in one body; ORDER_TOPIC_CONFIG goes to every broker."""
 KV_BYTES_MAX = 16 * MIB

@@ -354,7 +354,7 @@ class RouteTable:
                 )
             if gone and not group.members:
                 group.empty_since_s = now_s
-                self.topics.leave(group.broker_name)
+                self.topics.leave(group.broker_name, group.cluster)
         return departures
 
     # The questions of clients and operators.
@@ -387,7 +387,7 @@ class RouteTable:
             return {}
         return _broker_data(group).broker_addrs
 
-    def cluster_info(self) -> ClusterInfo:
+    def cluster_info(self, *, with_absent: bool = False) -> ClusterInfo:
         """Every group by name, and the names by cluster."""
         groups = [group for _, group in sorted(self.groups.items()) if group.members]
         clusters: dict[str, list[str]] = {}
@@ -396,6 +396,7 @@ class RouteTable:
         return ClusterInfo(
             broker_addr_table={group.broker_name: _broker_data(group) for group in groups},
             cluster_addr_table=clusters,
+            absent_brokers=self.topics.missed() if with_absent else None,
         )
 
     def topics_of_cluster(self, cluster: str) -> list[str]:

@@ -14,6 +14,7 @@ A group's topics are kept by its name, too: a change costs what has changed, not
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,13 +27,22 @@ UNIT = 1
 UNIT_SUBSCRIBED = 2
 
 
+class AbsentGroup(NamedTuple):
+    """A broker group without members: its cluster, and the rows that it had, by topic."""
+
+    cluster: str
+    rows: dict[str, QueueData]
+
+
 class TopicTable:
     """Queue data by topic and broker name."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, QueueData]] = {}
         self._topics: dict[str, set[str]] = {}
-        self._absent: dict[str, dict[str, QueueData]] = {}
+        self._absent: dict[str, AbsentGroup] = {}
+        #: Grows whenever the absent rows change.
+        self.absent_changes = 0
         self._closed: set[str] = set()
         #: The groups whose write permission an operator has taken.
         self.wiped: frozenset[str] = frozenset()
@@ -41,7 +51,8 @@ class TopicTable:
         self, broker_name: str, topics: Mapping[str, TopicConfig], *, is_whole_table: bool
     ) -> None:
         """Replace the rows of the listed topics; with `is_whole_table` drop the group's others."""
-        self._absent.pop(broker_name, None)
+        if self._absent.pop(broker_name, None) is not None:
+            self.absent_changes += 1
         if is_whole_table:
             self._drop(broker_name, self._of(broker_name) - topics.keys())
         if topics:
@@ -74,7 +85,17 @@ class TopicTable:
     def absent(self, topic: str) -> list[QueueData]:
         """The rows that it had of groups that have no members now, likewise."""
         absent = sorted(self._absent.items())
-        return [self._shown(rows[topic]) for _, rows in absent if topic in rows]
+        return [self._shown(group.rows[topic]) for _, group in absent if topic in group.rows]
+
+    def absent_groups(self) -> dict[str, AbsentGroup]:
+        """Each group that has no members now, by its name."""
+        absent = self._absent.items()
+        return {name: AbsentGroup(group.cluster, dict(group.rows)) for name, group in absent}
+
+    def missed(self) -> dict[str, str]:
+        """The clusters of the absent groups that no operator has retired, by their names."""
+        absent = self._absent.items()
+        return {name: group.cluster for name, group in absent if name not in self.wiped}
 
     def permit(self, broker_name: str, permission: int) -> None:
         """A group's leader says what the group may be used for."""
@@ -133,27 +154,34 @@ class TopicTable:
 
     def known(self, broker_name: str) -> int:
         """How many topics a group serves, or served before it went away."""
-        return self.count(broker_name) or len(self._absent.get(broker_name, ()))
+        absent = self._absent.get(broker_name)
+        return self.count(broker_name) or (len(absent.rows) if absent is not None else 0)
 
     def remove_topic(self, topic: str, broker_names: Collection[str] | None = None) -> None:
         """Forget a topic, everywhere or on these groups only. An unknown topic is no error."""
         for broker_name in list(self._rows.get(topic, {})):
             if broker_names is None or broker_name in broker_names:
                 self._drop(broker_name, {topic})
-        for broker_name, rows in self._absent.items():
+        for broker_name, absent in self._absent.items():
             if broker_names is None or broker_name in broker_names:
-                rows.pop(topic, None)
+                self.absent_changes += absent.rows.pop(topic, None) is not None
 
     def remove_broker(self, broker_name: str) -> None:
         """Forget every row of a group."""
         self._drop(broker_name, list(self._of(broker_name)))
 
-    def leave(self, broker_name: str) -> None:
+    def leave(self, broker_name: str, cluster: str) -> None:
         """A group has no members any more: its rows are absent, until it comes again."""
         rows = {topic: self._rows[topic][broker_name] for topic in self._of(broker_name)}
         self.remove_broker(broker_name)
         if rows:
-            self._absent[broker_name] = rows
+            self.remember(broker_name, AbsentGroup(cluster, rows))
+
+    def remember(self, broker_name: str, absent: AbsentGroup) -> None:
+        """Add a group without members. Beyond the bound the group that left first is
+        forgotten."""
+        self._absent[broker_name] = absent
+        self.absent_changes += 1
         while len(self._absent) > limits.ABSENT_GROUPS_MAX:
             del self._absent[next(iter(self._absent))]
 

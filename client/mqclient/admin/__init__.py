@@ -81,6 +81,7 @@ class Admin(Living):
         proof = b"" if of_cluster is None else of_cluster.encode()
         session = AdminSession(namesrv_addr, timeout_s, proof, credentials, tls)
         self._requests = session.requests
+        self._left_out = session.left_out
         self.topics = Topics(session)
         self.groups = Groups(session)
         self.clients = Clients(session)
@@ -94,6 +95,11 @@ class Admin(Living):
         self.dead_letters = DeadLetters(session)
         self.users = Users(session)
         self.rights = Rights(session)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the calls so far have not shown: a sentence for each broker group that is away."""
+        return tuple(text for _, text in sorted(self._left_out.items()))
 
     async def _start(self) -> None:
         await self._requests.__aenter__()

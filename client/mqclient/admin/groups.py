@@ -37,7 +37,14 @@ from dledger.remoting.numbers import INT32_MAX
 from mqclient.admin.messages import offset_at
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import END, GroupProgress, QueueProgress, QueueReset
-from mqclient.admin.session import AdminSession, Part, UnknownTarget, change_each, run_for_each
+from mqclient.admin.session import (
+    AdminSession,
+    Part,
+    UnknownTarget,
+    change_each,
+    holders,
+    run_for_each,
+)
 from mqclient.admin.topics import Topics, delete_on, wire_names
 from mqclient.arguments import check_whole
 from mqclient.errors import Refused
@@ -153,10 +160,11 @@ class Groups(Part):
             return one.broker_name
 
         brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        names = await change_each(delete, brokers, _name)
+        names = await change_each(delete, [*brokers], _name)
         if broker is None:
             for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
                 await delete_on(self._session, topic, brokers)
+        brokers.check_all_there()
         return names
 
     async def of_topic(self, topic: str) -> tuple[str, ...]:
@@ -218,8 +226,7 @@ class Groups(Part):
             expect_success(answer, header, self._requests.leader(broker))
             return decode_body(ResetOffsetBody, answer.payload).offset_table
 
-        brokers = (await self._session.route(topic)).broker_datas
-        found = await change_each(reset, brokers, _name)
+        found = await change_each(reset, holders(await self._session.route(topic)), _name)
         return tuple(
             QueueReset(queue.topic, queue.broker_name, queue.queue_id, offset)
             for queue, offset in sorted(row for one in found for row in one.items())

@@ -97,7 +97,7 @@ class Messages(Part):
         header = ViewMessageByIdHeader(offset=position)
         known = [
             group
-            for group in await self._session.broker_groups()
+            for group in (await self._requests.cluster_info()).broker_addr_table.values()
             if address in group.broker_addrs.values()
         ]
         if known:

@@ -13,6 +13,7 @@ import msgspec
 
 from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConnectFailed, RemotingError
+from dledger.observe import get_logger
 from dledger.remoting.bodies import (
     BrokerData,
     ClusterInfo,
@@ -24,7 +25,7 @@ from dledger.remoting.bodies import (
     decode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command
+from dledger.remoting.command import Command, Language
 from dledger.remoting.headers import (
     GetSubscriptiongroupConfigHeader,
     GetTopicConfigHeader,
@@ -41,6 +42,8 @@ from mqclient.connection.peers import PeerPool
 from mqclient.connection.proven import asked_with_proof
 from mqclient.connection.routing import RouteTable
 from mqclient.errors import PartlyDone, Refused
+
+log = get_logger(__name__)
 
 Request: TypeAlias = Header | RequestCode
 """What is asked: a header, which is named after its code, or the code of a request without one."""
@@ -118,6 +121,8 @@ class AdminRequests(Living):
             try:
                 answer = await self.ask(address, request, body)
                 answers[address] = expect_success(answer, request, address)
+                if answer.remark and answer.language is Language.PYTHON:
+                    log.warning(answer.remark, namesrv=address)
             except (RemotingError, Refused) as error:
                 failures[address] = error
         raise_unless_all(failures, answers)

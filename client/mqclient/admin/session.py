@@ -1,15 +1,22 @@
-"""What every part of the administration shares: connections and the choice of broker groups."""
+"""What every part of the administration shares: connections and the choice of broker groups.
+
+Name servers of ours remember broker groups that are away, so what a call has not reached can be
+told: a change that was meant for such a group, too, is PartlyDone, and what a question has left out
+is noted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 from dledger.errors import DledgerError
-from dledger.remoting.bodies import BrokerData, TopicRouteData
+from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.headers import GetRouteinfoByTopicHeader
 from dledger.tls.options import AskedTls
+from mqclient import limits
 from mqclient.admin.requests import AdminRequests, expect_success, raise_unless_all
 from mqclient.connection.answers import route_in
 from mqclient.connection.credentials import Credentials
@@ -23,6 +30,41 @@ _U = TypeVar("_U")
 
 class UnknownTarget(ClientError):
     """No cluster, broker or consumer group has that name; the message says which there are."""
+
+
+class GroupAway(UnknownTarget):
+    """A broker group that is known has no member here."""
+
+    def __init__(self, broker_name: str) -> None:
+        super().__init__(
+            f"broker group {broker_name!r} is away: do it again once it is back, or retire it if "
+            f"it will not come back (mqadmin wipeWritePerm -b {broker_name})"
+        )
+
+
+class Chosen(list[BrokerData]):
+    """Broker groups that are there, and the names of others that are meant too, and are away."""
+
+    def __init__(self, groups: Iterable[BrokerData], away: Iterable[str]) -> None:
+        super().__init__(groups)
+        self.away = {name: GroupAway(name) for name in sorted(away)}
+
+    def check_all_there(self) -> None:
+        """After a change on those that are there: raises PartlyDone if others are away."""
+        raise_unless_all(self.away, [group.broker_name for group in self])
+
+
+def away_in(info: ClusterInfo) -> dict[str, str]:
+    """The clusters of the broker groups that are away, by their names."""
+    absent = (info.absent_brokers or {}).items()
+    return {name: cluster for name, cluster in absent if name not in info.broker_addr_table}
+
+
+def holders(route: TopicRouteData) -> Chosen:
+    """The broker groups of a topic. One that an operator has retired is not missed."""
+    there = {group.broker_name for group in route.broker_datas}
+    away = {row.broker_name for row in route.absent_queue_datas or ()}
+    return Chosen(route.broker_datas, away - there - set(route.withdrawn or ()))
 
 
 class AdminSession:
@@ -42,6 +84,8 @@ class AdminSession:
         self.timeout_s = timeout_s
         self.credentials = credentials
         self.requests = AdminRequests(namesrv_addr, timeout_s, secret, credentials, tls)
+        #: Broker groups of which nothing was shown, each with a sentence that says so.
+        self.left_out: dict[str, str] = {}
 
     async def broker_groups(
         self,
@@ -49,12 +93,14 @@ class AdminSession:
         broker: str | None = None,
         *,
         only_one_cluster: bool = False,
-    ) -> list[BrokerData]:
+    ) -> Chosen:
         """The broker groups of a cluster, of one name or member's address, or all.
 
+        Changes, which are for `only_one_cluster`, hear of those that are away; else that is noted.
         Raises UnknownTarget if there is none.
         """
         info = await self.requests.cluster_info()
+        away = away_in(info)
         groups = [group for _, group in sorted(info.broker_addr_table.items())]
         clusters = sorted({group.cluster for group in groups})
         if not groups:
@@ -71,19 +117,43 @@ class AdminSession:
             and broker in (None, group.broker_name, *group.broker_addrs.values())
         ]
         if not chosen:
+            if broker is not None and broker in away:
+                raise GroupAway(broker)
             names = ", ".join(f"{group.cluster}/{group.broker_name}" for group in groups)
             wanted = f"cluster {cluster!r}" if cluster is not None else f"broker {broker!r}"
             raise UnknownTarget(f"no {wanted} is registered; there are {names}")
-        return chosen
+        missed = [name for name, its in away.items() if broker is None and cluster in (None, its)]
+        if only_one_cluster:
+            return Chosen(chosen, (name for name in missed if away[name] == chosen[0].cluster))
+        self._note(chosen, missed)
+        return Chosen(chosen, ())
+
+    async def note_away(self) -> None:
+        """Note which broker groups are away, for a question that needs none."""
+        info = await self.requests.cluster_info()
+        self._note(info.broker_addr_table.values(), away_in(info))
 
     async def route(self, topic: str) -> TopicRouteData:
         """The route of a topic. Raises NoRoute if no name server knows it."""
         header = GetRouteinfoByTopicHeader(topic=topic, accept_standard_json_only=True)
         answer = await self.requests.ask_name_server(header)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-            raise NoRoute(topic, "look at", "no broker has registered it")
+            with suppress(DledgerError):
+                await self.note_away()
+            away = f"; {', '.join(self.left_out)} may have it, and is away" if self.left_out else ""
+            raise NoRoute(topic, "look at", f"no broker has registered it{away}")
         expect_success(answer, f"the route of {topic!r}", "the name server")
-        return route_in(answer)
+        route = route_in(answer)
+        self._note(route.broker_datas, holders(route).away)
+        return route
+
+    def _note(self, groups: Iterable[BrokerData], away: Iterable[str]) -> None:
+        """Note whose part is not shown."""
+        for group in groups:
+            self.left_out.pop(group.broker_name, None)
+        for name in away:
+            if len(self.left_out) < limits.GROUPS_MAX:
+                self.left_out[name] = f"not shown: what broker group {name} has, which is away"
 
 
 class Part:
@@ -117,7 +187,8 @@ async def change_each(
 ) -> tuple[_U, ...]:
     """The results of a change for each value, in order. Every one is tried.
 
-    If all fail the first error is raised; if some do, PartlyDone.
+    If all fail the first error is raised; if some do, or if `values` are Chosen and some groups are
+    away, PartlyDone.
     """
     errors: dict[str, Exception] = {}
     done: dict[str, _U] = {}
@@ -128,7 +199,8 @@ async def change_each(
         except (DledgerError, OSError) as error:
             errors[name(value)] = error
 
+    away = values.away if isinstance(values, Chosen) else {}
     values = tuple(values)
     await run_for_each(one, values)
-    raise_unless_all(errors, list(done))
+    raise_unless_all({**errors, **away}, list(done))
     return tuple(done[name(value)] for value in values)

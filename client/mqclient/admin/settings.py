@@ -1,8 +1,8 @@
 """Configs of brokers and name servers, key-value entries, and write permissions.
 
 A broker group's settings are entries of its log and hold for all its members. Name servers share no
-state: a change goes to each of them, and lasts as long as in RocketMQ (a setting until the next
-start, a permission until the broker's next change of topics, a key-value entry for ever).
+state: a change goes to each of them. A setting lasts until the next start. A permission and a
+key-value entry last for ever where the name server has a `kvConfigPath`; a warning says where not.
 """
 
 from __future__ import annotations

@@ -106,12 +106,13 @@ class Topics(Part):
             # Brokers of RocketMQ have a remark at each answer.
             return config, answer.remark if answer.language is Language.PYTHON else None
 
-        found = await change_each(update, groups, _name)
+        found = await change_each(update, [*groups], _name)
         configs = {
             group.broker_name: config for group, (config, _) in zip(groups, found, strict=True)
         }
         await self._put_order(topic, configs)
         await self._wait_for_route(topic, set(configs))
+        groups.check_all_there()
         return TopicChange(
             topic,
             tuple(configs),
@@ -147,15 +148,19 @@ class Topics(Part):
                 lambda group: self._requests.topic_config(group, topic), groups
             )
             if not any(known):
+                away = f"; {', '.join(groups.away)} may have it, and is away" if groups.away else ""
                 raise UnknownTarget(
                     f"there is no topic {topic!r} in cluster {groups[0].cluster!r}: check the name "
-                    "(mqadmin topicList)"
+                    f"(mqadmin topicList){away}"
                 )
-        return await delete_on(self._session, topic, groups)
+        names = await delete_on(self._session, topic, groups)
+        groups.check_all_there()
+        return names
 
     async def list(self, cluster: str | None = None) -> tuple[TopicInfo, ...]:
         """Every topic with a route, sorted by name; with `cluster`, those of its groups."""
         if cluster is None:
+            await self._session.note_away()
             answer = await self._requests.ask_name_server(
                 RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
             )
@@ -252,14 +257,14 @@ def _name(group: BrokerData) -> str:
 async def delete_on(
     session: AdminSession, topic: str, groups: Sequence[BrokerData]
 ) -> tuple[str, ...]:
-    """Delete a topic, which need not exist."""
+    """Delete a topic, which need not exist, on the groups that are there."""
     header = DeleteTopicInBrokerHeader(topic=topic)
 
     async def delete(group: BrokerData) -> str:
         await session.requests.ask_leader(group, header)
         return group.broker_name
 
-    names = await change_each(delete, groups, _name)
+    names = await change_each(delete, [*groups], _name)
     await session.requests.ask_every_name_server(
         DeleteTopicInNamesrvHeader(topic=topic, cluster_name=groups[0].cluster),
     )

@@ -173,3 +173,8 @@ class Admin(Face[admins.Admin]):
         self.dead_letters = DeadLetters(self, admin.dead_letters)
         self.users = Users(self, admin.users)
         self.rights = Rights(self, admin.rights)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What the calls so far have not shown: a sentence for each broker group that is away."""
+        return self._client.left_out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError
@@ -112,6 +113,7 @@ class Face(Caller[ClientT]):
         self._opened_in = os.getpid()
         root_here(self)
         _open.add(self)
+        _hear_of_the_end()
         return self
 
     def __exit__(
@@ -151,6 +153,16 @@ class Face(Caller[ClientT]):
 
 
 _open: WeakSet[Face[Any]] = WeakSet()
+_told_in: set[int] = set()
+"""The ids of processes in which `_hear_of_the_end` has done its work. A fork begins without it."""
+
+
+def _hear_of_the_end() -> None:
+    """Close what is open also at the end of a child of `multiprocessing`, which has no `atexit`."""
+    ends = sys.modules.get("multiprocessing.util")
+    if ends is not None and os.getpid() not in _told_in:
+        _told_in.add(os.getpid())
+        ends.Finalize(None, _close_forgotten, exitpriority=0)
 
 
 @atexit.register

@@ -84,7 +84,7 @@ def update_namesrv_config(*, key: Key, value: Value, common: Common = DEFAULTS) 
 def update_kv_config(
     *, namespace: Namespace, key: Key, value: Value, common: Common = DEFAULTS
 ) -> None:
-    """Set a key-value entry on every name server, for ever.
+    """Set a key-value entry on every name server, until it is deleted.
 
     Parameters
     ----------

@@ -103,10 +103,15 @@ class TopicRouteData(Body):
 
 
 class ClusterInfo(Body):
-    """GET_BROKER_CLUSTER_INFO: broker groups by name, and the names in each cluster."""
+    """GET_BROKER_CLUSTER_INFO: broker groups by name, and the names in each cluster.
+
+    `absent_brokers` is ours, and our clients alone are sent it: the groups that are away, and the
+    cluster of each. Those that an operator has retired are not among them.
+    """
 
     broker_addr_table: dict[str, BrokerData] = {}
     cluster_addr_table: dict[str, list[str]] = {}
+    absent_brokers: dict[str, str] | None = None
 
 
 class BrokerMemberGroup(Body):

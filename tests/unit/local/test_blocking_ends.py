@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +74,34 @@ def test_what_a_program_has_handed_over_is_sent_though_it_forgets_to_close() -> 
             while len(got) < 5:
                 got += [message.body for message in consumer.poll(timeout_s=WAIT_S)]
         assert sorted(map(int, got)) == [*range(5)]
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_what_a_worker_has_handed_over_is_sent_though_it_forgets_to_close(
+    method: str, tmp_path: Path
+) -> None:
+    """Children of multiprocessing end without `atexit`; the client was made before they began."""
+    program = tmp_path / "program.py"
+    with local_cluster_in_thread(replicas=1) as cluster:
+        program.write_text(
+            "import multiprocessing\n"
+            "from mqclient.blocking import Message, Producer\n"
+            f"producer = Producer({cluster.namesrv_addr!r}, linger_s=1.0)\n"
+            "def work(front):\n"
+            "    producer.open()\n"
+            "    for number in range(5):\n"
+            "        producer.send_soon(Message('T', f'{front}{number}'.encode()))\n"
+            "if __name__ == '__main__':\n"
+            f"    begin = multiprocessing.get_context({method!r}).Process\n"
+            "    workers = [begin(target=work, args=(front,)) for front in (1, 2)]\n"
+            "    for worker in workers:\n"
+            "        worker.start()\n"
+            "    for worker in workers:\n"
+            "        worker.join()\n"
+        )
+        subprocess.run([sys.executable, program], timeout=WAIT_S, check=True)
+        got = []
+        with cluster.consumer("H", {"T": "*"}) as consumer:
+            while len(got) < 10:
+                got += [message.body for message in consumer.poll(timeout_s=WAIT_S)]
+        assert sorted(map(int, got)) == [*range(10, 15), *range(20, 25)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -109,6 +109,9 @@ def switched(given: Switch | None) -> bool | None:
 
 QueueCount = Annotated[int, Parameter(validator=Number(gte=1))]
 
+_left_out: list[str] = []
+"""What the command's last call has not shown. A process is one command."""
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,8 @@ class Output:
     ] = "table"
 
     def show(self, command: str, result: object, table: Table) -> None:
-        """Print a result in the form that was asked for."""
+        """Print a result in the form that was asked for, and what it does not show."""
+        table = replace(table, left_out=[*table.left_out, *_left_out])
         if self.output == "json":
             print_json(command, result, table.left_out)
         else:
@@ -231,7 +235,9 @@ class Common(Output):
                 secret=self.secret(),
                 tls=self.encryption(),
             ) as admin:
-                return await call(admin)
+                result = await call(admin)
+                _left_out[:] = admin.left_out
+                return result
 
         return anyio.run(session)
 

@@ -1,0 +1,113 @@
+"""A broker group is away: tools say what they have not shown, and where a change was not made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from mqclient import Message
+from mqclient.commands.__main__ import main
+from mqlocal import ThreadedCluster, local_cluster_in_thread
+
+AWAY = "broker-b"
+
+
+@pytest.fixture(scope="module")
+def halved() -> Iterator[ThreadedCluster]:
+    """Two groups, of which one is away; a topic and a consumer group are on both."""
+    with local_cluster_in_thread(replicas=1, groups=2) as cluster:
+        with cluster.admin() as admin:
+            admin.topics.update("T", read_queues=1, write_queues=1)
+            admin.groups.update("C")
+            admin.topics.update("Elsewhere", broker=AWAY)
+        with cluster.producer("P") as producer:
+            for queue in producer.prepare("T"):
+                for _ in range(5):
+                    producer.send(Message("T", b"x", keys="k"), selector=lambda *_, q=queue: q)
+        with cluster.consumer("C", {"T": "*"}) as consumer:
+            consumer.poll(1, timeout_s=5)
+        cluster.kill(f"{AWAY}-n0")
+        yield cluster
+
+
+def run(
+    capsys: pytest.CaptureFixture[str], cluster: ThreadedCluster, line: str
+) -> tuple[int, str, str]:
+    """Status, output, and errors of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main([*line.split(), "-n", cluster.namesrv_addr])
+    captured = capsys.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("topicStatus -t T", "topicRoute -t T", "topicList", "consumeMessage -t T", "statsAll"),
+        *("printMsg -t T", "queryMsgByKey -t T -k k", "consumerProgress -g C", "consumerProgress"),
+        *("listScheduled", "deadLetters -g C", "redriveDeadLetters -g C", "clusterList"),
+        *("raftStatus", "brokerStatus", "getBrokerConfig", "listRates", "listUser", "listAcl"),
+        *("topicList -c DefaultCluster", "clusterList -c DefaultCluster"),
+    ],
+)
+def test_what_a_group_that_is_away_has_is_told_as_left_out(
+    halved: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    """To people and to programs: five of ten messages are not all of them."""
+    status, out, _ = run(capsys, halved, line)
+    assert (status, out.count(f"not shown: what broker group {AWAY} has")) == (0, 1)
+    status, out, _ = run(capsys, halved, f"{line} -o json")
+    assert (status, [AWAY in text for text in json.loads(out)["left_out"]]) == (0, [True])
+
+
+@pytest.mark.parametrize("line", ["brokerStatus -b broker-a", "getBrokerConfig -b broker-a"])
+def test_a_question_about_another_group_leaves_nothing_out(
+    halved: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    """It was answered as it was asked."""
+    status, out, _ = run(capsys, halved, line)
+    assert (status, AWAY in out) == (0, False)
+
+
+@pytest.mark.parametrize("line", ["printMsg -t Elsewhere", "deleteTopic -t Elsewhere"])
+def test_what_only_a_group_that_is_away_may_have_is_not_called_unknown(
+    halved: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    """The error names the group."""
+    status, out, err = run(capsys, halved, line)
+    assert (status, out) == (1, "")
+    assert f"{AWAY} may have it, and is away" in err
+
+
+CHANGES = [
+    *("updateTopic -t T -p 6", "updateTopic -t New", "updateTopic -t Ordered --order"),
+    *("updateSubGroup -g C -r 3", "resetOffsetByTime -g C -t T -s 0", "deleteTopic -t New"),
+    *("updateBrokerConfig -k maxMessageSize -v 3000000", "setConsumeMode -t T -g C -m POP"),
+    "deleteSubGroup -g C",
+]
+
+
+def test_a_change_says_that_it_was_not_made_on_a_group_that_is_away(
+    halved: ThreadedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is made on the others, and the status is 1, until an operator retires the group."""
+    for line in CHANGES:
+        status, out, err = run(capsys, halved, line)
+        assert (status, out) == (1, ""), line
+        assert f"done on broker-a, but not on {AWAY}: " in err
+        assert "is away" in err
+    with halved.admin() as admin:
+        names = {info.topic for info in admin.topics.list()}
+        assert "New" not in names
+        assert admin.topics.route("Ordered").order_config == "broker-a:8"
+        assert any(AWAY in text for text in admin.left_out)
+    status, _, err = run(capsys, halved, f"updateTopic -t T -b {AWAY} -p 4")
+    assert (status, "is away" in err) == (1, True)
+
+    assert run(capsys, halved, f"wipeWritePerm -b {AWAY}")[0] == 0
+    status, out, _ = run(capsys, halved, "updateTopic -t T -p 6")
+    assert (status, "topic T is on broker-a" in out) == (0, True)
+    assert run(capsys, halved, f"addWritePerm -b {AWAY}")[0] == 0
+    assert run(capsys, halved, "updateTopic -t T -p 6")[0] == 1
