@@ -102,6 +102,6 @@ def test_what_a_worker_has_handed_over_is_sent_though_it_forgets_to_close(
         subprocess.run([sys.executable, program], timeout=WAIT_S, check=True)
         got = []
         with cluster.consumer("H", {"T": "*"}) as consumer:
-            while len(got) < 10:
-                got += [message.body for message in consumer.poll(timeout_s=WAIT_S)]
+            while len(got) < 10 and (messages := consumer.poll(timeout_s=WAIT_S)):
+                got += [message.body for message in messages]
         assert sorted(map(int, got)) == [*range(10, 15), *range(20, 25)]
