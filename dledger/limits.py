@@ -312,3 +312,18 @@ TLS_EXPIRES_SOON_S = 14 * DAY_S
 TLS_AUTHORITY_DAYS = 3650
 TLS_CERTIFICATE_DAYS = 825
 """How long certificates are valid that `mqcluster up --tls` makes."""
+
+# The audit log.
+AUDIT_FOLD_S = 60.0
+"""What is refused again within this time is counted, and not written."""
+AUDIT_FOLDED_MAX = 1024
+"""Users and addresses whose refusals are counted one by one; all others are counted together."""
+AUDIT_BODY_BYTES_MAX = 64 * KIB
+"""Of a request whose objects are read for the audit log, beside what its handler reads."""
+AUDIT_OBJECTS_MAX = 20
+"""Named in a line; the others are counted."""
+AUDIT_TEXT_CHARACTERS_MAX = 300
+"""Of one value in a line."""
+AUDIT_FILE_BYTES = 8 * MIB
+AUDIT_FILES_MAX = 8
+"""64 MiB in all; the oldest file goes first."""

@@ -30,6 +30,7 @@ from dledger.net.room import Room
 from dledger.net.turns import in_turns
 from dledger.net.watchdog import Watchdog, watched_loop
 from dledger.observe import get_logger
+from dledger.program.audit_log import AuditLog
 from dledger.tls.options import Mode
 from dledger.tls.servers import ServerContexts
 from dledger.world import steady_s, unix_ms, world
@@ -129,8 +130,9 @@ async def _serve(
     tls: ServerContexts | None,
     watchdog: Watchdog | None = None,
 ) -> None:
+    audit = AuditLog(config.audit_folder)
     core = Core.build(
-        config, machine, ledger, clock_ms=unix_ms, clock_s=steady_s, room=room, tls=tls
+        config, machine, ledger, unix_ms, steady_s, room=room, tls=tls, audit_log=audit
     )
     registration = Registration(core)
     broker = Broker(core)

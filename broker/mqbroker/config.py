@@ -67,6 +67,7 @@ class BrokerConfig(TlsKeys, rename="camel", kw_only=True, forbid_unknown_fields=
     namesrv_addr: str = ""
     store_path_root_dir: str = "store"
     export_dir: str = ""
+    audit_log_dir: str = ""
     flush_disk_type: Literal["SYNC_FLUSH", "ASYNC_FLUSH"] = "SYNC_FLUSH"
     flush_interval_commit_log: int = int(foundation.FLUSH_INTERVAL_S * 1000)
     mapped_file_size_commit_log: int = foundation.SEGMENT_BYTES
@@ -121,6 +122,11 @@ class BrokerConfig(TlsKeys, rename="camel", kw_only=True, forbid_unknown_fields=
     def vip_port(self) -> int:
         """Where clients with `vipChannelEnabled` send to."""
         return self.listen_port - VIP_PORT_BELOW
+
+    @property
+    def audit_folder(self) -> Path:
+        """Where the audit log is kept."""
+        return Path(self.audit_log_dir or Path(self.store_path_root_dir) / "audit")
 
     def peers(self) -> dict[str, tuple[str, int]]:
         """node id -> (host, port for other members), of all members."""

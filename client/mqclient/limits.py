@@ -12,6 +12,7 @@ READERS_GROUP = TOOLS_GROUP
 """Whose name pulls bear that belong to no group: RocketMQ's tools read so, and leave nothing."""
 NEW_TOPIC_QUEUES = 8
 """As many as RocketMQ's mqadmin gives a topic."""
+AUDIT_LINES_SHOWN = 100
 LINGER_S = 0.0
 """A batch leaves as soon as it can."""
 

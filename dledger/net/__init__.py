@@ -6,6 +6,7 @@
 ``connection``  one accepted connection: its requests, its answers, its end
 ``serving``     which method answers a code, what it needs, and who may ask
 ``peer``        the asking end: matches responses to requests
+``auditing``    notes who changes what, and who is refused
 ``proving``     proves to a server that both know the cluster's secret
 ``room``        how many connections, from where, and how much memory is kept for them (pure)
 ``turns``       shares the event loop, so that costly requests do not delay others

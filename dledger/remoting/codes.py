@@ -168,6 +168,14 @@ class RequestCode(IntEnum):
     LIST_OBSERVED = 9015
 
 
+def name_of(code: int) -> str:
+    """The name of a request's code; "" for one that is not known."""
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return ""
+
+
 class ResponseCode(IntEnum):
     """What became of a request. What stock clients do on each: RocketMQ's ResponseCode."""
 

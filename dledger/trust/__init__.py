@@ -10,5 +10,6 @@
 ``users``    the table of users (pure)
 ``signatures``  the signatures of users' requests (pure)
 ``wrapping``  passwords as logs hold them (pure)
+``audit``    what an audit log says of changes and refusals (pure)
 ``guard``    who asks, and whether that one may (pure)
 """

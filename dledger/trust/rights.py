@@ -14,6 +14,7 @@ topic t, `%DLQ%g` to the group g as well as to whom its name is given.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -85,6 +86,7 @@ class Look(Protocol):
         to, if it waits in another; None if no message begins there."""
 
 
+_CHANGES: Final = re.compile("(Topic|Group|Cluster) (Create|Update|Delete)")
 Finder: TypeAlias = Callable[[Command, Look], Iterable[Alternatives]]
 
 
@@ -100,6 +102,11 @@ class Rights:
     needs: Finder
     signed: bool = True
     by_secret: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether it is about changing something: creating, updating, deleting."""
+        return _CHANGES.search(self.shown) is not None
 
     def __and__(self, other: Rights) -> Rights:
         return Rights(

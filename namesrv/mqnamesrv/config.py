@@ -31,6 +31,8 @@ class NamesrvConfig(TlsKeys, frozen=True, kw_only=True, rename="camel"):
     bind_address: str = "127.0.0.1"
     #: Where the key-value config is kept; without it, in memory only.
     kv_config_path: str | None = None
+    #: Where the audit log is kept; without it there is none.
+    audit_log_dir: str = ""
     #: Whether a broker gets ORDER_TOPIC_CONFIG in answer to its registration.
     return_order_topic_config_to_broker: bool = True
     #: The file with the cluster's secret; needed unless the server is on loopback.

@@ -110,8 +110,8 @@ class Dispatcher:
         self._take_wiped()
         self._order_entries: Mapping[str, str] | None = None
         self._order_body = b""
-        self.users = UserDoor(door, self.routes, unix_ms, self._trust, config.authorization_mode)
-        self.table = table_of([self, self.users], Right)
+        self.users = UserDoor(door, self.routes, unix_ms, self._trust, config)
+        self.table = self.users.audited(table_of([self, self.users], Right))
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """The answer, or an awaitable of it if something must become durable first."""
@@ -124,7 +124,7 @@ class Dispatcher:
             self.users.admit(request, connection, served)
             return self._bounded(request, served.method(request, connection))
         except NotLetIn as error:
-            _log.warning("not let in", code=request.code, reason=str(error), peer=connection.peer)
+            self.users.refused(request, connection, str(error))
             return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
         except RegistrationRefused as error:
             write = _log.debug if isinstance(error, NotWhole) else _log.warning

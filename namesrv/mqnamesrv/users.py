@@ -10,11 +10,14 @@ only the cluster's secret lets anybody in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from dledger.errors import BadInput, ConfigError
 from dledger.net import Connection
+from dledger.net.auditing import Auditor
 from dledger.net.serving import Right, Served, serves
 from dledger.observe import get_logger
+from dledger.program.audit_log import AuditLog
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -24,11 +27,13 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.trust.accepting import NotLetIn
+from dledger.trust.audit import Trail
 from dledger.trust.guard import Asker, Guard, Mode
 from dledger.trust.rights import BY_SECRET, OPEN
 from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER
 from dledger.trust.users import Users, decoded
 from mqnamesrv import limits
+from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.door import Door, Trust
 from mqnamesrv.routes import RouteTable
 
@@ -45,14 +50,17 @@ class UserDoor:
         routes: RouteTable,
         clock_ms: Callable[[], int],
         trust: Callable[[Command, Connection], Trust],
-        mode: str,
+        config: NamesrvConfig,
     ) -> None:
         self._door = door
         self._routes = routes
         self._trust = trust
         self._users: dict[str, Users] = {}
         self.guard: Guard = door.guard(self._users.values, self, clock_ms)
-        self.guard.mode = Mode(mode)
+        self.guard.mode = Mode(config.authorization_mode)
+        folder = Path(config.audit_log_dir) if config.audit_log_dir else None
+        trail = Trail(f"namesrv-{config.listen_port}")
+        self._auditor = Auditor(trail, AuditLog(folder), self, clock_ms)
 
     # -- what rights depend on (Look) -------------------------------------------------------
 
@@ -115,6 +123,23 @@ class UserDoor:
             _log.info("would be refused", code=request.code, user=asker.name, reason=reason)
         if by_address and guard.mode is Mode.OBSERVE and not asker.may_all:
             self._door.check_admin(request, source)
+
+    def audited(self, table: dict[int, Served[Right]]) -> dict[int, Served[Right]]:
+        """The table of handlers, those of changes with notes for the audit log."""
+        return self._auditor.wrapped(table, self._who)
+
+    def refused(self, request: Command, connection: Connection, reason: str) -> None:
+        """A request is not let in: log it, for operators and for audits."""
+        _log.warning("not let in", code=request.code, reason=reason, peer=connection.peer)
+        asker = self.guard.asker
+        self._auditor.refused(request, (asker.name, connection.peer[0]), reason)
+
+    def _who(self, request: Command, connection: Connection) -> tuple[str, str]:
+        """Who asks for what is served now, "" for nobody that is known, and from where."""
+        asker, source = self.guard.asker, connection.peer[0]
+        if asker.name and not asker.problem:
+            return asker.name, source
+        return CLUSTER_USER if self._is_of_cluster(request, connection) else "", source
 
     def _is_of_cluster(self, request: Command, connection: Connection) -> bool:
         """Whether somebody with the cluster's secret has signed a request."""

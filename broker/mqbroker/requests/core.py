@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 from dledger.errors import ConfigError, Rot, StorageError
 from dledger.net import Faults
+from dledger.net.auditing import Auditor
 from dledger.net.room import Room
+from dledger.program.audit_log import AuditLog
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
 from dledger.remoting.names import PERM_WRITE, TIMER_TOPIC
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
 from dledger.remoting.record.layout import SIZE_AND_MAGIC
+from dledger.trust.audit import Trail
 from dledger.trust.guard import Guard, Mode
 from dledger.trust.proof import NONCE_BYTES
 from mqbroker.config import BrokerConfig
@@ -34,6 +37,7 @@ from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.delays import DelayLevels
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests.door import AdminDoor
+from mqbroker.requests.later import noted
 from mqbroker.requests.looking import Looking
 from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.replies import Replies
@@ -73,6 +77,7 @@ class Core:
     flow: Flow
     door: AdminDoor
     guard: Guard
+    auditor: Auditor
     store_host: bytes
     clock_ms: Callable[[], int]
     clock_s: Callable[[], float]
@@ -88,11 +93,12 @@ class Core:
         config: BrokerConfig,
         machine: Machine,
         log: Log,
-        *,
         clock_ms: Callable[[], int],
         clock_s: Callable[[], float],
+        *,
         room: Room | None = None,
         tls: ServerContexts | None = None,
+        audit_log: AuditLog | None = None,
     ) -> Core:
         """Put the parts together. `room` is that of the ports; tools are shown its counts."""
         role = Role(config.node_id, config.client_addresses())
@@ -104,10 +110,13 @@ class Core:
         def find_record(position: int) -> Record | None:
             return core.find_record(position)
 
+        look = Looking(config.broker_cluster_name, machine, find_record)
+        trail = Trail(f"{config.broker_name}-{config.node_id}")
+        auditor = Auditor(trail, audit_log or AuditLog(None), look, clock_ms, noted)
         guard = Guard(
             config.d_leger_secret.encode(),
             lambda: (machine.users,),
-            Looking(config.broker_cluster_name, machine, find_record),
+            look,
             clock_ms,
             os.urandom(NONCE_BYTES),
         )
@@ -129,8 +138,9 @@ class Core:
             announcements=Announcements(clock_s),
             rates=rates,
             flow=Flow(machine.groups.get, rates, clock_s),
-            door=AdminDoor(config, guard),
+            door=AdminDoor(config, guard, auditor),
             guard=guard,
+            auditor=auditor,
             store_host=host_bytes(config.broker_ip1, config.listen_port),
             clock_ms=clock_ms,
             clock_s=clock_s,

@@ -44,7 +44,7 @@ class Dispatcher:
 
     def __init__(self, core: Core, table: Table, departures: Departures) -> None:
         self._core = core
-        self.table = table
+        self.table: Table = core.auditor.wrapped(table, core.door.who)
         #: Codes for which nothing is asked about who sends them.
         self._open: Table = {}
         self._departures = departures
@@ -117,6 +117,9 @@ class Dispatcher:
             if right is Right.ADMIN and not is_admin:
                 raise self._core.door.refusal(request, connection)
             asker = self._core.guard.asker
+            if served.rights.changes:
+                who = self._core.door.who(request, connection)
+                self._core.auditor.noting(served, request, who).passed()
             return self._forwarding.forward(request, asker, is_admin=is_admin)
         role.check_serving()
         if needs is Needs.CONFIRMED:

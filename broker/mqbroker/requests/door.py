@@ -19,6 +19,7 @@ from typing import Final
 from dledger import limits
 from dledger.errors import FrameError
 from dledger.net import Connection
+from dledger.net.auditing import Auditor
 from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -53,8 +54,9 @@ def was_forwarded(request: Command) -> bool:
 class AdminDoor:
     """The proofs on this broker's connections, and its setting."""
 
-    def __init__(self, config: BrokerConfig, guard: Guard) -> None:
+    def __init__(self, config: BrokerConfig, guard: Guard, auditor: Auditor) -> None:
         self._guard = guard
+        self._auditor = auditor
         self._secret = config.d_leger_secret.encode()
         self._own = config.broker_cluster_name, config.broker_name
         self._addresses = AdminAddresses(config.admin_addresses)
@@ -92,6 +94,7 @@ class AdminDoor:
         if reason is None:
             return
         if guard.mode is Mode.ENFORCE:
+            self._auditor.refused(request, (asker.name, asker.source), reason)
             raise Refused(ResponseCode.NO_PERMISSION, reason)
         _log.info(
             "would be refused",
@@ -127,6 +130,7 @@ class AdminDoor:
             return self._marked(request, self._proofs.check(request, connection.id) == self._own)
         except FrameError as error:
             connection.close(str(error))
+            self._auditor.refused(request, ("", connection.peer[0]), str(error))
             raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
 
     @staticmethod
@@ -135,6 +139,16 @@ class AdminDoor:
             kept = {name: value for name, value in request.ext.items() if name != TAG_FIELD}
             request.ext = kept | {PROVEN: _MARK}
         return is_proven
+
+    def who(self, request: Command, connection: Connection) -> tuple[str, str]:
+        """The user that asks for what is served now, "" for nobody that is known, and from where:
+        of what a member has passed on, whoever asked that one."""
+        asker, source = self._guard.asker, connection.peer[0]
+        if self._guard.mode is not Mode.OFF and asker.name and not asker.problem:
+            return asker.name, asker.source
+        if request.ext.get(PROVEN) is not _MARK:
+            return "", source
+        return CLUSTER_USER, str(request.ext.get(FORWARDED_SOURCE) or source)
 
     def is_admin(self, request: Command, connection: Connection) -> bool:
         """Whether an administrator asks. Refused for a wrong tag, which ends the connection. Where
@@ -154,6 +168,7 @@ class AdminDoor:
         """The answer to whoever may not."""
         host = connection.peer[0]
         _log.info("not let in", code=request.code, peer=connection.peer)
+        self._auditor.refused(request, self.who(request, connection), "adminAddresses")
         return Refused(
             ResponseCode.NO_PERMISSION,
             f"request {request.code} changes others' work, and {host} may not: run the tool where "

@@ -67,7 +67,7 @@ class Forwarding:
         if asker.name and not asker.problem:
             ext |= {FORWARDED_USER: asker.name, FORWARDED_SOURCE: asker.source}
         if is_admin:
-            ext[FORWARDED_ADMIN] = True
+            ext |= {FORWARDED_ADMIN: True, FORWARDED_SOURCE: asker.source}
         # As text, so that the leader reads each field as this node did.
         passed_on = Command(request.code, ext, request.payload, encoding=HeaderEncoding.JSON)
         try:

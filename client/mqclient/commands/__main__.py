@@ -40,6 +40,7 @@ MODULES = {
         *("aclExplain", "aclSuggest"),
     ),
     "access.encryption": ("tls",),
+    "access.audit": ("auditLog",),
     "topics": (
         *("topicList", "topicRoute", "topicStatus", "topicClusterList"),
         *("updateTopic", "deleteTopic"),

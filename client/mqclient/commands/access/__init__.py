@@ -3,4 +3,5 @@
 ``users``       createUser, updateUser, deleteUser, getUser, listUser
 ``rights``      createAcl and its like, aclExplain, aclSuggest
 ``encryption``  tls
+``audit``       auditLog
 """

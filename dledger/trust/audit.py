@@ -1,0 +1,119 @@
+"""What an audit log says: each change, and each refusal; a refusal that repeats is counted. Pure.
+
+A line is about one request: when (ms), who (`user`; "" for nobody that is known), from where, which
+code, which objects, and the verdict:
+
+``done``     the change was made
+``failed``   it was allowed, and did not succeed
+``unknown``  it was allowed; whether it was made is not known
+``passed``   a follower has passed it on to the leader, who has a line of its own
+``refused``  whoever asked may not
+
+A refusal is written at once. What is refused to the same user at the same address for the same code
+within a minute is counted, and told by one line when that minute is over. So nobody can fill
+a disk with what is refused. No line has a secret: neither fields nor bodies of a request are in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from dledger.limits import (
+    AUDIT_FOLD_S,
+    AUDIT_FOLDED_MAX,
+    AUDIT_OBJECTS_MAX,
+    AUDIT_TEXT_CHARACTERS_MAX,
+)
+
+Verdict = Literal["done", "failed", "unknown", "passed", "refused"]
+_OTHERS: Final = ("", "others", 0)
+"""In place of those for whom there is no room."""
+
+
+class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line. `times`: how often the same was refused since the line before."""
+
+    time_ms: int
+    server: str
+    user: str
+    source: str
+    code: int
+    name: str
+    verdict: Verdict
+    objects: tuple[str, ...] = ()
+    reason: str = ""
+    times: int = 1
+
+
+class Trail:
+    """What one server has to write down. `server` is its name in the lines."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._since: dict[tuple[str, str, int], int] = {}
+        self._more: dict[tuple[str, str, int], AuditLine] = {}
+
+    def changed(
+        self,
+        now_ms: int,
+        user: str,
+        source: str,
+        code: int,
+        name: str,
+        verdict: Verdict,
+        objects: Iterable[str],
+        reason: str = "",
+    ) -> AuditLine:
+        """The line of a change that was allowed."""
+        return AuditLine(
+            now_ms,
+            self._server,
+            _cut(user),
+            source,
+            code,
+            name,
+            verdict,
+            _few(objects),
+            _cut(reason),
+        )
+
+    def refused(
+        self, now_ms: int, user: str, source: str, code: int, name: str, reason: str
+    ) -> Iterator[AuditLine]:
+        """The lines that a refusal causes: its own, unless it is counted."""
+        yield from self.due(now_ms)
+        key = (_cut(user), source, code)
+        if key not in self._since and len(self._since) >= AUDIT_FOLDED_MAX:
+            key = _OTHERS
+        line = AuditLine(now_ms, self._server, *key, name, "refused", (), _cut(reason))
+        if key not in self._since:
+            self._since[key] = now_ms
+            yield line
+        else:
+            before = self._more.get(key)
+            times = 1 if before is None else before.times + 1
+            self._more[key] = msgspec.structs.replace(line, times=times)
+
+    def due(self, now_ms: int) -> Iterator[AuditLine]:
+        """The lines of what was counted, and whose minute is over."""
+        over = [key for key, since in self._since.items() if now_ms - since >= AUDIT_FOLD_S * 1000]
+        for key in over:
+            del self._since[key]
+            if (line := self._more.pop(key, None)) is not None:
+                yield line
+
+
+def _few(objects: Iterable[str]) -> tuple[str, ...]:
+    """The first objects; the last text says how many more there are."""
+    named = [_cut(each) for each in objects]
+    if len(named) <= AUDIT_OBJECTS_MAX:
+        return tuple(named)
+    more = len(named) - AUDIT_OBJECTS_MAX
+    return (*named[:AUDIT_OBJECTS_MAX], f"and {more} more")
+
+
+def _cut(text: str) -> str:
+    return text[:AUDIT_TEXT_CHARACTERS_MAX]

@@ -1,0 +1,177 @@
+"""The audit log: each change and each refusal, who, from where, what, and what became of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from dledger.limits import AUDIT_FILE_BYTES, AUDIT_FILES_MAX, AUDIT_FOLD_S, AUDIT_FOLDED_MAX
+from dledger.net import Peer
+from dledger.program.audit_log import AuditLog
+from dledger.remoting.codes import RequestCode as Code
+from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
+from dledger.testing.logs import capture_logs
+from dledger.trust.audit import AuditLine, Trail
+from mqbroker.config import BrokerConfig
+from mqbroker.testing.memory import MemoryBroker, served
+from mqbroker.testing.requests import TOPIC, send_request, topic_request
+
+ANSWER_S = 5.0
+
+
+@asynccontextmanager
+async def audited(
+    folder: Path, **settings: str
+) -> AsyncIterator[tuple[MemoryBroker, Peer, AuditLog]]:
+    """A broker with an audit log, and a connection to it."""
+    config = BrokerConfig(**settings)  # type: ignore[arg-type]
+    async with served(folder / "store", config) as (broker, peer):
+        log = AuditLog(folder / "audit")
+        broker.broker.core.auditor.log = log
+        try:
+            yield broker, peer, log
+        finally:
+            log.close()
+
+
+def said(log: AuditLog) -> list[tuple[str, str, str, tuple[str, ...], int]]:
+    """What lines say, without times and servers."""
+    return [(line.user, line.name, line.verdict, line.objects, line.times) for line in log.read(0)]
+
+
+async def test_each_change_is_noted_with_its_outcome_and_nothing_else(tmp_path: Path) -> None:
+    """Neither sends nor questions; a change that fails is one that failed."""
+    async with audited(tmp_path) as (_, peer, log):
+        for request in (
+            topic_request(TOPIC),
+            send_request(),
+            Command(Code.GET_BROKER_CONFIG),
+            Command(Code.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}),
+            Command(Code.UPDATE_BROKER_CONFIG, body=b"listenPort=1\n"),
+        ):
+            await peer.request(request, ANSWER_S)
+
+        assert said(log) == [
+            ("", "UPDATE_AND_CREATE_TOPIC", "done", (f"Topic:{TOPIC}",), 1),
+            ("", "DELETE_TOPIC_IN_BROKER", "done", (f"Topic:{TOPIC}",), 1),
+            ("", "UPDATE_BROKER_CONFIG", "failed", ("Cluster:DefaultCluster",), 1),
+        ]
+        assert {line.source for line in log.read(0)} == {"127.0.0.1"}
+        assert "listenPort can't change" in log.read(0)[-1].reason
+
+
+async def test_a_refusal_is_noted_at_once_and_its_repeats_are_counted(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Whoever repeats what is refused fills no disk."""
+    async with audited(tmp_path, admin_addresses="10.0.0.1") as (_, peer, log):
+        delete = {"topic": TOPIC}
+        for _ in range(50):
+            answer = await peer.request(Command(Code.DELETE_TOPIC_IN_BROKER, delete), ANSWER_S)
+            assert answer.code == ResponseCode.NO_PERMISSION
+        refused = ("", "DELETE_TOPIC_IN_BROKER", "refused", ())
+        assert said(log) == [(*refused, 1)]
+        await trio.sleep(AUDIT_FOLD_S + 1)
+        await peer.request(Command(Code.DELETE_TOPIC_IN_BROKER, delete), ANSWER_S)
+        assert said(log) == [(*refused, 1), (*refused, 49), (*refused, 1)]
+
+
+async def test_no_line_has_a_secret(tmp_path: Path) -> None:
+    """Not the password of a user that is made, nor values of settings."""
+    secret = "a secret of sixteen"  # noqa: S105 - a test's
+    async with audited(tmp_path, d_leger_secret=secret) as (_, peer, _):
+        user = b'{"username": "u", "password": "the-word", "userType": "Normal"}'
+        answer = await peer.request(Command(Code.CREATE_USER, {"username": "u"}, user), ANSWER_S)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        text = (tmp_path / "audit" / "audit.jsonl").read_text()
+        assert "CREATE_USER" in text
+        assert "the-word" not in text
+        assert secret not in text
+
+
+def line(time_ms: int, reason: str = "") -> AuditLine:
+    """A line of that time."""
+    return Trail("n0").changed(time_ms, "u", "127.0.0.1", 17, "X", "done", ["Topic:T"], reason)
+
+
+def test_files_are_bounded_and_the_oldest_go_first(tmp_path: Path) -> None:
+    """What is left is whole, the youngest, and its user's alone."""
+    log = AuditLog(tmp_path)
+    size = len(line(1, "x" * 300).reason) + 150
+    lines = (AUDIT_FILES_MAX + 2) * AUDIT_FILE_BYTES // size
+    log.write(line(number, "x" * 300) for number in range(lines))
+    log.close()
+
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == AUDIT_FILES_MAX
+    assert all(file.stat().st_size <= AUDIT_FILE_BYTES for file in files)
+    assert all(file.stat().st_mode & 0o077 == 0 for file in files)
+    times = [each.time_ms for each in AuditLog(tmp_path).read(0)]
+    assert times == [*range(times[0], lines)]
+
+
+def test_a_line_that_a_crash_has_cut_spoils_no_other(tmp_path: Path) -> None:
+    """Those before it and behind it are read."""
+    log = AuditLog(tmp_path)
+    log.write([line(1), line(2)])
+    log.close()
+    path = tmp_path / "audit.jsonl"
+    os.truncate(path, path.stat().st_size - 10)
+    log = AuditLog(tmp_path)
+    log.write([line(3)])
+    log.close()
+
+    assert [each.time_ms for each in log.read(0)] == [1, 3]
+    assert [each.time_ms for each in log.read(2)] == [3]
+
+
+def test_a_disk_that_takes_no_line_is_told_once_and_stops_nobody(tmp_path: Path) -> None:
+    """Lost lines are counted; writing goes on when it can."""
+    (tmp_path / "audit").write_text("a file where the folder should be")
+    log = AuditLog(tmp_path / "audit")
+    with capture_logs() as logs:
+        log.write([line(1), line(2)])
+        (tmp_path / "audit").unlink()
+        log.write([line(3)])
+    log.close()
+
+    assert [each["event"] for each in logs] == ["audit log not written"]
+    assert log.lost == 2
+    assert [each.time_ms for each in log.read(0)] == [3]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_flood_of_names_is_remembered(seed: int) -> None:
+    """There are bounds: of users whose repeats are counted, and of what a line holds."""
+    trail = Trail("n0")
+    written = 0
+    for number in range(5 * AUDIT_FOLDED_MAX):
+        name = f"{seed}-{number}-" + "n" * 1000
+        found = [*trail.refused(number, name, "10.0.0.1", 17, "X", "r" * 10_000)]
+        assert all(len(each.reason) <= 300 and len(each.user) <= 300 for each in found)
+        written += len(found)
+    assert written <= AUDIT_FOLDED_MAX + 1
+    after = [*trail.due(int(2 * AUDIT_FOLD_S * 1000))]
+    assert sum(each.times for each in after) + written == 5 * AUDIT_FOLDED_MAX
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"x" * 100_000])
+async def test_what_can_not_be_read_is_answered_as_without_an_audit_log(
+    body: bytes, tmp_path: Path
+) -> None:
+    """The line has no objects then, or the size of a body that is too long to look at."""
+    async with audited(tmp_path) as (broker, peer, log):
+        request = Command(Code.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        answer = await peer.request(request, ANSWER_S)
+        (line,) = log.read(0)
+        assert line.verdict == "failed"
+        assert line.objects == (("a body of 100000 bytes",) if len(body) > 1000 else ())
+        served = broker.broker.handler.table[Code.UPDATE_AND_CREATE_TOPIC_LIST]
+        assert answer.code != ResponseCode.SUCCESS
+        assert served.rights.changes
