@@ -44,6 +44,31 @@ def run(
     return start(config, namesrv, log_format)
 
 
+@app.command
+def restore(
+    copy: Path,
+    /,
+    *,
+    config: Annotated[Path, Parameter(name=["--config", "-c"])],
+) -> int:
+    """Make this replica's store of a copy, for a group whose replicas are all lost.
+
+    Do so for each member of the group, best from one and the same copy, and start them all. Nothing
+    that was sent after the copy was made comes back. While a majority of the group is alive, start
+    a lost replica with an empty store instead: it copies everything from the others.
+
+    Parameters
+    ----------
+    copy
+        A folder that `mqadmin exportReplica` has made.
+    config
+        The replica's config file. Its store must be empty, or not there.
+    """
+    from mqbroker.starting import restore_store  # noqa: PLC0415 - likewise
+
+    return restore_store(copy, config)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command."""
     let_reader_leave()

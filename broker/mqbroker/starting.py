@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ from dledger.program.config import load_config
 from dledger.program.logs import LogFormat, configure_logging
 from mqbroker.app import run_broker
 from mqbroker.config import BrokerConfig
+from mqbroker.restoring import restore
 
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -64,6 +66,23 @@ def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None
     except ConfigError as error:
         return _fail(str(error), _EXIT_USAGE)
     return _run(settings)
+
+
+def restore_store(copy: Path, config: Path) -> int:
+    """Make the store of a config's replica of a copy; returns the exit status."""
+    os.umask(OTHERS)
+    try:
+        settings = load_config(config, BrokerConfig)
+        settings.check()
+        done = restore(copy, settings)
+    except (DledgerError, OSError) as error:
+        return _fail(str(error), _EXIT_USAGE)
+    made_at = datetime.fromtimestamp(done.made_at_ms // 1000, UTC).isoformat()
+    sys.stdout.write(
+        f"{settings.store_path_root_dir}: {settings.broker_name} up to entry {done.last_index}, as "
+        f"it was at {made_at}. Restore the other members before you start this one.\n"
+    )
+    return 0
 
 
 def _arm() -> None:

@@ -9,6 +9,7 @@ It builds on `dledger.log` and `dledger.raft`.
 ``stepping``  steps the engine of Raft when something is due
 ``syncing``   syncs what was written: at once, or some time later
 ``exporting``  a copy of a replica, while it serves
+``restoring``  a replica made of a copy
 ``upkeep``    segments, checkpoints, and checks for damage
 ``outcome``   waits for one call of a callback
 """

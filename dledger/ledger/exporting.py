@@ -13,6 +13,11 @@ read, and a node refuses to start on it: it would not know of what was promised 
 **Retention may go on.** It removes the oldest segments first, so links are made from the newest to
 the oldest, and the first file that is not there any more ends them: then the copy begins behind it.
 A file that is linked already, or open, stays.
+
+**A log without its beginning needs the state before it.** So the copy has the state machine's last
+snapshot, too, if there is one. Invariant: it reaches from before the copy's first entry to its last
+one at most. It was opened when the plan was made, when it held nothing that was not committed and
+durable; if retention then removes what lies behind it, the copy is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
@@ -45,10 +50,20 @@ _NO_LINKS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class SavedState:
+    """The state machine's snapshot, as an open file, and an entry that it reaches at least."""
+
+    file: BinaryIO
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExportPlan:
     """What to copy of a replica: the committed prefix of its log, as it was at one moment.
 
     `bases` are the first positions of its segments, in order; the last one has the last entry.
+    `state` must be opened in the turn of the loop in which the plan is made.
     """
 
     folder: Path
@@ -61,6 +76,7 @@ class ExportPlan:
     last_chain_crc: int
     end_position: int
     head: LogHead
+    state: SavedState | None = None
 
 
 @dataclass(slots=True)
@@ -133,7 +149,8 @@ class Export:
         self._mark(last)
         self.progress.done += 1
         first = self._link_all(whole, last)
-        first = self._write_head(first, last)
+        first, first_index = self._write_head(first, last)
+        self._copy_state(first_index)
         identity = {
             "format": FORMAT_VERSION,
             "broker_name": plan.group,
@@ -154,6 +171,7 @@ class Export:
             segments=sum(base >= first for base in plan.bases),
             linked=self.progress.linked,
             copied_bytes=self.progress.copied_bytes,
+            state_index=plan.state.index if plan.state else 0,
         )
         self._disk.replace(
             self.target / MANIFEST_FILE,
@@ -222,8 +240,11 @@ class Export:
             file.flush()
             os.fsync(file.fileno())
 
-    def _write_head(self, first: int, last: int) -> int:
-        """Say where the copy begins, if its first segments are gone; drop what lies before."""
+    def _write_head(self, first: int, last: int) -> tuple[int, int]:
+        """Say where the copy begins, if its first segments are gone; drop what lies before.
+
+        Returns its first position and the index of its first entry.
+        """
         head = self.plan.head
         if first > head.base_position:
             # Retention was faster: by now its own head is behind what was linked, or at it.
@@ -236,7 +257,24 @@ class Export:
                     self._paths(base)[1].unlink()
         if head.base_position:
             self._write(self.target / "log" / "head", encode_head(head))
-        return max(first, head.base_position)
+        return max(first, head.base_position), head.first_index
+
+    def _copy_state(self, first_index: int) -> None:
+        """Copy the snapshot that was open when the copy was planned."""
+        state = self.plan.state
+        if state is None:
+            return
+        if first_index > state.index + 1:
+            raise StorageError(
+                f"retention went past the snapshot of {self.plan.folder} meanwhile, so nothing could "
+                "be restored from this copy; it is removed: try again"
+            )
+        with new_file(self.target / state.name, os.O_EXCL) as written:
+            while data := state.file.read(limits.EXPORT_PART_BYTES):
+                written.write(data)
+                self.progress.copied_bytes += len(data)
+            written.flush()
+            os.fsync(written.fileno())
 
     def _write(self, path: Path, data: bytes) -> None:
         with new_file(path, os.O_EXCL) as file:

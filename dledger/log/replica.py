@@ -36,6 +36,8 @@ class Manifest(msgspec.Struct, frozen=True):
     segments: int
     linked: int
     copied_bytes: int
+    state_index: int = 0
+    """The snapshot in the copy reaches this entry at least; 0: there is none."""
 
 
 def read_manifest(folder: Path) -> Manifest | None:

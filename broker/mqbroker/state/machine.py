@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, StorageError, WrittenByNewer
+from dledger.ledger.exporting import SavedState
 from dledger.log.entry import OF_MESSAGES, Entry, Kind
 from dledger.raft.replication.footing import Hold
 from dledger.remoting.message import PGROUP, REAL_TOPIC
@@ -54,6 +55,7 @@ from mqbroker.state.moves import Move
 from mqbroker.state.once import Once
 from mqbroker.state.rows.picture import Fields, Pairs
 from mqbroker.state.saved.snapshot import (
+    SNAPSHOT_FILE,
     UNITS_FORMAT,
     PendingSnapshot,
     PictureSpoiled,
@@ -98,7 +100,7 @@ class Machine(Memory):
         self._trimmed = False
         self._watcher: Watcher | None = None
         self._tell_role: Callable[[Watcher], None] | None = None
-        self._snapshot_path = directory / "snapshot.msgpack"
+        self._snapshot_path = directory / SNAPSHOT_FILE
 
     def restore(self) -> str | None:
         """Take over the last snapshot. If not all of it can be used, returns why.
@@ -253,6 +255,16 @@ class Machine(Memory):
             self._unsynced -= snapshot.synced
             self._outdated -= snapshot.removed
             self.saved_index = snapshot.applied_index
+
+    def saved_state(self) -> SavedState | None:
+        """The snapshot on the disk, opened; None if there is none. Raises OSError.
+
+        It may be newer than `saved_index`, and holds nothing that is not committed and durable.
+        """
+        try:
+            return SavedState(self._snapshot_path.open("rb"), SNAPSHOT_FILE, self.saved_index)
+        except FileNotFoundError:
+            return None
 
     def _whole_picture(self, of: tuple[int, int]) -> Generator[Hold, None, Fields]:
         """A picture of the state. PictureSpoiled unless it is that version, and stays it."""

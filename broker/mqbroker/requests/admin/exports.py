@@ -8,7 +8,7 @@ asks again with the same `export_id` hears of the same copy. One is made at a ti
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -82,8 +82,8 @@ class ExportHandler:
     def _begin(self, header: ExportReplicaHeader) -> _Asked:
         target = self.place(header.to)
         try:
-            plan = self._core.log.export_plan()
-        except StorageError as error:
+            plan = replace(self._core.log.export_plan(), state=self._core.machine.saved_state())
+        except (StorageError, OSError) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         self._asked = _Asked(header.export_id, Export(plan, target))
         self._due.set()

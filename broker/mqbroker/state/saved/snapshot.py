@@ -37,6 +37,7 @@ from mqbroker.state.saved import kept
 from mqbroker.state.topics import Birth
 from mqbroker.state.waiting import OwnersKept
 
+SNAPSHOT_FILE: Final = "snapshot.msgpack"
 FORMAT: Final = 3
 UNITS_FORMAT: Final = 2
 """The format of the files of queues and keys. Files of another format are derived again."""

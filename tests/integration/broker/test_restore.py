@@ -1,0 +1,138 @@
+"""A group whose replicas are lost is made again from one copy, and goes on."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from dledger.log.recovery.verify import verify_replica
+from dledger.log.replica import describe_replica
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import Layout, plan, ports_needed
+from mqchaos.cluster.probe import serving
+from mqchaos.cluster.processes import free_ports
+from mqclient import Admin, Consumer, Message, Producer
+
+pytestmark = pytest.mark.slow
+
+BODY = bytes(100_000)
+SEGMENT_BYTES = 1 << 20
+
+
+def restore(copy: Path, config: Path) -> subprocess.CompletedProcess[str]:
+    """Call `mqbroker restore`."""
+    argv = [sys.executable, "-m", "mqbroker", "restore", str(copy), "-c", str(config)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def small(**changes: int) -> Layout:
+    """Three nodes with small segments."""
+    layout = plan(free_ports(ports_needed(3, 1, 1)), nodes=3)
+    return msgspec.structs.replace(layout, segment_bytes=SEGMENT_BYTES, **changes)
+
+
+async def read_all(namesrv: str, group: str) -> list[bytes]:
+    """The bodies of the topic Orders that are new to a group."""
+    bodies: list[bytes] = []
+    async with Consumer(namesrv, group, {"Orders": "*"}) as consumer:
+        while messages := await consumer.poll(1000, timeout_s=3):
+            bodies += [message.body for message in messages]
+        await consumer.commit()
+    return bodies
+
+
+async def export(namesrv: str, node: str) -> Path:
+    """A copy of one replica."""
+    async with Admin(namesrv) as admin:
+        (copy,) = await admin.replicas.export("broker-a", "last-night", node)
+    return Path(copy.directory)
+
+
+@pytest.mark.parametrize("retain_bytes", [0, 3 * SEGMENT_BYTES], ids=["whole", "without its head"])
+async def test_a_lost_group_is_restored_from_one_copy(tmp_path: Path, retain_bytes: int) -> None:
+    """Messages, topics and the offsets of groups are those of the copy, and new sends follow. A
+    node of the first life that comes back late, with a longer log, takes nothing back."""
+    layout = small(retain_bytes=retain_bytes)
+    cluster, namesrv = Cluster.create(tmp_path / "c", layout), layout.namesrv_addr
+    old = cluster.store(layout.nodes[2])
+    with cluster.running():
+        await serving(cluster)
+        async with Producer(namesrv, "PG") as producer:
+            for number in range(60):
+                await producer.send(Message("Orders", b"%d" % number + BODY), key="one")
+            assert await read_all(namesrv, "readers")
+            if retain_bytes:
+                await trimmed(cluster)
+            await producer.send(Message("Orders", b"the last of the copy"), key="one")
+            copy = await export(namesrv, "n0")
+            for _ in range(5):
+                await producer.send(Message("Orders", b"after the copy"), key="one")
+    assert (describe_replica(copy).segments[0] > 0) == bool(retain_bytes)
+    kept = copy.rename(tmp_path / "copy")
+    shutil.copytree(old, tmp_path / "old")
+    for node in layout.nodes:
+        shutil.rmtree(cluster.store(node))
+        config = cluster.folder(node.name) / "broker.toml"
+        done = restore(kept, config)
+        assert done.returncode == 0, done.stderr
+        assert restore(kept, config).returncode == 2
+
+    shutil.rmtree(old)
+    shutil.copytree(tmp_path / "old", old)
+    with cluster.running():
+        await serving(cluster)
+        assert await read_all(namesrv, "readers") == [b"the last of the copy"]
+        async with Producer(namesrv, "PG") as producer:
+            for _ in range(8):
+                await producer.send(Message("Orders", b"of the second life"), key="one")
+        assert await read_all(namesrv, "readers") == [b"of the second life"] * 8
+    stores = [cluster.store(node) for node in layout.nodes[:2]]
+    first, second = (verify_replica(store) for store in stores)
+    assert first.damaged == second.damaged == 0
+    assert first.last_chain_crc == second.last_chain_crc
+
+
+async def trimmed(cluster: Cluster) -> None:
+    """Wait until retention has removed the beginning of n0's log."""
+    log = cluster.store(cluster.layout.nodes[0]) / "log"
+    with trio.fail_after(30):
+        while not (log / "head").exists():
+            await trio.sleep(0.1)
+
+
+async def test_what_can_not_be_restored_is_refused(tmp_path: Path) -> None:
+    """A folder that is no copy, another group's copy, a damaged one, and one without the state
+    before its log: each with the reason, and nothing is left behind."""
+    layout = small()
+    cluster, namesrv = Cluster.create(tmp_path / "c", layout), layout.namesrv_addr
+    with cluster.running():
+        await serving(cluster)
+        async with Producer(namesrv, "PG") as producer:
+            for _ in range(12):
+                await producer.send(Message("Orders", BODY), key="one")
+        copy = await export(namesrv, "n0")
+    config = cluster.folder("broker-a-n0") / "broker.toml"
+    store = cluster.store(layout.nodes[0])
+
+    assert "a replica's own folder, not a copy" in restore(store, config).stderr
+    assert "is not empty" in restore(copy, config).stderr
+    shutil.rmtree(store)
+    assert "no replica" in restore(tmp_path / "nowhere", config).stderr
+    other = config.with_name("other.toml")
+    other.write_text(config.read_text().replace('"broker-a"', '"broker-b"'))
+    assert "group 'broker-a', not of 'broker-b'" in restore(copy, other).stderr
+    segment = sorted((copy / "log").glob("*.seg"))[0]
+    segment.chmod(0o600)
+    with segment.open("r+b") as file:
+        file.seek(5_000)
+        file.write(b"rot")
+    damaged = restore(copy, config)
+    assert "is damaged" in damaged.stderr
+    assert damaged.returncode == 2
+    assert list(store.parent.glob("store*")) == []
