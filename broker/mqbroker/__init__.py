@@ -5,6 +5,7 @@ Layout
 ``entry``         where the command `mqbroker` begins
 ``app``           the process: ledger, listener, name servers, snapshots
 ``starting``      from the command line to a running process, or an error message
+``restoring``     a store made of a copy
 ``broker``        a broker without its sockets: the handlers wired to a replica's state
 ``requests``      the handlers of requests
 ``flow``          counts traffic, and holds back who sends or reads faster than an operator wants
@@ -19,23 +20,6 @@ Layout
 ``tables``        the bounds of the state's tables, together (pure)
 ``refusal``       error answers to clients
 ``testing``       the real broker over a ledger in memory
-``entry``        where the command `mqbroker` begins
-``app``          the process: ledger, listener, name servers, snapshots
-``starting``     from the command line to a running process, or an error message
-``restoring``    a store made of a copy
-``broker``       a broker without its sockets: the handlers wired to a replica's state
-``requests``     the handlers of requests
-``flow``         holds back who sends or reads faster than an operator wants
-``leader``       what only the leader does: offsets, drafts, appends, definitions
-``state``        the state that all replicas derive from the log
-``sql``          SQL92 filters: a condition over a message's properties
-``registering``  a broker and its name servers
-``upkeep``       removes old messages, watches the disk, mends derived files
-``config``       the settings
-``limits``       the bounds
-``tables``       the bounds of the state's tables, together (pure)
-``refusal``      error answers to clients
-``testing``      the real broker over a ledger in memory
 """
 
 from dledger.version import __version__ as __version__

@@ -266,8 +266,8 @@ class Export:
             return
         if first_index > state.index + 1:
             raise StorageError(
-                f"retention went past the snapshot of {self.plan.folder} meanwhile, so nothing could "
-                "be restored from this copy; it is removed: try again"
+                f"retention went past the snapshot of {self.plan.folder} meanwhile, so nothing "
+                "could be restored from this copy; it is removed: try again"
             )
         with new_file(self.target / state.name, os.O_EXCL) as written:
             while data := state.file.read(limits.EXPORT_PART_BYTES):

@@ -8,7 +8,9 @@ The crash that would break it: a node of the first life was only away, with entr
 copy's end. It comes back, has the longer log, is elected, and takes back what the second life has
 acknowledged. So the second life begins in a term that the first one can't have come to: 2^20 terms
 after the copy's are two hours of elections without a pause, and then a year of ordinary ones. Such
-a node lacks the newer term, can't win an election, and has its tail cut.
+a node's last entry is of an older term than any entry of the second life, so it can't win an
+election against that, and its tail is cut. If it is there before the second life has an entry of
+its own, it may be elected: then the group has what that node had kept, and nothing is taken back.
 
 A restore builds its folder beside the store and renames it into place, all of it durable by then:
 after a crash there is no store, or a whole one.
