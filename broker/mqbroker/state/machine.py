@@ -30,7 +30,6 @@ from typing import NamedTuple
 
 from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, StorageError, WrittenByNewer
-from dledger.ledger.exporting import SavedState
 from dledger.log.entry import OF_MESSAGES, Entry, Kind
 from dledger.raft.replication.footing import Hold
 from dledger.remoting.message import PGROUP, REAL_TOPIC
@@ -83,8 +82,7 @@ class Machine(Memory):
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self.applied_index = 0
-        #: The index up to which the state is saved.
-        self.saved_index = 0
+        self.saved_index = 0  # the state is saved up to here
         #: How many states were taken over from others: a snapshot taken before is void.
         self.generation = 0
         #: Messages before this position, and entries before this index, are not kept any more.
@@ -255,16 +253,6 @@ class Machine(Memory):
             self._unsynced -= snapshot.synced
             self._outdated -= snapshot.removed
             self.saved_index = snapshot.applied_index
-
-    def saved_state(self) -> SavedState | None:
-        """The snapshot on the disk, opened; None if there is none. Raises OSError.
-
-        It may be newer than `saved_index`, and holds nothing that is not committed and durable.
-        """
-        try:
-            return SavedState(self._snapshot_path.open("rb"), SNAPSHOT_FILE, self.saved_index)
-        except FileNotFoundError:
-            return None
 
     def _whole_picture(self, of: tuple[int, int]) -> Generator[Hold, None, Fields]:
         """A picture of the state. PictureSpoiled unless it is that version, and stays it."""

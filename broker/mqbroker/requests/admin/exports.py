@@ -34,6 +34,7 @@ from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
+from mqbroker.state.saved.snapshot import open_snapshot
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _log = get_logger(__name__)
@@ -80,9 +81,10 @@ class ExportHandler:
         return request.reply(ext=encode_header(_answer(self._core.role.node_id, asked)))
 
     def _begin(self, header: ExportReplicaHeader) -> _Asked:
-        target = self.place(header.to)
+        target, config = self.place(header.to), self._core.config
         try:
-            plan = replace(self._core.log.export_plan(), state=self._core.machine.saved_state())
+            state = open_snapshot(Path(config.store_path_root_dir), self._core.machine.saved_index)
+            plan = replace(self._core.log.export_plan(), state=state)
         except (StorageError, OSError) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         self._asked = _Asked(header.export_id, Export(plan, target))

@@ -22,6 +22,7 @@ from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import DledgerError, StorageError
 from dledger.failpoints import failpoint
+from dledger.ledger.exporting import SavedState
 from dledger.log.disk import Disk, is_loss
 from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 from dledger.trust.users import User
@@ -168,6 +169,17 @@ def write_snapshot(path: Path, pieces: Iterable[bytes]) -> None:
     failpoint("snapshot.write")
     Disk().replace(path, header, *payload)
     failpoint("snapshot.written")
+
+
+def open_snapshot(store: Path, saved_index: int) -> SavedState | None:
+    """The snapshot of a replica's store, opened; None if there is none. Raises OSError.
+
+    It may be newer than `saved_index`, and holds nothing that is not committed and durable.
+    """
+    try:
+        return SavedState((store / SNAPSHOT_FILE).open("rb"), SNAPSHOT_FILE, saved_index)
+    except FileNotFoundError:
+        return None
 
 
 def read_snapshot(path: Path) -> bytes | None:
