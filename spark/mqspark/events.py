@@ -1,8 +1,8 @@
 """The fields of events that judges read, as Arrow columns: one rule for lines and for packed ones.
 
-A value of another type than its field's is null. A line that is no event, such as one torn by a
-kill, has no kind, and proves nothing. Arrow's reader takes whole blocks of good lines; a block in
-which it finds anything odd is read line by line.
+A line that is no event, such as one torn by a kill, has no kind, and proves nothing. Nor has one
+with a value of another type than its field's: nobody knows what else of it is wrong. Arrow's reader
+takes whole blocks of good lines; a block in which it finds anything odd is read line by line.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ _USUAL: Final = pa.schema(
 _UNUSUAL: Final = r'\\|"({})"'.format(
     "|".join(name for name in EVENT.names if name not in _USUAL.names)
 )
+_TYPES: Final = {field.name: field.type for field in EVENT}
 _BOUNDS: Final = {_INT: 2**31, _LONG: 2**63}
 
 
@@ -144,14 +145,12 @@ def event_of(line: bytes) -> dict[str, Any] | None:
 
 
 def fitting(event: dict[str, Any]) -> dict[str, Any]:
-    """The values that have a column of their own, and its type."""
-    return {name: value for name, value in event.items() if _fits(name, value)}
+    """The values that have a column of their own; none at all if one of them is not of its type."""
+    own = {k: value for k, value in event.items() if k in _TYPES and value is not None}
+    return own if all(_fits(_TYPES[name], value) for name, value in own.items()) else {}
 
 
-def _fits(name: str, value: object) -> bool:
-    if name not in EVENT.names:
-        return False
-    kind = EVENT.field(name).type
+def _fits(kind: pa.DataType, value: object) -> bool:
     if kind in _BOUNDS:
         return type(value) is int and -_BOUNDS[kind] <= value < _BOUNDS[kind]
     return isinstance(value, bool if kind == _FLAG else str)

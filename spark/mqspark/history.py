@@ -3,7 +3,8 @@
 JSON Lines, one event a line, in a file or in all `*.jsonl` files of a directory. `t` is the
 harness's monotonic clock in nanoseconds; `id` is a message's unique key. A line that can't be read,
 such as one torn by a kill, becomes a row without a kind, which proves nothing. The run's
-description (`meta`) is the first line of its file.
+description (`meta`) is the first line of its file; one that says what can't be is refused, since it
+names what is to be judged.
 
 The same may be Parquet (:mod:`mqspark.packing`): a column for each field that is read here, and the
 others as JSON in `rest`. Which of the two it is, the files' names say; a history is all of one.
@@ -11,17 +12,19 @@ others as JSON in `rest`. Which of the two it is, the files' names say; a histor
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any, Final
 
+import msgspec
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dledger.errors import ConfigError
-from mqspark.limits import LEVELS_MAX, LINE_BYTES_MEAN, META_BYTES_MAX
+from mqspark.events import event_of
+from mqspark.limits import LEVELS_MAX, LINE_BYTES_MEAN, META_BYTES_MAX, RETRIES_MAX
 
 LINES, PARQUET = ".jsonl", ".parquet"
 COMPRESSED = frozenset({".gz", ".zst", ".xz", ".bz2", ".lz4", ".zip"})
@@ -29,7 +32,22 @@ REST = "rest"
 """The column of a packed history with what has no column of its own."""
 
 #: Without `retries` in a history: RocketMQ's default retryTimesWhenSendFailed.
-RETRIES_DEFAULT = 2
+RETRIES_DEFAULT: Final = 2
+_Retries = Annotated[int, msgspec.Meta(ge=0, le=RETRIES_MAX)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=LEVELS_MAX)]
+
+
+class _Described(msgspec.Struct):
+    """What is read of a `meta`; it may say more. Null is as if it were not there."""
+
+    topic: str | None = None
+    inputs: str | None = None
+    group: str | None = None
+    idempotent: bool | None = None
+    retries: _Retries | None = None
+    brokers: dict[str, dict[str, Any] | list[str]] | None = None
+    levels: dict[str, _Count] | None = None
+    tells: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -109,73 +127,62 @@ def size_bytes(path: Path) -> int:
 
 
 def read_meta(path: Path, sent_topics: Callable[[], set[str]]) -> Meta:
-    """The run's description; without one, topics are those that were sent to."""
-    metas = [meta for file in find_history(path) if (meta := _meta_of(file))]
-    topics = {str(meta["topic"]) for meta in metas if meta.get("topic")}
-    made = [meta for meta in metas if meta.get("inputs") and meta.get("group")]
-    topics |= {str(meta["inputs"]) for meta in made}
+    """The run's description; without one, topics are those that were sent to.
+
+    Raises ConfigError.
+    """
+    metas = [_described(file, meta) for file in find_history(path) if (meta := _meta_of(file))]
+    outputs = {
+        meta.topic: (meta.inputs, meta.group)
+        for meta in metas
+        if meta.topic and meta.inputs and meta.group
+    }
+    topics = {meta.topic for meta in metas if meta.topic}
+    topics |= {meta.inputs for meta in metas if meta.inputs and meta.group}
     if not topics:
         topics = sent_topics()
     if not topics:
         raise ConfigError(f"{path}: the history has no send and names no topic: nothing to judge")
+    retries = [RETRIES_DEFAULT if meta.retries is None else meta.retries for meta in metas]
     return Meta(
         topics=tuple(sorted(topics)),
-        idempotent=all(bool(meta.get("idempotent", True)) for meta in metas),
-        retries=max((int(str(meta.get("retries", RETRIES_DEFAULT))) for meta in metas), default=0),
-        brokers=_brokers(metas),
-        outputs={
-            str(meta["topic"]): (str(meta["inputs"]), str(meta["group"]))
-            for meta in made
-            if meta.get("topic")
+        idempotent=all(meta.idempotent in {True, None} for meta in metas),
+        retries=max(retries, default=0),
+        brokers={
+            name: tuple(sorted(nodes))
+            for meta in metas
+            for name, nodes in (meta.brokers or {}).items()
         },
-        levels=_levels(metas),
-        tells=_tells(metas),
+        outputs=outputs,
+        levels={topic: count for meta in metas for topic, count in (meta.levels or {}).items()},
+        tells=frozenset(each for meta in metas for each in meta.tells or ()),
         is_told=bool(metas),
     )
 
 
-def _meta_of(file: Path) -> dict[str, object]:
+def _described(file: Path, meta: dict[str, Any]) -> _Described:
+    try:
+        return msgspec.convert(meta, _Described)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"{file} says what can't be of its run, in its first line (meta): {error}"
+        ) from error
+
+
+def _meta_of(file: Path) -> dict[str, Any]:
     """The description that a file starts with; nothing if it starts with another event."""
-    with file.open("rb") as lines:
-        try:
-            line = _first_packed(file) if file.suffix == PARQUET else lines.readline(META_BYTES_MAX)
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            return {}
-    return event if isinstance(event, dict) and event.get("kind") == "meta" else {}
+    if file.suffix == PARQUET:
+        event = _first_packed(file)
+    else:
+        with file.open("rb") as lines:
+            event = event_of(lines.readline(META_BYTES_MAX)) or {}
+    return event if event.get("kind") == "meta" else {}
 
 
-def _first_packed(file: Path) -> str:
-    """The first event of a packed file, as JSON."""
+def _first_packed(file: Path) -> dict[str, Any]:
+    """The first event of a packed file."""
     for batch in pq.ParquetFile(file).iter_batches(1):
         (row,) = batch.to_pylist()
-        rest = json.loads(row.pop(REST) or "{}")
-        if isinstance(rest, dict):
-            return json.dumps(
-                {name: value for name, value in row.items() if value is not None} | rest
-            )
-    return ""
-
-
-def _levels(metas: Sequence[dict[str, object]]) -> dict[str, int]:
-    levels: dict[str, int] = {}
-    for meta in metas:
-        named = meta.get("levels")
-        for topic, count in named.items() if isinstance(named, dict) else ():
-            if type(count) is int and 0 < count <= LEVELS_MAX:
-                levels[str(topic)] = count
-    return levels
-
-
-def _tells(metas: Sequence[dict[str, object]]) -> frozenset[str]:
-    named = [meta.get("tells") for meta in metas]
-    return frozenset(str(each) for some in named if isinstance(some, list) for each in some)
-
-
-def _brokers(metas: Sequence[dict[str, object]]) -> dict[str, tuple[str, ...]]:
-    brokers: dict[str, tuple[str, ...]] = {}
-    for meta in metas:
-        named = meta.get("brokers")
-        if isinstance(named, dict):
-            brokers |= {str(name): tuple(sorted(nodes)) for name, nodes in named.items()}
-    return brokers
+        rest = event_of((row.pop(REST, None) or "{}").encode()) or {}
+        return {name: value for name, value in row.items() if value is not None} | rest
+    return {}

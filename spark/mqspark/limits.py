@@ -54,6 +54,8 @@ EXHIBIT_BYTES_MAX = 512
 EXHIBIT_PROPERTIES_MAX = 20
 EXHIBIT_TEXT_MAX = 200
 """Of the characters of one field of a record."""
+POSITION_MAX = 2**61
+"""Of a log: no log comes to this."""
 LINES_SOUGHT_MAX = 50_000
 """Lines of a history that all violations together may be about."""
 IDS_NAMED_MAX = 20
@@ -104,6 +106,8 @@ QUEUES_OF_LIVES_MAX = 1024
 """Queues of a topic that was deleted and made again: as many as brokers allow."""
 LEVELS_MAX = 2**31 - 1
 """Queues of a topic."""
+RETRIES_MAX = 1_000_000
+"""Of a client, of one send."""
 DELAY_LATE_S_MAX = 30.0
 """How long after its time a delayed message may come, where nothing was broken meanwhile. A group
 whose nodes were all killed takes 10 s to serve again on a slow machine."""
@@ -131,6 +135,8 @@ CLASSES_BEGUN_S = 600.0
 CLASSES_ROOM_BYTES_MIN = 1024 * MIB
 """What must be free on the disk before classes are kept; they take some 160 MiB."""
 
+DERIVED_TASKS_MAX = 64
+"""That compare replicas' derived files with their logs, one replica after the other."""
 DERIVED_UNITS_MAX = 65_536
 """Units of a queue's file that are compared with the log at a time."""
 DIFFERENCES_MAX = 1_000

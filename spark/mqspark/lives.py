@@ -99,7 +99,7 @@ class LivesOf:
         for (broker, topic), ends in self.lives.ends.items():
             spans = [known[broker, position] for position in ends]
             own = sorted(
-                (a.began, a.t, a.done) for a in acts if (a.broker, a.topic) == (broker, topic)
+                (a.began, a.t, bool(a.done)) for a in acts if (a.broker, a.topic) == (broker, topic)
             )
             if len(own) == len(ends) and _is_row(own):
                 pairs = zip(spans, own, strict=True)
@@ -149,7 +149,7 @@ class LivesOf:
         return rows.join(F.broadcast(spans), ["broker", "topic"]).where(within)
 
 
-def _is_row(acts: Sequence[tuple[int, int, bool | None]]) -> bool:
+def _is_row(acts: Sequence[tuple[int, int, bool]]) -> bool:
     """Whether all were answered, one after the other."""
     return all(done for *_, done in acts) and all(a[1] < b[0] for a, b in pairwise(acts))
 

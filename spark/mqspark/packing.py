@@ -2,9 +2,8 @@
 
 Each file of JSON Lines becomes one of Parquet with a row for each line, in the same order. What the
 judges read has a column of its own; all other fields of a line are in `rest`, as JSON, so that
-nothing is lost. A value of another type than its column's is null, as for a reader of the lines. A
-line that can't be read, such as one torn by a kill, is a row without a kind, which proves nothing.
-It is in `rest` as it is.
+nothing is lost. A line that can't be read, such as one torn by a kill or with a value of another
+type than its column's, is a row without a kind, which proves nothing. It is in `rest` as it is.
 
 Some thousand lines are held at a time. A file has its name only once it is whole.
 """
@@ -75,11 +74,11 @@ def _table(lines: Sequence[bytes]) -> pa.Table:
 
 
 def _row(line: bytes) -> dict[str, Any]:
-    """A line's values by column; those of no column, or of a wrong type, are in `rest`."""
-    event = event_of(line)
-    if event is None:
-        return {REST: line.decode("utf-8", "replace")}
+    """A line's values by column; those of no column are in `rest`."""
+    event = event_of(line) or {}
     row = fitting(event)
+    if not row:
+        return {REST: line.decode("utf-8", "replace")}
     rest = {name: value for name, value in event.items() if name not in row}
     if rest:
         row[REST] = msgspec.json.encode(rest).decode()

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from dledger.errors import BadInput, DledgerError
 from mqchaos.cluster import layout
-from mqchaos.cluster.busy import busy_machine
+from mqchaos.cluster.busy import busy_machine, stretch
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.own_disk import own_disks
@@ -180,7 +180,7 @@ class Run:
         wrong, counted = look(
             WORKLOADS[self.planned.workload],
             partial(read_history, self.history),
-            Lived(GROUP, deployed, QUEUES, self.pace.slowness),
+            Lived(GROUP, deployed, QUEUES, self.pace.slowness * stretch(self.planned.busy)),
         )
         self.findings += wrong
         self.notes += counted

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.history import read_lines
-from mqspark.limits import EXHIBIT_LINE_BYTES_MAX, EXHIBIT_LINES_MAX, LINES_SOUGHT_MAX
+from mqspark.limits import EXHIBIT_LINE_BYTES_MAX, EXHIBIT_LINES_MAX, LINES_SOUGHT_MAX, POSITION_MAX
 from mqspark.screening.changes import without_life
 
 _SCHEMA = (
@@ -110,7 +110,7 @@ def position_of(line: str) -> int | None:
         position = json.loads(line).get("position")
     except (ValueError, AttributeError, RecursionError):
         return None
-    return position if isinstance(position, int) and position >= 0 else None
+    return position if isinstance(position, int) and 0 <= position < POSITION_MAX else None
 
 
 def _bounded(line: str) -> str:

@@ -2,7 +2,9 @@
 
 A message is read when a consumer gets it, and when a replica's log holds it, since a drain reads
 that. A record that was not sent (a phantom) is a violation anywhere in a log, because a harness
-notes a send before it makes it. A send that definitely failed may be in an unsettled tail, which
+notes a send before it makes it; so what was delivered before it was sent is a phantom, too. A dead
+letter has the body that was sent, but perhaps not all properties: those that have no room beside
+what brokers add are left out. A send that definitely failed may be in an unsettled tail, which
 may still be cut; it must not be in the settled part. A send of unknown outcome may be read.
 """
 
@@ -17,7 +19,7 @@ from mqspark.judge.alone import record_violations
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import lacking_parts
 from mqspark.judge.violations import Property, counted, text, together, violation
-from mqspark.screening.testimony import ACK, DELIVER, FAIL, SEND
+from mqspark.screening.testimony import ACK, BURIED, DELIVER, FAIL, SEND
 
 _PLACE: Final = (
     "id",
@@ -51,23 +53,14 @@ def violations(evidence: Evidence) -> DataFrame:
 
 def _of_records(evidence: Evidence) -> DataFrame:
     said = evidence.suspects
-    sent = (
-        said.where(F.col("source") == SEND)
-        .groupBy("id")
-        .agg(F.max("crc").alias("sent_crc"), F.max("properties").alias("sent_properties"))
-    )
-    refused = (
-        said.where((F.col("source") == FAIL) & F.col("definite"))
-        .select("id")
-        .distinct()
-        .join(said.where(F.col("source") == ACK), "id", "left_anti")
-    )
+    sent, refused = _sent(said), _refused(said)
     delivered = said.where(F.col("source") == DELIVER).withColumn(
         "replica", F.lit(None).cast("string")
     )
     held = evidence.holdings.unionByName(evidence.held)
     whole = evidence.holdings.where(F.col("error").isNull())
     waiting = evidence.held.where(F.col("error").isNull())
+    letters = _letters(evidence)
     settled = whole.where(evidence.is_settled())
     reads = whole.select(*_PLACE).unionByName(delivered.select(*_PLACE))
     final_reads = settled.select(*_PLACE).unionByName(delivered.select(*_PLACE))
@@ -77,6 +70,12 @@ def _of_records(evidence: Evidence) -> DataFrame:
     return together(
         _named(reads.join(sent, "id", "left_anti"), "phantom", reader, f" at {place}, never sent"),
         _named(
+            delivered.join(sent, "id").where("t < sent_t"),
+            "phantom",
+            reader,
+            f" at {place} at {{t}} ns, before it was sent, at {{sent_t}} ns",
+        ),
+        _named(
             final_reads.join(refused, "id"),
             "refused",
             reader,
@@ -84,6 +83,7 @@ def _of_records(evidence: Evidence) -> DataFrame:
         ),
         _named(
             reads.unionByName(waiting.select(*_PLACE))
+            .unionByName(letters.select(*_PLACE))
             .join(sent, "id")
             .where("crc != sent_crc OR properties != sent_properties")
             .withColumn("other", _other()),
@@ -100,6 +100,28 @@ def _of_records(evidence: Evidence) -> DataFrame:
             positions=[F.col("position")],
         ),
     )
+
+
+def _sent(said: DataFrame) -> DataFrame:
+    """What was sent, message by message, and when."""
+    sent = said.where(F.col("source") == SEND).groupBy("id")
+    return sent.agg(
+        F.max("crc").alias("sent_crc"),
+        F.max("properties").alias("sent_properties"),
+        F.min("t").alias("sent_t"),
+    )
+
+
+def _refused(said: DataFrame) -> DataFrame:
+    """The ids of sends that definitely failed."""
+    failed = said.where((F.col("source") == FAIL) & F.col("definite")).select("id").distinct()
+    return failed.join(said.where(F.col("source") == ACK), "id", "left_anti")
+
+
+def _letters(evidence: Evidence) -> DataFrame:
+    """Dead letters, whose properties say nothing here."""
+    letters = evidence.copies(BURIED).where(F.col("error").isNull())
+    return letters.withColumn("properties", F.lit(None).cast("long"))
 
 
 def _other() -> Column:

@@ -104,14 +104,15 @@ class Evidence:
         Columns: id, broker, replica, topic, queue_id, queue_offset, position, crc, error. Copies
         that wait elsewhere than in their topic are not among them.
         """
-        return self.kept(self._copies(STORED))
+        return self.kept(self.copies(STORED))
 
     @cached_property
     def held(self) -> DataFrame:
         """Suspects that wait, in the replicas' files: a row for each copy on each replica."""
-        return self.kept(self._copies(HELD))
+        return self.kept(self.copies(HELD))
 
-    def _copies(self, source: str) -> DataFrame:
+    def copies(self, source: str) -> DataFrame:
+        """Suspects in the replicas' files, by what said so: a row for each copy on each replica."""
         stored = self.suspects.where(F.col("source") == source)
         place = ("topic", "queue_id", "queue_offset", "position")
         names = ("id", *place, "crc", "properties", "error")
@@ -466,12 +467,12 @@ class Evidence:
 
     @cached_property
     def kept_from(self) -> DataFrame:
-        """The first offset of each queue that all logs reach back to: queue, kept_from.
-
-        To be asked for if logs are trimmed.
-        """
+        """For trimmed logs: the first offset of each queue, in the order of the log, that all reach
+        back to (queue, kept_from); the lowest one where nothing was removed."""
+        begin = self.members.by_number(lambda name: self.begins[name])
+        in_log = F.struct(F.when(begin > 0, F.col("position")), "queue_offset")
         kept = self.reach_back(self.slots).groupBy("queue")
-        return self.kept(kept.agg(F.min("queue_offset").alias("kept_from")))
+        return self.kept(kept.agg(F.min_by("queue_offset", in_log).alias("kept_from")))
 
     def _is_common(self) -> Column:
         begins = [(F.col("broker") == name, F.lit(at)) for name, at in self.begins.items()]

@@ -11,7 +11,8 @@ has applied its own first entry of that term; so no entry of an earlier term tha
 before that one can ever be acknowledged. Therefore: of what was acknowledged before a leader of
 term T was asked, whatever the final log has in term T or earlier stands in that leader's log, that
 is, below the end that it tells. A leader that was replaced unawares may lack what later terms
-have. What of the final log is missing altogether is for property 1 to say. Where old segments were
+have. What of the final log is missing altogether is for property 1 to say; but the leader's own
+first entry was committed when it led, so a log has an entry of its term. Where old segments were
 removed the final log begins where all logs reach back to: of which term an entry before that was
 nobody knows.
 """
@@ -102,7 +103,7 @@ def completeness_violations(evidence: Evidence) -> DataFrame:
         )
         .withColumn("identity", F.col("first.identity"))
     )
-    return violation(
+    incomplete = violation(
         evidence.with_ids(lacking),
         "incomplete",
         text(
@@ -114,6 +115,27 @@ def completeness_violations(evidence: Evidence) -> DataFrame:
         message_id=F.col("id"),
         replica=F.col("node"),
         positions=[F.col("first.position")],
+    )
+    return together(incomplete, _unlogged(evidence, leads))
+
+
+def _unlogged(evidence: Evidence, leads: DataFrame) -> DataFrame:
+    """Leaders of whose term no log has an entry."""
+    if evidence.logs is not None:
+        terms = {(name, term) for name, log in evidence.logs.items() for term in log.terms}
+    else:
+        rows = evidence.entries.where(F.col("index").isNotNull()).select("broker", "term")
+        terms = {(row.broker, row.term) for row in rows.distinct().collect()}
+    lost = [
+        (row.broker, row.node, row.term, row.t)
+        for row in leads.collect()
+        if row.broker in evidence.whole and (row.broker, row.term) not in terms
+    ]
+    return violation(
+        evidence.session.createDataFrame(lost, "broker string, node string, term long, t long"),
+        "unlogged",
+        text("led in term {term} at {t} ns, and no log has an entry of that term"),
+        replica=F.col("node"),
     )
 
 

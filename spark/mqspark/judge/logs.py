@@ -11,17 +11,17 @@ from mqspark.screening import tasks
 from mqspark.screening.hashing import hashed
 from mqspark.screening.large import lacking
 from mqspark.screening.logs import are_odd
-from mqspark.screening.packets import LOGGED
+from mqspark.screening.packets import LOGGED, NONE
 from mqspark.screening.testimony import ACK
 
 
 def unlogged_readings(evidence: Evidence) -> DataFrame | None:
-    """The readings of which a commit was answered above all that a log has: group, queue, logged.
-    None if there is none."""
+    """The readings, with commits, of which an answer was above all that a log has: group, queue,
+    logged. None if there is none."""
     logged, rows = evidence.screened.logged, []
     for row in evidence.screened.doubts:
         place = (int(row["group"]), int(row["queue"]))
-        if row["commit_max"] > logged.get(place, 0):
+        if row["commit_max"] != NONE and row["told_max"] > logged.get(place, 0):
             rows += [
                 (group, number, logged.get(place, 0))
                 for group in evidence.screened.readers[place[0]]

@@ -144,19 +144,22 @@ def _of_reads(evidence: Evidence) -> DataFrame:
 
 
 def _vanished(evidence: Evidence) -> DataFrame:
-    """Messages that were delivered and are in no replica's log."""
+    """Messages that were delivered, and are in no replica's log at that place. Where the record of
+    one is damaged, its place may be."""
     if evidence.is_agreed:
         return evidence.nothing()
-    delivered = evidence.suspects.where(F.col("source") == DELIVER).dropDuplicates(["id"])
+    place = ["id", "queue", "queue_offset"]
+    delivered = evidence.suspects.where(F.col("source") == DELIVER).dropDuplicates(place)
     kept = evidence.suspects.where(F.col("source") == STORED)
+    damaged = kept.where(F.col("error").isNotNull())
     if evidence.is_trimmed:
         delivered = delivered.join(F.broadcast(evidence.kept_from), "queue").where(
             "queue_offset >= kept_from"
         )
     return violation(
-        delivered.join(kept, "id", "left_anti"),
+        delivered.join(kept, place, "left_anti").join(damaged, "id", "left_anti"),
         "vanished",
-        F.lit("delivered, but no replica's log holds it"),
+        F.lit("delivered, but no replica's log holds it at this place"),
         message_id=F.col("id"),
     )
 

@@ -131,6 +131,7 @@ class Digest:
         judged = self.broker_number >= 0
         suspect: Flags = (
             ((self.send_t == NONE) & (read | acked))
+            | (delivered & (self.read_t < self.send_t))
             | self.disagree
             | (self.damaged > 0)
             | (self.versions > 1)

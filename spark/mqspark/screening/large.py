@@ -132,7 +132,7 @@ def _fault(named: _Named, places: list[list[Large]], bit: int) -> tuple[str, str
         where = f"its part at {named.topic}/{named.queue_id} offset {offset}"
         if not held:
             return "lost", f"{where} is not there, or can't be read"
-        set_id, _, length = held[0].large.partition(" ")
+        set_id, _, length = held[0].large.rpartition(" ")
         if set_id != named.set_id:
             return "lost", f"{where} is a part of another body"
         part_crc = held[0].crc
@@ -155,6 +155,8 @@ def _named(text: str) -> _Named | None:
     set_id, size, crc, topic, broker, queue_id, places = fields
     try:
         runs = [[int(end) for end in run.split("-")] for run in places.split(",")]
+        if not all(0 <= run[0] <= run[-1] for run in runs):
+            return None
         if sum(run[-1] - run[0] + 1 for run in runs) > PARTS_MAX:
             return None
         offsets = [*chain.from_iterable(range(run[0], run[-1] + 1) for run in runs)]

@@ -1,8 +1,9 @@
 """What a history's lines are worth: which of them say nothing, and whose clock fell. Pure.
 
 A line that is no event, or lacks what its kind must say, proves nothing, and what it would have
-said is missed. The last line of a file may be torn: its writer was killed. Of any other it must be
-told, since its absence looks like somebody's fault.
+said is missed. So is that of a kind that nobody knows: it may be the send of a message. The last
+line of a file may be torn: its writer was killed. Of any other it must be told, since its absence
+looks like somebody's fault.
 
 A number so large that no clock, log or queue comes to it is no value either: what is added to it
 would be none that Spark's columns hold.
@@ -16,7 +17,7 @@ taken to be known at no time, and what began then to have begun before all.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,9 @@ import pyarrow.compute as pc
 
 from mqspark.events import EVENT
 from mqspark.limits import CLOCK_FALL_NS_MAX
+from mqspark.screening.changes import KINDS
 from mqspark.screening.packets import NONE, numbers
+from mqspark.screening.testimony import ACKED, DEAD
 
 _PLACE: Final = ("broker", "topic", "queue_id", "offset")
 #: What events of each kind must say besides when they were noted.
@@ -47,6 +50,13 @@ _NEEDED: Final[Mapping[str, Sequence[str]]] = {
     "again": ("id",),
     "fault": ("fault",),
     "act": ("act", "broker", "began"),
+}
+#: The words that a field may have.
+_WORDS: Final[Mapping[str, Collection[str]]] = {
+    "kind": (*_NEEDED, "meta", "started", "rebalance", "end"),
+    "transaction": ("commit", "rollback"),
+    "how": (ACKED, DEAD),
+    "act": KINDS,
 }
 #: Kinds of which the moment is that since when something is known.
 _KNOWN_SINCE: Final = (
@@ -147,6 +157,11 @@ def _unreadable(events: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]] 
             if pc.any(missing).as_py():
                 missing = pc.fill_null(missing, False)
                 bad = missing if bad is None else pc.or_(bad, missing)
+    for name, words in _WORDS.items():
+        known = pa.array([*words, None], pa.string())
+        if {*pc.unique(events[name]).to_pylist()} - {*words, None}:
+            other = pc.invert(pc.is_in(events[name], value_set=known))
+            bad = other if bad is None else pc.or_(bad, other)
     for column in (events[name] for name in _LONGS if events[name].null_count < len(events)):
         ends = pc.min_max(column).as_py()
         if ends["min"] <= -_MOST or ends["max"] >= _MOST:

@@ -104,9 +104,10 @@ READ: Final = np.dtype(
         ("commit_t_min", "i8"),
         ("told_t_min", "i8"),
         ("told_t_max", "i8"),
+        ("told_max", "i8"),
     ]
 )
-#: What is doubtful about all of it, and the highest offset that was committed.
+#: What is doubtful about all of it, and the highest offsets that were committed, and told.
 DOUBT: Final = np.dtype(
     [
         ("group", "i8"),
@@ -115,6 +116,7 @@ DOUBT: Final = np.dtype(
         ("ahead", "?"),
         ("back", "?"),
         ("commit_max", "i8"),
+        ("told_max", "i8"),
     ]
 )
 #: What a group popped, and is through with, by an entry of a log.

@@ -75,6 +75,7 @@ def _stretch(said: Rows) -> tuple[Any, ...]:
         commits["queue_offset"].max(initial=NONE),
         commits["t"].min(initial=_MOST),
         *(told["t"].min(initial=_MOST), told["t"].max(initial=NONE)),
+        told["queue_offset"].max(initial=NONE),
     )
 
 
@@ -102,7 +103,7 @@ def _doubt(found: Rows) -> tuple[Any, ...]:
         *(found["group"][0], found["queue"][0]),
         bool(odd or disorder),
         *(bool(odd or (has_commits and ahead)), bool(odd or (has_commits and back))),
-        found["commit_max"].max(),
+        *(found["commit_max"].max(), found["told_max"].max()),
     )
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from mqspark.limits import DIGEST_HISTORY_BYTES, SHUFFLE_PARTITIONS
+from mqspark.limits import DERIVED_TASKS_MAX, DIGEST_HISTORY_BYTES, SHUFFLE_PARTITIONS
 from mqspark.screening import tasks
 from mqspark.screening.changes import Lives, queue_numbers
 from mqspark.screening.digest import Totals, added
@@ -196,7 +196,9 @@ class Screened:
     def derived(self) -> list[tuple[int, list[Difference]]]:
         """For each replica: how much of its derived files there is, and what is unlike its log."""
         replicas = self.members.replicas
-        look = self._numbered(replicas).mapInArrow(tasks.derived(replicas), tasks.PACKETS)
+        several = min(len(replicas), DERIVED_TASKS_MAX)
+        numbers = self.session.range(0, len(replicas), 1, several)
+        look = numbers.mapInArrow(tasks.derived(replicas), tasks.PACKETS)
         rows = sorted(look.collect(), key=lambda row: row.place)
         return [msgspec.json.decode(row.data, type=tuple[int, list[Difference]]) for row in rows]
 

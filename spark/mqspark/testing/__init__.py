@@ -10,6 +10,7 @@
 ``group_plants``  of them, those of groups that pop, and of outputs
 ``log_plants``  of them, those of logs, leaders and votes
 ``life_plants``  of them, those of what tools do to topics and groups
+``strange_plants``  of them, those that whoever knows the promises alone would try
 ``subtle_plants``  of them, those at the edge of what proves something
 ``waiting_plants``  of them, those of delays and transactions
 ``reference``  a second judge, without Spark

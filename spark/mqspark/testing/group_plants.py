@@ -94,18 +94,7 @@ def buried_for_others(run: SmallRun, draw: random.Random) -> None:
     """A dead letter is among those of another group."""
     message_id = _dead(run, draw)
     for node in NODES:
-        run.logs[node] = [
-            replace(
-                entry,
-                messages=tuple(
-                    replace(m, topic="%DLQ%another", offset=0)
-                    if (m.id, m.topic) == (message_id, DEAD_LETTERS)
-                    else m
-                    for m in entry.messages
-                ),
-            )
-            for entry in run.logs[node]
-        ]
+        run.change(node, message_id, of_topic=DEAD_LETTERS, topic="%DLQ%another", offset=0)
 
 
 def acked_nowhere(run: SmallRun, draw: random.Random) -> None:

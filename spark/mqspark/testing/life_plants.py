@@ -142,6 +142,18 @@ def lives(run: SmallRun, draw: random.Random) -> None:
         story.live(draw.randint(1, 5))
 
 
+def vanished_before_lives(run: SmallRun, draw: random.Random) -> None:
+    """A group was given what no log has, and nobody was told a place of, before a deletion."""
+    story = Story(run)
+    message = story.send(0)
+    story.read(message)
+    run.events.remove(run.of("ack", id=message.id)[0])
+    for node in run.logs:
+        run.drop(node, message.id)
+    story.delete()
+    story.live()
+
+
 def unnoted_lives(run: SmallRun, draw: random.Random) -> None:
     """Innocent: the answer to a deletion was lost."""
     lives(run, draw)

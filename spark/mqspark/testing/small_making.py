@@ -236,7 +236,8 @@ class _Maker:
             self.note("settle", client="m", **named, **late)
         how = "dead" if self.draw.random() < 0.3 else "ack"
         if how == "dead":
-            self.append(self.place(message.id, DEAD_LETTERS, 0, message.body))
+            letter = self.place(message.id, DEAD_LETTERS, 0, message.body)
+            self.append(replace(letter, large=message.large))
         else:
             done = [POPPERS, TOPIC, message.queue_id, self.pop_time, message.offset, b"\x01"]
             self.change("settle_popped", acks=[done], changes=[], now_ms=1)

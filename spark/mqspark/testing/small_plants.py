@@ -17,6 +17,7 @@ from mqspark.testing import content_plants as contents
 from mqspark.testing import group_plants as groups
 from mqspark.testing import life_plants as lives
 from mqspark.testing import log_plants as logs
+from mqspark.testing import strange_plants as strange
 from mqspark.testing import subtle_plants as subtle
 from mqspark.testing import waiting_plants as waiting
 from mqspark.testing.content_plants import acked, waiting_ack
@@ -324,6 +325,7 @@ FAULTS: Final = tuple(
         (17, "revived", lives.revived),
         (17, "unlogged", lives.act_nowhere),
         (17, "unlogged", lives.another_permission),
+        (4, "vanished", lives.vanished_before_lives),
         (17, "unasked", lives.unasked),
         (3, "contested", subtle.contested_by_a_read),
         (3, "contested", subtle.contested_on_a_node),
@@ -345,7 +347,9 @@ FAULTS: Final = tuple(
         (13, "incomplete", subtle.without_its_last),
         (14, "missing", subtle.output_of_nobody),
         (15, "again", subtle.settled_by_an_earlier),
+        (14, "missing", subtle.contested_with_what_is_gone),
         (16, "misplaced", subtle.priority_above_the_last),
+        *strange.FOUND,
     )
 )
 
@@ -461,6 +465,7 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     subtle.lacks_what_is_gone,
     subtle.within_clocks,
     subtle.fresh_to_the_last,
+    *strange.NOTHING,
 )
 
 

@@ -67,8 +67,8 @@ _HOST: Final = host_bytes("127.0.0.1", 10911)
 
 @dataclass(frozen=True)
 class Stored:
-    """A record in a log. `added`: by a broker. It may name the parts of a `large` body, or be a
-    part of one."""
+    """A record in a log. `added`: by a broker; `own`: one more property of its sender. It may name
+    the parts of a `large` body, or be a part of one."""
 
     id: str
     topic: str
@@ -77,6 +77,7 @@ class Stored:
     body: bytes
     keys: str = KEYS_SENT
     added: str = ""
+    own: str = ""
     large: str = ""
     part_of: str = ""
 
@@ -94,6 +95,7 @@ class Stored:
             properties=properties_encode(
                 {KEYS: self.keys, UNIQ_KEY: self.id}
                 | ({MSG_REGION: self.added} if self.added else {})
+                | ({"colour": self.own} if self.own else {})
                 | ({LARGE_BODY: self.large} if self.large else {})
                 | ({LARGE_PART: self.part_of} if self.part_of else {})
             ),
@@ -162,14 +164,16 @@ class SmallRun:
             and all(event.get(name) == value for name, value in fields.items())
         ]
 
-    def change(self, node: str, message_id: str, **fields: object) -> None:
-        """Give the records of that message other values in a node's log."""
+    def change(
+        self, node: str, message_id: str, *, of_topic: str | None = None, **fields: object
+    ) -> None:
+        """Give the records of that message (in one topic) other values in a node's log."""
         self.logs[node] = [
             replace(
                 entry,
                 messages=tuple(
                     replace(message, **fields)  # type: ignore[arg-type]
-                    if message.id == message_id
+                    if message.id == message_id and of_topic in {None, message.topic}
                     else message
                     for message in entry.messages
                 ),

@@ -41,7 +41,22 @@ def contested_on_a_node(run: SmallRun, draw: random.Random) -> None:
 
 def contested_unacknowledged(run: SmallRun, draw: random.Random) -> None:
     """All logs have two messages under one offset, of which nobody was told."""
-    first = draw.choice(run.of("ack", queue_id=1, topic=TOPIC, waiting=None))
+    _second_at(run, draw.choice(run.of("ack", queue_id=1, topic=TOPIC, waiting=None)))
+
+
+def contested_with_what_is_gone(run: SmallRun, draw: random.Random) -> None:
+    """All logs have a message, without an output, at the offset of one that old segments held."""
+    acks = run.of("ack", queue_id=1, topic=TOPIC, waiting=None)
+    first = min(acks, key=lambda ack: int(ack["position"]))
+    passed = max(int(e["offset"]) for e in run.of("commit", queue_id=1, group=GROUP))
+    assert first["position"] < SEGMENT_BYTES < max(ack["position"] for ack in acks)
+    assert first["offset"] < passed
+    _second_at(run, first)
+    run.removed = dict.fromkeys(NODES, 1)
+
+
+def _second_at(run: SmallRun, first: Event) -> None:
+    """One more message, of which nobody is told, is stored at the place of an acknowledged one."""
     found = run.stored(first["id"])
     assert found is not None
     ghost = f"{run.broker}-ghost"

@@ -1,6 +1,7 @@
 """Two judges that share no line of judging must find the same in the same files.
 
-One audit judges many small runs, each under a broker name of its own.
+One audit judges all the small runs of this file, each under a broker name of its own: Spark's cost
+is one of jobs, not of rows.
 """
 
 from __future__ import annotations
@@ -8,17 +9,21 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from dledger.log.entry import Kind
 from dledger.log.segment import segment_path
-from mqspark.auditing import gather, judge_run
+from mqspark.auditing import gather
+from mqspark.exhibits.collecting import exhibits
+from mqspark.source.planning import Replica
 from mqspark.testing import planting, reference, small_plants
 from mqspark.testing.reference import Finding
 from mqspark.testing.rewriting import read_log
@@ -38,8 +43,12 @@ from mqspark.verdict import PROPERTIES
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 RUNS_PER_AUDIT = 48
-AUDITS = int(os.environ.get("AUDITS", "1"))
+#: Of random runs: seed 0 is judged with all others, these have an audit each. AUDITS=6 is 1 to 6.
+_FIRST, _, _LAST = os.environ.get("AUDITS", "0").rpartition("-")
+SEEDS = range(int(_FIRST or 1), int(_LAST) + 1)
 Found = dict[str, set[Finding]]
+#: A property, its word, and the row.
+Rows = list[tuple[int, dict[str, Any]]]
 
 #: Which of message, replica, queue and offset each property's findings are compared by; the others
 #: the audit chooses among equals.
@@ -49,42 +58,78 @@ COMPARED = {
     16: "qo", 17: "m", 18: "rqo",
 }  # fmt: skip
 
+#: The fields of an entry's header: first byte, and bytes.
+HEADER_FIELDS = [(0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 4), (36, 4), (40, 4), (44, 4)]
+#: Bytes of an entry in which a bit is turned: of its header, and of what follows that.
+FLIPPED = [
+    *(first + byte for first, size in HEADER_FIELDS for byte in sorted({0, size // 2, size - 1})),
+    *range(48, 160, 7),
+]
 
-def audited(session: SparkSession, history: Path, stores: Sequence[Path]) -> Found:
-    """What the audit finds, by broker."""
+
+@dataclass(frozen=True)
+class Judged:
+    """What both judges found; the other one only in logs whose bytes are sound."""
+
+    rows: Rows
+    second: Found
+    history: Path
+    replicas: list[Replica]
+
+    @cached_property
+    def found(self) -> Found:
+        """What the audit found, by broker."""
+        found: Found = defaultdict(set)
+        for number, row in self.rows:
+            names = ("message_id", "replica", "queue_id", "queue_offset")
+            finding = (number, row["what"], *(row[name] for name in names))
+            found[row["broker"]].add(compared(finding))
+        return found
+
+
+def judged_runs(
+    session: SparkSession, runs: Sequence[SmallRun], folder: Path, rotten: Sequence[str] = ()
+) -> Judged:
+    """Judge the runs by one audit, and those that are not rotten by the other judge. Of a rotten
+    run a bit of the log of n1 turns."""
+    history, stores = write_runs(runs, folder)
     replicas = planting.replicas_of(stores)
+    own = defaultdict(list)
+    for replica in replicas:
+        own[replica.broker].append(replica)
+    for number, name in enumerate(rotten):
+        turn_a_bit(own[name][1], FLIPPED[number])
     evidence = gather(session, history, replicas)
-    found: Found = {replica.broker: set() for replica in replicas}
-    for item in PROPERTIES:
-        for row in item.judge(evidence).collect():
-            finding = (
-                *(item.number, row.what),
-                *(row.message_id, row.replica, row.queue_id, row.queue_offset),
-            )
-            found[row.broker].add(compared(finding))
+    rows = [
+        (item.number, row.asDict()) for item in PROPERTIES for row in item.judge(evidence).collect()
+    ]
     evidence.close()
-    return found
+    second = {
+        name: referred(own[name], events)
+        for name, events in events_of(history, [run.broker for run in runs])
+        if name not in rotten
+    }
+    return Judged(rows, second, history, replicas)
 
 
-def referred(history: Path, stores: Sequence[Path]) -> Found:
-    """What the reference judge finds in the same files, by broker."""
-    events = [json.loads(line) for line in history.read_text().splitlines()]
-    found: Found = {}
-    replicas = planting.replicas_of(stores)
-    for broker in {replica.broker for replica in replicas}:
-        own = [
-            event
-            for event in events
-            if event.get("broker", broker) == broker
-            and str(event.get("id", broker)).startswith(broker)
-        ]
-        logs = {replica.node: read_log(replica) for replica in replicas if replica.broker == broker}
-        begins = {each.node: each.begin for each in replicas if each.broker == broker}
-        inputs = reference.Inputs(
-            (TOPIC, OUTPUTS), TOPIC, GROUP, 1, own, logs, {TOPIC: QUEUES}, begins
-        )
-        found[broker] = {compared(finding) for finding in reference.findings(inputs)}
-    return found
+def events_of(history: Path, brokers: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """What a history says of each broker, and what it says of all."""
+    of_all, own = [], defaultdict(list)
+    for line in history.read_text().splitlines():
+        event = json.loads(line)
+        name = event.get("broker", str(event.get("id", "")).partition("-")[0])
+        own[name].append(event) if name else of_all.append(event)
+    for name in brokers:
+        yield name, sorted([*of_all, *own[name]], key=lambda event: int(event["t"]))
+
+
+def referred(replicas: Sequence[Replica], events: Sequence[dict[str, Any]]) -> set[Finding]:
+    """What the reference judge finds in one broker's run."""
+    logs = {replica.node: read_log(replica) for replica in replicas}
+    begins = {replica.node: replica.begin for replica in replicas}
+    topics, levels = (TOPIC, OUTPUTS), {TOPIC: QUEUES}
+    inputs = reference.Inputs(topics, TOPIC, GROUP, 1, events, logs, levels, begins)
+    return {compared(finding) for finding in reference.findings(inputs)}
 
 
 def compared(finding: Finding) -> Finding:
@@ -109,83 +154,43 @@ def without_ties(found: set[Finding]) -> set[Finding]:
     return {finding for finding in found if finding[0] != 4 or finding[4] not in queues}
 
 
-def assert_equal(found: Found, second: Found, planted: dict[str, list[str]], seed: object) -> None:
-    """Both judges found the same, run by run."""
+def disagreements(judged: Judged, planted: dict[str, list[str]]) -> list[str]:
+    """Run by run, what one judge found and the other did not."""
+    told = []
     for name, plants in planted.items():
-        first, other = without_ties(found[name]), without_ties(second[name])
-        assert first == other, (seed, name, plants, first ^ other)
+        first, other = without_ties(judged.found[name]), without_ties(judged.second[name])
+        if first != other:
+            told.append(
+                f"{name} {plants}: the audit alone {first - other}, "
+                f"the reference alone {other - first}"
+            )
+    return told
 
 
-def broker(number: int) -> str:
-    return f"b{number:04}"
-
-
-def test_each_planted_fault_is_found_by_both_judges(session: SparkSession, tmp_path: Path) -> None:
-    """Every fault by its property and its word, and nothing in a run that only looks odd."""
-    runs: list[SmallRun] = []
-    for number, plant in enumerate([*(fault.plant for fault in FAULTS), *INNOCENT]):
-        runs.append(planted(plant, broker(number)))
-    written = write_runs(runs, tmp_path / "runs")
-    found, second = audited(session, *written), referred(*written)
-    for number, fault in enumerate(FAULTS):
-        of_audit = {finding[:2] for finding in found[broker(number)]}
-        assert (fault.number, fault.what) in of_audit, (fault.name, of_audit)
-        of_reference = {finding[:2] for finding in second[broker(number)]}
-        assert (fault.number, fault.what) in of_reference, (fault.name, of_reference)
-    assert_equal(found, second, {run.broker: [] for run in runs}, "planted")
-    for number, plant in enumerate(INNOCENT, start=len(FAULTS)):
-        assert found[broker(number)] == set(), plant.__name__
-        assert second[broker(number)] == set(), plant.__name__
-
-
-@settings(
-    max_examples=AUDITS,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(seed=st.integers(0, 2**32))
-def test_two_judges_agree_on_random_runs(session: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Runs with up to three faults at random places; AUDITS=50 judges a thousand and more."""
+def random_runs(seed: int) -> dict[str, tuple[SmallRun, list[str]]]:
+    """Runs with up to three faults, or things that only look odd, at random places."""
     draw = random.Random(seed)
     groups = draw.choice([(GROUP,), (GROUP, "others")])
     pops = draw.random() < 0.5
-    runs, planted = [], {}
+    runs = {}
     plants = [*(fault.plant for fault in FAULTS), *INNOCENT]
     for number in range(RUNS_PER_AUDIT):
-        run = small_run(f"{seed} {number}", broker(number), groups, pops=pops)
+        name = f"r{number:04}"
+        run = small_run(f"{seed} {number}", name, groups, pops=pops)
         chosen = [draw.choice(plants) for _ in range(draw.randint(0, 3))]
-        planted[run.broker] = [plant.__name__ for plant in chosen]
         for plant in chosen:
             try_to(plant, run, draw)
-        runs.append(run)
-    shutil.rmtree(tmp_path / "runs", ignore_errors=True)
-    written = write_runs(runs, tmp_path / "runs")
-    found, second = audited(session, *written), referred(*written)
-    assert_equal(found, second, planted, seed)
+        runs[name] = (run, [plant.__name__ for plant in chosen])
+    return runs
 
 
-#: The fields of an entry's header: first byte, and bytes.
-HEADER_FIELDS = [(0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 4), (36, 4), (40, 4), (44, 4)]
-
-
-def test_a_bit_in_any_field_of_a_header_is_named(session: SparkSession, tmp_path: Path) -> None:
-    """With the replica and the place, and of no other replica anything is said."""
-    flips = [(first, byte) for first, size in HEADER_FIELDS for byte in {0, size // 2, size - 1}]
-    runs = [small_run(f"rot {number}", broker(number)) for number in range(len(flips))]
-    history, stores = write_runs(runs, tmp_path / "runs")
-    for replica in planting.replicas_of(stores):
-        if replica.node == "n1":
-            first, byte = flips[int(replica.broker[1:])]
-            log = read_log(replica)
-            entry = log[len(log) // 2]
-            at = entry.position + first + byte
-            folder, base = Path(replica.directory) / "log", at // SEGMENT_BYTES * SEGMENT_BYTES
-            raw = segment_path(folder, base).read_bytes()[at - base]
-            planting.patch(replica, at, bytes([raw ^ (1 << first % 8)]))
-    verdict = judge_run(session, history, planting.replicas_of(stores), lambda _: None)
-    damaged = [row for row in verdict.judgements[4].violations if row["what"] == "damaged"]
-    assert {row["broker"] for row in damaged} == {run.broker for run in runs}
-    others = [row for each in verdict.judgements for row in each.violations]
-    assert {row["replica"] for row in others} == {"n1"}
+def turn_a_bit(replica: Replica, byte: int) -> None:
+    """Of a byte of an entry of messages in the middle of a log."""
+    entries = [entry for entry in read_log(replica) if entry.kind == Kind.MESSAGES]
+    at = entries[len(entries) // 2].position + byte
+    base = at // SEGMENT_BYTES * SEGMENT_BYTES
+    raw = segment_path(Path(replica.directory) / "log", base).read_bytes()[at - base]
+    planting.patch(replica, at, bytes([raw ^ 1 << byte % 8]))
 
 
 def planted(plant: small_plants.Plant, name: str) -> SmallRun:
@@ -205,3 +210,63 @@ def try_to(plant: small_plants.Plant, run: SmallRun, draw: random.Random) -> boo
     except (IndexError, StopIteration, AssertionError, ValueError):
         return False
     return True
+
+
+FAULTY = {f"f{number:04}": fault for number, fault in enumerate(FAULTS)}
+ODD = {f"i{number:04}": plant for number, plant in enumerate(INNOCENT)}
+ROTTEN = [f"d{number:04}" for number in range(len(FLIPPED))]
+
+
+@pytest.fixture(scope="module")
+def judged(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    """One audit of all that the tests here look at."""
+    runs = [planted(fault.plant, name) for name, fault in FAULTY.items()]
+    runs += [planted(plant, name) for name, plant in ODD.items()]
+    runs += [small_run(name, name) for name in ROTTEN]
+    runs += [run for run, _ in random_runs(0).values()]
+    return judged_runs(session, runs, tmp_path_factory.mktemp("judged") / "runs", ROTTEN)
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_each_planted_fault_is_found_by_both_judges(judged: Judged, name: str) -> None:
+    """By its property and its word; what else they find is the same."""
+    fault = FAULTY[name]
+    for by_one in (judged.found[name], judged.second[name]):
+        assert (fault.number, fault.what) in {finding[:2] for finding in by_one}, fault.name
+    assert disagreements(judged, {name: [fault.name]}) == []
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_what_only_looks_odd_is_found_by_neither(judged: Judged, name: str) -> None:
+    """Nothing at all is said of such a run."""
+    assert (judged.found[name], judged.second[name]) == (set(), set()), ODD[name].__name__
+
+
+@pytest.mark.parametrize("seed", [0, *SEEDS])
+def test_two_judges_agree_on_random_runs(
+    request: pytest.FixtureRequest, session: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """AUDITS=50 has as many audits more, AUDITS=51-99 those of these seeds; each of 48 runs."""
+    runs = random_runs(seed)
+    if seed:
+        found = judged_runs(session, [run for run, _ in runs.values()], tmp_path / "runs")
+    else:
+        found = request.getfixturevalue("judged")
+    assert disagreements(found, {name: plants for name, (_, plants) in runs.items()}) == []
+
+
+def test_a_bit_anywhere_in_an_entry_is_named(judged: Judged) -> None:
+    """With the replica and the place, and of no other replica anything is said."""
+    own = [(number, row) for number, row in judged.rows if row["broker"] in ROTTEN]
+    damaged = {row["broker"] for number, row in own if (number, row["what"]) == (5, "damaged")}
+    assert damaged == {*ROTTEN}
+    assert {row["replica"] for _, row in own} - {None} == {"n1"}
+
+
+def test_whatever_is_found_can_be_shown(judged: Judged, session: SparkSession) -> None:
+    """By the lines and the bytes that it is about: of each property and word the first."""
+    first = {(number, row["what"]): (number, row) for number, row in judged.rows}
+    shown = exhibits(session, judged.history, judged.replicas, [*first.values()])
+    assert len(shown) == len(first) > 50
+    for (number, what), exhibit in zip(first, shown, strict=True):
+        assert exhibit.lines or exhibit.held, (number, what)

@@ -63,6 +63,7 @@ def test_a_body_whose_parts_are_all_there_is_whole() -> None:
         ({"large": "set-2 7"}, [(0, "lost"), (1, "lost"), (2, "lost")]),
         ({"queue_offset": 9}, [(0, "lost"), (1, "lost"), (2, "lost")]),
         ({"crc": 5}, [(0, "altered"), (1, "altered"), (2, "altered")]),
+        ({"large": "a set 7"}, [(0, "lost"), (1, "lost"), (2, "lost")]),
         ({"large": "set-1 8"}, [(0, "altered"), (1, "altered"), (2, "altered")]),
         ({"crc": None}, [(0, "altered"), (1, "altered"), (2, "altered")]),
     ],
@@ -81,7 +82,14 @@ def test_parts_that_may_have_been_removed_with_old_segments_are_not_missed() -> 
     assert faults(MESSAGE, PARTS[0], PARTS[2], removed=True) != []
 
 
-@pytest.mark.parametrize("large", ["", "a b c", "s 1 zz %PARTS%T b 4 1", "s 1 0 %PARTS%T b 4 1-"])
+@pytest.mark.parametrize(
+    "large",
+    [
+        *("", "a b c", "s 1 zz %PARTS%T b 4 1", "s 1 0 %PARTS%T b 4 1-"),
+        *("s 1 0 %PARTS%T b 4 2-1", "s 1 0 %PARTS%T b 4 -5", "s 1 0 %PARTS%T b 4 0-999999999"),
+        "s 1 0 %PARTS%T b 4 0-999999999,999999999-0",
+    ],
+)
 def test_what_names_no_parts_is_altered(large: str) -> None:
     """No such name ends an audit."""
     (found,) = lacking([replace(MESSAGE, large=large)], ["T"], {"b": 3}, {"b": False})

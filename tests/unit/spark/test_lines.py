@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqspark.events import columns
+from mqspark.events import EVENT, columns
 from mqspark.limits import CLOCK_FALL_NS_MAX
 from mqspark.screening.lines import LinesLook, falls, unreadable, without_times
 
@@ -20,11 +21,26 @@ EVENTS: dict[str, dict[str, object]] = {
     "ack": {"id": "m", "position": 2, **PLACE},
     "fail": {"id": "m", "definite": True},
     "deliver": {"id": "m", "group": "g", "crc": 2, **PLACE},
+    "resolve": {"id": "m", "transaction": "commit"},
+    "settle": {
+        **{"id": "m", "group": "g", "pop_time": 3, "how": "ack", "counted": True},
+        **PLACE,
+    },
     "commit": {"group": "g", **PLACE},
+    "reset": {"group": "g", **PLACE},
+    "group_offset": {"group": "g", **PLACE},
+    "queue_end": {**PLACE},
+    "lead": {"broker": "b", "node": "n", "term": 2},
     "vote": {"broker": "b", "node": "n", "term": 2},
     "again": {"id": "m"},
+    "fault": {"fault": "kill"},
     "act": {"act": "put-topic", "broker": "b", "began": 1},
+    "meta": {},
+    "started": {},
+    "rebalance": {},
+    "end": {},
 }
+ANY_VALUE = [None, "", "x", True, 0, -1, 0.5, 2**70, [], [1], {}, {"t": 1}]
 
 
 def look_at(*lines: bytes, end: bool = True) -> tuple[LinesLook, list[str | None]]:
@@ -33,7 +49,7 @@ def look_at(*lines: bytes, end: bool = True) -> tuple[LinesLook, list[str | None
     return look, kept["kind"].to_pylist()
 
 
-def line(kind: str, t: int = 5, **changed: object) -> bytes:
+def line(kind: str, t: int = 5, /, **changed: object) -> bytes:
     return json.dumps({"kind": kind, "t": t, **EVENTS.get(kind, {}), **changed}).encode()
 
 
@@ -44,6 +60,41 @@ def test_an_event_without_what_its_kind_must_say_is_none(kind: str, field: str) 
         odd = json.loads(line(kind)) | {field: value}
         look, kept = look_at(line("end"), json.dumps(odd).encode(), line(kind))
         assert (look.unreadable, kept) == (1, ["end", kind]), value
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+@pytest.mark.parametrize("field", EVENT.names)
+def test_a_value_of_another_type_makes_a_line_none(kind: str, field: str) -> None:
+    """Whatever field it is in: nobody knows what else of that line is wrong."""
+    kinds = {pa.string(): str, pa.bool_(): bool}
+    for value in ANY_VALUE:
+        if value is None or type(value) is kinds.get(EVENT.field(field).type, int):
+            continue
+        look, kept = look_at(line("end"), line(kind, **{field: value}), line("end"))
+        assert (look.unreadable, kept) == (1, ["end", "end"]), value
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed"),
+    [
+        *((kind, {"kind": kind.upper()}) for kind in EVENTS),
+        *(("send", {"transaction": word}) for word in ("", "comit", "Commit")),
+        *(("settle", {"how": word}) for word in ("", "acked")),
+        *(("act", {"act": word}) for word in ("", "delete", "delete-topic ")),
+    ],
+)
+def test_a_word_that_nobody_knows_makes_a_line_none(kind: str, changed: dict[str, object]) -> None:
+    """A send of an unknown kind is a send that is missed, and its message would be a phantom."""
+    look, kept = look_at(line("end"), line(kind, **changed), line("end"))
+    assert (look.unreadable, kept) == (1, ["end", "end"])
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_null_is_as_if_it_were_not_there(kind: str) -> None:
+    """In whatever its kind need not say, and what has no column is not looked at."""
+    others = dict.fromkeys({*EVENT.names} - {*EVENTS[kind], "kind", "t"})
+    look, kept = look_at(line(kind, **others, size=[{"x": 0.5}]), line("end"))
+    assert (look.unreadable, kept) == (0, [kind, "end"])
 
 
 @pytest.mark.parametrize("value", [2**61, 2**63 - 1, -(2**61), -(2**63)])

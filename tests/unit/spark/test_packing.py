@@ -41,16 +41,11 @@ def test_every_field_is_kept(tmp_path: Path) -> None:
 
 def test_what_fits_no_column_proves_nothing_and_is_not_lost(tmp_path: Path) -> None:
     """Wrong types, numbers too wide, lines that are no events, half ones."""
-    odd, *others = rows_of(
-        [json.dumps(ODD).encode(), b"[1]", b"7", b"\xff\xfe", b'{"kind":"a'], tmp_path
-    )
+    rows = rows_of([json.dumps(ODD).encode(), b"[1]", b"7", b"\xff\xfe", b'{"kind":"a'], tmp_path)
 
-    assert odd == {
-        "kind": "ack",
-        "rest": json.dumps({k: v for k, v in ODD.items() if k != "kind"}, separators=(",", ":")),
-    }
-    assert [row.get("kind") for row in others] == [None] * 4
-    assert [str(row["rest"]).strip() for row in others] == [
+    assert [row.get("kind") for row in rows] == [None] * 5
+    assert [str(row["rest"]).strip() for row in rows] == [
+        json.dumps(ODD),
         "[1]",
         "7",
         "\ufffd\ufffd",

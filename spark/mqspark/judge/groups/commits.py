@@ -18,9 +18,10 @@ that does not say when it began began at the earliest after the same member's co
 since a member commits one after the other.
 
 **Nothing is answered that is not stored.** If a commit of n was answered, the log of a replica has
-the group go on at n or behind it; or at what another commit said that was under way meanwhile. Only
-of histories that say that all their commits are stored by brokers (`tells`), in logs of which
-nothing was removed. A queue whose offset a tool has set is not judged.
+the group go on at n or behind it; or at what another commit said that was under way meanwhile. So
+with an answer of n to whoever asked where a group is that commits, and does not pop. Only of
+histories that say that all their commits are stored by brokers (`tells`), in logs of which nothing
+was removed. A queue whose offset a tool has set is not judged.
 """
 
 from __future__ import annotations
@@ -236,24 +237,31 @@ def is_logged(evidence: Evidence) -> bool:
 
 
 def _unlogged(evidence: Evidence, unlogged: DataFrame) -> DataFrame:
-    """The first commit of each reading that is above all that any log has."""
+    """The first answer of each reading that is above all that any log has."""
     said = evidence.kept(_said(evidence, unlogged))
     of = unlogged.withColumnsRenamed({"group": "of_group", "queue": "of_queue"})
     same_group = F.col("group").eqNullSafe(F.col("of_group"))
     resets = said.where(F.col("kind") == RESET).select(*_PLACE).distinct()
-    commits = (
-        said.where((F.col("kind") == COMMIT) & F.col("broker").isin(*evidence.whole))
+    answered = (
+        said.where(F.col("kind").isin(COMMIT, GROUP_OFFSET))
+        .where(F.col("broker").isin(*evidence.whole))
         .join(F.broadcast(resets), list(_PLACE), "left_anti")
         .join(F.broadcast(of), (F.col("queue") == F.col("of_queue")) & same_group)
         .withColumn("began", F.coalesce("began", F.lit(0)))
+    )
+    is_commit = F.col("kind") == COMMIT
+    commits = evidence.kept(answered.where(is_commit))
+    told = answered.where(~is_commit).join(
+        F.broadcast(commits.select(*_PLACE).distinct()), list(_PLACE), "left_semi"
     )
     lower = commits.select(
         *_PLACE,
         *(F.col(name).alias(f"by_{name}") for name in ("client", "began", "t", "offset")),
     ).where("by_offset <= logged")
-    above = evidence.kept(commits.where("offset > logged"))
-    concurrent = F.expr("by_t >= began AND by_began <= t AND NOT by_client <=> client")
-    names = (*_PLACE, "client", "began", "t", "offset", "logged")
+    every = commits.unionByName(_not_popped(evidence, told))
+    above = evidence.kept(every.where("offset > logged"))
+    concurrent = is_commit & F.expr("by_t >= began AND by_began <= t AND NOT by_client <=> client")
+    names = (*_PLACE, "kind", "client", "began", "t", "offset", "logged")
     alone = (
         above.join(lower, list(_PLACE), "left")
         .groupBy(*names)
@@ -268,11 +276,19 @@ def _unlogged(evidence: Evidence, unlogged: DataFrame) -> DataFrame:
         .withColumn("queue_offset", F.col("offset")),
         "unlogged",
         text(
-            "group {group} was answered at {t} ns that it goes on at {offset}, and no log has it "
-            "go on behind {logged} (and {others} other commits likewise)"
+            "it was answered at {t} ns that group {group} goes on at {offset}, and no log has it "
+            "go on behind {logged} (and {others} other answers likewise)"
         ),
         severity=1,
     )
+
+
+def _not_popped(evidence: Evidence, told: DataFrame) -> DataFrame:
+    """Without the queues that a group pops: there its offset follows from acknowledgements."""
+    if not evidence.screened.popped:
+        return told
+    popped = evidence.testimony.where(F.col("pop_time").isNotNull()).select("group", *QUEUE)
+    return told.join(F.broadcast(popped.distinct()), list(_PLACE), "left_anti")
 
 
 def _between_resets(evidence: Evidence, said: DataFrame) -> DataFrame:

@@ -6,7 +6,8 @@ which of two deliveries was later, without a clock.
 **Done is done.** An ack *counted* if its answer says that the message was in flight by the delivery
 that it names. Then that delivery was the last one: none to the same group has a higher pop time. So
 with a message that was given up, which is a dead letter of the same group by the same entry: once
-at most, and on every replica if that was answered. An ack that counted is an entry of a log.
+at most, and on every replica if that was answered. An ack that counted is an entry of a log, and
+what it was about, if that is stored once, is no dead letter of that group.
 
 **What is passed was given.** The group's offset is the lowest that is not done. It never goes back,
 from an answer to that of a question which was asked later. When it was told to be n, each message
@@ -38,6 +39,7 @@ from mqspark.screening.testimony import (
     QUEUE,
     SEND,
     SETTLE,
+    STORED,
 )
 
 _PLACE: Final = ("group", *QUEUE)
@@ -67,6 +69,7 @@ def violations(evidence: Evidence) -> DataFrame:
         _buried_twice(evidence, messages),
         _unburied(evidence),
         _unlogged(evidence, places),
+        _buried(evidence, places),
     )
 
 
@@ -206,14 +209,8 @@ def _unburied(evidence: Evidence) -> DataFrame:
         .groupBy("identity", "id", "broker", "group")
         .agg(F.min("t").alias("dead_t"))
     )
-    letters = (
-        evidence.testimony.where(_is_buried())
-        .withColumn("group", F.expr(f"substring(topic, {len(DEAD_LETTERS) + 1})"))
-        .groupBy("identity", "broker", "group")
-        .agg(F.bit_or("holders").alias("holders"))
-    )
     rows = (
-        told.join(letters, ["identity", "broker", "group"], "left")
+        told.join(_letters(evidence), ["identity", "broker", "group"], "left")
         .join(F.broadcast(evidence.members_table), "broker")
         .where("begin = 0 AND getbit(coalesce(holders, 0), bit) = 0")
     )
@@ -223,6 +220,43 @@ def _unburied(evidence: Evidence) -> DataFrame:
         text(
             "given up by group {group}, as was answered at {dead_t} ns, and not among its dead "
             "letters"
+        ),
+        message_id=F.col("id"),
+    )
+
+
+def _letters(evidence: Evidence) -> DataFrame:
+    """Which replicas hold a message among the dead letters of a group: identity, broker, group,
+    holders."""
+    return (
+        evidence.testimony.where(_is_buried())
+        .withColumn("group", F.expr(f"substring(topic, {len(DEAD_LETTERS) + 1})"))
+        .groupBy("identity", "broker", "group")
+        .agg(F.bit_or("holders").alias("holders"))
+    )
+
+
+def _buried(evidence: Evidence, places: DataFrame) -> DataFrame:
+    """Dead letters of what a group was through with by an ack, and that is stored once."""
+    acked = (
+        _settled(evidence, ACKED)
+        .join(F.broadcast(places), list(_PLACE), "left_semi")
+        .groupBy("identity", "id", "broker", "group")
+        .agg(F.min("t").alias("acked_t"))
+    )
+    rows = evidence.kept(acked.join(_letters(evidence), ["identity", "broker", "group"]))
+    if rows.isEmpty():
+        return evidence.nothing()
+    stored = evidence.testimony_of(rows.select("identity")).where(F.col("source") == STORED)
+    once = stored.groupBy("identity").agg(F.count_distinct("position").alias("copies"))
+    return violation(
+        rows.join(once.where("copies = 1"), "identity", "left_semi")
+        .join(F.broadcast(evidence.members_table), "broker")
+        .where(F.expr("getbit(holders, bit) = 1")),
+        "buried",
+        text(
+            "group {group} was through with it by an ack, as was answered at {acked_t} ns, and it "
+            "is among its dead letters"
         ),
         message_id=F.col("id"),
     )
@@ -258,6 +292,6 @@ PROPERTY: Final = Property(
     "A popped message that is done stays done; what is passed was given",
     violations,
     lambda evidence: evidence.screened.popped,
-    explained=("again", "back", "passed"),
+    explained=("again", "back", "passed", "buried"),
     needs_history="who was given what, and was through with it, only a history says",
 )

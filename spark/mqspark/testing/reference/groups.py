@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -113,7 +114,8 @@ def _stood(run: Inputs, higher: Said, at: int) -> bool:
 
 
 def stored_commits(run: Inputs) -> Iterator[Finding]:
-    """8: of each commit that was answered, a log has that the group went on there."""
+    """8: a log has that the group went on where it was answered to be: to who commits, and to who
+    asks, unless it pops."""
     if run.begin:
         return
     for place in {queue_of(event) for event in run.of("commit")}:
@@ -121,14 +123,30 @@ def stored_commits(run: Inputs) -> Iterator[Finding]:
         numbers = (place[0], place[1] % APART)
         if run.is_deleted(place[0]):
             continue
-        logged = max([0, *(row[3] for row in rows if (row[0], row[2]) == numbers)])
         own = [event for event in run.of("commit") if queue_of(event) == place]
+        topic = own[0]["topic"]
+        logged = max(
+            [0, *(row[3] for row in rows if (row[0], row[2]) == numbers and row[1] == topic)]
+        )
         lost = [
             (event["t"], event["offset"])
             for event in own
             if event["offset"] > logged
             and not run.is_reset(event)
             and not _stood(run, event, logged)
+        ]
+        popped = [
+            event
+            for event in run.of("deliver")
+            if queue_of(event) == place and event.get("pop_time") is not None
+        ]
+        lost += [
+            (event["t"], event["offset"])
+            for event in run.of("group_offset")
+            if queue_of(event) == place
+            and event["offset"] > logged
+            and not run.is_reset(event)
+            and not popped
         ]
         if lost:
             yield 8, "unlogged", None, None, place[1], min(lost)[1]
@@ -149,10 +167,10 @@ def with_outputs(run: Inputs) -> Iterator[Finding]:
         told = [event for event in said if event["queue_id"] == queue_id]
         begin = [e["offset"] for e in given if e["queue_id"] == queue_id]
         passed = max((event["offset"] for event in told), default=0)
-        kept = min(run.places[queue_id, offset], default=-1) >= run.begin
-        if told and begin and min(begin) <= offset < passed and (kept or not run.begin):
+        if told and begin and min(begin) <= offset < passed:
             for message_id in names:
-                if f"{message_id}-output" not in there:
+                kept = run.is_kept(queue_id, offset, message_id)
+                if kept and f"{message_id}-output" not in there:
                     yield 14, "missing", message_id, None, queue_id, offset
     for answer in said:
         if answer["kind"] != "group_offset" or answer["queue_id"] >= APART:
@@ -169,7 +187,7 @@ def with_outputs(run: Inputs) -> Iterator[Finding]:
 
 
 def done_for_ever(run: Inputs) -> Iterator[Finding]:
-    """15: what was popped and is done is not handed out again, and is buried once at most."""
+    """15: what was popped and is done is not handed out again, and is in a log."""
     for settle in run.of("settle"):
         if not settle["counted"]:
             continue
@@ -198,9 +216,22 @@ def done_for_ever(run: Inputs) -> Iterator[Finding]:
             rows = run.changes("settle_popped", "acks")
             if named not in {(row[0], *row[2:5]) for row in rows if row[5] == b"\x01"}:
                 yield 15, "unlogged", settle["id"], None, settle["queue_id"], settle["offset"]
-    for node, log in run.logs.items():
-        for message_id in {str(m.message_id) for entry in log for m in entry.messages}:
-            if len(run.letters(node, message_id)) > 1:
+
+
+def rightly_buried(run: Inputs) -> Iterator[Finding]:
+    """15: what is stored once and done by an ack is no dead letter of that group; none is twice."""
+    for settle in run.of("settle"):
+        copies = {r.position for _, r in run.all_records if r.message_id == settle["id"]}
+        is_acked = settle["counted"] and settle["how"] == "ack" and len(copies) == 1
+        if not is_acked or run.is_reset(settle) or run.is_deleted(settle["group"]):
+            continue
+        for node in run.logs:
+            if run.letters(node, settle["id"], settle["group"]):
+                yield 15, "buried", settle["id"], node, None, None
+    for node in run.logs:
+        buried = Counter((str(m.message_id), m.topic) for m in run.letters(node))
+        for (message_id, _), count in buried.items():
+            if count > 1:
                 yield 15, "buried twice", message_id, node, None, None
 
 
@@ -221,9 +252,9 @@ def passed_when_given(run: Inputs) -> Iterator[Finding]:
         seen = {event["offset"] for event in own if event["t"] <= answer["t"]}
         for (queue_id, offset), names in run.named.items():
             below = queue_id == answer["queue_id"] and begin <= offset < answer["offset"]
-            ends = any("expires" in run.sent.get(name, {}) for name in names)
-            kept = min(run.places[queue_id, offset], default=-1) >= run.begin
-            if below and offset not in seen and not ends and (kept or not run.begin):
+            kept = [name for name in names if run.is_kept(queue_id, offset, name)]
+            ends = any("expires" in run.sent.get(name, {}) for name in kept)
+            if below and kept and offset not in seen and not ends:
                 yield 15, "passed", None, None, queue_id, offset
 
 
@@ -283,6 +314,7 @@ JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
     stored_commits,
     with_outputs,
     done_for_ever,
+    rightly_buried,
     passed_when_given,
     highest_first,
 )

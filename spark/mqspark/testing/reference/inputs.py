@@ -67,30 +67,44 @@ class Inputs:
         return by_index
 
     def kept_from(self, queue_id: int) -> int | None:
-        """The first offset of a queue that all logs reach back to; None if there is none."""
-        return min(
-            (
-                offset
-                for (queue, offset), places in self.places.items()
-                if queue == queue_id and min(places, default=-1) >= self.begin
-            ),
-            default=None,
-        )
+        """The first offset of a queue, in the order of the log, from where all logs reach back to;
+        None if there is none."""
+        kept = [
+            (position, offset)
+            for (queue, offset, _), position in self.places.items()
+            if queue == queue_id and position >= self.begin
+        ]
+        return min(kept)[1] if kept else None
+
+    def is_kept(self, queue_id: int, offset: int, message_id: str) -> bool:
+        """Whether all logs reach back to a message at a place."""
+        return not self.begin or self.places.get((queue_id, offset, message_id), -1) >= self.begin
 
     @cached_property
-    def places(self) -> dict[tuple[int, int], list[int]]:
-        """(queue, offset) -> the positions that anybody gives to it."""
-        found: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for event in self.of("ack"):
-            found[event["queue_id"], event["offset"]].append(event["position"])
-        for _, record in self.all_records:
-            if record.position < self.settled_end:
-                found[record.queue_id, record.queue_offset].append(record.position)
+    def places(self) -> dict[tuple[int, int, str], int]:
+        """(queue, offset, message) -> the lowest position that anybody gives to it there."""
+        found: dict[tuple[int, int, str], int] = {}
+        said = [(e["queue_id"], e["offset"], e["id"], e["position"]) for e in self.of("ack")]
+        said += [
+            (record.queue_id, record.queue_offset, str(record.message_id), record.position)
+            for _, record in self.all_records
+            if record.position < self.settled_end
+        ]
+        for queue_id, offset, message_id, position in said:
+            place = (queue_id, offset, message_id)
+            found[place] = min(position, found.get(place, position))
         return found
 
     def of(self, kind: str) -> list[Said]:
         """The events of a kind; an `ack` is one of a message in its topic, else `waiting`."""
-        return [event for event in self.events if kind_of(event) == kind]
+        return self._by_kind.get(kind, [])
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[Said]]:
+        found: dict[str, list[Said]] = defaultdict(list)
+        for event in self.events:
+            found[kind_of(event)].append(event)
+        return found
 
     @cached_property
     def sent(self) -> dict[str, Said]:
@@ -99,31 +113,54 @@ class Inputs:
 
     def records(self, node: str, *, waiting: bool = False) -> list[StoredMessage]:
         """A node's records in the topic, or those that wait."""
-        return [
-            message
-            for entry in self.logs[node]
-            for message in entry.messages
-            if (waits(entry, message) if waiting else message.topic in self.topics)
-        ]
+        return self._records[node, waiting]
+
+    @cached_property
+    def _records(self) -> dict[tuple[str, bool], list[StoredMessage]]:
+        return {
+            (node, waiting): [
+                message
+                for entry in log
+                for message in entry.messages
+                if (waits(entry, message) if waiting else message.topic in self.topics)
+            ]
+            for node, log in self.logs.items()
+            for waiting in (False, True)
+        }
 
     def changes(self, name: str, rows: str) -> list[list[Any]]:
         """The rows of all changes of state that have this name, in any log."""
+        return [row for named, fields in self._changes if named == name for row in fields[rows]]
+
+    @cached_property
+    def _changes(self) -> list[tuple[str, dict[str, Any]]]:
         bodies = {
             entry.body for log in self.logs.values() for entry in log if entry.kind == CONTROL
         }
-        changes = [msgspec.msgpack.decode(body) for body in bodies]
-        return [row for named, fields in changes if named == name for row in fields[rows]]
+        return [msgspec.msgpack.decode(body) for body in bodies]
 
-    def letters(self, node: str, message_id: str, group: str | None = None) -> list[StoredMessage]:
-        """A message's dead letters on a node, of one group or of all."""
+    def letters(
+        self, node: str, message_id: str | None = None, group: str | None = None
+    ) -> list[StoredMessage]:
+        """The dead letters on a node: of one message or of all, of one group or of all."""
         return [
-            message
-            for entry in self.logs[node]
-            for message in entry.messages
-            if message.message_id == message_id
-            and str(message.topic).startswith("%DLQ%")
-            and group in {None, str(message.topic).removeprefix("%DLQ%")}
+            letter
+            for letter in self._letters[node]
+            if message_id in {None, letter.message_id}
+            and group in {None, str(letter.topic).removeprefix("%DLQ%")}
         ]
+
+    @cached_property
+    def _letters(self) -> dict[str, list[StoredMessage]]:
+        return {
+            node: [
+                message
+                for entry in log
+                for message in entry.messages
+                if str(message.topic).startswith("%DLQ%")
+            ]
+            for node, log in self.logs.items()
+        }
 
     def is_reset(self, said: Said) -> bool:
         """Whether the offset of an event's queue was set on purpose."""

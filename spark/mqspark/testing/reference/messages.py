@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Final
 
 from dledger.checksum import crc32
@@ -68,10 +68,16 @@ def authentic(run: Inputs) -> Iterator[Finding]:
             yield 2, "refused", message_id, reader, None, None
         if _altered(run, message_id, crc, said):
             yield 2, "altered", message_id, reader, None, None
+    for event in run.of("deliver"):
+        if event["t"] < run.sent.get(event["id"], event)["t"]:
+            yield 2, "phantom", event["id"], None, None, None
     for holder in run.logs:
         for record in run.records(holder, waiting=True):
             if _altered(run, str(record.message_id), _crc(record), _said(record)):
                 yield 2, "altered", record.message_id, holder, None, None
+        for letter in run.letters(holder):
+            if _altered(run, str(letter.message_id), _crc(letter), None):
+                yield 2, "altered", letter.message_id, holder, None, None
 
 
 def identical_names(run: Inputs) -> Iterator[Finding]:
@@ -123,12 +129,12 @@ def others_in_order(run: Inputs) -> Iterator[Finding]:
 
 
 def kept(run: Inputs) -> Iterator[Finding]:
-    """4: what was delivered is in some replica's log."""
-    there = {record.message_id for _, record in run.all_records}
+    """4: what was delivered is in some replica's log, at that place."""
+    there = {(r.message_id, r.queue_id, r.queue_offset) for _, r in run.all_records}
     for event in run.of("deliver"):
         kept_from = run.kept_from(event["queue_id"]) if run.begin else 0
         removed = kept_from is None or event["offset"] < kept_from
-        if event["id"] not in there and not removed:
+        if (event["id"], event["queue_id"], event["offset"]) not in there and not removed:
             yield 4, "vanished", event["id"], None, None, None
 
 
@@ -153,6 +159,12 @@ def unchanged(run: Inputs) -> Iterator[Finding]:
                 first.setdefault((5, node), "changed")
             if settled:
                 first.setdefault((13, node), "different")
+    for node, log in run.logs.items():
+        entries = [entry for entry in log if entry.position >= run.begin]
+        for one, other in combinations(entries, 2):
+            settled = max(one.position, other.position) < run.settled_end
+            if one.index == other.index and (settled or one.term == other.term):
+                first.setdefault((5, node), "changed")
     for (number, node), what in first.items():
         yield number, what, None, node, None, None
 
@@ -204,9 +216,12 @@ def complete(run: Inputs) -> Iterator[Finding]:
         for entry in log.values()
         if entry.position < run.settled_end
     ]
+    every = {entry.term for log in run.logs.values() for entry in log}
     for lead in run.of("lead"):
         if lead.get("end_position") is None:
             continue
+        if lead["term"] not in every and not run.begin:
+            yield 7, "unlogged", None, lead["node"], None, None
         later = [position for term, position in terms if term > lead["term"]]
         lacking = [
             (ack["position"], ack["id"])
