@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dledger.errors import (
         BadInput,
         Busy,
+        ConfigError,
         ConnectFailed,
         ConnectionLost,
         DledgerError,
@@ -99,6 +100,7 @@ __all__ = [
     "Busy",
     "ClientClosed",
     "ClientError",
+    "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
     "ConsistentHash",
@@ -181,8 +183,8 @@ _HOMES = {
     "mqclient.ranges.pieces": "Gap Piece",
     "mqclient.ranges.reader": "Bounds RangeReader TopicBounds",
     "mqclient.stopping": "run_until_signal",
-    "dledger.errors": "BadInput Busy ConnectFailed ConnectionLost DledgerError RecordError "
-    "RemotingError RequestTimeout",
+    "dledger.errors": "BadInput Busy ConfigError ConnectFailed ConnectionLost DledgerError "
+    "RecordError RemotingError RequestTimeout",
     "dledger.remoting.json_dialect": "MessageQueue",
     "dledger.tls.options": "Tls",
 }

@@ -202,7 +202,8 @@ def _key(text: str, position: int, depth_left: int) -> tuple[object, int]:
         return int(integer.group()), integer.end()
     key, end = _value(text, position, depth_left - 1)
     if isinstance(key, str) and key.startswith("{"):
-        key, _ = _value(key, 0, depth_left - 1)
+        with suppress(ValueError):  # else it is a text that only begins so
+            key, _ = _value(key, 0, depth_left - 1)
     if isinstance(key, dict):
         try:
             return msgspec.convert(key, MessageQueue, strict=False), end

@@ -36,12 +36,12 @@ async def test_one_output_for_each_input_that_was_passed(autojump_clock: MockClo
     async with local_cluster(replicas=1) as cluster:
         await passed(cluster, 4)
         await write(cluster, "0123")
-        assert await without_their_output(cluster.namesrv_addr, "In", "G") == []
+        assert await without_their_output(cluster.namesrv_addr, "In", "G", None) == []
 
     async with local_cluster(replicas=1) as cluster:
         await passed(cluster, 4)
         await write(cluster, "023", "53")
-        assert await without_their_output(cluster.namesrv_addr, "In", "G") == [
+        assert await without_their_output(cluster.namesrv_addr, "In", "G", None) == [
             "1 outputs are missing: k1-output",
             "2 outputs are there too often: k3-output, k5-output",
         ]

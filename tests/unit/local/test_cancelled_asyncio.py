@@ -124,7 +124,7 @@ def test_what_asyncio_cancels_leaves_nothing(kind: str, tmp_path: Path) -> None:
     with local_cluster_in_thread(replicas=1) as cluster:
         with cluster.producer("P") as producer:
             producer.send_many("T", [b"x"] * 200)
-        for step in sorted(random.Random(seed).sample(range(1, STEPS_MAX), STEPS_TRIED)):
+        for step in [1, *sorted(random.Random(seed).sample(range(2, STEPS_MAX), STEPS_TRIED))]:
             face, was_cancelled = asyncio.run(
                 cancelled_at(step, lambda: make(cluster.namesrv_addr, tmp_path), use)
             )
