@@ -10,6 +10,7 @@
 ``proving``     proves to a server that both know the cluster's secret
 ``room``        how many connections, from where, and how much memory is kept for them (pure)
 ``turns``       shares the event loop, so that costly requests do not delay others
+``lanes``       keeps requests of a connection in order, though some take many turns
 ``watchdog``    logs a turn that takes too long, with what ran
 ``faults``      unexpected exceptions: logged with the request, and counted
 ``machine``     the machine's memory and descriptors

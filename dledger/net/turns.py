@@ -13,7 +13,8 @@ wait again.
 
 One `Turns` belongs to a loop, and is found by `turns_of_loop`. The owner of a long series of
 requests or answers splits it: after `LOOP_SLICE_S` it waits for its turn again (`in_turns`), and
-so does who writes a long answer (`encode_in_turns`).
+so does who writes a long answer (`encode_in_turns`). What is long only sometimes begins where it is
+asked (`at_once_or_in_turns`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 import trio
@@ -38,6 +40,8 @@ from dledger.limits import (
 )
 from dledger.remoting.bodies import Dialect
 from dledger.remoting.bodies.base import encode_steps
+
+T = TypeVar("T")
 
 #: One in this many is let go because it has waited longest.
 _OLDEST_EACH = 4
@@ -171,15 +175,40 @@ async def in_turns(steps: Iterable[object]) -> float:
     return all_s + took_s
 
 
+async def result_in_turns(steps: Generator[object, None, T]) -> T:
+    """Take all `steps` in the same way, for their result."""
+    results = list[T]()
+
+    def kept() -> Iterator[object]:
+        results.append((yield from steps))
+
+    await in_turns(kept())
+    return results[0]
+
+
+def at_once_or_in_turns(steps: Generator[object, None, T]) -> T | Awaitable[T]:
+    """The result of `steps` if they take no more than a slice; else what awaits it."""
+    clock_s = turns_of_loop().clock_s
+    until_s = clock_s() + LOOP_SLICE_S
+    try:
+        while clock_s() < until_s:
+            next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    return result_in_turns(steps)
+
+
 async def encode_in_turns(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> bytes:
     """`encode_body` for an answer that may be long. Raises BadInput if no frame can hold it."""
-    pieces: list[bytes] = []
-    await in_turns(_encoded(body, dialect, pieces))
-    return b"".join(pieces)
+    return await result_in_turns(encoding(body, dialect))
 
 
-def _encoded(body: msgspec.Struct, dialect: Dialect, pieces: list[bytes]) -> Iterator[None]:
-    size = 0
+def encoding(
+    body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD
+) -> Generator[None, None, bytes]:
+    """The same in steps."""
+    pieces, size = list[bytes](), 0
     for piece in encode_steps(body, dialect):
         pieces.append(piece)
         size += len(piece)
@@ -188,6 +217,7 @@ def _encoded(body: msgspec.Struct, dialect: Dialect, pieces: list[bytes]) -> Ite
                 f"the answer would be above {ANSWER_BODY_BYTES_MAX} bytes: ask for a part of it"
             )
         yield
+    return b"".join(pieces)
 
 
 _turns: trio.lowlevel.RunVar[Turns] = trio.lowlevel.RunVar("turns")

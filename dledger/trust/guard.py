@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from dledger import limits
 from dledger.remoting.command import Command
@@ -33,6 +33,8 @@ from dledger.trust.rights import (
 )
 from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER, Key, Stamp, stamp_of
 from dledger.trust.users import Keys, User, Users
+
+T = TypeVar("T")
 
 NOBODY: Final = "username cannot be null."
 WRONG: Final = "check signature failed."
@@ -85,7 +87,8 @@ class Guard:
         #: Requests that were, or would have been, refused.
         self.refused = 0
         self._users = users
-        self._look = look
+        #: What rights depend on, beside a request.
+        self.look = look
         self._clock_ms = clock_ms
         self._nonce_key = nonce_key
         self._cluster_key = Key.of_cluster(secret) if secret else None
@@ -140,7 +143,7 @@ class Guard:
             if key is not None and key.is_of(password):
                 asker = Asker(name, source, user)
                 need = Need(Kind.CLUSTER, cluster, (GET,))
-                may = asker.may_all or self._meets(asker, (need,))
+                may = asker.may_all or self.meets(asker, (need,))
                 return None if may else self._told(asker, need)
         return "the name or the password is wrong"
 
@@ -208,14 +211,15 @@ class Guard:
         if rights.by_secret:
             return f"User:{asker.name} has no permission: request {request.code} is for servers"
         reason = None
-        for alternatives in rights.needs(request, self._look):
-            if not self._meets(asker, alternatives):
+        for alternatives in rights.needs(request, self.look):
+            if not self.meets(asker, alternatives):
                 need = alternatives[0]
                 self._note(asker.name, need)
                 reason = reason or self._told(asker, need)
         return reason
 
-    def _meets(self, asker: Asker, alternatives: Alternatives) -> bool:
+    def meets(self, asker: Asker, alternatives: Alternatives) -> bool:
+        """Whether somebody has one of these rights."""
         if any(need.kind is Kind.USER and need.name == asker.name for need in alternatives):
             return True
         return any(
@@ -241,21 +245,39 @@ class Guard:
         if key in self.observed or len(self.observed) < limits.OBSERVED_NEEDS_MAX:
             self.observed[key] += 1
 
-    @property
-    def sees_all(self) -> bool:
-        """Whether who asks now finds everything in lists."""
-        return self.mode is not Mode.ENFORCE or self.asker.may_all
+    def sight(self) -> Sight:
+        """What who asks now finds in lists. It stays so while others ask."""
+        sees_all = self.mode is not Mode.ENFORCE or self.asker.may_all
+        return Sight(self, self.asker, sees_all=sees_all)
 
-    def sees_topic(self, topic: str) -> bool:
-        """Whether who asks now finds a topic in lists."""
-        return self._sees(topic_needs(self._look, topic, *_SEEN))
 
-    def sees_group(self, group: str) -> bool:
-        """Whether who asks now finds a consumer group in lists."""
-        return self._sees(((Need(Kind.GROUP, group, _SEEN),),))
+class Sight:
+    """What somebody finds in lists of topics and groups. Lists are cut in steps, as they may be
+    very long."""
 
-    def _sees(self, needs: Iterable[Alternatives]) -> bool:
-        asker = self.asker
+    def __init__(self, guard: Guard, asker: Asker, *, sees_all: bool) -> None:
+        self._guard = guard
+        self._asker = asker
+        #: Whether nothing is left out.
+        self.sees_all = sees_all
+
+    def topics(self, table: dict[str, T]) -> Generator[None, None, dict[str, T]]:
+        """The rows of the topics that are found."""
+        return self._cut(table, lambda name: topic_needs(self._guard.look, name, *_SEEN))
+
+    def groups(self, table: dict[str, T]) -> Generator[None, None, dict[str, T]]:
+        """The rows of the consumer groups that are found."""
+        return self._cut(table, lambda name: ((Need(Kind.GROUP, name, _SEEN),),))
+
+    def _cut(
+        self, table: dict[str, T], needs: Callable[[str], Iterable[Alternatives]]
+    ) -> Generator[None, None, dict[str, T]]:
+        asker, meets = self._asker, self._guard.meets
         if self.sees_all:
-            return True
-        return not asker.problem and all(self._meets(asker, each) for each in needs)
+            return table
+        found = dict[str, T]()
+        for name, row in table.items():
+            if not asker.problem and all(meets(asker, each) for each in needs(name)):
+                found[name] = row
+            yield
+        return found

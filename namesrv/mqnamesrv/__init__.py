@@ -4,13 +4,12 @@
 ``entry``         where the command `mqnamesrv` begins
 ``dispatch``      requests, one small method per code
 ``routes``        the route table: groups, members, who leads (pure)
+``groups``        groups and members, and which registrations are refused (pure)
 ``topics``        which groups serve a topic (pure)
-``away``          the queues of groups that are away, kept over restarts
-``registration``  decodes a broker's registration (pure)
+``registration``  reads a broker's registration (pure)
 ``door``          which requests are allowed (pure)
 ``users``         users as broker groups tell them, and what they may ask
-``kv``            the key-value config (pure)
-``kv_file``       the key-value config on disk
+``kept``          what is kept over restarts: key-value config, groups that are away
 ``config``        the settings
 ``metrics``       figures for Prometheus, on a port of their own
 ``limits``        the bounds

@@ -20,10 +20,10 @@ from dledger.program.pulse import look
 from dledger.tls.servers import ServerContexts
 from dledger.trust.proof import NONCE_BYTES
 from mqnamesrv import limits
-from mqnamesrv.away import Away
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
-from mqnamesrv.kv_file import KvStore
+from mqnamesrv.kept.away import Away
+from mqnamesrv.kept.kv_file import KvStore
 from mqnamesrv.metrics import serve_metrics
 
 _log = get_logger(__name__)

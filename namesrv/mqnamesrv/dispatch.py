@@ -8,14 +8,16 @@ is answered with an error code and text, and logged; the connection stays open.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from functools import partial
 
 from msgspec import Struct
 
 from dledger.errors import BadInput, ConfigError, DledgerError, FrameError
 from dledger.net import Connection
-from dledger.net.serving import Answer, Right, serves, table_of
-from dledger.net.turns import encode_in_turns
+from dledger.net.lanes import Lanes
+from dledger.net.serving import Answer, Right, Served, serves, table_of
+from dledger.net.turns import at_once_or_in_turns, encoding
 from dledger.observe import get_logger
 from dledger.program.settings import (
     FixedKey,
@@ -30,7 +32,6 @@ from dledger.remoting.bodies import (
     DataVersion,
     Dialect,
     KVTable,
-    TopicList,
     decode_body,
     encode_body,
 )
@@ -48,7 +49,6 @@ from dledger.remoting.headers import (
     GetKvConfigResponseHeader,
     GetKvlistByNamespaceHeader,
     GetRouteinfoByTopicHeader,
-    GetTopicsByClusterHeader,
     Header,
     PutKvConfigHeader,
     QueryDataVersionHeader,
@@ -63,24 +63,19 @@ from dledger.remoting.headers import (
 )
 from dledger.tls.keys import TLS_SECRET_KEYS
 from dledger.trust.accepting import NotLetIn
-from dledger.trust.rights import BY_SECRET, GET, OPEN, SIGNED, UPDATE, cluster
+from dledger.trust.rights import BY_SECRET, GET, OPEN, UPDATE, cluster
 from dledger.world import unix_ms, world
 from mqnamesrv import limits
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
 from mqnamesrv.door import Door, Trust
-from mqnamesrv.kv import ORDER_TOPIC_CONFIG, WIPED_BROKERS
-from mqnamesrv.kv_file import KvStore
-from mqnamesrv.registration import decode_registration
-from mqnamesrv.routes import Departure, NotWhole, RegistrationRefused, RouteTable, UnknownBroker
-from mqnamesrv.users import UserDoor
+from mqnamesrv.groups import Departure, NotWhole, RegistrationRefused, UnknownBroker
+from mqnamesrv.kept.kv import ORDER_TOPIC_CONFIG, WIPED_BROKERS
+from mqnamesrv.kept.kv_file import KvStore
+from mqnamesrv.registration import read_registration
+from mqnamesrv.routes import RouteTable
+from mqnamesrv.topics import Steps
+from mqnamesrv.users import Lists, UserDoor
 
-UNIT_LISTS: Mapping[int, Callable[[bool, bool], bool]] = {
-    RequestCode.GET_UNIT_TOPIC_LIST: lambda unit, subscribed: unit,
-    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: lambda unit, subscribed: subscribed,
-    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: lambda unit, subscribed: (
-        subscribed and not unit
-    ),
-}
 NOT_SERVED: Mapping[int, str] = {
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: "a name server takes topics from the brokers that have "
     "them, and from nobody else: create the topic at a broker (mqadmin updateTopic)"
@@ -111,7 +106,9 @@ class Dispatcher:
         self._order_entries: Mapping[str, str] | None = None
         self._order_body = b""
         self.users = UserDoor(door, self.routes, unix_ms, self._trust, config)
-        self.table = self.users.audited(table_of([self, self.users], Right))
+        self._lanes = Lanes()
+        lists = Lists(self.routes, self.users.guard)
+        self.table = self.users.audited(table_of([self, self.users, lists], Right))
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """The answer, or an awaitable of it if something must become durable first."""
@@ -120,30 +117,50 @@ class Dispatcher:
             reason = NOT_SERVED.get(request.code, "")
             remark = f"request code {request.code} is not supported here{reason and ': '}{reason}"
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+        if served.right is not Right.BROKER:
+            return self._answer(request, connection, served)
+        if self._lanes.is_busy(connection.id):
+            later = partial(self._answer, request, connection, served)
+            return self._lanes.follow(connection.id, later)
+        answer = self._answer(request, connection, served)
+        if isinstance(answer, Awaitable):
+            return self._lanes.follow(connection.id, lambda: answer)
+        return answer
+
+    def _answer(self, request: Command, connection: Connection, served: Served[Right]) -> Answer:
         try:
             self.users.admit(request, connection, served)
-            return self._bounded(request, served.method(request, connection))
-        except NotLetIn as error:
-            self.users.refused(request, connection, str(error))
-            return request.reply(ResponseCode.NO_PERMISSION, remark=str(error))
-        except RegistrationRefused as error:
-            write = _log.debug if isinstance(error, NotWhole) else _log.warning
-            write("registration refused", reason=str(error), peer=connection.peer)
-            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        except BadInput as error:
-            _log.warning(
-                "request refused", code=request.code, reason=str(error), peer=connection.peer
-            )
-            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+            answer = served.method(request, connection)
+            if isinstance(answer, Generator):
+                answer = at_once_or_in_turns(answer)
+            if isinstance(answer, Awaitable):
+                return self._awaited(request, connection, answer)
+            return _bounded(request, answer)
+        except DledgerError as error:
+            return self._refusal(request, connection, error)
 
-    def _bounded(self, request: Command, answer: Answer) -> Answer:
-        """The answer, unless it is one that no client takes."""
-        if isinstance(answer, Command) and len(answer.payload) > limits.ANSWER_BYTES_MAX:
-            raise BadInput(
-                f"the answer to request {request.code} has {len(answer.payload)} bytes; at most "
-                f"{limits.ANSWER_BYTES_MAX} can be sent: ask for less at a time"
-            )
-        return answer
+    async def _awaited(
+        self, request: Command, connection: Connection, answer: Awaitable[Command]
+    ) -> Command:
+        try:
+            return _bounded(request, await answer)
+        except DledgerError as error:
+            return self._refusal(request, connection, error)
+
+    def _refusal(self, request: Command, connection: Connection, error: DledgerError) -> Command:
+        """The answer to a request that was refused; what is no refusal is raised again."""
+        code, peer = ResponseCode.SYSTEM_ERROR, connection.peer
+        if isinstance(error, NotLetIn):
+            code = ResponseCode.NO_PERMISSION
+            self.users.refused(request, connection, str(error))
+        elif isinstance(error, RegistrationRefused):
+            write = _log.debug if isinstance(error, NotWhole) else _log.warning
+            write("registration refused", reason=str(error), peer=peer)
+        elif isinstance(error, BadInput):
+            _log.warning("request refused", code=request.code, reason=str(error), peer=peer)
+        else:
+            raise error
+        return request.reply(code, remark=str(error))
 
     def connected(self, connection: Connection) -> None:
         """A client, a tool or a broker has connected."""
@@ -154,6 +171,7 @@ class Dispatcher:
         self._connections.pop(connection.id, None)
         self._door.forget(connection.id)
         self.users.guard.forget(connection.id)
+        self._lanes.forget(connection.id)
         gone = self.routes.connection_lost(connection.id, self._clock())
         _log_departures(gone, "connection closed")
 
@@ -184,10 +202,11 @@ class Dispatcher:
             raise NotLetIn(str(error)) from error
 
     @serves(RequestCode.REGISTER_BROKER, needs=Right.BROKER, rights=BY_SECRET)
-    def _register(self, request: Command, connection: Connection) -> Command:
+    def _register(self, request: Command, connection: Connection) -> Steps[Command]:
         trust = self._trust(request, connection)
         header = decode_header(RegisterBrokerHeader, request)
-        new = decode_registration(header, request.payload, trust)
+        new = yield from read_registration(header, request.payload, trust)
+        yield from self.routes.check_names(new)
         done = self.routes.register(new, connection.id, self._clock())
         if done.changed:
             _log.info(
@@ -290,7 +309,7 @@ class Dispatcher:
     # Routes.
 
     @serves(RequestCode.GET_ROUTEINFO_BY_TOPIC, needs=Right.ANYONE, rights=OPEN)
-    def _route(self, request: Command, _: Connection) -> Answer:
+    def _route(self, request: Command, _: Connection) -> Steps[Command]:
         header = decode_header(GetRouteinfoByTopicHeader, request)
         route = self.routes.route_of(header.topic)
         if route is None:
@@ -307,7 +326,7 @@ class Dispatcher:
         is_standard = header.accept_standard_json_only or request.version >= VERSION_STANDARD_JSON
         dialect = Dialect.STANDARD if is_standard else Dialect.LOOSE
         parts = len(route.queue_datas) + len(route.absent_queue_datas or ())
-        return _answered(request, route, parts, dialect)
+        return (yield from _answered(request, route, parts, dialect))
 
     def settles_in_ms(self) -> int | None:
         """In how long this name server will know all groups that serve; None if it does."""
@@ -318,42 +337,11 @@ class Dispatcher:
         return math.ceil(1000 * left_s)
 
     @serves(RequestCode.GET_BROKER_CLUSTER_INFO, needs=Right.ANYONE, rights=OPEN)
-    def _cluster_info(self, request: Command, _: Connection) -> Answer:
-        info = self.routes.cluster_info(with_absent=request.encoding is HeaderEncoding.MSGPACK)
+    def _cluster_info(self, request: Command, _: Connection) -> Steps[Command]:
+        ours = request.encoding is HeaderEncoding.MSGPACK
+        info = yield from self.routes.cluster_info(with_absent=ours)
         # Always loose in the reference, whatever the client's version; see Dialect.
-        return _answered(request, info, len(info.broker_addr_table), Dialect.LOOSE)
-
-    @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Right.ANYONE, rights=SIGNED)
-    def _all_topics(self, request: Command, _: Connection) -> Command:
-        return _topic_list(request, self.users.seen(self.routes.topics.names()))
-
-    @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Right.ANYONE, rights=SIGNED)
-    def _topics_by_cluster(self, request: Command, _: Connection) -> Command:
-        header = decode_header(GetTopicsByClusterHeader, request)
-        return _topic_list(request, self.users.seen(self.routes.topics_of_cluster(header.cluster)))
-
-    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, needs=Right.ANYONE, rights=SIGNED)
-    def _system_topics(self, request: Command, _: Connection) -> Command:
-        """Cluster and broker names, and a broker that knows its own system topics."""
-        info = self.routes.cluster_info()
-        addresses = (
-            address
-            for broker in info.broker_addr_table.values()
-            for address in broker.broker_addrs.values()
-        )
-        names = [*info.cluster_addr_table, *info.broker_addr_table]
-        return _topic_list(request, names, broker_addr=next(addresses, None))
-
-    @serves(
-        RequestCode.GET_UNIT_TOPIC_LIST,
-        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
-        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
-        needs=Right.ANYONE,
-        rights=SIGNED,
-    )
-    def _unit_topics(self, request: Command, _: Connection) -> Command:
-        units = self.routes.topics.of_units(UNIT_LISTS[request.code])
-        return _topic_list(request, self.users.seen(units))
+        return (yield from _answered(request, info, len(info.broker_addr_table), Dialect.LOOSE))
 
     @serves(RequestCode.GET_BROKER_MEMBER_GROUP, needs=Right.ANYONE, rights=cluster(GET))
     def _members(self, request: Command, _: Connection) -> Command:
@@ -470,26 +458,25 @@ class Dispatcher:
         return request.reply(body=write_properties(self._config, TLS_SECRET_KEYS).encode())
 
 
-def _answered(
-    request: Command, body: Struct, parts: int, dialect: Dialect = Dialect.STANDARD
-) -> Answer:
-    """An answer of so many parts: at once, or in slices of the loop's time."""
-    if parts > limits.PARTS_AT_ONCE_MAX:
-        return _answered_in_turns(request, body, dialect)
-    return request.reply(body=encode_body(body, dialect))
+def _bounded(request: Command, answer: Command) -> Command:
+    """The answer, unless it is one that no client takes."""
+    if len(answer.payload) > limits.ANSWER_BYTES_MAX:
+        raise BadInput(
+            f"the answer to request {request.code} has {len(answer.payload)} bytes; at most "
+            f"{limits.ANSWER_BYTES_MAX} can be sent: ask for less at a time"
+        )
+    return answer
 
 
-async def _answered_in_turns(request: Command, body: Struct, dialect: Dialect) -> Command:
-    return request.reply(body=await encode_in_turns(body, dialect))
+def _answered(request: Command, body: Struct, parts: int, dialect: Dialect) -> Steps[Command]:
+    """An answer of so many parts: at once, or in steps."""
+    is_long = parts > limits.PARTS_AT_ONCE_MAX
+    written = (yield from encoding(body, dialect)) if is_long else encode_body(body, dialect)
+    return request.reply(body=written)
 
 
-def _topic_list(request: Command, names: Iterable[str], broker_addr: str | None = None) -> Command:
-    topics = TopicList(topic_list=list(names), broker_addr=broker_addr)
-    return request.reply(body=encode_body(topics))
-
-
-def _log_departures(departures: Iterable[Departure], reason: str) -> None:
-    for gone in departures:
+def _log_departures(departures: list[Departure], reason: str) -> None:
+    for gone in departures[: limits.DEPARTURES_TOLD]:
         _log.info(
             "broker left",
             reason=reason,
@@ -498,3 +485,5 @@ def _log_departures(departures: Iterable[Departure], reason: str) -> None:
             broker_id=gone.broker_id,
             address=gone.address,
         )
+    if (more := len(departures) - limits.DEPARTURES_TOLD) > 0:
+        _log.info("more brokers left", reason=reason, count=more)

@@ -16,12 +16,16 @@ leaders."""
 BROKER_GROUPS_MAX = 10_000
 ABSENT_GROUPS_MAX = 256
 """Of so many groups without members the topics are remembered."""
+ABSENT_ROWS_MAX = 200_000
+"""Topics of those among them that have proven nothing, all together."""
+DEPARTURES_TOLD = 20
+"""Brokers that leave at once are logged one by one, up to so many."""
 SETTLES_S = 3.0
 """After its start a name server may not know each broker group that serves: ours notice within 1 s
 that the one before is gone, and try again each 2 s at least."""
 MEMBERS_PER_GROUP_MAX = 64
 TOPICS_PER_GROUP_MAX = 40_000
-"""Twice what a broker of ours holds; to take over so many takes the loop 0.1 s."""
+"""Twice what a broker of ours holds."""
 TOPICS_MAX = 100_000
 """Names of all groups together. Brokers that prove find room."""
 TOPIC_ROWS_MAX = 1_000_000
@@ -31,6 +35,8 @@ QUEUES_PER_TOPIC_MAX = 65_536
 PERM_MAX = 15
 """8 priority, 4 read, 2 write, 1 inherit."""
 TOPIC_CHARACTERS_MAX = 512
+TOPIC_TEXT_BYTES_MAX = 64 * 1024
+"""Of a topic as a broker lists it, with its attributes."""
 NAME_CHARACTERS_MAX = 255
 """Of a cluster's and a broker's name."""
 TOPIC_SETTINGS_KEPT = 256
@@ -39,7 +45,7 @@ TOPICS_LEFT_OUT_TOLD = 5
 REGISTRATION_BYTES_MAX = 12 * MIB
 """Of a compressed registration, after inflating."""
 PARTS_AT_ONCE_MAX = 256
-"""An answer about more broker groups is written in slices."""
+"""An answer about more broker groups is made in slices."""
 
 KV_KEY_BYTES_MAX = 1024
 KV_VALUE_BYTES_MAX = 64 * 1024

@@ -1,4 +1,4 @@
-"""Decodes a REGISTER_BROKER request (103) of any form. Pure.
+"""Reads a REGISTER_BROKER request (103) of any form, in short steps. Pure.
 
 The header names the broker; the body lists its topics, as JSON or, with `compressed`, as a zlib
 stream of length-prefixed pieces: data version (JSON), number of topics, each topic as text
@@ -12,31 +12,47 @@ import struct
 import zlib
 from functools import lru_cache
 
+import msgspec
+
 from dledger.addresses import parse_address
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import BadInput
-from dledger.remoting.bodies import (
-    DataVersion,
-    RegisterBrokerBody,
-    TopicConfig,
-    TopicConfigWrapper,
-    decode_body,
-)
+from dledger.remoting.bodies import DataVersion, RegisterBrokerBody, TopicConfig, decode_body
 from dledger.remoting.headers import RegisterBrokerHeader
 from dledger.remoting.names import PERM_READ_WRITE
 from mqnamesrv import limits
 from mqnamesrv.door import Trust
-from mqnamesrv.routes import Registration
+from mqnamesrv.groups import Registration
+from mqnamesrv.topics import Steps
 
 _CRC_MASK = 0x7FFF_FFFF
 _WORD = struct.Struct(">i")
 _WORD_BYTES = _WORD.size
+_INFLATED_PER_STEP = 64 * 1024
+_OBJECTS_MAX = 4 * limits.TOPICS_PER_GROUP_MAX
+"""In JSON: topics, their attributes, and what stock brokers say of static ones."""
 
 
-def decode_registration(
+class _Topics(msgspec.Struct, rename="camel"):
+    """A broker's topics, each still as it was sent."""
+
+    topic_config_table: dict[str, msgspec.Raw] = {}
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    """RegisterBrokerBody, likewise."""
+
+    topic_config_serialize_wrapper: _Topics = msgspec.field(default_factory=_Topics)
+
+
+_decoder = msgspec.json.Decoder(_Body, strict=False)
+
+
+def read_registration(
     header: RegisterBrokerHeader, body: Buffer, trust: Trust = Trust.OPEN
-) -> Registration:
+) -> Steps[Registration]:
     """Everything that a registration says, as far as its sender is trusted.
 
     BadInput if the body is damaged or malformed.
@@ -45,10 +61,17 @@ def decode_registration(
         computed = crc32(body) & _CRC_MASK
         if computed != header.body_crc32:
             raise BadInput(f"bodyCrc32 is {header.body_crc32}, but the body's is {computed}")
+        yield
     _check_names(header)
-    wrapper = _decode_compressed(body) if header.compressed else _decode_json(body)
-    listed = wrapper.topic_config_table
-    topics = {name: topic for name, topic in listed.items() if _fits(name, topic)}
+    read = _read_compressed(body) if header.compressed else _read_json(body)
+    data_version, listed = yield from read
+    topics, left_out = dict[str, TopicConfig](), list[str]()
+    for name, topic in listed.items():
+        if _fits(name, topic):
+            topics[name] = topic
+        else:
+            left_out.append(name)
+        yield
     return Registration(
         cluster=header.cluster_name,
         broker_name=header.broker_name,
@@ -57,9 +80,9 @@ def decode_registration(
         ha_address=header.ha_server_addr,
         term=None if trust is Trust.UNSIGNED else header.term,
         expiry_s=expiry_s(header.heartbeat_timeout_millis),
-        data_version=wrapper.data_version,
+        data_version=data_version,
         topics=topics,
-        left_out=tuple(listed.keys() - topics.keys()) if len(topics) < len(listed) else (),
+        left_out=tuple(left_out),
         permission=PERM_READ_WRITE if header.permission is None else header.permission,
         since=None if trust is Trust.UNSIGNED else header.since,
         proven=trust is Trust.PROVEN,
@@ -100,38 +123,80 @@ def expiry_s(timeout_millis: int | None) -> float:
     return min(max(asked_s, limits.BROKER_EXPIRY_MIN_S), limits.BROKER_EXPIRY_MAX_S)
 
 
-def _decode_json(body: Buffer) -> TopicConfigWrapper:
+def _read_json(body: Buffer) -> Steps[tuple[DataVersion, dict[str, TopicConfig]]]:
     if not len(body):
-        return TopicConfigWrapper()
-    return decode_body(RegisterBrokerBody, body).topic_config_serialize_wrapper
+        return DataVersion(), {}
+    objects = bytes(body).count(b"{")
+    if objects > _OBJECTS_MAX:
+        raise BadInput(f"the body has {objects} objects; up to {_OBJECTS_MAX} are read")
+    try:
+        wrapper = _decoder.decode(body).topic_config_serialize_wrapper
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # In the loose dialect, perhaps, which is short.
+        _check_loose(body)
+        listed = decode_body(RegisterBrokerBody, body).topic_config_serialize_wrapper
+        return listed.data_version, listed.topic_config_table
+    _check_count(len(wrapper.topic_config_table))
+    yield
+    topics = dict[str, TopicConfig]()
+    for name, raw in wrapper.topic_config_table.items():
+        if len(raw) > limits.TOPIC_TEXT_BYTES_MAX:
+            raise BadInput(f"the topic {name[:80]!r} has {len(raw)} bytes of settings")
+        if (text := bytes(raw)) != b"null":
+            topics[name] = topic = decode_body(TopicConfig, text)
+            topic.attributes = {}  # no route has any
+        yield
+    return wrapper.data_version, topics
 
 
-def _decode_compressed(body: Buffer) -> TopicConfigWrapper:
-    data = _inflate(body)
+def _check_loose(body: Buffer) -> None:
+    """Raise BadInput for what is no standard JSON and too long to be read slowly."""
+    most = RegisterBrokerBody.loose_bytes_max
+    if len(body) > most:
+        raise BadInput(
+            f"a registration of {len(body)} bytes that is no standard JSON is above {most}"
+        )
+
+
+def _check_count(count: int) -> None:
+    if not 0 <= count <= limits.TOPICS_PER_GROUP_MAX:
+        raise BadInput(f"{count} topics; 0 to {limits.TOPICS_PER_GROUP_MAX} are taken")
+
+
+def _read_compressed(body: Buffer) -> Steps[tuple[DataVersion, dict[str, TopicConfig]]]:
+    data = yield from _inflated(body)
     version, at = _piece(data, 0)
     data_version = decode_body(DataVersion, version)
     count, at = _number(data, at), at + _WORD_BYTES
-    if not 0 <= count <= limits.TOPICS_PER_GROUP_MAX:
-        raise BadInput(f"{count} topics; 0 to {limits.TOPICS_PER_GROUP_MAX} are taken")
-    topics = []
+    _check_count(count)
+    topics = dict[str, TopicConfig]()
     for _ in range(count):
         text, at = _piece(data, at)
-        topics.append(_topic_of_text(text))
-    return TopicConfigWrapper(
-        data_version=data_version,
-        topic_config_table={topic.topic_name: topic for topic in topics},
-    )
+        topic = _topic_of_text(text)
+        topics[topic.topic_name] = topic
+        yield
+    return data_version, topics
 
 
-def _inflate(body: Buffer) -> bytes:
-    inflater = zlib.decompressobj()
+def _inflated(body: Buffer) -> Steps[bytes]:
+    inflater, data = zlib.decompressobj(), bytearray()
     try:
-        data = inflater.decompress(body, limits.REGISTRATION_BYTES_MAX)
+        for begin in range(0, len(body), _INFLATED_PER_STEP):
+            left = body[begin : begin + _INFLATED_PER_STEP]
+            while len(left):
+                data += inflater.decompress(left, _INFLATED_PER_STEP)
+                left = inflater.unconsumed_tail
+                if len(data) > limits.REGISTRATION_BYTES_MAX:
+                    raise BadInput(
+                        f"the inflated body is above {limits.REGISTRATION_BYTES_MAX} bytes"
+                    )
+                yield
+            if inflater.eof:
+                break
+        data += inflater.flush()
     except zlib.error as error:
         raise BadInput(f"the compressed body is no zlib stream: {error}") from error
-    if inflater.unconsumed_tail:
-        raise BadInput(f"the inflated body is above {limits.REGISTRATION_BYTES_MAX} bytes")
-    return data
+    return bytes(data)
 
 
 def _topic_of_text(text: bytes) -> TopicConfig:

@@ -27,135 +27,27 @@ RocketMQ's RouteInfoManager; terms are ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 
-from dledger.errors import DledgerError
-from dledger.limits import NUMBER_MAX, TERM_JUMP_MAX
-from dledger.remoting.bodies import (
-    BrokerData,
-    ClusterInfo,
-    DataVersion,
-    TopicConfig,
-    TopicRouteData,
-)
-from dledger.remoting.names import PERM_READ_WRITE
+from dledger.remoting.bodies import ClusterInfo, DataVersion, TopicRouteData
 from mqnamesrv import limits
-from mqnamesrv.topics import TopicTable
-
-LEADER_ID = 0
-
-
-class RegistrationRefused(DledgerError):
-    """The broker may not register like that; nothing was changed. The message says why."""
-
-
-class NotWhole(RegistrationRefused):
-    """The broker lists changes of a list that this name server does not hold: it lists all next."""
-
-
-class UnknownBroker(DledgerError):
-    """A heartbeat of a broker that is not registered: it has to register again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """What a broker says about itself (code 103)."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
-    ha_address: str = ""
-    #: Raft term of the sender; None from brokers that have no terms.
-    term: int | None = None
-    expiry_s: float = limits.BROKER_EXPIRY_S
-    data_version: DataVersion | None = None
-    topics: Mapping[str, TopicConfig] = field(default_factory=dict)
-    #: Whether it was signed with the cluster's secret.
-    proven: bool = False
-    #: What the group may be used for; its topics have no other permissions.
-    permission: int = PERM_READ_WRITE
-    #: `topics` are those that changed since the version with this counter; None if they are all.
-    since: int | None = None
-    #: The names of topics that were not taken, since their numbers can't be.
-    left_out: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Member:
-    """A broker process that is registered."""
-
-    broker_id: int
-    address: str
-    ha_address: str
-    connection_id: int
-    seen_s: float
-    expiry_s: float
-    data_version: DataVersion | None
-    proven: bool = False
-
-
-@dataclass(slots=True)
-class Group:
-    """The members of one broker name, by address."""
-
-    cluster: str
-    broker_name: str
-    members: dict[str, Member] = field(default_factory=dict)
-    #: The newest term of a leader, None until one registered with a term.
-    term: int | None = None
-    #: The member that showed it, and until when it is remembered; None while that member is
-    #: registered.
-    term_from: str = ""
-    term_until_s: float | None = None
-    empty_since_s: float = 0.0
-
-    @property
-    def proven(self) -> bool:
-        """Whether a member has proven that it belongs to the cluster."""
-        return any(member.proven for member in self.members.values())
-
-    def forget_term(self, now_s: float) -> None:
-        """Forget the term a while after the member that showed it has gone."""
-        if self.term is None or self.term_from in self.members:
-            self.term_until_s = None
-        elif self.term_until_s is None:
-            self.term_until_s = now_s + limits.TERM_MEMORY_S
-        elif now_s > self.term_until_s:
-            self.term, self.term_until_s = None, None
-
-    @property
-    def leader(self) -> Member | None:
-        """The member with id 0."""
-        return self.holder(LEADER_ID)
-
-    def holder(self, broker_id: int) -> Member | None:
-        """The member with this id."""
-        return next((m for m in self.members.values() if m.broker_id == broker_id), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """The effect of an accepted registration."""
-
-    leader_address: str | None
-    leader_ha_address: str | None
-    #: Whether the member is new or has another id than before; then it is logged.
-    changed: bool
-    #: The address that lost its id to this registration.
-    displaced: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """A member that was removed."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    address: str
-    connection_id: int
+from mqnamesrv.groups import (
+    LEADER_ID,
+    Departure,
+    Group,
+    Member,
+    NotWhole,
+    Registered,
+    Registration,
+    RegistrationRefused,
+    UnknownBroker,
+    broker_data,
+    check_bounds,
+    check_place,
+    stale,
+    unproven,
+)
+from mqnamesrv.topics import Steps, TopicTable
 
 
 class RouteTable:
@@ -179,8 +71,8 @@ class RouteTable:
             self.topics.remove_broker(new.broker_name)
             group = Group(new.cluster, new.broker_name)
         old = group.members.get(new.address)
-        _check_place(group, old, new)
-        _check_bounds(self.groups, group, old, new)
+        check_place(group, old, new)
+        check_bounds(self.groups, group, old, new)
         self._check_topics(group, old, new)
 
         displaced = group.holder(new.broker_id)
@@ -223,6 +115,23 @@ class RouteTable:
         else:
             self.topics.put_missing(group.broker_name, new.topics)
 
+    def check_names(self, new: Registration) -> Steps[None]:
+        """Refuse names beyond the bound on those of all groups. To be called before a registration,
+        in steps, since all names have to be counted."""
+        if (
+            new.proven
+            or new.broker_id != LEADER_ID
+            or self.topics.rows + len(new.topics) <= limits.TOPICS_MAX
+        ):
+            return
+        known = yield from self.topics.union()
+        more = len(new.topics.keys() - known)
+        if more and len(known) + more > limits.TOPICS_MAX:
+            raise RegistrationRefused(
+                f"with {new.broker_name} there would be {len(known) + more} topics; at most "
+                f"{limits.TOPICS_MAX} are taken of brokers that prove nothing"
+            )
+
     def _check_topics(self, group: Group, old: Member | None, new: Registration) -> None:
         """Refuse too many topics, and changes of a list that this name server does not hold."""
         count = len(new.topics)
@@ -245,12 +154,6 @@ class RouteTable:
             raise RegistrationRefused(
                 f"{new.broker_name} lists {count} topics; "
                 f"at most {limits.TOPICS_PER_GROUP_MAX} are taken"
-            )
-        names = 0 if new.proven else self.topics.names_with(new.topics)
-        if names > max(limits.TOPICS_MAX, self.topics.names_with(())):
-            raise RegistrationRefused(
-                f"with {new.broker_name} there would be {names} topics; at most "
-                f"{limits.TOPICS_MAX} are taken of brokers that prove nothing"
             )
         if not new.proven and new.broker_id == LEADER_ID:
             served = self.topics.count(group.broker_name)
@@ -282,9 +185,9 @@ class RouteTable:
         if group is None or member is None or group.cluster != cluster:
             raise UnknownBroker(f"{address} is not registered as a member of {broker_name}")
         if member.proven and not proven:
-            raise RegistrationRefused(_unproven(broker_name, address))
+            raise RegistrationRefused(unproven(broker_name, address))
         if member.broker_id == LEADER_ID and term is not None and term < (group.term or 0):
-            raise RegistrationRefused(_stale(group, address, term))
+            raise RegistrationRefused(stale(group, address, term))
         member.seen_s = now_s
 
     def data_version(self, broker_name: str, address: str) -> DataVersion | None:
@@ -307,7 +210,7 @@ class RouteTable:
         group = self.groups.get(broker_name)
         member = group.members.get(address) if group is not None else None
         if member is not None and member.proven and not proven:
-            raise RegistrationRefused(_unproven(broker_name, address))
+            raise RegistrationRefused(unproven(broker_name, address))
         departures = self._remove(
             lambda group, member: (group.cluster, member.address) == (cluster, address),
             now_s,
@@ -354,7 +257,8 @@ class RouteTable:
                 )
             if gone and not group.members:
                 group.empty_since_s = now_s
-                self.topics.leave(group.broker_name, group.cluster)
+                proven = any(member.proven for member in gone)
+                self.topics.leave(group.broker_name, group.cluster, proven=proven)
         return departures
 
     # The questions of clients and operators.
@@ -362,7 +266,7 @@ class RouteTable:
     def route_of(self, topic: str) -> TopicRouteData | None:
         """The groups and queues of a topic; None if no registered group serves it."""
         queues = self.topics.queues(topic)
-        brokers = [_broker_data(self.groups[queue.broker_name]) for queue in queues]
+        brokers = [broker_data(self.groups[queue.broker_name]) for queue in queues]
         return TopicRouteData(broker_datas=brokers, queue_datas=queues) if queues else None
 
     def connections_of(self, broker_name: str) -> list[int]:
@@ -385,115 +289,29 @@ class RouteTable:
         group = self.groups.get(broker_name)
         if group is None or group.cluster != cluster:
             return {}
-        return _broker_data(group).broker_addrs
+        return broker_data(group).broker_addrs
 
-    def cluster_info(self, *, with_absent: bool = False) -> ClusterInfo:
+    def cluster_info(self, *, with_absent: bool = False) -> Steps[ClusterInfo]:
         """Every group by name, and the names by cluster."""
-        groups = [group for _, group in sorted(self.groups.items()) if group.members]
-        clusters: dict[str, list[str]] = {}
-        for group in groups:
-            clusters.setdefault(group.cluster, []).append(group.broker_name)
-        return ClusterInfo(
-            broker_addr_table={group.broker_name: _broker_data(group) for group in groups},
-            cluster_addr_table=clusters,
-            absent_brokers=self.topics.missed() if with_absent else None,
-        )
+        info = ClusterInfo(broker_addr_table={}, cluster_addr_table={})
+        for name in sorted(self.groups):
+            group = self.groups.get(name)
+            if group is not None and group.members:
+                info.broker_addr_table[name] = broker_data(group)
+                info.cluster_addr_table.setdefault(group.cluster, []).append(name)
+            yield
+        info.absent_brokers = self.topics.missed() if with_absent else None
+        return info
 
-    def topics_of_cluster(self, cluster: str) -> list[str]:
+    def clusters(self) -> set[str]:
+        """The clusters of all groups that have members."""
+        return {group.cluster for group in self.groups.values() if group.members}
+
+    def topics_of_cluster(self, cluster: str) -> Steps[list[str]]:
         """The topics served by any group of a cluster, sorted."""
-        return sorted(self.topics.topics_of(self.broker_names(cluster)))
+        return self.topics.names(self.broker_names(cluster))
 
     def broker_names(self, cluster: str) -> set[str]:
         """The groups of a cluster that have members."""
         groups = self.groups.items()
         return {name for name, group in groups if group.cluster == cluster and group.members}
-
-
-def _check_place(group: Group, old: Member | None, new: Registration) -> None:
-    """Refuse a member of another cluster, or one that claims an id against a newer leader."""
-    if group.proven and not new.proven:
-        raise RegistrationRefused(_unproven(new.broker_name, new.address))
-    if group.cluster != new.cluster:
-        raise RegistrationRefused(
-            f"broker name {new.broker_name} belongs to cluster {group.cluster}, not {new.cluster}: "
-            "set another brokerName, or the same brokerClusterName on all its members"
-        )
-    if new.term is not None:
-        _check_jump(group, new.term)
-    touches_leadership = new.broker_id == LEADER_ID or (
-        old is not None and old.broker_id == LEADER_ID
-    )
-    holder = group.holder(new.broker_id)
-    taken_from = holder if holder is not None and holder.address != new.address else None
-    if group.term is not None and touches_leadership:
-        if new.term is None or new.term < group.term:
-            raise RegistrationRefused(_stale(group, new.address, new.term))
-        if new.term == group.term and new.broker_id == LEADER_ID and taken_from is not None:
-            raise RegistrationRefused(
-                f"{new.address} claims to lead {group.broker_name} in term {new.term}, but "
-                f"{taken_from.address} does: two groups use one broker name"
-            )
-    if group.term is None and taken_from is not None and _is_newer(taken_from, new):
-        raise RegistrationRefused(
-            f"{taken_from.address} holds id {new.broker_id} of {group.broker_name} "
-            "with a newer state version"
-        )
-
-
-def _check_jump(group: Group, term: int) -> None:
-    """Refuse a number that is no term, or that no elections explain (see
-    `dledger/raft/claims.py`)."""
-    ahead = TERM_JUMP_MAX if group.term is not None else NUMBER_MAX
-    most = min((group.term or 0) + ahead, NUMBER_MAX)
-    if not 0 <= term <= most:
-        raise RegistrationRefused(
-            f"term {term} of {group.broker_name} is not within 0 to {most}: there can't have been "
-            "so many elections"
-        )
-
-
-def _check_bounds(
-    groups: Mapping[str, Group], group: Group, old: Member | None, new: Registration
-) -> None:
-    known = new.broker_name in groups or new.proven
-    if not known and len(groups) >= limits.BROKER_GROUPS_MAX:
-        raise RegistrationRefused(
-            f"this name server holds {limits.BROKER_GROUPS_MAX} groups already"
-        )
-    if old is None and len(group.members) >= limits.MEMBERS_PER_GROUP_MAX:
-        raise RegistrationRefused(
-            f"{new.broker_name} has {limits.MEMBERS_PER_GROUP_MAX} members already"
-        )
-    if old is None and new.term is None and len(new.topics) == 1:
-        # RocketMQ's incremental registration; its full ones always list several system topics.
-        raise RegistrationRefused(
-            f"{new.address} lists a single topic before its first full registration"
-        )
-
-
-def _is_newer(holder: Member, new: Registration) -> bool:
-    ours, theirs = holder.data_version, new.data_version
-    return ours is not None and theirs is not None and ours.state_version > theirs.state_version
-
-
-def _unproven(broker_name: str, address: str) -> str:
-    return (
-        f"{broker_name} has members that have proven that they know the cluster's secret, and "
-        f"{address} has not"
-    )
-
-
-def _stale(group: Group, address: str, term: int | None) -> str:
-    leader = group.leader
-    claim = f"term {term}" if term is not None else "no term"
-    known = f"{leader.address} leads" if leader is not None else "a leader was seen"
-    return f"{address} comes with {claim} for {group.broker_name}, but {known} in term {group.term}"
-
-
-def _broker_data(group: Group) -> BrokerData:
-    addresses = {m.broker_id: m.address for m in group.members.values()}
-    return BrokerData(
-        cluster=group.cluster,
-        broker_name=group.broker_name,
-        broker_addrs=dict(sorted(addresses.items())),
-    )

@@ -1,48 +1,52 @@
 """Which broker groups serve a topic, with how many queues and which permissions. Pure.
 
-Rows are (topic, broker name) -> queue data. A group's rows come from its leader's registrations;
-they live as long as the group has any member, because consumers may read from a follower while
-there is no leader. The rows of a group without members are *absent*: no route has them, but our
-producers are told of them, so that a key keeps its queue while the group is away.
+A group's topics come from its leader's registrations; they live as long as the group has any
+member, because consumers may read from a follower while there is no leader. The topics of a group
+without members are *absent*: no route has them, but our producers are told of them, so that a key
+keeps its queue while the group is away. Groups that have proven nothing are forgotten first.
 
 An operator can take the write permission of a whole group here, and give it back: that masks what
 the group says of its topics, and changes none of it.
 
-A group's topics are kept by its name, too: a change costs what has changed, not what there is.
+Topics are kept by group alone, so a group of any size comes and leaves at once; a route asks each
+group. What looks at all topics of all groups is a generator of short steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from typing import NamedTuple
-
-import msgspec
+import heapq
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from itertools import islice
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from dledger.remoting.bodies import QueueData, TopicConfig
 from dledger.remoting.names import PERM_WRITE
 from mqnamesrv import limits
 
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+
 # Bits of a topic's system flag (RocketMQ's TopicSysFlag): marks for operators of several sites.
 UNIT = 1
 UNIT_SUBSCRIBED = 2
+_SORTED_AT_ONCE = 1024
 
 
 class AbsentGroup(NamedTuple):
-    """A broker group without members: its cluster, and the rows that it had, by topic."""
+    """A broker group without members: its cluster, the topics that it had, and whether it had
+    proven that it belongs to the cluster."""
 
     cluster: str
-    rows: dict[str, QueueData]
+    topics: dict[str, TopicConfig]
+    proven: bool = False
 
 
 class TopicTable:
-    """Queue data by topic and broker name."""
+    """Topics by broker name."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, dict[str, QueueData]] = {}
-        self._topics: dict[str, set[str]] = {}
-        self._absent: dict[str, AbsentGroup] = {}
-        #: Grows whenever the absent rows change.
-        self.absent_changes = 0
+        self._served: dict[str, dict[str, TopicConfig]] = {}
+        self._absent = _Absent()
         self._closed: set[str] = set()
         #: The groups whose write permission an operator has taken.
         self.wiped: frozenset[str] = frozenset()
@@ -50,52 +54,59 @@ class TopicTable:
     def put(
         self, broker_name: str, topics: Mapping[str, TopicConfig], *, is_whole_table: bool
     ) -> None:
-        """Replace the rows of the listed topics; with `is_whole_table` drop the group's others."""
-        if self._absent.pop(broker_name, None) is not None:
-            self.absent_changes += 1
+        """Replace the listed topics; with `is_whole_table` drop the group's others."""
+        self._absent.take(broker_name)
         if is_whole_table:
-            self._drop(broker_name, self._of(broker_name) - topics.keys())
+            self._served.pop(broker_name, None)
         if topics:
-            self._topics.setdefault(broker_name, set()).update(topics)
-        for topic, config in topics.items():
-            self._rows.setdefault(topic, {})[broker_name] = QueueData(
-                broker_name=broker_name,
-                read_queue_nums=config.read_queue_nums,
-                write_queue_nums=config.write_queue_nums,
-                perm=config.perm,
-                topic_sys_flag=config.topic_sys_flag,
-            )
+            self._served.setdefault(broker_name, {}).update(topics)
 
     def put_missing(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
-        """Add the rows of topics that a group has and that are not here: a tool has removed
-        them."""
+        """Add topics that a group has and that are not here: a tool has removed them."""
         known = self._of(broker_name)
         missing = {topic: config for topic, config in topics.items() if topic not in known}
         self.put(broker_name, missing, is_whole_table=False)
 
     @property
     def rows(self) -> int:
-        """How many rows all groups have."""
-        return sum(map(len, self._topics.values()))
+        """How many topics all groups have; the same topic counts in each."""
+        return sum(map(len, self._served.values()))
 
     def queues(self, topic: str) -> list[QueueData]:
-        """The rows of a topic in the order of broker names; empty if no group serves it."""
-        return [self._shown(row) for _, row in sorted(self._rows.get(topic, {}).items())]
+        """The queues of a topic, in the order of broker names; empty if no group serves it."""
+        return self._rows(topic, self._served)
 
     def absent(self, topic: str) -> list[QueueData]:
-        """The rows that it had of groups that have no members now, likewise."""
-        absent = sorted(self._absent.items())
-        return [self._shown(group.rows[topic]) for _, group in absent if topic in group.rows]
+        """The queues that it had at groups that have no members now, in the same order."""
+        return self._rows(topic, self._absent.tables)
+
+    @property
+    def absent_changes(self) -> int:
+        """Grows whenever the absent topics change."""
+        return self._absent.changes
 
     def absent_groups(self) -> dict[str, AbsentGroup]:
-        """Each group that has no members now, by its name."""
-        absent = self._absent.items()
-        return {name: AbsentGroup(group.cluster, dict(group.rows)) for name, group in absent}
+        """Each group that has no members now, by its name; its topics may change later."""
+        return {name: self._absent.group(name) for name in self._absent.tables}
 
     def missed(self) -> dict[str, str]:
         """The clusters of the absent groups that no operator has retired, by their names."""
-        absent = self._absent.items()
-        return {name: group.cluster for name, group in absent if name not in self.wiped}
+        absent = self._absent.clusters.items()
+        return {name: cluster for name, cluster in absent if name not in self.wiped}
+
+    def _rows(self, topic: str, tables: Mapping[str, Mapping[str, TopicConfig]]) -> list[QueueData]:
+        names = sorted(name for name, topics in tables.items() if topic in topics)
+        return [self._row(name, tables[name][topic]) for name in names]
+
+    def _row(self, broker_name: str, config: TopicConfig) -> QueueData:
+        """A group's queues of a topic as routes have them."""
+        return QueueData(
+            broker_name=broker_name,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm & ~PERM_WRITE if broker_name in self.wiped else config.perm,
+            topic_sys_flag=config.topic_sys_flag,
+        )
 
     def permit(self, broker_name: str, permission: int) -> None:
         """A group's leader says what the group may be used for."""
@@ -108,45 +119,47 @@ class TopicTable:
         """Which of these groups take no messages of any topic."""
         return [name for name in broker_names if name in self.wiped or name in self._closed]
 
+    def serves(self, topic: str) -> bool:
+        """Whether some group serves a topic."""
+        return any(topic in topics for topics in self._served.values())
+
     def lacks(self, broker_name: str, topic: str) -> bool:
         """Whether a group is there without the topic."""
         topics = self._of(broker_name)
         return bool(topics) and topic not in topics
 
-    def _shown(self, row: QueueData) -> QueueData:
-        """A row as routes have it."""
-        if row.broker_name not in self.wiped:
-            return row
-        return msgspec.structs.replace(row, perm=row.perm & ~PERM_WRITE)
+    def names(self, broker_names: Collection[str] | None = None) -> Steps[list[str]]:
+        """Every topic that some group serves, or one of these groups, sorted."""
+        return (yield from _sorted((yield from self.union(broker_names))))
 
-    def names(self) -> list[str]:
-        """Every topic that some group serves, sorted."""
-        return sorted(self._rows)
+    def union(self, broker_names: Collection[str] | None = None) -> Steps[set[str]]:
+        """The same in no order."""
+        found = set[str]()
+        for name in [*self._served] if broker_names is None else broker_names:
+            found.update(self._of(name))
+            yield
+        return found
 
-    def of_units(self, wanted: Callable[[bool, bool], bool]) -> list[str]:
+    def of_units(self, wanted: Callable[[bool, bool], bool]) -> Steps[list[str]]:
         """The topics whose flags (of a unit, subscribed by a unit) are `wanted`, sorted.
 
         Flags are those of the first group, as in RocketMQ's RouteInfoManager.
         """
-        flags = ((topic, rows[min(rows)].topic_sys_flag) for topic, rows in self._rows.items())
-        return sorted(
+        flags = dict[str, int]()
+        for name in sorted(self._served, reverse=True):
+            flags.update({topic: each.topic_sys_flag for topic, each in self._of(name).items()})
+            yield
+        found = (
             topic
-            for topic, flag in flags
+            for topic, flag in flags.items()
             if wanted(bool(flag & UNIT), bool(flag & UNIT_SUBSCRIBED))
         )
-
-    def topics_of(self, broker_names: Collection[str]) -> set[str]:
-        """The topics that at least one of these groups serves."""
-        return set[str]().union(*map(self._of, broker_names))
+        return (yield from _sorted(found))
 
     def count_with(self, broker_name: str, topics: Collection[str]) -> int:
         """How many topics this group would serve with these."""
         known = self._of(broker_name)
         return len(known) + len(set(topics).difference(known))
-
-    def names_with(self, topics: Collection[str]) -> int:
-        """How many topics there would be with these."""
-        return len(self._rows) + len(set(topics).difference(self._rows))
 
     def count(self, broker_name: str) -> int:
         """How many topics a group serves."""
@@ -154,47 +167,84 @@ class TopicTable:
 
     def known(self, broker_name: str) -> int:
         """How many topics a group serves, or served before it went away."""
-        absent = self._absent.get(broker_name)
-        return self.count(broker_name) or (len(absent.rows) if absent is not None else 0)
+        return self.count(broker_name) or len(self._absent.tables.get(broker_name, ()))
 
     def remove_topic(self, topic: str, broker_names: Collection[str] | None = None) -> None:
         """Forget a topic, everywhere or on these groups only. An unknown topic is no error."""
-        for broker_name in list(self._rows.get(topic, {})):
-            if broker_names is None or broker_name in broker_names:
-                self._drop(broker_name, {topic})
-        for broker_name, absent in self._absent.items():
-            if broker_names is None or broker_name in broker_names:
-                self.absent_changes += absent.rows.pop(topic, None) is not None
+        for name in [*self._served] if broker_names is None else broker_names:
+            served = self._served.get(name, {})
+            served.pop(topic, None)
+            if not served:
+                self._served.pop(name, None)
+        self._absent.remove_topic(topic, broker_names)
 
     def remove_broker(self, broker_name: str) -> None:
-        """Forget every row of a group."""
-        self._drop(broker_name, list(self._of(broker_name)))
+        """Forget all topics of a group."""
+        self._served.pop(broker_name, None)
 
-    def leave(self, broker_name: str, cluster: str) -> None:
-        """A group has no members any more: its rows are absent, until it comes again."""
-        rows = {topic: self._rows[topic][broker_name] for topic in self._of(broker_name)}
-        self.remove_broker(broker_name)
-        if rows:
-            self.remember(broker_name, AbsentGroup(cluster, rows))
+    def leave(self, broker_name: str, cluster: str, *, proven: bool) -> None:
+        """A group has no members any more: its topics are absent, until it comes again."""
+        topics = self._served.pop(broker_name, None)
+        if topics:
+            self.remember(broker_name, AbsentGroup(cluster, topics, proven))
 
     def remember(self, broker_name: str, absent: AbsentGroup) -> None:
-        """Add a group without members. Beyond the bound the group that left first is
-        forgotten."""
-        self._absent[broker_name] = absent
-        self.absent_changes += 1
-        while len(self._absent) > limits.ABSENT_GROUPS_MAX:
-            del self._absent[next(iter(self._absent))]
+        """Add a group without members."""
+        self._absent.add(broker_name, absent)
 
-    def _of(self, broker_name: str) -> Set[str]:
-        return self._topics.get(broker_name, frozenset())
+    def _of(self, broker_name: str) -> Mapping[str, TopicConfig]:
+        return self._served.get(broker_name, {})
 
-    def _drop(self, broker_name: str, topics: Iterable[str]) -> None:
-        for topic in topics:
-            own = self._topics[broker_name]
-            own.discard(topic)
-            if not own:
-                del self._topics[broker_name]
-            rows = self._rows[topic]
-            del rows[broker_name]
-            if not rows:
-                del self._rows[topic]
+
+class _Absent:
+    """The topics of groups that are away. Of too many the one that left first is forgotten; but
+    first those that had proven nothing, of which there are fewer topics, too."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[str, TopicConfig]] = {}
+        self.clusters: dict[str, str] = {}
+        #: The groups that had proven nothing, and how many topics they have.
+        self._unproven: dict[str, int] = {}
+        #: Topics of those.
+        self.rows = 0
+        #: Grows with each change.
+        self.changes = 0
+
+    def group(self, broker_name: str) -> AbsentGroup:
+        proven = broker_name not in self._unproven
+        return AbsentGroup(self.clusters[broker_name], self.tables[broker_name], proven)
+
+    def add(self, broker_name: str, absent: AbsentGroup) -> None:
+        self.take(broker_name)
+        self.changes += 1
+        self.tables[broker_name], self.clusters[broker_name] = absent.topics, absent.cluster
+        if not absent.proven:
+            self._unproven[broker_name] = len(absent.topics)
+            self.rows += len(absent.topics)
+        while self.rows > limits.ABSENT_ROWS_MAX:
+            self.take(next(iter(self._unproven)))
+        while len(self.tables) > limits.ABSENT_GROUPS_MAX:
+            self.take(next(iter(self._unproven or self.tables)))
+
+    def take(self, broker_name: str) -> None:
+        if self.tables.pop(broker_name, None) is None:
+            return
+        del self.clusters[broker_name]
+        self.rows -= self._unproven.pop(broker_name, 0)
+        self.changes += 1
+
+    def remove_topic(self, topic: str, broker_names: Collection[str] | None) -> None:
+        for name, topics in self.tables.items():
+            if broker_names is None or name in broker_names:
+                self.changes += topics.pop(topic, None) is not None
+
+
+def _sorted(names: Iterable[str]) -> Steps[list[str]]:
+    runs, left, found = list[list[str]](), iter(names), list[str]()
+    while run := sorted(islice(left, _SORTED_AT_ONCE)):
+        runs.append(run)
+        yield
+    for name in heapq.merge(*runs):
+        found.append(name)
+        yield
+    return found

@@ -9,18 +9,21 @@ only the cluster's secret lets anybody in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dledger.errors import BadInput, ConfigError
 from dledger.net import Connection
 from dledger.net.auditing import Auditor
 from dledger.net.serving import Right, Served, serves
+from dledger.net.turns import encoding
 from dledger.observe import get_logger
 from dledger.program.audit_log import AuditLog
+from dledger.remoting.bodies import TopicList
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
+    GetTopicsByClusterHeader,
     RegisterUsersHeader,
     SignOnResponseHeader,
     decode_header,
@@ -29,15 +32,24 @@ from dledger.remoting.headers import (
 from dledger.trust.accepting import NotLetIn
 from dledger.trust.audit import Trail
 from dledger.trust.guard import Asker, Guard, Mode
-from dledger.trust.rights import BY_SECRET, OPEN
+from dledger.trust.rights import BY_SECRET, OPEN, SIGNED
 from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER
 from dledger.trust.users import Users, decoded
 from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.door import Door, Trust
 from mqnamesrv.routes import RouteTable
+from mqnamesrv.topics import Steps
 
 _log = get_logger("namesrv")
+
+UNIT_LISTS: Mapping[int, Callable[[bool, bool], bool]] = {
+    RequestCode.GET_UNIT_TOPIC_LIST: lambda unit, subscribed: unit,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: lambda unit, subscribed: subscribed,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: lambda unit, subscribed: (
+        subscribed and not unit
+    ),
+}
 
 
 class UserDoor:
@@ -67,12 +79,12 @@ class UserDoor:
     @property
     def cluster(self) -> str:
         """The cluster, if there is only one here; else a right on all of them is wanted."""
-        clusters = self._routes.cluster_info().cluster_addr_table
+        clusters = self._routes.clusters()
         return next(iter(clusters)) if len(clusters) == 1 else ""
 
     def has_topic(self, topic: str) -> bool:
         """Whether a broker has a topic."""
-        return self._routes.route_of(topic) is not None
+        return self._routes.topics.serves(topic)
 
     def has_group(self, _: str) -> bool:
         """Name servers know no consumer groups."""
@@ -147,10 +159,6 @@ class UserDoor:
             return False
         return not self.guard.identified(request, connection.id, connection.peer[0]).problem
 
-    def seen(self, topics: Iterable[str]) -> Iterable[str]:
-        """The topics that who asks may see."""
-        return topics if self.guard.sees_all else filter(self.guard.sees_topic, topics)
-
     def change_mode(self, mode: str) -> None:
         """Take over the setting `authorizationMode`. Raises ConfigError for rights that are to be
         enforced while nobody could take that back."""
@@ -162,3 +170,56 @@ class UserDoor:
                 "mqadmin createUser -u NAME -t Super"
             )
         self.guard.mode = wanted
+
+
+class Lists:
+    """The requests that ask for topics: what who asks may see, in short steps, since there may be
+    very many. The first step reads who asks."""
+
+    def __init__(self, routes: RouteTable, guard: Guard) -> None:
+        self._routes = routes
+        self._guard = guard
+
+    @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Right.ANYONE, rights=SIGNED)
+    def all_topics(self, request: Command, _: Connection) -> Steps[Command]:
+        """Every topic."""
+        return self._listed(request, self._routes.topics.names())
+
+    @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Right.ANYONE, rights=SIGNED)
+    def topics_by_cluster(self, request: Command, _: Connection) -> Steps[Command]:
+        """Topics of a cluster's groups."""
+        cluster = decode_header(GetTopicsByClusterHeader, request).cluster
+        return self._listed(request, self._routes.topics_of_cluster(cluster))
+
+    @serves(
+        RequestCode.GET_UNIT_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+        RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+        needs=Right.ANYONE,
+        rights=SIGNED,
+    )
+    def unit_topics(self, request: Command, _: Connection) -> Steps[Command]:
+        """Topics whose flags say so."""
+        return self._listed(request, self._routes.topics.of_units(UNIT_LISTS[request.code]))
+
+    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, needs=Right.ANYONE, rights=SIGNED)
+    def system_topics(self, request: Command, _: Connection) -> Steps[Command]:
+        """Cluster and broker names, and a broker that knows its own system topics."""
+        info = yield from self._routes.cluster_info()
+        addresses = (
+            address
+            for broker in info.broker_addr_table.values()
+            for address in broker.broker_addrs.values()
+        )
+        names = [*info.cluster_addr_table, *info.broker_addr_table]
+        return (yield from _answered(request, names, broker_addr=next(addresses, None)))
+
+    def _listed(self, request: Command, names: Steps[list[str]]) -> Steps[Command]:
+        sight = self._guard.sight()
+        seen = yield from sight.topics(dict.fromkeys((yield from names)))
+        return (yield from _answered(request, [*seen]))
+
+
+def _answered(request: Command, names: list[str], broker_addr: str | None = None) -> Steps[Command]:
+    body = TopicList(topic_list=names, broker_addr=broker_addr)
+    return request.reply(body=(yield from encoding(body)))

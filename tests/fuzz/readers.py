@@ -35,6 +35,7 @@ from dledger.remoting.message import batch_decode, properties_decode
 from dledger.remoting.record import Record, walk
 from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.encode import encode_record
+from dledger.slices import drained
 from mqbroker.requests.filters import parse_subscription
 from mqbroker.sql import parse_condition
 from mqbroker.state.control import (
@@ -47,7 +48,7 @@ from mqbroker.state.control import (
 from mqbroker.state.derived.indexing import index_entry, index_sends
 from mqbroker.state.groups.given_up import decode_given_up
 from mqbroker.state.once import decode_once
-from mqnamesrv.registration import decode_registration
+from mqnamesrv.registration import read_registration
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 CORPUS = Path(__file__).with_name("corpus.txt")
@@ -121,7 +122,7 @@ def registration(data: bytes) -> None:
     """What a broker tells a name server, as JSON or compressed."""
     if data:
         header = RegisterBrokerHeader("b", "127.0.0.1:1", "c", "", 0, compressed=data[0] % 2 == 0)
-        decode_registration(header, data[1:])
+        drained(read_registration(header, data[1:]))
 
 
 def settings(data: bytes) -> None:

@@ -8,8 +8,12 @@ from __future__ import annotations
 import gc
 import json
 import struct
+import time
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 
 import pytest
 import trio
@@ -27,12 +31,19 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue
+from dledger.slices import drained
 from dledger.testing.logs import capture_logs
+from dledger.trust.guard import Mode
+from dledger.trust.policies import Entry
+from dledger.trust.signatures import Key
+from dledger.trust.users import User, Users
+from dledger.trust.wrapping import Wrapping
 from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
-from mqnamesrv.kv_file import KvStore
-from mqnamesrv.routes import Registration, RegistrationRefused, RouteTable
+from mqnamesrv.groups import Registration, RegistrationRefused
+from mqnamesrv.kept.kv_file import KvStore
+from mqnamesrv.routes import RouteTable
 
 Code = RequestCode
 TOPICS = limits.TOPICS_PER_GROUP_MAX
@@ -77,7 +88,22 @@ def registrations() -> Iterator[Command]:
     for content in (bytes(60 << 20), b"0123456789," * 2_000_000):
         bomb = struct.pack(">i", len(content)) + content
         yield Command(Code.REGISTER_BROKER, {**BROKER, "compressed": True}, zlib.compress(bomb, 1))
+    for body in very_many():
+        yield Command(Code.REGISTER_BROKER, BROKER, body)
     yield from bodies(Code.REGISTER_BROKER, BROKER)
+
+
+def very_many() -> Iterator[bytes]:
+    """JSON with as many topics, settings or filter servers as a body has room for."""
+    begin, end = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{', b"}}}"
+    most = (LARGEST_BODY - 200) // len(b'"000000":{"topicName":""},')
+    for count in (most, 4 * TOPICS - 10):
+        yield begin + b",".join(b'"%06x":{"topicName":""}' % each for each in range(count)) + end
+    count = (LARGEST_BODY - 200) // len(b'"000000":"",')
+    settings = b",".join(b'"%06x":""' % number for number in range(count))
+    yield begin + b'"T":{"topicName":"T","attributes":{' + settings + b"}}" + end
+    yield b'{"filterServerList":[' + b",".join([b'""'] * (LARGEST_BODY // 3 - 20)) + b"]}"
+    yield b'{"topicConfigSerializeWrapper":{' + b'"x":{},' * (LARGEST_BODY // 7 - 20) + end
 
 
 def bodies(code: int, ext: Mapping[str, ExtValue]) -> Iterator[Command]:
@@ -141,15 +167,90 @@ async def test_no_code_makes_a_turn_of_a_name_servers_loop_long() -> None:
     assert not slow, "\n".join(slow)
 
 
+SECRET = "the secret of this name server"  # noqa: S105
+READER = User("reader", Wrapping(SECRET.encode()).wrap("reader", "password"))
+SEEN = Entry("Custom", "Topic:Topic-0", ("Sub",), (), "Allow")
+
+
+def narrow(prefix: str) -> Entry:
+    """For other addresses, so that the next has to be looked at."""
+    return Entry("Custom", f"Topic:{prefix}*", ("Sub",), ("10.0.0.1",) * 16, "Allow")
+
+
+async def test_lists_that_rights_cut_make_no_turn_long(tmp_path: Path) -> None:
+    """Of as many topics as there may be, for a user with entries that don't decide."""
+    path = tmp_path / "secret"
+    path.write_text(SECRET)
+    path.chmod(0o600)
+    config, pace, faults = NamesrvConfig(secret_file=str(path)), machine_pace(), Faults()
+    dispatcher = Dispatcher(config, KvStore(None), lambda: 0.0, config.door(lambda: b"n" * 32))
+    some = topics(limits.TOPICS_MAX)
+    for number in range(0, limits.TOPICS_MAX, TOPICS):
+        table = dict(islice(some.items(), number, number + TOPICS))
+        dispatcher.routes.register(registration(f"b{number}", table, 1), number, 0.0)
+    entries = [SEEN, *(narrow(prefix) for prefix in ("", "Topic", "Topic-0", "Topic-00"))]
+    users = Users()
+    users.restore([READER._replace(entries=tuple(entries))])
+    dispatcher.users._users["b0"] = users
+    dispatcher.users.guard.mode = Mode.ENFORCE
+
+    def asked() -> Iterator[Command]:
+        request = Command(Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        Key("password").sign_as_stock(request, "reader")
+        yield request
+
+    with capture_logs():
+        async with trio.open_nursery() as nursery:
+            client = Asker(dispatcher, faults, nursery)
+            async for _, request, taken_s in client.longest_turns_s(asked, pace):
+                assert taken_s < LOOP_STALL_S / 2, request
+            client.close()
+            nursery.cancel_scope.cancel()
+    assert faults.count == 0, faults.last
+
+
+@pytest.mark.parametrize(("groups", "each"), [(25, TOPICS), (limits.BROKER_GROUPS_MAX, 1)])
+def test_groups_that_leave_at_once_make_no_turn_long(groups: int, each: int) -> None:
+    """All of one connection: large ones, and very many; the log tells some of them."""
+    config = NamesrvConfig()
+    dispatcher = Dispatcher(config, KvStore(None), lambda: 0.0, config.door(lambda: b"n" * 32))
+    table = topics(each)
+    for number in range(groups):
+        dispatcher.routes.register(registration(f"group-{number}", table, 1), 7, 0.0)
+    pace = machine_pace()
+    with capture_logs() as logs:
+        began_s = time.thread_time()
+        dispatcher.disconnected(_Gone())  # type: ignore[arg-type]
+        took_s = (time.thread_time() - began_s) / pace
+    assert took_s < LOOP_STALL_S / 2
+    assert dispatcher.routes.topics.rows == 0
+    assert dispatcher.routes.topics._absent.rows <= limits.ABSENT_ROWS_MAX
+    assert len(logs) <= limits.DEPARTURES_TOLD + 1
+
+
+class _Gone:
+    """A connection that has ended."""
+
+    id = 7
+
+
+def register(routes: RouteTable, new: Registration, connection_id: int) -> None:
+    """As requests do."""
+    drained(routes.check_names(new))
+    routes.register(new, connection_id, 0.0)
+
+
 def test_the_topics_of_all_groups_have_a_bound_but_for_brokers_that_prove() -> None:
     """A stranger can't fill the list; what is there stays, and may change."""
     routes = RouteTable()
     for number in range(limits.TOPICS_MAX // TOPICS):
         table = {f"{number}-{topic}": config for topic, config in topics(TOPICS).items()}
-        routes.register(registration(f"group-{number}", table, 1), number, 0.0)
+        register(routes, registration(f"group-{number}", table, 1), number)
     rest = limits.TOPICS_MAX % TOPICS
-    routes.register(registration("last", topics(rest), 1), 98, 0.0)
+    register(routes, registration("last", topics(rest), 1), 98)
+    more = registration("more", {"one": TopicConfig("one")}, 1)
     with pytest.raises(RegistrationRefused, match="at most 100000 are taken of brokers that prove"):
-        routes.register(registration("more", {"one": TopicConfig("one")}, 1), 99, 0.0)
-    routes.register(registration("more", {"Topic-000000": TopicConfig("Topic-000000")}, 1), 99, 0.0)
-    routes.register(registration("last", topics(rest), 2), 98, 0.0)
+        register(routes, more, 99)
+    register(routes, replace(more, proven=True), 97)
+    register(routes, registration("again", {"Topic-000000": TopicConfig("Topic-000000")}, 1), 99)
+    register(routes, registration("last", topics(rest), 2), 98)

@@ -24,7 +24,7 @@ from mqbroker.testing.leading import save
 from mqbroker.testing.requests import make_topic, produce_request
 from mqchaos.cluster.processes import free_ports
 from mqnamesrv.__main__ import run
-from mqnamesrv.kv_file import KvStore
+from mqnamesrv.kept.kv_file import KvStore
 
 
 @contextmanager

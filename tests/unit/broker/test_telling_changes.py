@@ -17,6 +17,7 @@ from dledger.remoting.bodies import RegisterBrokerBody, decode_body
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import RegisterBrokerHeader, decode_header
+from dledger.slices import drained
 from dledger.testing.local import LocalLedger
 from mqbroker import limits
 from mqbroker.config import BrokerConfig
@@ -27,7 +28,7 @@ from mqbroker.state.topics import read_write
 from mqbroker.testing import until
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
-from mqnamesrv.kv_file import KvStore
+from mqnamesrv.kept.kv_file import KvStore
 
 BROKER = "broker-a"
 WHOLE = None
@@ -63,7 +64,9 @@ class NameServer:
     def topics(self) -> dict[str, int]:
         """The topics that it would tell clients, with their queues."""
         topics = self.served.routes.topics
-        return {name: topics.queues(name)[0].read_queue_nums for name in topics.topics_of({BROKER})}
+        return {
+            name: topics.queues(name)[0].read_queue_nums for name in drained(topics.union({BROKER}))
+        }
 
 
 class StockNameServer(NameServer):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger.remoting.bodies import QueueData
+from dledger.remoting.bodies import QueueData, TopicConfig
 from mqnamesrv import limits
-from mqnamesrv.away import ABSENT_QUEUES, Away, groups_in, values_of
-from mqnamesrv.kv_file import KvStore
+from mqnamesrv.kept.away import ABSENT_QUEUES, Away, groups_in, values_of
+from mqnamesrv.kept.kv_file import KvStore
 from mqnamesrv.routes import RouteTable
 from mqnamesrv.topics import AbsentGroup
 from tests.unit.namesrv.test_routes import N0, leader, topic
@@ -105,23 +105,47 @@ def test_what_can_not_be_read_is_left_out(value: str) -> None:
     """A tool may write anything into the key-value config."""
     good = '["k",[["T",4,4,6,0]]]'
     found = groups_in({"b/0": value, "c/0": good})
-    assert found == {"c": AbsentGroup("k", {"T": QueueData("c", 4, 4, 6, 0)})}
+    assert found == {"c": AbsentGroup("k", {"T": TopicConfig("T", 4, 4, 6, 0)})}
 
 
 _queues = st.integers(0, limits.QUEUES_PER_TOPIC_MAX)
-_rows = st.dictionaries(
-    st.text(max_size=2000),
-    st.builds(QueueData, st.just("b/x"), _queues, _queues, st.integers(0, 7)),
+_topics = st.lists(
+    st.builds(TopicConfig, st.text(max_size=2000), _queues, _queues, st.integers(0, 7)),
     max_size=60,
 )
 
 
 @settings(max_examples=20)
-@given(_rows)
-def test_rows_are_read_as_they_were_written(rows: dict[str, QueueData]) -> None:
+@given(_topics, st.booleans())
+def test_rows_are_read_as_they_were_written(topics: list[TopicConfig], proven: bool) -> None:
     """In values that are not too long, whatever their topics are called."""
-    absent = AbsentGroup('a "cluster"', rows)
+    absent = AbsentGroup('a "cluster"', {each.topic_name: each for each in topics}, proven)
     values = [*values_of(absent)]
     assert all(len(value.encode()) <= limits.KV_VALUE_BYTES_MAX for value in values)
     read = groups_in({f"b/x/{number}": value for number, value in enumerate(values)})
-    assert read == ({"b/x": absent} if rows else {})
+    assert read == ({"b/x": absent} if topics else {})
+
+
+@pytest.mark.parametrize("proven", [True, False])
+async def test_groups_that_had_proven_nothing_are_forgotten_first_after_a_start_too(
+    proven: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept says whether a group had proven that it belongs to the cluster."""
+    path = tmp_path / "kv.json"
+    table = RouteTable()
+    away = Away(KvStore(path), table.topics)
+    table.register(replace(leader(N0), proven=proven), 1, now_s=0.0)
+    table.connection_lost(1, now_s=1.0)
+    await away.keep()
+    table = RouteTable()
+    Away(KvStore(path), table.topics)
+    monkeypatch.setattr(limits, "ABSENT_GROUPS_MAX", 1)
+    table.register(replace(leader(N0), broker_name="other"), 2, now_s=2.0)
+    table.connection_lost(2, now_s=3.0)
+    known = [row.broker_name for row in table.topics.absent("TopicA")]
+    assert known == [leader(N0).broker_name if proven else "other"]
+
+
+def test_entries_of_earlier_versions_prove_nothing() -> None:
+    """Such an entry doesn't tell what its group had proven."""
+    assert not groups_in({"b/0": '["c",[["T",4,4,6,0]]]'})["b"].proven

@@ -13,7 +13,7 @@ import pytest
 import trio
 import trio.testing
 
-from dledger.net import Peer, connect_peer
+from dledger.net import Peer, connect_peer, turns
 from dledger.remoting.bodies import (
     BrokerMemberGroupBody,
     ClusterInfo,
@@ -27,8 +27,10 @@ from dledger.remoting.bodies import (
     decode_body,
     encode_body,
 )
+from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
+from dledger.remoting.framing import FrameDecoder
 from mqnamesrv.app import serve
 from mqnamesrv.config import NamesrvConfig
 
@@ -471,3 +473,37 @@ async def test_our_clients_are_told_that_a_name_server_has_just_begun(
             await register(peer, N1, brokerName="broker-b")
             assert await settles_in_ms(peer) is None
         nursery.cancel_scope.cancel()
+
+
+async def test_what_a_broker_says_after_a_long_registration_does_not_overtake_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is read in many turns of the loop, in which others are served; the same broker's leave,
+    which comes in the same bytes, is handled after it."""
+    monkeypatch.setattr(turns, "LOOP_SLICE_S", 0.0)
+    configs = {f"T{number}": TopicConfig(f"T{number}") for number in range(300)}
+    wrapper = TopicConfigWrapper(configs, DataVersion(1, 0, 1))
+    ext: dict[str, ExtValue] = {"clusterName": "c", "brokerName": "b", "brokerAddr": N0}
+    ext |= {"brokerId": 0, "haServerAddr": "", "term": 1}
+    known = {**ext, "epoch": 1}
+    asked = (
+        Command(
+            RequestCode.REGISTER_BROKER, ext, encode_body(RegisterBrokerBody(wrapper)), opaque=1
+        ),
+        Command(RequestCode.BROKER_HEARTBEAT, known, b"", opaque=2),
+        Command(RequestCode.UNREGISTER_BROKER, ext, b"", opaque=3),
+        Command(RequestCode.BROKER_HEARTBEAT, known, b"", opaque=4),
+        Command(RequestCode.GET_BROKER_CLUSTER_INFO, {}, b"", opaque=5),
+    )
+    answers, decoder = list[tuple[int, int]](), FrameDecoder()
+    async with name_server() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(
+            b"".join(bytes(part) for each in asked for part in encode_frame(each))
+        )
+        while len(answers) < len(asked):
+            data = await stream.receive_some()
+            assert data
+            decoder.feed(data)
+            answers += [(answer.opaque, answer.code) for answer in decoder.frames()]
+    answers.remove((5, ResponseCode.SUCCESS))
+    assert answers == [(1, 0), (2, 0), (3, 0), (4, ResponseCode.BROKER_NOT_EXIST)]

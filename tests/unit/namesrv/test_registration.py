@@ -12,8 +12,10 @@ from msgspec import structs
 from dledger.errors import BadInput
 from dledger.remoting.bodies import DataVersion, TopicConfig
 from dledger.remoting.headers import RegisterBrokerHeader
+from dledger.slices import drained
 from mqnamesrv import limits
-from mqnamesrv.registration import decode_registration, expiry_s
+from mqnamesrv.groups import Registration
+from mqnamesrv.registration import expiry_s, read_registration
 
 TOPIC_A = TopicConfig(topic_name="TopicA", read_queue_nums=4, write_queue_nums=3, perm=6)
 #: As captured from a stock 4.9.8 broker, shortened to one topic.
@@ -34,6 +36,10 @@ def header(**changes: int | bool) -> RegisterBrokerHeader:
         broker_id=0,
         **changes,  # type: ignore[arg-type]
     )
+
+
+def decode_registration(header: RegisterBrokerHeader, body: bytes) -> Registration:
+    return drained(read_registration(header, body))
 
 
 def piece(data: bytes) -> bytes:

@@ -9,16 +9,17 @@ from typing import TypeAlias
 import pytest
 
 from dledger.remoting.bodies import DataVersion, TopicConfig
+from dledger.slices import drained
 from mqnamesrv import limits
-from mqnamesrv.routes import (
+from mqnamesrv.groups import (
     Departure,
     Group,
     Member,
     Registration,
     RegistrationRefused,
-    RouteTable,
     UnknownBroker,
 )
+from mqnamesrv.routes import RouteTable
 
 N0, N1, N2 = "127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.1:10931"
 Doomed: TypeAlias = Callable[[Group, Member], bool]
@@ -51,7 +52,7 @@ def follower(address: str, broker_id: int, term: int | None = 1) -> Registration
 
 
 def addresses(table: RouteTable, name: str = "broker-a") -> dict[int, str]:
-    brokers = table.cluster_info().broker_addr_table
+    brokers = drained(table.cluster_info()).broker_addr_table
     return brokers[name].broker_addrs if name in brokers else {}
 
 
@@ -233,14 +234,14 @@ def test_a_stock_broker_must_register_fully_before_it_registers_single_topics() 
         table.register(single, 1, now_s=0.0)
     table.register(leader(N0, None, 1, "TopicB", "TBW102"), 1, now_s=0.0)
     table.register(replace(single, data_version=DataVersion(counter=2)), 1, now_s=0.0)
-    assert table.topics.names() == ["TBW102", "TopicA", "TopicB"]
+    assert drained(table.topics.names()) == ["TBW102", "TopicA", "TopicB"]
 
 
 def test_our_leaders_list_all_their_topics_so_the_others_are_dropped() -> None:
     """A topic that a new list of a leader with a term lacks has no route any more."""
     table = group_of_three()
     table.register(leader(N0, 1, 2, "TopicB"), 10, now_s=1.0)
-    assert table.topics.names() == ["TopicB"]
+    assert drained(table.topics.names()) == ["TopicB"]
 
 
 def test_a_wiped_permission_outlives_every_registration() -> None:
@@ -304,7 +305,7 @@ def test_a_closed_connection_removes_its_brokers_at_once() -> None:
     table.connection_lost(12, now_s=1.0)
     assert addresses(table) == {}
     assert table.route_of("TopicA") is None
-    assert table.cluster_info().cluster_addr_table == {}
+    assert drained(table.cluster_info()).cluster_addr_table == {}
 
 
 def test_the_end_of_an_old_connection_does_not_remove_a_broker_that_came_back() -> None:
@@ -393,7 +394,7 @@ def test_a_broker_name_belongs_to_one_cluster() -> None:
     for connection in (10, 11, 12):
         table.connection_lost(connection, now_s=1.0)
     table.register(other, 13, now_s=1.0)
-    assert table.cluster_info().cluster_addr_table == {"Other": ["broker-a"]}
+    assert drained(table.cluster_info()).cluster_addr_table == {"Other": ["broker-a"]}
 
 
 def test_clusters_and_topics_are_listed() -> None:
@@ -403,12 +404,12 @@ def test_clusters_and_topics_are_listed() -> None:
     table.register(second, 20, now_s=0.0)
     third = replace(leader(N1, 1, 1, "TopicA"), broker_name="broker-c", cluster="Other")
     table.register(third, 21, now_s=0.0)
-    assert table.cluster_info().cluster_addr_table == {
+    assert drained(table.cluster_info()).cluster_addr_table == {
         "DefaultCluster": ["broker-a"],
         "Other": ["broker-b", "broker-c"],
     }
-    assert table.topics_of_cluster("Other") == ["TopicA", "TopicB"]
-    assert table.topics.names() == ["TBW102", "TopicA", "TopicB"]
+    assert drained(table.topics_of_cluster("Other")) == ["TopicA", "TopicB"]
+    assert drained(table.topics.names()) == ["TBW102", "TopicA", "TopicB"]
     route = table.route_of("TopicA")
     assert route is not None
     assert [b.broker_name for b in route.broker_datas] == ["broker-a", "broker-c"]
@@ -477,3 +478,36 @@ def test_the_topics_of_all_groups_are_bounded_and_proven_brokers_find_room(
     table.register(replace(other, proven=True), 2, now_s=0.0)
     table.register(leader(N0, 1, 2, "A", "B"), 1, now_s=1.0)
     assert table.topics.rows == 4
+
+
+def test_of_the_groups_that_are_away_those_that_proved_nothing_are_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many come, and however large: what a stranger registers and leaves takes no more
+    memory than that, and pushes out no member of the cluster."""
+    monkeypatch.setattr(limits, "ABSENT_GROUPS_MAX", 3)
+    monkeypatch.setattr(limits, "ABSENT_ROWS_MAX", 5)
+    table, connections = RouteTable(), iter(range(100))
+
+    def come_and_go(name: str, *names: str, proven: bool = False) -> None:
+        connection_id = next(connections)
+        new = replace(leader(N0, 1, 1, *names), broker_name=name, proven=proven)
+        table.register(new, connection_id, now_s=0.0)
+        table.connection_lost(connection_id, now_s=1.0)
+
+    def away() -> list[str]:
+        return [row.broker_name for row in table.topics.absent("T")]
+
+    come_and_go("ours", "T", "A", "B", "C", "D", "E", "F", proven=True)
+    come_and_go("s1", "T", "A")
+    come_and_go("s2", "T", "A", "B")
+    assert away() == ["ours", "s1", "s2"]
+    come_and_go("s3", "T")
+    assert away() == ["ours", "s2", "s3"]
+    come_and_go("s4", *"TABCD")
+    assert away() == ["ours", "s4"]
+    come_and_go("s5", *"TABCDE")
+    assert away() == ["ours"]
+    for number in range(3):
+        come_and_go(f"also ours {number}", "T", proven=True)
+    assert away() == ["also ours 0", "also ours 1", "also ours 2"]

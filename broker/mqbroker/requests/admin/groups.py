@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Awaitable, Generator, Iterable, Iterator
 
 from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
-from dledger.net.turns import encode_in_turns, in_turns
+from dledger.net.turns import encode_in_turns, in_turns, result_in_turns
 from dledger.raft.appends import Appended
 from dledger.remoting.bodies import (
     ClientConnection,
     ConsumerConnection,
+    DataVersion,
     GroupList,
     ProducerConnection,
     ProducerInfo,
@@ -111,11 +112,17 @@ class GroupAdminHandler:
     )
     def all_groups(self, request: Command, _: Connection) -> Awaitable[Command]:
         """The settings of every group that who asks may see."""
-        groups, sees = self._core.machine.groups, self._core.guard.sees_group
-        table = {config.group_name: config for config in groups if sees(config.group_name)}
-        return self._told(request, SubscriptionGroupWrapper(table, groups.version))
+        groups, sight = self._core.machine.groups, self._core.guard.sight()
+        table = {config.group_name: config for config in groups}
+        return self._told(request, sight.groups(table), groups.version)
 
-    async def _told(self, request: Command, wrapper: SubscriptionGroupWrapper) -> Command:
+    async def _told(
+        self,
+        request: Command,
+        seen: Generator[None, None, dict[str, SubscriptionGroupConfig]],
+        version: DataVersion,
+    ) -> Command:
+        wrapper = SubscriptionGroupWrapper(await result_in_turns(seen), version)
         return request.reply(body=await encode_in_turns(wrapper))
 
     @serves(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 
 import trio
@@ -9,6 +10,7 @@ import trio
 from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
+from dledger.net.turns import result_in_turns
 from dledger.raft.appends import Appended
 from dledger.remoting.attributes import parse_alteration
 from dledger.remoting.bodies import (
@@ -36,7 +38,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import DEFAULT_TOPIC
 from dledger.remoting.names import UNSENDABLE
-from dledger.trust.guard import Mode
+from dledger.trust.guard import Sight
 from dledger.trust.rights import DELETE, GET, PUB, SIGNED, SUB, topic
 from mqbroker import limits
 from mqbroker.refusal import Refused
@@ -161,14 +163,16 @@ class TopicAdminHandler:
     @serves(
         RequestCode.GET_ALL_TOPIC_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE, rights=SIGNED
     )
-    def all_topics(self, request: Command, _: Connection) -> Command:
-        """Every topic's settings."""
-        table = self._core.topic_table()
-        if self._core.guard.mode is Mode.ENFORCE:
-            sees = self._core.guard.sees_topic
-            topics = {name: each for name, each in table.topic_config_table.items() if sees(name)}
-            table = TopicConfigWrapper(topics, table.data_version)
-        return request.reply(body=encode_body(table))
+    def all_topics(self, request: Command, _: Connection) -> Command | Awaitable[Command]:
+        """Every topic's settings, as far as who asks may see them."""
+        table, sight = self._core.topic_table(), self._core.guard.sight()
+        if sight.sees_all:
+            return request.reply(body=encode_body(table))
+        return self._cut(request, table, sight)
+
+    async def _cut(self, request: Command, table: TopicConfigWrapper, sight: Sight) -> Command:
+        seen = await result_in_turns(sight.topics(table.topic_config_table))
+        return request.reply(body=encode_body(TopicConfigWrapper(seen, table.data_version)))
 
     @serves(
         RequestCode.GET_TOPIC_CONFIG,

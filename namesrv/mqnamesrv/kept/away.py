@@ -6,9 +6,10 @@ begins which queues that group has: the keys of all groups would move. So such g
 the key-value config, as durable as that is. They are written within two seconds after a group has
 left, and removed once it is back.
 
-An entry's key is a group's name and a number, its value the cluster and some rows, `[cluster,
-[[topic, read queues, write queues, permission, system flag], ...]]`. An entry that can't be read is
-left out.
+An entry's key is a group's name and a number. Its value is the cluster, some rows, and whether the
+group had proven that it belongs to the cluster: `[cluster, [[topic, read queues, write queues,
+permission, system flag], ...], proven]`. Entries of earlier versions don't say that it had, so they
+count as if it had not. An entry that can't be read is left out.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from trio.lowlevel import checkpoint
 from dledger.errors import DledgerError
 from dledger.observe import get_logger
 from dledger.program.pulse import look
-from dledger.remoting.bodies import QueueData
+from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.numbers import Int32
 from mqnamesrv import limits
-from mqnamesrv.kv_file import KvStore
+from mqnamesrv.kept.kv_file import KvStore
 from mqnamesrv.topics import AbsentGroup, TopicTable
 
 ABSENT_QUEUES = "ABSENT_QUEUES"
@@ -34,7 +35,13 @@ ABSENT_QUEUES = "ABSENT_QUEUES"
 _Queues = Annotated[int, msgspec.Meta(ge=0, le=limits.QUEUES_PER_TOPIC_MAX)]
 _Perm = Annotated[int, msgspec.Meta(ge=0, le=limits.PERM_MAX)]
 _Row = tuple[str, _Queues, _Queues, _Perm, Int32]
-_Value = tuple[str, list[_Row]]
+
+
+class _Value(msgspec.Struct, array_like=True):
+    cluster: str
+    rows: list[_Row]
+    proven: bool = False
+
 
 _log = get_logger(__name__)
 
@@ -80,9 +87,10 @@ class Away:
 def values_of(absent: AbsentGroup) -> Iterator[str]:
     """A group as values of entries, none of them too long."""
     cluster = msgspec.json.encode(absent.cluster).decode()
+    proven = msgspec.json.encode(absent.proven).decode()
     texts: list[str] = []
     size_bytes = 0
-    for topic, row in absent.rows.items():
+    for topic, row in dict(absent.topics).items():
         fields: _Row = (
             *(topic, row.read_queue_nums, row.write_queue_nums),
             *(row.perm, row.topic_sys_flag),
@@ -90,11 +98,11 @@ def values_of(absent: AbsentGroup) -> Iterator[str]:
         encoded = msgspec.json.encode(fields)
         size_bytes += len(encoded) + 1
         if texts and size_bytes > limits.ABSENT_VALUE_BYTES_MAX:
-            yield f"[{cluster},[{','.join(texts)}]]"
+            yield f"[{cluster},[{','.join(texts)}],{proven}]"
             texts, size_bytes = [], len(encoded) + 1
         texts.append(encoded.decode())
     if texts:
-        yield f"[{cluster},[{','.join(texts)}]]"
+        yield f"[{cluster},[{','.join(texts)}],{proven}]"
 
 
 def groups_in(entries: Mapping[str, str]) -> dict[str, AbsentGroup]:
@@ -103,12 +111,13 @@ def groups_in(entries: Mapping[str, str]) -> dict[str, AbsentGroup]:
     for key, value in entries.items():
         broker_name = key.rpartition("/")[0]
         try:
-            cluster, rows = msgspec.json.decode(value, type=_Value)
+            kept = msgspec.json.decode(value, type=_Value)
         except msgspec.MsgspecError as error:
             _log.warning("queues of a group that is away can't be read", key=key, reason=str(error))
             continue
-        found.setdefault(broker_name, AbsentGroup(cluster, {})).rows.update(
-            (topic, QueueData(broker_name, read, write, perm, flag))
-            for topic, read, write, perm, flag in rows
+        group = found.setdefault(broker_name, AbsentGroup(kept.cluster, {}, kept.proven))
+        group.topics.update(
+            (topic, TopicConfig(topic, read, write, perm, flag))
+            for topic, read, write, perm, flag in kept.rows
         )
     return found
