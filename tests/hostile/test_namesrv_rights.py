@@ -24,6 +24,7 @@ from mqbroker.state.control import DeleteUser, PutUser
 from mqbroker.testing import memory_broker
 from mqclient.connection.credentials import Credentials
 from mqclient.connection.peers import PeerPool
+from mqnamesrv.kept.kv_file import IN_MEMORY_ONLY
 
 PASSWORD = "a user's password"  # noqa: S105
 REFUSED = ResponseCode.NO_PERMISSION
@@ -141,7 +142,7 @@ async def test_a_leader_tells_its_users_and_each_change(tmp_path: Path) -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(Registration(core).run)
 
-                async def until_answered(remark: str | None) -> None:
+                async def until_answered(remark: str) -> None:
                     with trio.fail_after(30):
                         while True:
                             async with client("root") as pool:
@@ -152,7 +153,7 @@ async def test_a_leader_tells_its_users_and_each_change(tmp_path: Path) -> None:
 
                 await until_answered("User:root is not found.")
                 await core.definitions.changed(PutUser(user("root", is_super=True), 1))
-                await until_answered(None)
+                await until_answered(IN_MEMORY_ONLY)
                 await core.definitions.changed(DeleteUser("root", 1))
                 await until_answered("User:root is not found.")
                 nursery.cancel_scope.cancel()
