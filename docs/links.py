@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 OUTSIDE = re.compile(
-    r"\[([^\]]+)\]\((?:\.\./)+(?:\.\./|(?!(?:tutorial|how-to|reference|explanation)/))[^)]*\)"
+    r"\[([^\]]+)\]\((?:\.\./)+(?:\.\./|(?!(?:tutorial|how-to|reference|explanation|notes)/))[^)]*\)"
 )
 
 

@@ -305,7 +305,7 @@ def attach(
         Its name servers, host:port;host:port.
     hooks
         A file that names the nodes of a broker group, and the commands that hurt and heal each
-        (docs/explanation/chaos.md).
+        (docs/how-to/attach.md).
     directory
         A new or empty directory: history, logs and report stay there.
     fault

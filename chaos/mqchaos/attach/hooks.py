@@ -12,7 +12,7 @@ commands are lines for `/bin/sh`, and do what the operator says::
     [workload]              # may be left out: then our own client sends and reads
     command = "java -cp ... Steady ..."
 
-A workload's command is started once. It writes a history (docs/explanation/chaos.md) to its
+A workload's command is started once. It writes a history (docs/reference/chaos.md) to its
 standard output, stops sending at the first line on its standard input, and ends at the second.
 """
 

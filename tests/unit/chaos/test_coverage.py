@@ -22,7 +22,7 @@ from mqchaos.run.load.workload import WORKLOADS
 from mqchaos.run.planned import read_plan
 
 ROOT = Path(__file__).parents[3]
-KEPT = ROOT / "docs" / "explanation" / "chaos" / "soak-two-hours.jsonl"
+KEPT = ROOT / "docs" / "notes" / "chaos" / "soak-two-hours.jsonl"
 GOOD = RunLine(3, "keyed", 1800.0, 5, 5, {"kill": 2, "slow": 1}, 0.4, {"1": 1500, "10": 0}, [], "")
 BAD = RunLine(4, "large", 1800.0, 5, 5, {"kill": 1}, None, {"1": 5}, ["property 1"], "a|b <lost>")
 
@@ -196,24 +196,20 @@ def test_a_line_is_read_as_it_was_written() -> None:
 
 def test_the_page_of_the_docs_is_that_of_the_kept_soak() -> None:
     """The command that stands there renews it."""
-    page = (ROOT / "docs" / "explanation" / "chaos" / "coverage.md").read_text()
+    page = (ROOT / "docs" / "notes" / "chaos-coverage.md").read_text()
 
     assert page == renewed(page, markdown(cover([KEPT])), "coverage.md")
 
 
 def test_the_plans_of_what_was_found_can_be_replayed() -> None:
     """Each is of the seed and workload by which the page calls it, and none is there unnamed."""
-    page = (ROOT / "docs" / "explanation" / "chaos" / "coverage.md").read_text()
+    page = (ROOT / "docs" / "notes" / "chaos-coverage.md").read_text()
     named = {
         int(seed): row
         for row in page.splitlines()
-        for seed in re.findall(
-            r"`mqchaos replay docs/explanation/chaos/plans/(\d+)\.json --dir D`", row
-        )
+        for seed in re.findall(r"`mqchaos replay docs/notes/chaos/plans/(\d+)\.json --dir D`", row)
     }
-    plans = [
-        read_plan(path) for path in (ROOT / "docs" / "explanation" / "chaos" / "plans").iterdir()
-    ]
+    plans = [read_plan(path) for path in (ROOT / "docs" / "notes" / "chaos" / "plans").iterdir()]
 
     assert {plan.seed for plan in plans} == named.keys()
     for plan in plans:

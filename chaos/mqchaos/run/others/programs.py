@@ -1,6 +1,6 @@
 """A load that is a program: it prints a history, and has senders and readers in one process.
 
-It prints events (docs/explanation/chaos.md), one a line; lines that are none are passed over. It
+It prints events (docs/reference/chaos.md), one a line; lines that are none are passed over. It
 stops sending at the first line on its standard input, says `{"kind":"sent"}` when all that was
 begun has an outcome, and ends at the second. The harness keeps of it what it keeps of its own
 workers: sums, and where each queue ends.
