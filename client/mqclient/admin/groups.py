@@ -192,12 +192,13 @@ class Groups(Part):
         it.
 
         With POP each pops its own share of the queues and those of the `share` members behind it;
-        all queues if that is 0, as at first; it stays as it is if it is not given. A group that is
-        not there is made. Returns the broker groups' names. Raises Refused if there is no such
-        topic.
+        all queues if that is 0, as at first; it stays as it is if it is not given. Returns the
+        broker groups' names. Raises UnknownTarget if there is no such group, Refused if there is no
+        such topic.
         """
         if share is not None:
             check_whole("share", share, 0, INT32_MAX)
+        await self.progress(group)
         body = encode_body(SetMessageRequestModeBody(topic, group, mode, share))
 
         async def put(one: BrokerData) -> str:

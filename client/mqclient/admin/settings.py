@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dledger.errors import RemotingError
 from dledger.program.settings import parse_properties
 from dledger.remoting.bodies import BrokerData
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -86,10 +87,13 @@ class Settings(Part):
         return decode_header(GetKvConfigResponseHeader, answer).value
 
     async def has_kv_config(self, namespace: str, key: str) -> bool:
-        """Whether any name server has a value: they share no state."""
+        """Whether any name server has a value, or may have: one that can't be asked is away."""
         header = GetKvConfigHeader(namespace=namespace, key=key)
         for address in self._requests.name_servers:
-            answer = await self._requests.ask(address, header)
+            try:
+                answer = await self._requests.ask(address, header)
+            except RemotingError:
+                return True
             if answer.code != ResponseCode.QUERY_NOT_FOUND:
                 expect_success(answer, "GET_KV_CONFIG", address)
                 return True

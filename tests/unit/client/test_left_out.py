@@ -91,6 +91,9 @@ def test_a_limit_that_cut_something_off_is_told(
         ("getBrokerConfig -b nope", 1, "no broker 'nope'"),
         ("wipeWritePerm -b nope", 1, "no broker group 'nope'"),
         ("deadLetters -g Nope", 1, "no consumer group 'Nope'"),
+        ("setConsumeMode -t T -g Nope -m POP", 1, "no consumer group 'Nope'"),
+        ("getUser -u Nope", 1, "no user 'Nope'"),
+        ("deleteUser -u Nope", 1, "no user 'Nope'"),
     ],
 )
 def test_what_is_not_there_is_not_shown_as_empty(

@@ -208,4 +208,3 @@ def test_commands_and_blocking_faces(
         run("deleteAcl -s ann -r Topic:Orders", *root)
         run("updateUser -u ann -s disable --require-fresh true", *root)
         run("deleteUser -u ann", *root)
-        assert run("getUser -u ann", *root) == []

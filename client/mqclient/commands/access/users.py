@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from mqclient.admin import Admin
+from mqclient.admin import Admin, UnknownTarget
 from mqclient.admin.access.users import UserState
 from mqclient.commands.terminal.options import (
     DEFAULTS,
@@ -138,10 +138,16 @@ def delete_user(
     common: Common = DEFAULTS,
 ) -> None:
     """Remove a user, and what it may do."""
+
+    async def delete(admin: Admin) -> tuple[str, ...]:
+        if not await admin.users.get(username, broker=broker, cluster=cluster):
+            raise _unknown(username)
+        return await admin.users.delete(username, broker=broker, cluster=cluster)
+
     groups = asked_unless(
         dry_run,
         common,
-        lambda admin: admin.users.delete(username, broker=broker, cluster=cluster),
+        delete,
     )
     result = {"user": username, "dryRun": dry_run}
     _say(common, "deleteUser", result, f"user {username}", "removed", groups)
@@ -162,11 +168,16 @@ def get_user(
     show_password
         With -o json, the password, too; super users are told it.
     """
-    found = common.ask(
-        lambda admin: admin.users.get(
+
+    async def get(admin: Admin) -> tuple[UserState, ...]:
+        found = await admin.users.get(
             username, show_password=show_password, broker=broker, cluster=cluster
         )
-    )
+        if not found:
+            raise _unknown(username)
+        return found
+
+    found = common.ask(get)
     common.show("getUser", found, _table(found))
 
 
@@ -182,6 +193,10 @@ def list_user(
     """List the users of each broker group, or those whose names contain a text."""
     found = common.ask(lambda admin: admin.users.list(filter, broker=broker, cluster=cluster))
     common.show("listUser", found, _table(found))
+
+
+def _unknown(username: str) -> UnknownTarget:
+    return UnknownTarget(f"there is no user {username!r}: check the name (mqadmin listUser)")
 
 
 def asked_unless(
