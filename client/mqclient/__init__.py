@@ -2,6 +2,7 @@
 
 ``producing``    sends messages
 ``consuming``    reads messages as a member of a group
+``bulk``         sends columns of many messages
 ``ranges``       reads queues by ranges of offsets, for no group
 ``admin``        shows and changes a cluster, for operators
 ``commands``     the administration on the command line: `mqadmin`
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from dledger.remoting.json_dialect import MessageQueue
     from dledger.tls.options import Tls
     from mqclient.admin import Admin, UnknownTarget
+    from mqclient.bulk.models import Columns
+    from mqclient.bulk.writer import BulkWriter
     from mqclient.consuming.consumer import Consumer
     from mqclient.consuming.popping.consumer import PopConsumer
     from mqclient.consuming.popping.message import PoppedMessage
@@ -97,9 +100,11 @@ __all__ = [
     "BadMessage",
     "Bounds",
     "BufferFull",
+    "BulkWriter",
     "Busy",
     "ClientClosed",
     "ClientError",
+    "Columns",
     "ConfigError",
     "ConnectFailed",
     "ConnectionLost",
@@ -161,6 +166,8 @@ __all__ = [
 
 _HOMES = {
     "mqclient.admin": "Admin UnknownTarget",
+    "mqclient.bulk.models": "Columns",
+    "mqclient.bulk.writer": "BulkWriter",
     "mqclient.consuming.consumer": "Consumer",
     "mqclient.errors": "AcrossGroups BadMessage BufferFull ClientClosed ClientError "
     "HandlerTimeout ManyFailed NoLeader NoReply NoRoute NotAssigned "

@@ -129,6 +129,12 @@ REPLIES_AWAITED_MAX = 65_536
 TRANSACTION_CHECKS_MAX = 256
 QUEUES_WANTED_MAX = 2**16
 """The queues wanted for a topic that a send makes; the broker gives its own maximum."""
+BULK_BATCH_BYTES_MAX = foundation.MIB
+"""Of the records of columns: one entry, which other senders wait for no longer than for theirs."""
+BULK_PENDING_BYTES_MAX = 32 * foundation.MIB
+BULK_TIMEOUT_S = 60.0
+"""For a batch of rows, over failovers: a program that writes a table rather waits than begins
+again."""
 STREAMS_PER_PRODUCER_MAX = 16
 """Of one name in one broker group: one for each batch under way, the others for consumers."""
 TRANSACTION_S = 15.0

@@ -16,10 +16,12 @@ ones; they may be called from several threads. In a fork of the process they rai
 ``consumer``  messages in a loop
 ``pop``       messages for a time
 ``ranges``    reads queues by ranges of offsets
+``bulk``      sends columns
 ``admin``     the administration
 """
 
 from mqclient.blocking.admin import Admin, AdminPart
+from mqclient.blocking.bulk import BulkWriter
 from mqclient.blocking.consumer import Consumer, OnceTransaction
 from mqclient.blocking.face import Face
 from mqclient.blocking.pop import PopConsumer
@@ -30,6 +32,7 @@ from mqclient.models import Message
 __all__ = [
     "Admin",
     "AdminPart",
+    "BulkWriter",
     "Consumer",
     "Face",
     "Message",

@@ -1,4 +1,4 @@
-"""Build the bytes of many records that differ in nothing but body and key.
+"""Build the bytes of many records of one topic: alike but for body and key, or rows of columns.
 
 One record, encoded as any other, is the pattern: what lies before its body and what lies behind it
 are rows of two tables, in which sizes, checksums and keys are filled in column by column. What is
@@ -20,10 +20,13 @@ from dledger.remoting.record.layout import (
     BODY_CRC_AT,
     BODY_LENGTH_AT,
     BORN_HOST_IPV6,
+    BORN_TIMESTAMP_AT,
     CRC_MASK,
     HOST_IPV6_EXTRA_BYTES,
+    QUEUE_ID_AT,
     SYS_FLAG_AT,
     SYS_FLAG_LOW_BYTE_AT,
+    U16,
 )
 
 _U8 = npt.NDArray[np.uint8]
@@ -67,6 +70,39 @@ def encode_many(
     if len(records) != ends[-1]:
         raise RecordError(f"bodies of {len(records)} bytes in all, not of {ends[-1]} as they say")
     return records, ends
+
+
+def encode_rows(
+    pattern: bytes,
+    bodies: Sequence[bytes],
+    properties: Sequence[bytes],
+    queue_ids: npt.NDArray[np.int64],
+    born_timestamps_ms: npt.NDArray[np.int64],
+) -> bytes:
+    """The records of rows, one behind the other.
+
+    `pattern` is the record of an empty body without properties. Raises RecordError if a body or
+    properties have another size than their len().
+    """
+    extra = HOST_IPV6_EXTRA_BYTES if pattern[SYS_FLAG_LOW_BYTE_AT] & BORN_HOST_IPV6 else 0
+    body_at, count = BODY_AT + extra, len(bodies)
+    body_sizes = np.fromiter(map(len, bodies), np.int64, count)
+    properties_sizes = np.fromiter(map(len, properties), np.int64, count)
+    sizes = body_sizes + properties_sizes + len(pattern)
+    crcs = np.fromiter(map(crc32, bodies), np.uint32, count) & CRC_MASK
+    fronts, backs = _rows(pattern[:body_at], count), _rows(pattern[body_at:], count)
+    _fill(fronts, 0, sizes)
+    _fill(fronts, BODY_CRC_AT, crcs)
+    _fill(fronts, QUEUE_ID_AT, queue_ids)
+    _fill(fronts, BODY_LENGTH_AT + extra, body_sizes)
+    born = born_timestamps_ms.astype(">i8").view(np.uint8).reshape(-1, 8)
+    fronts[:, BORN_TIMESTAMP_AT : BORN_TIMESTAMP_AT + 8] = born
+    backs[:, -U16.size :] = properties_sizes.astype(">u2").view(np.uint8).reshape(-1, U16.size)
+    pieces = zip(_items(fronts), bodies, _items(backs), properties, strict=True)
+    records = b"".join(chain.from_iterable(pieces))
+    if len(records) != sizes.sum():
+        raise RecordError(f"rows of {len(records)} bytes in all, not of {sizes.sum()} as they say")
+    return records
 
 
 def _rows(pattern: bytes, count: int) -> _U8:

@@ -1,0 +1,6 @@
+"""Columns in, records out: many messages of one topic, without a `Message` for each.
+
+``models``    what goes in, and what comes out (pure)
+``columns``   from Arrow columns, or lists, to batches of finished records (pure)
+``writer``    sends such batches, and waits while too much is under way
+"""

@@ -1,0 +1,50 @@
+"""What goes into bulk encoding, and what comes out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from mqclient.connection.identity import UniqueKeys
+
+Column: TypeAlias = Any
+"""An Arrow array, or a sequence of Python's values."""
+
+
+class Columns(NamedTuple):
+    """Messages of one topic, a row each; all columns are equally long. A null is none.
+
+    `body` has bytes and no null. `key`, `tags` are texts; `properties` maps of texts, as Arrow has
+    them or dicts. `born` says when each message came into being: Arrow timestamps, or ms since
+    1970; without it that is now.
+    """
+
+    body: Column
+    key: Column | None = None
+    tags: Column | None = None
+    properties: Column | None = None
+    born: Column | None = None
+
+
+class RecordsBatch(NamedTuple):
+    """Finished records for one broker group: `runs` are (queue id, count), in order.
+
+    `first_row` is the lowest of its rows, and `first_key` the unique key of its first record.
+    """
+
+    topic: str
+    broker_name: str
+    runs: Sequence[tuple[int, int]]
+    records: bytes
+    rows: int
+    first_row: int
+    first_key: str
+
+
+class Sender(NamedTuple):
+    """Who sends: the source of its messages' unique keys, its host as records have it, and the
+    time."""
+
+    keys: UniqueKeys
+    born_host: bytes
+    now_ms: int
