@@ -204,15 +204,16 @@ def test_the_page_of_the_docs_is_that_of_the_kept_soak() -> None:
 def test_the_plans_of_what_was_found_can_be_replayed() -> None:
     """Each is of the seed and workload by which the page calls it, and none is there unnamed."""
     page = (ROOT / "docs" / "notes" / "chaos-coverage.md").read_text()
+    finds = [" ".join(each.split()) for each in page.split("\n- ")]
     named = {
-        int(seed): row
-        for row in page.splitlines()
-        for seed in re.findall(r"`mqchaos replay docs/notes/chaos/plans/(\d+)\.json --dir D`", row)
+        int(seed): find
+        for find in finds
+        for seed in re.findall(r"`mqchaos replay docs/notes/chaos/plans/(\d+)\.json --dir D`", find)
     }
     plans = [read_plan(path) for path in (ROOT / "docs" / "notes" / "chaos" / "plans").iterdir()]
 
     assert {plan.seed for plan in plans} == named.keys()
     for plan in plans:
-        assert f"; `{plan.workload}` |" in named[plan.seed]
+        assert f"; `{plan.workload}` - Shown by: " in named[plan.seed]
         assert f"--seed {plan.seed} --duration 45.0 " in plan.drawn_by
         assert f" --workload {plan.workload} " in plan.drawn_by
