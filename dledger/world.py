@@ -121,6 +121,11 @@ def unix_ms() -> int:
     return _world.get().unix_ms()
 
 
+def move_to(other: World) -> None:
+    """Have another world in this context from now on, and in the tasks that are started from it."""
+    _world.set(other)
+
+
 @contextmanager
 def in_world(other: World) -> Iterator[None]:
     """Have another world in this context, and in the tasks that are started from it."""

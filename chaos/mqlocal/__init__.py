@@ -1,12 +1,16 @@
 """A whole cluster inside a test: name server, brokers and Raft, in the test's own process.
 
-``cluster``   `local_cluster`: starts one, kills and restarts its servers
-``threaded``  `local_cluster_in_thread`: for programs on asyncio, or without an event loop
-``layout``    its servers' names, addresses and configs (pure)
-``server``    one server, as a task that can be killed
-``places``    addresses that nobody else has, and a folder
-``plugin``    the fixtures for pytest, which finds them by itself
-``limits``    the bounds, and the defaults of what a user may set
+``cluster``         `local_cluster`: starts one, kills and restarts its servers
+``on_asyncio``      `local_cluster_on_asyncio`: the same for tests that run on asyncio
+``virtual_loop``    an event loop of asyncio on virtual time, and trio within it
+``threaded``        `local_cluster_in_thread`: for programs without an event loop
+``layout``          its servers' names, addresses and configs (pure)
+``server``          one server, as a task that can be killed
+``clients``         clients that know its address
+``places``          addresses that nobody else has, and a folder
+``plugin``          the fixtures for pytest, which finds them by itself
+``plugin_asyncio``  the same for pytest-asyncio
+``limits``          the bounds, and the defaults of what a user may set
 """
 
 from __future__ import annotations
@@ -18,13 +22,25 @@ from dledger.program.extras import require
 
 if TYPE_CHECKING:
     from mqlocal.cluster import LocalCluster, local_cluster
+    from mqlocal.on_asyncio import AsyncioCluster, local_cluster_on_asyncio
     from mqlocal.threaded import ThreadedCluster, local_cluster_in_thread
+    from mqlocal.virtual_loop import VirtualLoop
 
-__all__ = ["LocalCluster", "ThreadedCluster", "local_cluster", "local_cluster_in_thread"]
+__all__ = [
+    "AsyncioCluster",
+    "LocalCluster",
+    "ThreadedCluster",
+    "VirtualLoop",
+    "local_cluster",
+    "local_cluster_in_thread",
+    "local_cluster_on_asyncio",
+]
 
 _HOMES = {
     "mqlocal.cluster": "LocalCluster local_cluster",
+    "mqlocal.on_asyncio": "AsyncioCluster local_cluster_on_asyncio",
     "mqlocal.threaded": "ThreadedCluster local_cluster_in_thread",
+    "mqlocal.virtual_loop": "VirtualLoop",
 }
 
 

@@ -8,11 +8,10 @@ other clock it is on loopback, where every client reaches it, stock ones too.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Concatenate, ParamSpec, TypeVar
 
 import trio
 from anyio.abc import TaskGroup
@@ -32,24 +31,11 @@ from mqclient import Admin, Consumer, Producer
 from mqclient.admin import UnknownTarget
 from mqclient.connection.lifetime import together
 from mqlocal import limits
+from mqlocal.clients import with_address
 from mqlocal.layout import NAMESRV, Layout, addresses_needed, plan
 from mqlocal.places import folder, reserved_addresses
 from mqlocal.server import Serve, Server, Stop
 from mqnamesrv.app import serve as serve_names
-
-P = ParamSpec("P")
-ClientT = TypeVar("ClientT")
-
-
-def _with_address(
-    make: Callable[Concatenate[str, P], ClientT],
-) -> Callable[Concatenate[LocalCluster, P], ClientT]:
-    """A method that makes a client of the cluster."""
-
-    def method(cluster: LocalCluster, /, *args: P.args, **kwargs: P.kwargs) -> ClientT:
-        return make(cluster.namesrv_addr, *args, **kwargs)
-
-    return method
 
 
 class LocalCluster:
@@ -59,9 +45,9 @@ class LocalCluster:
     its address; all else is given to them.
     """
 
-    producer = _with_address(Producer)
-    consumer = _with_address(Consumer)
-    admin = _with_address(Admin)
+    producer = with_address(Producer)
+    consumer = with_address(Consumer)
+    admin = with_address(Admin)
 
     def __init__(self, layout: Layout, tasks: TaskGroup) -> None:
         self._layout = layout
@@ -188,9 +174,9 @@ async def local_cluster(
     file, as docs/reference/broker.md has them. Runs under trio. Raises ConfigError for what can't
     be.
     """
-    if not trio.lowlevel.in_trio_run():
+    if not trio.lowlevel.in_trio_task():
         raise ConfigError(
-            "local_cluster runs under trio, not under asyncio: use local_cluster_in_thread there"
+            "local_cluster runs under trio: use local_cluster_on_asyncio under asyncio"
         )
     count, virtual = addresses_needed(replicas, groups), virtual_world()
     with (

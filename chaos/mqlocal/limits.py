@@ -17,4 +17,9 @@ LOOK_S = 0.02
 """Between two looks for the leader."""
 CLIENT_MEMORY_BYTES_MAX = 256 * MIB
 
+IDLE_TURNS = 2
+"""Without a task that runs, until trio is idle: it hands on in one turn what it read in another."""
+THREADS_LOOK_S = 0.002
+"""Between two looks at whether a thread is through, for which virtual time stands still."""
+
 assert ENTRY_BYTES_MAX < SEGMENT_BYTES

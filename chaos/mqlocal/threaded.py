@@ -6,29 +6,15 @@ it: `mqclient`'s on any event loop, the blocking ones, stock ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Concatenate, ParamSpec, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from mqclient.blocking import Admin, Consumer, Producer
 from mqlocal import limits
+from mqlocal.clients import with_address
 from mqlocal.cluster import LocalCluster, local_cluster
-
-P = ParamSpec("P")
-ClientT = TypeVar("ClientT")
-
-
-def _with_address(
-    make: Callable[Concatenate[str, P], ClientT],
-) -> Callable[Concatenate[ThreadedCluster, P], ClientT]:
-    """A method that makes a blocking client of the cluster."""
-
-    def method(cluster: ThreadedCluster, /, *args: P.args, **kwargs: P.kwargs) -> ClientT:
-        return make(cluster.namesrv_addr, *args, **kwargs)
-
-    return method
 
 
 class ThreadedCluster:
@@ -37,9 +23,9 @@ class ThreadedCluster:
     `producer`, `consumer` and `admin` make blocking clients of it.
     """
 
-    producer = _with_address(Producer)
-    consumer = _with_address(Consumer)
-    admin = _with_address(Admin)
+    producer = with_address(Producer)
+    consumer = with_address(Consumer)
+    admin = with_address(Admin)
 
     def __init__(self, cluster: LocalCluster, portal: BlockingPortal) -> None:
         self._cluster = cluster

@@ -18,7 +18,9 @@
 ``arguments``    numbers that an application gives, checked
 ``signatures``   the types of all that it gives, checked
 ``hooks``        interceptors and codecs around sends and handlers
-``contrib``      such hooks, ready to use: codecs, OpenTelemetry
+``metrics``      numbers of what clients do, for whoever collects them
+``contrib``      hooks and metrics, ready to use: codecs, OpenTelemetry, Prometheus
+``habits``       names that clients have elsewhere (pure)
 ``errors``       what can go wrong
 ``limits``       the bounds, and the defaults of what a user may set
 """
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
         TransactionUnknown,
         Undecodable,
     )
+    from mqclient.metrics import Metrics
     from mqclient.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
     from mqclient.producing.pending import PendingSend
     from mqclient.producing.producer import Producer
@@ -118,6 +121,7 @@ __all__ = [
     "ManyFailed",
     "Message",
     "MessageQueue",
+    "Metrics",
     "Nack",
     "NearbyRooms",
     "NoLeader",
@@ -174,6 +178,7 @@ _HOMES = {
     "OffsetsMoved PartlyDone ProducerFenced RecallTooLate Refused SendError SendFailed "
     "SendUnknown SubscriptionConflict TooMuchUncommitted TransactionClosed "
     "TransactionEnded TransactionUnanswered TransactionUnknown Undecodable",
+    "mqclient.metrics": "Metrics",
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
     "mqclient.producing.stretches.many": "SentMany",
     "mqclient.producing.pending": "PendingSend",

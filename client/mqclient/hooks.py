@@ -24,11 +24,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from dledger.errors import BadInput
 from mqclient.errors import BadMessage
 from mqclient.models import Message, ReceivedMessage
+
+if TYPE_CHECKING:
+    from mqclient.consuming.measuring import Measured
 
 Send: TypeAlias = Callable[[Message], Awaitable[Any]]
 SendInterceptor: TypeAlias = Callable[[Message, Send], Awaitable[Any]]
@@ -105,9 +108,20 @@ def _with_next(interceptor: SendInterceptor, step: Send, message: Message) -> Aw
 class HandleHooks:
     """What a consumer does around its handlers."""
 
-    def __init__(self, interceptors: Sequence[HandleInterceptor], decode: Decode | None) -> None:
+    def __init__(
+        self,
+        interceptors: Sequence[HandleInterceptor],
+        decode: Decode | None,
+        measured: Measured | None = None,
+    ) -> None:
         self._interceptors = check_interceptors(interceptors)
         self._decode = decode
+        self._measured = measured
+
+    @property
+    def awaits(self) -> bool:
+        """Whether there is anything to await around a handler that is not asynchronous."""
+        return bool(self._interceptors)
 
     def decodable(self, messages: Sequence[MessageT]) -> Sequence[MessageT]:
         """Messages whose `value` can be asked for."""
@@ -120,9 +134,20 @@ class HandleHooks:
         """The handler, with all that is to be done around it."""
         if self._decode is not None:
             handler = partial(_with_values, self, handler)
-        if not self._interceptors:
-            return handler
+        if self._interceptors:
+            handler = self._intercepted(handler)
+        return handler if self._measured is None else self._measured.around(handler)
 
+    def here(self, handler: Callable[[MessageT], None]) -> Callable[[MessageT], object]:
+        """The same for a handler in the caller's thread, of single messages; unless it `awaits`."""
+
+        def first(messages: Sequence[MessageT]) -> None:
+            handler(messages[0])
+
+        before = self.before(first)
+        return lambda message: before([message])
+
+    def _intercepted(self, handler: _BatchHandler[MessageT]) -> _BatchHandler[MessageT]:
         def call(messages: Sequence[MessageT]) -> Awaitable[None]:
             async def handle() -> None:
                 outcome = handler(messages)

@@ -33,6 +33,10 @@ has just begun may not know all brokers."""
 TOPICS_MAX = 4096
 NAME_SERVERS_MAX = 16
 
+METRIC_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""Upper ends of a histogram's buckets."""
+METRIC_SERIES_MAX = 10_000
+"""Of one figure of one client; what has other labels is counted together."""
 VALUE_CHARACTERS_MAX = 80
 """Of an argument that an error shows."""
 

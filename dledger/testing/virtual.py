@@ -1,4 +1,4 @@
-"""A world in memory, on the time of trio's event loop: whole clusters run in it within a test.
+"""A world in memory, on the time of an event loop: whole clusters run in it within a test.
 
 With a `trio.testing.MockClock` that jumps by itself, time passes when every task waits: then it is
 the next deadline's. That is sound only if nothing is on its way that no task can see. So
@@ -19,9 +19,10 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 import trio
+from anyio.lowlevel import checkpoint
 from trio.testing import MockClock
 
 from dledger.worker import InstantWorker, Worker
@@ -78,11 +79,19 @@ def _named(address: Any) -> str:
     return f"{_NAMES}{address[0]}:{address[1]}"
 
 
-class VirtualWorld(World):
-    """Made within a trio run whose clock is a MockClock. Its wall clock begins with the machine's
-    time."""
+class Timed(Protocol):
+    """An event loop's clock."""
 
-    def __init__(self, clock: MockClock) -> None:
+    def current_time(self) -> float:
+        """Seconds of it."""
+        ...
+
+
+class VirtualWorld(World):
+    """The world of an event loop whose clock jumps: a MockClock of trio, or one of asyncio that
+    does the same (`mqlocal.virtual_loop`). Its wall clock begins with the machine's time."""
+
+    def __init__(self, clock: Timed) -> None:
         self._clock = clock
         self._began_ms = time.time_ns() // 1_000_000 - int(1000 * clock.current_time())
 
@@ -106,7 +115,7 @@ class VirtualWorld(World):
         abandon_on_cancel: bool = False,
     ) -> ResultT:
         """Do it now: a clock that jumps would not wait for a thread."""
-        await trio.lowlevel.checkpoint()
+        await checkpoint()
         return work(*arguments)
 
     def worker(self, name: str) -> Worker:

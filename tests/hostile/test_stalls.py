@@ -33,8 +33,8 @@ from dledger.slices import drained
 from dledger.testing.logs import capture_logs
 from mqbroker import limits
 from mqbroker.refusal import Refused
+from mqbroker.requests import filters
 from mqbroker.requests.filters import parse_subscription, selection
-from mqbroker.requests.reading import filters
 from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import Found, read_queue
 from mqbroker.sql import parse_condition

@@ -223,10 +223,14 @@ LEADERS = {
     "Dispatcher": {"_open": "codes", "table": "codes"},
     "ClientHandler": {"_changed": "GROUPS_PER_CLIENT_MAX", "_connections": "connections"},
     "Earlier": {"_left": "LEFT_BEHIND_PER_CONNECTION_MAX", "_pulling": "PULLING_GROUPS_MAX"},
-    "Membership": dict.fromkeys(
-        ("_connections", "_consumers", "_groups", "_last_seen_s", "_producers"),
-        "GROUPS_PER_CLIENT_MAX",
-    ),
+    "Membership": {
+        "_left": "GROUPS_LEFT_MAX",
+        **dict.fromkeys(
+            ("_connections", "_consumers", "_groups", "_last_seen_s", "_producers"),
+            "GROUPS_PER_CLIENT_MAX",
+        ),
+    },
+    "Traffic": dict.fromkeys(("arrived", "given_up", "rolled_back"), "STATISTICS_ROWS_MAX"),
     "Readers": {"_resets": "RESETS_PENDING_MAX", "_last": "READERS_MAX"},
     "HeldPops": dict.fromkeys(
         ("_of_queue", "_due", "_groups", "_held", "_of_connection"), "POPS_HELD_MAX"

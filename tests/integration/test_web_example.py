@@ -74,12 +74,24 @@ def post(url: str, order: dict[str, object]) -> int:
             time.sleep(0.1)
 
 
-def test_orders_are_taken_and_billed_once_while_workers_are_deployed_anew() -> None:
+SERVERS = {
+    "uvicorn": ["uvicorn", "service:app", "--no-access-log", "--port"],
+    "gunicorn": ["gunicorn", "shop_wsgi", "--preload", "--workers=2", "--threads=3", "--bind"],
+}
+"""Each ends with the place where it listens."""
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_orders_are_taken_and_billed_once_while_workers_are_deployed_anew(
+    server: str, tmp_path: Path
+) -> None:
     """One worker after the other is told to end in the middle of its work."""
     with local_cluster_in_thread(replicas=1) as cluster:
         port = str(free_port())
-        uvicorn = ["-m", "uvicorn", "service:app", "--port", port, "--no-access-log"]
-        with process(*uvicorn, NAMESRV=cluster.namesrv_addr) as service:
+        place = port if server == "uvicorn" else f"127.0.0.1:{port}"
+        argv = ["-m", *SERVERS[server], place]
+        home = str(tmp_path)  # where gunicorn has a socket
+        with process(*argv, NAMESRV=cluster.namesrv_addr, HOME=home) as service:
             url = f"http://127.0.0.1:{port}/orders"
             said = ""
             for part in range(3):

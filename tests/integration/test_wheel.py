@@ -267,3 +267,29 @@ def test_a_users_program_passes_strict_types(away: Away) -> None:
     done = away.run(*mypy, "--python-executable", away.bin / "python", "main.py")
 
     assert done.stdout == "Success: no issues found in 1 source file\n", done.stderr
+
+
+def test_it_is_installed_from_a_git_url(light: Away, tmp_path: Path) -> None:
+    """As docs/how-to/installing.md says, from a clone; what is there sends, and names what is missing."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=60)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
+    url = f"dledger @ git+file://{ROOT}"
+    install = [*pip, "--python", venv / "bin" / "python", "install", "--no-deps"]
+    # What builds it is this environment's, as nothing is fetched from an index.
+    subprocess.run([*install, "--no-build-isolation", url], check=True, timeout=300)
+    (site,) = venv.glob("lib/python*/site-packages")
+    (others,) = light.bin.parent.glob("lib/python*/site-packages")
+    for package in others.iterdir():
+        if not (site / package.name).exists():
+            (site / package.name).symlink_to(package.resolve())
+    git = Away(venv / "bin", tmp_path)
+    with local_cluster_in_thread(replicas=1) as cluster:
+        (git.home / "sends.py").write_text(SENDS)
+        done = git.run(git.bin / "python", "sends.py", cluster.namesrv_addr, *NOT_FOR_CLIENTS)
+
+    assert done.stderr == ""
+    assert "pip install 'dledger[bulk]'" in done.stdout
+    asks = git.run(git.bin / "mqadmin", "clusterList")
+    assert (asks.returncode, asks.stdout) == (2, "")
+    assert "pip install 'dledger[tools]'" in asks.stderr

@@ -67,3 +67,29 @@ def test_benchmarks_start(scripts: list[Path]) -> None:
     ).stderr
 
     assert told.splitlines() == [f"{path} 0" for path in paths]
+
+
+CLIENT = """
+import sys
+before = {*sys.modules}
+from mqclient import Consumer, Message, PopConsumer, Producer, blocking
+print(*sorted({*sys.modules} - before))
+"""
+CLIENT_MODULES_MAX = 420
+"""All that sending and receiving imports, Python's own modules among them; 0.2 s on a slow core."""
+NOT_A_CLIENTS = ("mqbroker", "mqnamesrv", "mqchaos", "mqlocal", "mqspark", "dledger.raft")
+NOT_A_CLIENTS += ("dledger.ledger", "dledger.testing", "pydantic")
+NOT_A_CLIENTS += ("structlog", "rich", "cyclopts", "prometheus_client", "opentelemetry", "pytest")
+
+
+def test_a_client_imports_no_server_and_nothing_heavy() -> None:
+    """By name and by number: seconds would say as much of the machine."""
+    argv = [sys.executable, "-c", CLIENT]
+    printed = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    imported = printed.stdout.split()
+    ours = [name for name in imported if name.partition(".")[0] in ("dledger", "mqclient")]
+
+    assert "mqclient.producing.producer" in imported
+    unwanted = (*NOT_A_CLIENTS, *HEAVY)
+    assert [name for name in imported if name.startswith(unwanted)] == []
+    assert len(imported) <= CLIENT_MODULES_MAX, f"{len(imported)}, of them {len(ours)} ours"

@@ -67,6 +67,7 @@ class Assigning(NamedTuple):
             members=workload.members,
             naps=workload.by_priority,
             handles=workload.deployed,
+            threads=workload.threads,
             beginning=workload.beginning,
             away=workload.away,
             forks=workload.forks,

@@ -176,11 +176,15 @@ class Run:
 
     def _look_at_what_was_given(self) -> None:
         """To a group in its ordinary life, which the audit knows nothing of."""
-        deployed = sum(each.deployed for each in self.consumers if isinstance(each, Worker))
+        workers = [each for each in self.consumers if isinstance(each, Worker)]
+        deployed = sum(each.deployed for each in workers)
+        readers = sorted({each.reader for each in workers if each.reader is not None})
         wrong, counted = look(
             WORKLOADS[self.planned.workload],
             partial(read_history, self.history),
-            Lived(GROUP, deployed, QUEUES, self.pace.slowness * stretch(self.planned.busy)),
+            Lived(
+                GROUP, deployed, QUEUES, self.pace.slowness * stretch(self.planned.busy), readers
+            ),
         )
         self.findings += wrong
         self.notes += counted

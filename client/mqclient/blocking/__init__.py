@@ -15,6 +15,7 @@ ones; they may be called from several threads. In a fork of the process they rai
 ``producer``  sends, requests, transactions
 ``consumer``  messages in a loop
 ``pop``       messages for a time
+``stopping``  stops a program in order, by signals
 ``ranges``    reads queues by ranges of offsets
 ``bulk``      sends columns
 ``admin``     the administration
@@ -27,6 +28,7 @@ from mqclient.blocking.face import Face
 from mqclient.blocking.pop import PopConsumer
 from mqclient.blocking.producer import Producer, Transaction
 from mqclient.blocking.ranges import RangeReader
+from mqclient.blocking.stopping import run_until_signal
 from mqclient.models import Message
 
 __all__ = [
@@ -41,4 +43,5 @@ __all__ = [
     "Producer",
     "RangeReader",
     "Transaction",
+    "run_until_signal",
 ]

@@ -27,6 +27,7 @@ from mqclient.consuming.subscriptions import Sql
 from mqclient.consuming.transacting import transaction as transacting
 from mqclient.errors import ClientClosed
 from mqclient.hooks import Decode, HandleInterceptor
+from mqclient.metrics import Metrics
 from mqclient.models import Rebalance, ReceivedMessage, SendResult
 
 
@@ -82,6 +83,7 @@ class Consumer(Face[consumers.Consumer]):
         on_rebalance: Callable[[Rebalance], None] | None = None,
         interceptors: Sequence[HandleInterceptor] = (),
         decode: Decode | None = None,
+        metrics: Metrics | None = None,
         user: str | None = None,
         secret: str | None = None,
         tls: AskedTls = None,
@@ -107,6 +109,7 @@ class Consumer(Face[consumers.Consumer]):
                 on_rebalance=on_rebalance,
                 interceptors=interceptors,
                 decode=decode,
+                metrics=metrics,
                 user=user,
                 secret=secret,
                 tls=tls,
@@ -159,10 +162,12 @@ class Consumer(Face[consumers.Consumer]):
 
         All is as with the asynchronous one, but a thread can't be cancelled: the message of one
         that takes longer than `timeout_s` comes again, and what the thread still does is its own.
-        With a `timeout_s` this thread handles nothing itself.
+        With a `timeout_s`, or interceptors, this thread handles nothing itself.
         """
-        if concurrency == 1 and timeout_s is None:
-            self._run_here(handler, self._client.sending_back(on_error, max_reconsume_times))
+        hooks = self._client.hooks
+        if concurrency == 1 and timeout_s is None and not hooks.awaits:
+            back = self._client.sending_back(on_error, max_reconsume_times)
+            self._run_here(hooks.here(handler), back)
             return
         self.call(
             partial(
@@ -177,7 +182,7 @@ class Consumer(Face[consumers.Consumer]):
             )
         )
 
-    def _run_here(self, handler: Callable[[ReceivedMessage], None], back: SendingBack) -> None:
+    def _run_here(self, handler: Callable[[ReceivedMessage], object], back: SendingBack) -> None:
         message = self.call(partial(self._client.next_after, None))
         while message is not None:
             try:
@@ -191,7 +196,7 @@ class Consumer(Face[consumers.Consumer]):
 
     def _handled(
         self,
-        handler: Callable[[ReceivedMessage], None],
+        handler: Callable[[ReceivedMessage], object],
         message: ReceivedMessage,
         back: SendingBack,
     ) -> bool:

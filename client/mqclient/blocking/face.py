@@ -21,6 +21,7 @@ from mqclient.blocking.loop import Loop
 from mqclient.connection.forks import forked_from, root_here, uproot
 from mqclient.connection.lifetime import refuse_copy
 from mqclient.errors import ClientClosed
+from mqclient.habits import Hinting
 from mqclient.signatures import checked, checks_itself
 
 log = get_logger(__name__)
@@ -42,7 +43,7 @@ class Caller(ABC, Generic[T]):
         """Call `function` in the event loop, and wait for its result."""
 
 
-class Face(Caller[ClientT]):
+class Face(Hinting, Caller[ClientT]):
     """The client, and the thread with its event loop, for the time of the `with` block.
 
     What a program has forgotten to close is closed when it exits: a producer in order, so that what

@@ -21,6 +21,7 @@ from mqclient import limits
 from mqclient.blocking.face import ClientT, Face, P, blocking
 from mqclient.compression import Compression
 from mqclient.hooks import Encode, SendInterceptor
+from mqclient.metrics import Metrics
 from mqclient.models import Message, ReceivedMessage, SendResult
 from mqclient.producing import producer as producers
 from mqclient.producing.pending import PendingSend
@@ -113,6 +114,7 @@ class Producer(Face[producers.Producer]):
         compress_from_bytes: int = limits.COMPRESS_FROM_BYTES,
         interceptors: Sequence[SendInterceptor] = (),
         encode: Encode | None = None,
+        metrics: Metrics | None = None,
         user: str | None = None,
         secret: str | None = None,
         tls: AskedTls = None,
@@ -133,6 +135,7 @@ class Producer(Face[producers.Producer]):
                 compress_from_bytes=compress_from_bytes,
                 interceptors=interceptors,
                 encode=encode,
+                metrics=metrics,
                 user=user,
                 secret=secret,
                 tls=tls,

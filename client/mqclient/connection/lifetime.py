@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 
 from mqclient.connection.forks import forked_from, root_here, uproot
 from mqclient.errors import ClientClosed
+from mqclient.habits import Hinting
 
 
 class _State(Enum):
@@ -35,7 +36,7 @@ class _State(Enum):
     FORKED = "was opened in another process"
 
 
-class Living(ABC):
+class Living(Hinting, ABC):
     """`async with object:` is `_start`, the block, and then always `_end`."""
 
     _state = _State.NEW

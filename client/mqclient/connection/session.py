@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -33,8 +34,25 @@ from mqclient.connection.signals import Wakeup
 from mqclient.errors import ClientClosed, NoRoute, Refused
 
 
+class Lasting(Protocol):
+    """What begins and ends with a session."""
+
+    def begin(self) -> None:
+        """The session is open."""
+        ...
+
+    def end(self) -> None:
+        """It is closed."""
+        ...
+
+    def forget(self) -> None:
+        """In a fork of the process that opened it."""
+        ...
+
+
 class Session(Living):
-    """One client's presence. `on_request` may answer what servers send to it.
+    """One client's presence. `on_request` may answer what servers send to it; what is `measured`
+    is so while it is open.
 
     Its `host` and `client_id` are made when it is opened: a process may fork before that, and each
     child opens a copy.
@@ -46,6 +64,7 @@ class Session(Living):
         on_request: ServerRequest | None = None,
         credentials: Credentials | None = None,
         tls: AskedTls = None,
+        measured: Lasting | None = None,
     ) -> None:
         self.name_servers = parse_addresses(namesrv_addr)[: limits.NAME_SERVERS_MAX]
         self.host = ""
@@ -56,6 +75,7 @@ class Session(Living):
         self.heartbeats = Heartbeats(self.pool, self.routes)
         self.on_route_change: list[Callable[[str], None]] = []
         self._on_request = on_request
+        self._measured = measured
         self._tasks: TaskGroup | None = None
         self._doubted: set[str] = set()
         self._unsettled: set[str] = set()
@@ -85,6 +105,8 @@ class Session(Living):
             await self.pool.__aexit__(None, None, None)
             raise
         self._tasks.start_soon(self._refresh_routes)
+        if self._measured is not None:
+            self._measured.begin()
 
     async def _end(self, *, failed: bool) -> None:
         tasks, self._tasks = self._tasks, None
@@ -93,7 +115,15 @@ class Session(Living):
                 tasks.cancel_scope.cancel()
                 await tasks.__aexit__(None, None, None)
         finally:
+            if self._measured is not None:
+                self._measured.end()
             await self.pool.__aexit__(None, None, None)
+
+    def stay_behind(self) -> None:
+        """In a fork of the process that opened it."""
+        super().stay_behind()
+        if self._measured is not None:
+            self._measured.forget()
 
     async def route(self, topic: str, purpose: str) -> Route:
         """The topic's route, fetched if need be. `purpose` is "publish to" or "subscribe to".

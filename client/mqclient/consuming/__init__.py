@@ -13,6 +13,7 @@
 ``turns``          whose turn it is among the queues (pure)
 ``lanes``          what is handled side by side, what one after the other (pure)
 ``handling``       hands messages to a handler
+``measuring``      what a consumer counts, for whoever collects it
 ``handout``        hands them to who asks
 ``sending_back``   messages that could not be handled: they come again, or are given up
 ``progress``       how far a queue has come (pure)

@@ -35,6 +35,7 @@ from mqclient.connection.retry import backoff_s
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast, Wakeup
 from mqclient.consuming.fetching import QueueFetcher
+from mqclient.consuming.measuring import Measured
 from mqclient.consuming.progress import Ahead, Place, QueueProgress
 from mqclient.consuming.sharing.locks import Locks
 from mqclient.consuming.sharing.offsets import Offsets
@@ -72,6 +73,7 @@ class Assignment:
     revoke_timeout_s: float
     locks: Locks | None = None
     ahead: Ahead = field(default_factory=Ahead)
+    measured: Measured | None = None
     fetchers: dict[MessageQueue, QueueFetcher] = field(default_factory=dict)
     draining: bool = False
     _wake: Wakeup = field(default_factory=Wakeup)
@@ -306,6 +308,7 @@ class Assignment:
             on_arrival=self.arrived.announce,
             holds=None if self.locks is None else self.locks.holds,
             on_other_life=self._begin_again,
+            measured=self.measured,
         )
 
     def _begin_again(self, queue: MessageQueue, place: Place) -> None:

@@ -36,6 +36,7 @@ from mqclient.consuming.assignment import Assignment, OnRevoke
 from mqclient.consuming.handling import BatchHandler, Handler, Handling, Pace, check_pace
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.lanes import Order
+from mqclient.consuming.measuring import measured_of
 from mqclient.consuming.membership.filters import check_filters
 from mqclient.consuming.membership.presence import Presence
 from mqclient.consuming.progress import Ahead, QueueProgress
@@ -58,6 +59,7 @@ from mqclient.consuming.subscriptions import Sql
 from mqclient.consuming.transacting.transaction import OnceTransaction, Transacting, Writes
 from mqclient.hooks import Decode, HandleHooks, HandleInterceptor
 from mqclient.large.fetching import LargeBodies
+from mqclient.metrics import Metrics
 from mqclient.models import Rebalance, ReceivedMessage
 from mqclient.signatures import checked
 
@@ -84,7 +86,8 @@ class Consumer(Steered):
     `on_revoke` is told which queues another member is to read, before it may: for
     `revoke_timeout_s` this consumer finishes and commits what it has of them. `on_rebalance` is
     told of every change that was made, and its cause. `interceptors` are called around each handler
-    of `run`, and `decode` makes the `value` of a message of its body (`mqclient.hooks`).
+    of `run`, and `decode` makes the `value` of a message of its body (`mqclient.hooks`). `metrics`
+    are told what is received and handled (`mqclient.metrics`).
 
     `user` and `secret`, its password, sign each request; without a user it is the cluster's secret.
 
@@ -117,6 +120,7 @@ class Consumer(Steered):
         on_rebalance: Callable[[Rebalance], None] | None = None,
         interceptors: Sequence[HandleInterceptor] = (),
         decode: Decode | None = None,
+        metrics: Metrics | None = None,
         user: str | None = None,
         secret: str | None = None,
         tls: AskedTls = None,
@@ -142,8 +146,11 @@ class Consumer(Steered):
             consume_from=check_start(consume_from, "consume_from"),
             same_subscriptions=same_subscriptions and not self._wanted.patterns,
         )
-        self._hooks = HandleHooks(interceptors, decode)
-        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret), tls)
+        self._measured = None if metrics is None else measured_of(metrics, group, self._fetchers)
+        #: What is done around handlers.
+        self.hooks = HandleHooks(interceptors, decode, self._measured)
+        credentials = Credentials.of(user, secret)
+        self._session = Session(namesrv_addr, self._asked, credentials, tls, self._measured)
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
         self._has_left = False
         self._offsets: Offsets = NoOffsets()
@@ -198,6 +205,7 @@ class Consumer(Steered):
             revoke_timeout_s=self._revoke_timeout_s,
             locks=self._locks,
             ahead=self._ahead,
+            measured=self._measured,
         )
         with anyio.move_on_after(limits.REQUEST_TIMEOUT_S):
             await self._wanted.match(session)
@@ -280,18 +288,7 @@ class Consumer(Steered):
     async def __anext__(self) -> ReceivedMessage:
         """Wait for the next message; asking for it says that the one before is processed."""
         self.check_open()
-        return self._hooks.decodable([await self._handout.next_message()])[0]
-
-    async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage | None:
-        """For handlers in the caller's thread: `message` is handled; wait for the next one. None if
-        there will be none."""
-        self.check_open()
-        return await self._handout.next_after(message)
-
-    async def give_back(self, message: ReceivedMessage) -> None:
-        """For handlers in the caller's thread: `message` was not handled, and is the next again."""
-        self.check_open()
-        self._handout.give_back(message)
+        return self.hooks.decodable([await self._handout.next_message()])[0]
 
     async def poll(
         self, max_messages: int = 1024, timeout_s: float = 1.0, *, one_group: bool = False
@@ -303,7 +300,7 @@ class Consumer(Steered):
         """
         self.check_open()
         polled = [*await self._handout.poll(max_messages, timeout_s, one_group=one_group)]
-        return [*self._hooks.decodable(polled)]
+        return [*self.hooks.decodable(polled)]
 
     async def poll_many(
         self,
@@ -395,7 +392,7 @@ class Consumer(Steered):
                 "order='none': an ordered consumer keeps the order of its queues ('queue'), or of "
                 "each key in them ('key')"
             )
-        handler = self._large.before(self._hooks.before(handler))
+        handler = self._large.before(self.hooks.before(handler))
         handling = Handling(
             self._readings,
             self._handout.arrived,

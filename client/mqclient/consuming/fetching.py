@@ -27,11 +27,13 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.headers.consume import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.message import RETRY_PREFIX
 from dledger.world import world
 from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder, log_failure
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.connection.signals import Broadcast
+from mqclient.consuming.measuring import Measured
 from mqclient.consuming.progress import Chunk, Place, QueueProgress
 from mqclient.consuming.stretches.stretch import Listed, stretch_in
 from mqclient.errors import ClientError, Refused
@@ -69,6 +71,7 @@ class QueueFetcher:
     on_arrival: Callable[[], None]
     holds: Callable[[MessageQueue], bool] | None = None
     on_other_life: Callable[[MessageQueue, Place], None] | None = None
+    measured: Measured | None = None
     room: Broadcast = field(default_factory=Broadcast)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     _pulling: anyio.CancelScope | None = None
@@ -188,6 +191,10 @@ class QueueFetcher:
         if self.progress.accept(epoch, chunk, next_offset):
             self.progress.max_offset = header.max_offset
             if chunk.messages:
+                if self.measured is not None:
+                    count, topic = len(chunk.messages), queue.topic
+                    again = count if topic.startswith(RETRY_PREFIX) else 0
+                    self.measured.received(topic, count, again)
                 self.on_arrival()
 
     def _chunk(self, answer: Command) -> Chunk:

@@ -155,6 +155,11 @@ class QueueProgress:
         return self.handling > 0 or (self.polled and self.unfinished.lowest is not None)
 
     @property
+    def lag(self) -> int:
+        """Messages not processed yet, as of the last answer of the queue's broker."""
+        return max(0, self.max_offset - self.position)
+
+    @property
     def is_ahead(self) -> bool:
         """Whether there is something to commit."""
         return self.started and self.position != self.committed

@@ -14,6 +14,7 @@ from mqclient.consuming.fetching import QueueFetcher
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.sharing.starts import Start, check_start, offset_of
 from mqclient.errors import ClientClosed, NotAssigned
+from mqclient.models import ReceivedMessage
 from mqclient.signatures import checked
 
 
@@ -72,10 +73,23 @@ class Steered(Living):
 
     def lag(self) -> dict[MessageQueue, int]:
         """Messages not processed yet by queue, as of the last answer of each queue's broker."""
-        return {
-            queue: max(0, fetcher.progress.max_offset - fetcher.progress.position)
-            for queue, fetcher in self._assigned().fetchers.items()
-        }
+        fetchers = self._assigned().fetchers
+        return {queue: fetcher.progress.lag for queue, fetcher in fetchers.items()}
+
+    async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage | None:
+        """For handlers in the caller's thread: `message` is handled; wait for the next one. None if
+        there will be none."""
+        self.check_open()
+        return await self._handout.next_after(message)
+
+    async def give_back(self, message: ReceivedMessage) -> None:
+        """For handlers in the caller's thread: `message` was not handled, and is the next again."""
+        self.check_open()
+        self._handout.give_back(message)
+
+    def _fetchers(self) -> Mapping[MessageQueue, QueueFetcher]:
+        """All at this moment; asked for in any thread."""
+        return {} if self._assignment is None else dict(self._assignment.fetchers)
 
     def _readings(self) -> Mapping[MessageQueue, QueueFetcher]:
         return self._assigned().fetchers

@@ -8,6 +8,7 @@
 ``stretches``     messages that are encoded, kept account of and settled together
 ``outbox``        messages whose outcome is not known yet
 ``pending``       such a message, as `send_nowait` returns it
+``measuring``     what a producer counts, for whoever collects it
 ``batching``      which messages go together, and when (pure)
 ``batch``         one batch, and each message's place in it (pure)
 ``exchange``      the request for a batch, and its answer (pure)

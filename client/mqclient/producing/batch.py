@@ -117,7 +117,8 @@ class Batch(msgspec.Struct, eq=False):
 
     One that `waits` is a single delayed or half message; one that is `alone` is a single message
     that its sender may send again. `lanes` are all that its queues belong to, if there are several.
-    A named producer's has a `stamp`, (stream, sequence), from its first try on.
+    A named producer's has a `stamp`, (stream, sequence), from its first try on. `late`: how many
+    messages of it had no outcome inside their deadlines, though they may be stored.
     """
 
     topic: str
@@ -142,6 +143,7 @@ class Batch(msgspec.Struct, eq=False):
     retry_at_s: float = 0.0
     on_wire: bool = False
     lost: bool = False
+    late: int = 0
     ack: Ack | None = None
     listeners: list[Callable[[], None]] = field(default_factory=list)
 
@@ -208,11 +210,12 @@ class Batch(msgspec.Struct, eq=False):
         """The last deadline of its messages."""
         return max((s.deadline_s for s in self.slots if s.error is None), default=0.0)
 
-    def fail(self, error_type: type[SendError], reason: str) -> None:
-        """Fail every message of it that is not settled."""
-        for slot in self.slots:
-            if slot.error is None:
-                slot.error = error_type(reason, self.topic, self.broker_name, slot.unique_key)
+    def fail(self, error_type: type[SendError], reason: str) -> list[Slot]:
+        """Fail every message of it that is not settled, and return these."""
+        open_slots = [slot for slot in self.slots if slot.error is None]
+        for slot in open_slots:
+            slot.error = error_type(reason, self.topic, self.broker_name, slot.unique_key)
+        return open_slots
 
     def expire(self, now_s: float) -> list[Slot]:
         """Fail the messages whose deadline is over.
@@ -239,6 +242,7 @@ class Batch(msgspec.Struct, eq=False):
         reason = f"no acknowledgement inside the deadline, after {self.attempt} tries"
         for slot in late:
             slot.error = SendUnknown(reason, self.topic, self.broker_name, slot.unique_key)
+        self.late += sum(slot.count for slot in late)
         left = [slot.deadline_s for slot in self.slots if slot.error is None]
         self.first_deadline_s = min(left, default=float("inf"))
         return late

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 
@@ -42,6 +42,9 @@ from mqclient.producing.stretches.gathering import Gathering, Growing
 from mqclient.producing.stretches.many import Stretch, check_bodies, stretches
 from mqclient.producing.topics import Topics
 
+if TYPE_CHECKING:
+    from mqclient.producing.measuring import Measured
+
 log = get_logger(__name__)
 
 
@@ -68,8 +71,10 @@ class Outbox:
         at_least_once: bool,
         compressor: Compressor | None = None,
         named: Named | None = None,
+        measured: Measured | None = None,
     ) -> None:
         self.budget = budget
+        self.measured = measured
         self.gathers = compressor is None
         """Whether plain messages can be gathered: their records' sizes are known beforehand."""
         self._session = session
@@ -114,6 +119,18 @@ class Outbox:
                 await self._room.wait()
         if waiting.cancelled_caught:
             raise BufferFull(f"no room within {timeout_s:.2f} s", topic, "", "not sent")
+
+    def check_room(self, message: Message) -> None:
+        """Raises BufferFull if there is no room for a message."""
+        budget = self.budget
+        if budget.full:
+            raise BufferFull(
+                f"{budget.messages} messages of {budget.size_bytes} bytes wait for "
+                "acknowledgement: use send_soon, or wait for earlier messages",
+                message.topic,
+                "",
+                message.unique_key or "without a key yet",
+            )
 
     def choose(
         self,
@@ -362,7 +379,9 @@ class Outbox:
         """Fail all remaining messages, and wake the callers that wait for them, or for room."""
         for batch in self._batches():
             error_type = SendUnknown if batch.maybe_stored else SendFailed
-            batch.fail(error_type, "the producer was closed")
+            failed = batch.fail(error_type, "the producer was closed")
+            if self.measured is not None:
+                self.measured.failed(failed)
             batch.settle()
         self.budget.clear()
         self._room.announce()
@@ -415,6 +434,7 @@ class Outbox:
             on_declined=self._session.doubt,
             at_least_once=self._at_least_once,
             claim=claim,
+            measured=self.measured,
         )
         self._session.tasks.start_soon(sender.keep_time)
         self._session.tasks.start_soon(sender.keep_leader)

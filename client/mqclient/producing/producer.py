@@ -42,9 +42,11 @@ from mqclient.connection.session import Session
 from mqclient.errors import BadMessage, BufferFull
 from mqclient.hooks import Encode, SendHooks, SendInterceptor
 from mqclient.large.sending import always, store_parts
+from mqclient.metrics import Metrics
 from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
 from mqclient.producing.batching import Budget
 from mqclient.producing.encoding import with_key
+from mqclient.producing.measuring import Measured, MeasuredOutbox
 from mqclient.producing.naming import Named
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.replies import Questions
@@ -70,7 +72,8 @@ class Producer(Sends):
     messages are sent to another group too, and may be stored twice; without it, that is
     SendUnknown. Bodies from `compress_from_bytes` on are compressed by `compression`, if that is
     named, unless they would become no smaller. `interceptors` are called around each send, and
-    `encode` makes bodies of the values of messages (`mqclient.hooks`).
+    `encode` makes bodies of the values of messages (`mqclient.hooks`). `metrics` are told what is
+    sent (`mqclient.metrics`).
 
     `user` and `secret`, its password, sign each request; without a user it is the cluster's secret.
     Making one raises BadInput for numbers that can't be meant.
@@ -93,6 +96,7 @@ class Producer(Sends):
         compress_from_bytes: int = limits.COMPRESS_FROM_BYTES,
         interceptors: Sequence[SendInterceptor] = (),
         encode: Encode | None = None,
+        metrics: Metrics | None = None,
         user: str | None = None,
         secret: str | None = None,
         tls: AskedTls = None,
@@ -120,21 +124,25 @@ class Producer(Sends):
                 f"linger_s={linger_s} is not below timeout_s={timeout_s}: a message would have "
                 "failed before its batch is sent"
             )
-        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret), tls)
+        budget = Budget(
+            check_count("pending_max", pending_max),
+            check_count("pending_bytes_max", pending_bytes_max),
+        )
+        measured = None if metrics is None else Measured(metrics, group, budget)
+        credentials = Credentials.of(user, secret)
+        self._session = Session(namesrv_addr, self._asked, credentials, tls, measured)
         self._questions = Questions(self._session, self.group, self._heartbeat)
         self._transactions = Transactions(self._session, group, checker)
-        self._outbox = Outbox(
+        self._outbox = (Outbox if metrics is None else MeasuredOutbox)(
             self._session,
             group,
-            Budget(
-                check_count("pending_max", pending_max),
-                check_count("pending_bytes_max", pending_bytes_max),
-            ),
+            budget,
             linger_s=linger_s,
             batch_bytes_max=check_count("batch_bytes_max", batch_bytes_max),
             at_least_once=at_least_once,
             compressor=self.compressor,
             named=self.named,
+            measured=measured,
         )
 
     @property

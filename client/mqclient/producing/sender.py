@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from anyio import sleep
 
@@ -34,11 +35,14 @@ from mqclient.connection.peers import PeerPool
 from mqclient.connection.retry import Next, Verdict, backoff_s, judge
 from mqclient.connection.routing import RouteTable
 from mqclient.connection.signals import Wakeup
-from mqclient.errors import ClientError, ProducerFenced, SendFailed, SendUnknown
+from mqclient.errors import ClientError, ProducerFenced, SendError, SendFailed, SendUnknown
 from mqclient.producing.batch import Ack, Batch
 from mqclient.producing.batching import Accumulator
 from mqclient.producing.exchange import acknowledgement, request_for
 from mqclient.producing.naming import Claim
+
+if TYPE_CHECKING:
+    from mqclient.producing.measuring import Measured
 
 log = get_logger(__name__)
 
@@ -61,6 +65,7 @@ class GroupSender:
         on_declined: Callable[[str], None] = lambda _: None,
         at_least_once: bool = False,
         claim: Claim | None = None,
+        measured: Measured | None = None,
     ) -> None:
         self.accumulator = accumulator
         self._finder = finder
@@ -72,6 +77,7 @@ class GroupSender:
         self._on_declined = on_declined
         self._at_least_once = at_least_once
         self._claim = claim
+        self._measured = measured
         self._seeking_since_s: float | None = None
         self._name = accumulator.broker_name
         self._parked: list[Batch] = []
@@ -208,7 +214,7 @@ class GroupSender:
     def _stamp(self, batch: Batch, claim: Claim, now_s: float) -> bool:
         """Give a named producer's batch its number; whether it may be sent now."""
         if claim.fenced is not None:
-            batch.fail(SendUnknown if batch.lost else ProducerFenced, claim.fenced)
+            self._fail(batch, SendUnknown if batch.lost else ProducerFenced, claim.fenced)
             self._finish(batch)
             return False
         if claim.epoch is None:
@@ -231,7 +237,8 @@ class GroupSender:
                 batch.ack = acknowledgement(batch, answer, server, from_stock=from_stock)
                 self._finish(batch)
             except BadInput as error:
-                batch.fail(SendUnknown, f"{server} acknowledged in a way not understood: {error}")
+                reason = f"{server} acknowledged in a way not understood: {error}"
+                self._fail(batch, SendUnknown, reason)
                 self._finish(batch)
             return
         if attempt != batch.attempt:
@@ -255,7 +262,8 @@ class GroupSender:
         if verdict.next in (Next.GIVE_UP, Next.ELSEWHERE):
             fenced = self._claim is not None and self._claim.fenced is not None
             failed = ProducerFenced if fenced else SendFailed
-            batch.fail(SendUnknown if batch.lost else failed, f"{server}: {verdict.reason}")
+            reason = f"{server}: {verdict.reason}"
+            self._fail(batch, SendUnknown if batch.lost else failed, reason)
             self._finish(batch)
             return
         if verdict.next is Next.REDIRECT:
@@ -265,6 +273,11 @@ class GroupSender:
         log.info("send will be retried", broker=self._name, server=server, reason=verdict.reason)
         self._park(batch, now_s + verdict.delay_s)
         self._wake.set()
+
+    def _fail(self, batch: Batch, error_type: type[SendError], reason: str) -> None:
+        failed = batch.fail(error_type, reason)
+        if self._measured is not None:
+            self._measured.failed(failed)
 
     def _park(self, batch: Batch, retry_at_s: float) -> None:
         batch.retry_at_s = retry_at_s
@@ -321,6 +334,8 @@ class GroupSender:
         late = self.accumulator.expire(now_s)
         if not late:
             return
+        if self._measured is not None:
+            self._measured.failed(late)
         for batch in {slot.batch for slot in late}:
             batch.settle()
             if batch.abandoned:
@@ -335,6 +350,8 @@ class GroupSender:
         if batch in self._parked:
             self._parked.remove(batch)
         self.accumulator.done(batch)
+        if self._measured is not None:
+            self._measured.ended(batch)
         batch.settle()
         batch.release()
         self._on_room()

@@ -11,7 +11,6 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import steady_s
 from mqclient.arguments import check_seconds
 from mqclient.connection.lifetime import Living
-from mqclient.errors import BufferFull
 from mqclient.hooks import SendHooks
 from mqclient.models import Message, Selector, SendResult
 from mqclient.producing.outbox import Outbox
@@ -179,15 +178,7 @@ class Sends(Living):
 
     def _check_room(self, message: Message) -> None:
         self.check_open()
-        budget = self._outbox.budget
-        if budget.full:
-            raise BufferFull(
-                f"{budget.messages} messages of {budget.size_bytes} bytes wait for "
-                "acknowledgement: use send_soon, or wait for earlier messages",
-                message.topic,
-                "",
-                message.unique_key or "without a key yet",
-            )
+        self._outbox.check_room(message)
 
 
 def _check_message(message: Message) -> None:

@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long]
         ("deploy", "consumers were deployed"),
         ("deploy-ordered", "consumers were deployed"),
         ("deploy-pop", "consumers were deployed"),
+        ("deploy-broadcast", "consumers were deployed"),
+        ("deploy-blocking", "consumers were deployed"),
         ("widened", "messages were sent to queues younger than the group"),
         ("forked", "forked producers had"),
         ("administered", "tools did"),

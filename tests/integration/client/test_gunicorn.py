@@ -19,8 +19,6 @@ import pytest
 from mqchaos.cluster.processes import free_ports
 from mqlocal import local_cluster_in_thread
 
-pytest.importorskip("gunicorn")
-
 APP = """
 import os
 from threading import Lock

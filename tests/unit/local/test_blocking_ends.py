@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mqclient import ClientClosed
-from mqclient.blocking import Consumer, PopConsumer
+from mqclient.blocking import Consumer, PopConsumer, run_until_signal
 from mqclient.models import ReceivedMessage
 from mqlocal.threaded import local_cluster_in_thread
 
@@ -105,3 +106,60 @@ def test_what_a_worker_has_handed_over_is_sent_though_it_forgets_to_close(
             while len(got) < 10 and (messages := consumer.poll(timeout_s=WAIT_S)):
                 got += [message.body for message in messages]
         assert sorted(map(int, got)) == [*range(10, 15), *range(20, 25)]
+
+
+WORKER = """
+import sys, time
+from mqclient.blocking import Consumer, PopConsumer, run_until_signal
+
+def handle(message):
+    print("began", message.body.decode(), flush=True)
+    time.sleep(0.2)
+    print("ended", message.body.decode(), flush=True)
+
+kind = {{"Consumer": Consumer, "PopConsumer": PopConsumer}}[sys.argv[1]]
+with kind({namesrv!r}, "G", {{"T": "*"}}) as consumer:
+    run_until_signal(lambda: consumer.run(handle, int(sys.argv[2])), consumer)
+print("stopped in order")
+"""
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize("kind", ["Consumer", "PopConsumer"])
+def test_a_signal_stops_a_blocking_worker_in_order(kind: str, concurrency: int) -> None:
+    """As systemd sends it, in the middle of handlers: these end, and nothing comes twice."""
+    with local_cluster_in_thread(replicas=1) as cluster:
+        with cluster.producer() as producer:
+            producer.send_many("T", [b"%d" % number for number in range(12)])
+        said: list[str] = []
+        while len([line for line in said if line.startswith("ended")]) < 12:
+            argv = [sys.executable, "-c", WORKER.format(namesrv=cluster.namesrv_addr)]
+            with subprocess.Popen(
+                [*argv, kind, str(concurrency)], stdout=subprocess.PIPE, text=True
+            ) as worker:
+                assert worker.stdout is not None
+                said += [worker.stdout.readline().strip() for _ in range(4)]
+                worker.send_signal(signal.SIGTERM)
+                said += worker.stdout.read().split("\n")
+                assert worker.wait(WAIT_S) == 0
+                assert "stopped in order" in said[-3:]
+    began = sorted(line for line in said if line.startswith("began"))
+    assert began == sorted(f"began {number}" for number in range(12))
+    assert len([line for line in said if line.startswith("ended")]) == 12
+
+
+def test_a_run_that_ends_by_itself_gives_its_signals_back() -> None:
+    """With its own error, or without; nobody is drained."""
+    before = signal.getsignal(signal.SIGTERM)
+    drained: list[float] = []
+
+    class Client:
+        def drain(self, timeout_s: float) -> bool:
+            drained.append(timeout_s)
+            return True
+
+    run_until_signal(lambda: None, Client())
+    with pytest.raises(ZeroDivisionError):
+        run_until_signal(lambda: 1 // 0, Client())
+    assert drained == []
+    assert signal.getsignal(signal.SIGTERM) is before

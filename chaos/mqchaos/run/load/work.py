@@ -11,7 +11,9 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import trio
@@ -44,9 +46,13 @@ from mqclient import (
     PoppedMessage,
     Producer,
     ReceivedMessage,
+    blocking,
     run_until_signal,
 )
 from mqclient import Rebalance as RebalanceNotice
+from mqclient.limits import DRAIN_S
+
+NotedT = TypeVar("NotedT")
 
 
 def consumer_of(task: Consume, rebalanced: Callable[[RebalanceNotice], None]) -> Consumer:
@@ -225,9 +231,7 @@ class HandlingWork(ConsumerWork):
             nursery.start_soon(_drain_at, told_to_stop, consumer)
             await run_until_signal(lambda: consumer.run(self._handle, HANDLED_AT_ONCE), consumer)
             nursery.cancel_scope.cancel()
-        if self._begun != self.progress.delivered:
-            cut_off = self._begun - self.progress.delivered
-            raise RuntimeError(f"{cut_off} of {self._begun} handlers were cut off")
+        self._check_cut_off()
 
     def _member(self) -> Consumer | PopConsumer:
         task = self._task
@@ -238,16 +242,66 @@ class HandlingWork(ConsumerWork):
         return self._consumer()
 
     async def _handle(self, message: ReceivedMessage) -> None:
+        self._begins(message)
+        await trio.sleep(HANDLING_S[message.queue_offset % len(HANDLING_S)])
+        self._through_with(message)
+
+    def _begins(self, message: ReceivedMessage) -> None:
         self._begun += 1
         if isinstance(message, PoppedMessage):
             self._history.write(popped(self._task.client, self._task.reader, message))
         else:
             self._note_delivery(message)
-        await trio.sleep(HANDLING_S[message.queue_offset % len(HANDLING_S)])
-        self._through_with(message)
+
+    def _check_cut_off(self) -> None:
+        if self._begun != self.progress.delivered:
+            cut_off = self._begun - self.progress.delivered
+            raise RuntimeError(f"{cut_off} of {self._begun} handlers were cut off")
 
 
-async def _drain_at(told_to_stop: trio.Event, consumer: Consumer | PopConsumer) -> None:
+class ThreadsWork(HandlingWork):
+    """The same by a blocking consumer, whose handlers work in threads."""
+
+    async def run(self, told_to_stop: trio.Event) -> None:
+        """Until a signal, or until told to stop. What is noted is noted in this thread."""
+        self._begun, self._token = 0, trio.lowlevel.current_trio_token()
+        consumer = blocking.Consumer(
+            self._task.namesrv_addr,
+            self._task.group,
+            {self._task.topic: "*"},
+            on_rebalance=partial(self._noted, self._rebalanced),
+        )
+        in_thread = trio.to_thread.run_sync
+        run = partial(in_thread, consumer.run, self._handle_here, HANDLED_AT_ONCE)
+        await in_thread(consumer.open)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_drain_at, told_to_stop, _InThread(consumer))
+            await run_until_signal(run, _InThread(consumer))
+            nursery.cancel_scope.cancel()
+        await in_thread(consumer.close)
+        self._check_cut_off()
+
+    def _handle_here(self, message: ReceivedMessage) -> None:
+        self._noted(self._begins, message)
+        time.sleep(HANDLING_S[message.queue_offset % len(HANDLING_S)])
+        self._noted(self._through_with, message)
+
+    def _noted(self, note: Callable[[NotedT], None], noted: NotedT) -> None:
+        trio.from_thread.run_sync(note, noted, trio_token=self._token)
+
+
+class _InThread:
+    """A blocking consumer, for `run_until_signal`."""
+
+    def __init__(self, consumer: blocking.Consumer) -> None:
+        self._consumer = consumer
+
+    async def drain(self, timeout_s: float = DRAIN_S) -> bool:
+        """Drain it without standing in the way of its handlers."""
+        return await trio.to_thread.run_sync(self._consumer.drain, timeout_s)
+
+
+async def _drain_at(told_to_stop: trio.Event, consumer: Consumer | PopConsumer | _InThread) -> None:
     await told_to_stop.wait()
     await consumer.drain()
 
@@ -300,8 +354,9 @@ async def _consume(task: Consume, made: Made | None = None) -> None:
     def begin(history: HistoryWriter) -> ConsumerWork | PopWork:
         if task.members and not task.handles:
             return PopWork(task, history)
-        kind = HandlingWork if task.handles else ConsumerWork if task.once is None else OnceWork
-        return kind(task, history, made)
+        if task.handles:
+            return (ThreadsWork if task.threads else HandlingWork)(task, history, made)
+        return (ConsumerWork if task.once is None else OnceWork)(task, history, made)
 
     await _work(task, begin)
 

@@ -53,6 +53,11 @@ class Worker:
         self.finished = trio.Event()
 
     @property
+    def reader(self) -> str | None:
+        """Who is given each message once, if it is a consumer."""
+        return self._task.reader if isinstance(self._task, Consume) else None
+
+    @property
     def progress(self) -> Progress:
         """Of all that were killed, and of the one that runs."""
         return together(self._before, self._now)

@@ -42,8 +42,8 @@ class Workload:
     `keyed`: each message has a key that decides its queue. `stay_s`: consumers leave their group
     after so long, and join it again. `dies_s`: all clients are killed after so long, and others
     come; `only_readers_die`: all consumers are. `deployed`: consumers handle messages until they
-    are told to stop (SIGTERM), one after the other, and others come. `ordered`: consumers lock
-    their queues.
+    are told to stop (SIGTERM), one after the other, and others come; with `threads` they are
+    blocking ones. `ordered`: consumers lock their queues.
     `broadcast`: each reads all. `tools`: what is changed meanwhile, as by `mqadmin`: the group's
     offsets, or topics, groups and settings. `once`: consumers write an output for each message, in
     transactions with its offset. `members`: so many in each of the consumers' processes, which pop.
@@ -64,6 +64,7 @@ class Workload:
     dies_s: float | None = None
     only_readers_die: bool = False
     deployed: bool = False
+    threads: bool = False
     ordered: bool = False
     broadcast: bool = False
     tools: Tools | None = None
@@ -195,6 +196,20 @@ WORKLOADS: Final = {
             members=1,
         ),
         Workload(
+            "deploy-broadcast",
+            "as deploy, but each consumer reads all, and goes on where the one before it was",
+            rate_per_s_max=300.0,
+            deployed=True,
+            broadcast=True,
+        ),
+        Workload(
+            "deploy-blocking",
+            "as deploy, by blocking consumers, whose handlers work in threads",
+            rate_per_s_max=300.0,
+            deployed=True,
+            threads=True,
+        ),
+        Workload(
             "widened",
             "the topic gets queues while its group, which begins at the end, reads or is away",
             rate_per_s_max=300.0,
@@ -289,7 +304,8 @@ class Consume(Task, frozen=True):
     With a file for `offsets` it reads all queues, whoever else does. With a producer's name in
     `once` it writes an output for each message, in transactions. With `members` it is so many
     members that pop, who with `naps` all stand still now and then. With `handles` a handler is
-    called until the process is told to stop. `away`: between its stays, with all other members.
+    called until the process is told to stop; with `threads` by a blocking consumer, in threads.
+    `away`: between its stays, with all other members.
     """
 
     group: str
@@ -301,6 +317,7 @@ class Consume(Task, frozen=True):
     members: int = 0
     naps: bool = False
     handles: bool = False
+    threads: bool = False
     beginning: Beginning = "first"
     away: bool = False
     part_bytes: int = 0
@@ -309,8 +326,11 @@ class Consume(Task, frozen=True):
 
     @property
     def reader(self) -> str:
-        """What the history calls whoever is given each message once: the group, or this client."""
-        return self.group if self.offsets is None else f"{self.group}-{self.client}"
+        """What the history calls whoever is given each message once: the group, or whoever has
+        this file for its offsets."""
+        if self.offsets is None:
+            return self.group
+        return f"{self.group}-{Path(self.offsets).name.partition('.')[0]}"
 
 
 TaskT = TypeVar("TaskT", Produce, Consume)

@@ -57,6 +57,17 @@ def given(events: Iterable[Event], group: str, first_queue: int = 0) -> Given:
     return Given(len(acked), missing, twice, max([*waits, 0]) / NS_PER_S, faults)
 
 
+def all_given(each: Sequence[Given]) -> Given:
+    """Of several who are given all, each."""
+    return Given(
+        sum(one.acknowledged for one in each),
+        [place for one in each for place in one.missing],
+        [place for one in each for place in one.twice],
+        max((one.wait_s for one in each), default=0.0),
+        max((one.faults for one in each), default=0),
+    )
+
+
 class Shared(NamedTuple):
     """What processes that share a program's clients had from each other.
 
@@ -127,7 +138,7 @@ def about_deploying(found: Given, times: int) -> str:
     """What was counted, for whoever reads the report."""
     return (
         f"consumers were deployed {times} times; of {found.acknowledged:,} messages "
-        f"{len(found.twice):,} were given twice, and the latest  after {found.wait_s:.2f} s"
+        f"{len(found.twice):,} were given twice, and the latest after {found.wait_s:.2f} s"
     )
 
 

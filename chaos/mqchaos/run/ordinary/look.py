@@ -5,7 +5,8 @@ The audit knows nothing of it (:mod:`mqchaos.run.ordinary.given` says why).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from mqchaos.history.events import Event
@@ -26,6 +27,7 @@ from mqchaos.run.ordinary.given import (
     against_deploying,
     against_sharing,
     against_skipping,
+    all_given,
     given,
     shared,
 )
@@ -33,12 +35,14 @@ from mqchaos.run.ordinary.given import (
 
 class Lived(NamedTuple):
     """What happened beside the history: how often consumers were deployed, how many queues the
-    topic had at first, and how many times slower than it should be the machine was."""
+    topic had at first, how many times slower than it should be the machine was, and who was given
+    each message once."""
 
     group: str
     deployed: int
     queues: int
     slowness: float
+    readers: Sequence[str]
 
 
 def look(
@@ -46,8 +50,10 @@ def look(
 ) -> tuple[list[str], list[str]]:
     """What is wrong, and what was counted."""
     if workload.deployed:
-        found = given(history(), lived.group)
-        wrong = against_deploying(found, GIVEN_WITHIN_S * lived.slowness)
+        found = all_given([given(history(), reader) for reader in lived.readers])
+        # Whoever reads all has nobody who takes over before its next process begins.
+        within_s = math.inf if workload.broadcast else GIVEN_WITHIN_S * lived.slowness
+        wrong = against_deploying(found, within_s)
         return wrong, [about_deploying(found, lived.deployed)]
     if workload.tools == "widens":
         found = given(history(), lived.group, lived.queues)

@@ -34,6 +34,7 @@ from mqclient.arguments import check_count, check_seconds
 from mqclient.connection.credentials import Credentials
 from mqclient.connection.lifetime import Living
 from mqclient.connection.session import Session
+from mqclient.consuming.measuring import Measured
 from mqclient.consuming.membership.filters import check_filters
 from mqclient.consuming.membership.notices import new_offsets, positions_reply, refused
 from mqclient.consuming.membership.running_info import running_info
@@ -48,6 +49,7 @@ from mqclient.consuming.subscriptions import Sql, check_readable, parse_subscrip
 from mqclient.errors import ClientClosed, NoRoute, SubscriptionConflict
 from mqclient.hooks import Decode, HandleHooks, HandleInterceptor
 from mqclient.large.fetching import LargeBodies
+from mqclient.metrics import Metrics
 from mqclient.signatures import checked
 
 log = get_logger(__name__)
@@ -61,7 +63,7 @@ class PopConsumer(Living):
     offset begins at the "first" message, or behind the "last". An `ordered` one is given messages
     of a queue only if nobody has earlier ones of it in hand. `retry_delays_s` is when a message
     that was not handled comes again: so long after the first failure, the second, and so on, the
-    last for all that follow. `interceptors` and `decode` are as in `Consumer`.
+    last for all that follow. `interceptors`, `decode` and `metrics` are as in `Consumer`.
 
     `user` and `secret`, its password, sign each request; without a user it is the cluster's secret.
 
@@ -84,6 +86,7 @@ class PopConsumer(Living):
         drain_timeout_s: float = limits.DRAIN_S,
         interceptors: Sequence[HandleInterceptor] = (),
         decode: Decode | None = None,
+        metrics: Metrics | None = None,
         user: str | None = None,
         secret: str | None = None,
         tls: AskedTls = None,
@@ -115,8 +118,10 @@ class PopConsumer(Living):
             topic: parse_subscription(topic, expression, version_ms)
             for topic, expression in subscriptions.items()
         }
-        self._hooks = HandleHooks(interceptors, decode)
-        self._session = Session(namesrv_addr, self._asked, Credentials.of(user, secret), tls)
+        measured = self._measured(metrics)
+        self._hooks = HandleHooks(interceptors, decode, measured)
+        credentials = Credentials.of(user, secret)
+        self._session = Session(namesrv_addr, self._asked, credentials, tls, measured)
         self._started_ms = 0
         self._runs: set[Running] = set()
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
@@ -133,9 +138,15 @@ class PopConsumer(Living):
             invisible_s=invisible_s,
             init_mode=FROM_FIRST if consume_from == "first" else FROM_END,
             ordered=ordered,
+            measured=measured,
         )
 
         self._settling.on_sent = self._taking.arrived.announce
+
+    def _measured(self, metrics: Metrics | None) -> Measured | None:
+        if metrics is None:
+            return None
+        return Measured(metrics, self.group, lambda: self._taking.gauges())  # noqa: PLW0108
 
     @property
     def client_id(self) -> str:

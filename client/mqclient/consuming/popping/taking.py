@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 from uuid import uuid4
 
@@ -39,10 +39,12 @@ from mqclient.connection.leaders import log_failure
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast
+from mqclient.consuming.measuring import Measured
 from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.sharing.beginnings import ask_place, born_ms, is_younger
 from mqclient.errors import ClientClosed, ClientError, NoRoute, Refused
+from mqclient.metrics import Labels
 
 log = get_logger(__name__)
 
@@ -62,6 +64,7 @@ class Taking:
         invisible_s: float,
         init_mode: int,
         ordered: bool,
+        measured: Measured | None = None,
     ) -> None:
         self.arrived = Broadcast()
         self.ready: deque[PoppedMessage] = deque()
@@ -75,6 +78,7 @@ class Taking:
         self.retry_max_times = limits.POP_RECONSUME_TIMES
         self._init_mode = init_mode
         self._ordered = ordered
+        self._measured = measured
         self._closed = False
         #: Nothing more is handed out: the consumer is drained.
         self.stopped = False
@@ -89,6 +93,10 @@ class Taking:
         self._wanted = count
         if self._lacking > 0:
             self._more.announce()
+
+    def gauges(self) -> Iterable[tuple[str, Labels, float]]:
+        """What is so at the moment; asked for in any thread. Brokers alone know the lag."""
+        yield "buffered_messages", (self._group,), len(self.ready)
 
     def has_stopped(self) -> bool:
         """Whether nothing more is handed out."""
@@ -256,6 +264,7 @@ class Taking:
             ) from error
         now_s = anyio.current_time()
         tags = subscription.tags_set
+        again = 0
         for number, (start, end) in enumerate(pairwise([*starts, len(view)])):
             message = PoppedMessage(
                 view[start:end],
@@ -267,11 +276,14 @@ class Taking:
                 ordered=self._ordered,
                 handed_out=bool(handed_out >> number & 1),
             )
+            again += self._measured is not None and message.redelivered
             if tags and message.tags not in tags:
                 self._settling.ack_soon(message)  # its tag only has the same hash as a wanted one
             else:
                 self.ready.append(message)
                 self._ready_bytes += message.size_bytes
+        if self._measured is not None and starts:
+            self._measured.received(subscription.topic, len(starts), again)
         if any(message.priority > 0 for message in self.ready):
             self.ready = deque(sorted(self.ready, key=lambda each: -each.priority))
         self.arrived.announce()
