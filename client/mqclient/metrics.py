@@ -71,8 +71,11 @@ FIGURES: Final[Mapping[str, Figure]] = {
 
 
 class Distribution(NamedTuple):
-    """Samples of a histogram: how many there are up to each of `limits.METRIC_BUCKETS_S` and above the one
-    before, at last those above all; and their sum."""
+    """Samples of a histogram, and their sum.
+
+    `counts`: how many lie between each of `limits.METRIC_BUCKETS_S` and the bound before it; the
+    last is how many lie above all bounds.
+    """
 
     counts: tuple[int, ...]
     total: float

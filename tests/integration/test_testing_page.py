@@ -1,4 +1,4 @@
-"""docs/how-to/testing.md: its examples run as they stand, each in a project that has nothing else."""
+"""docs/how-to/testing.md: its examples run as they stand, each in a project of its own."""
 
 from __future__ import annotations
 

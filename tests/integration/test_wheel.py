@@ -270,7 +270,7 @@ def test_a_users_program_passes_strict_types(away: Away) -> None:
 
 
 def test_it_is_installed_from_a_git_url(light: Away, tmp_path: Path) -> None:
-    """As docs/how-to/installing.md says, from a clone; what is there sends, and names what is missing."""
+    """As docs/how-to/installing.md says; what is there sends, and names what is missing."""
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=60)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
