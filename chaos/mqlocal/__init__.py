@@ -10,6 +10,7 @@
 ``places``          addresses that nobody else has, and a folder
 ``plugin``          the fixtures for pytest, which finds them by itself
 ``plugin_asyncio``  the same for pytest-asyncio
+``fixtures``        what both share
 ``limits``          the bounds, and the defaults of what a user may set
 """
 

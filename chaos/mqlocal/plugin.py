@@ -12,17 +12,15 @@ names the server.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from mqlocal.cluster import LocalCluster
-    from mqlocal.on_asyncio import AsyncioCluster
-    from mqlocal.threaded import ThreadedCluster
+from mqlocal.fixtures import ON_ASYNCIO, cluster_here, wanted
 
-ON_ASYNCIO = "_mq_cluster_on_asyncio"
+if TYPE_CHECKING:
+    from mqlocal.threaded import ThreadedCluster
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,46 +33,6 @@ def pytest_configure(config: pytest.Config) -> None:
         from mqlocal import plugin_asyncio  # noqa: PLC0415 - it needs pytest-asyncio
 
         config.pluginmanager.register(plugin_asyncio)
-
-
-def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:
-    marker = request.node.get_closest_marker("mq_cluster")
-    return {} if marker is None else dict(marker.kwargs)
-
-
-async def cluster_here(
-    request: pytest.FixtureRequest,
-) -> AsyncIterator[LocalCluster | AsyncioCluster]:
-    """A cluster for the event loop of the test."""
-    import trio  # noqa: PLC0415 - pytest loads this module in every run
-
-    if trio.lowlevel.in_trio_task():
-        from mqlocal import local_cluster  # noqa: PLC0415 - likewise
-
-        async with local_cluster(**_wanted(request)) as on_trio:
-            yield on_trio
-        return
-    from mqlocal import local_cluster_on_asyncio  # noqa: PLC0415 - likewise
-
-    _check_loop(request)
-    async with local_cluster_on_asyncio(**_wanted(request)) as cluster:
-        yield cluster
-
-
-def _check_loop(request: pytest.FixtureRequest) -> None:
-    """Raises ConfigError if the test wants virtual time, and its loop has none."""
-    import asyncio  # noqa: PLC0415 - likewise
-
-    from dledger.errors import ConfigError  # noqa: PLC0415 - likewise
-    from mqlocal import VirtualLoop  # noqa: PLC0415 - likewise
-
-    loop = asyncio.get_running_loop()
-    if "mq_virtual_time" in request.fixturenames and not isinstance(loop, VirtualLoop):
-        raise ConfigError(
-            f"mq_virtual_time: the test's loop is a {type(loop).__name__}. pytest-asyncio 1.4 and "
-            "newer makes a VirtualLoop for it; for anyio's plugin let the fixture anyio_backend "
-            "return ('asyncio', {'loop_factory': mqlocal.VirtualLoop})"
-        )
 
 
 _mq_cluster_here = pytest.fixture(cluster_here, name="_mq_cluster_here")
@@ -97,5 +55,5 @@ def mq_cluster_in_thread(request: pytest.FixtureRequest) -> Iterator[ThreadedClu
     """A cluster in a thread of its own, on loopback."""
     from mqlocal import local_cluster_in_thread  # noqa: PLC0415 - likewise
 
-    with local_cluster_in_thread(**_wanted(request)) as cluster:
+    with local_cluster_in_thread(**wanted(request)) as cluster:
         yield cluster

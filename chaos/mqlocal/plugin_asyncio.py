@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from mqlocal.plugin import ON_ASYNCIO, cluster_here
+from mqlocal.fixtures import ON_ASYNCIO, cluster_here
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop

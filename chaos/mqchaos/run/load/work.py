@@ -269,7 +269,7 @@ class ThreadsWork(HandlingWork):
             self._task.namesrv_addr,
             self._task.group,
             {self._task.topic: "*"},
-            on_rebalance=partial(self._noted, self._rebalanced),
+            on_rebalance=partial(self._token.run_sync_soon, self._rebalanced),
         )
         in_thread = trio.to_thread.run_sync
         run = partial(in_thread, consumer.run, self._handle_here, HANDLED_AT_ONCE)

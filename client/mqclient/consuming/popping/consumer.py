@@ -120,8 +120,8 @@ class PopConsumer(Living):
         }
         measured = self._measured(metrics)
         self._hooks = HandleHooks(interceptors, decode, measured)
-        credentials = Credentials.of(user, secret)
-        self._session = Session(namesrv_addr, self._asked, credentials, tls, measured)
+        who = Credentials.of(user, secret)
+        self._session = Session(namesrv_addr, self._asked, who, tls, measured)
         self._started_ms = 0
         self._runs: set[Running] = set()
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
