@@ -265,11 +265,15 @@ class ThreadsWork(HandlingWork):
     async def run(self, told_to_stop: trio.Event) -> None:
         """Until a signal, or until told to stop. What is noted is noted in this thread."""
         self._begun, self._token = 0, trio.lowlevel.current_trio_token()
+
+        def rebalanced(change: Rebalance) -> None:
+            self._token.run_sync_soon(partial(self._rebalanced, change))
+
         consumer = blocking.Consumer(
             self._task.namesrv_addr,
             self._task.group,
             {self._task.topic: "*"},
-            on_rebalance=partial(self._token.run_sync_soon, self._rebalanced),
+            on_rebalance=rebalanced,
         )
         in_thread = trio.to_thread.run_sync
         run = partial(in_thread, consumer.run, self._handle_here, HANDLED_AT_ONCE)
