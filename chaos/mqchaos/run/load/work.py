@@ -66,7 +66,7 @@ def consumer_of(task: Consume, rebalanced: Callable[[RebalanceNotice], None]) ->
         consume_from=task.beginning,
         offsets="broker" if task.offsets is None else Path(task.offsets),
         auto_commit=task.handles,
-        on_rebalance=rebalanced,
+        on_rebalance=lambda change: soon(partial(self._rebalanced, change)),
         tls=of_task(task.encrypted_by),
     )
 
@@ -265,15 +265,12 @@ class ThreadsWork(HandlingWork):
     async def run(self, told_to_stop: trio.Event) -> None:
         """Until a signal, or until told to stop. What is noted is noted in this thread."""
         self._begun, self._token = 0, trio.lowlevel.current_trio_token()
-
-        def rebalanced(change: Rebalance) -> None:
-            self._token.run_sync_soon(partial(self._rebalanced, change))
-
+        soon = self._token.run_sync_soon
         consumer = blocking.Consumer(
             self._task.namesrv_addr,
             self._task.group,
             {self._task.topic: "*"},
-            on_rebalance=rebalanced,
+            on_rebalance=lambda change: soon(partial(self._rebalanced, change)),
         )
         in_thread = trio.to_thread.run_sync
         run = partial(in_thread, consumer.run, self._handle_here, HANDLED_AT_ONCE)
