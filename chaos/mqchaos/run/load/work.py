@@ -66,7 +66,7 @@ def consumer_of(task: Consume, rebalanced: Callable[[RebalanceNotice], None]) ->
         consume_from=task.beginning,
         offsets="broker" if task.offsets is None else Path(task.offsets),
         auto_commit=task.handles,
-        on_rebalance=lambda change: soon(partial(self._rebalanced, change)),
+        on_rebalance=rebalanced,
         tls=of_task(task.encrypted_by),
     )
 
