@@ -120,8 +120,9 @@ class PopConsumer(Living):
         }
         measured = self._measured(metrics)
         self._hooks = HandleHooks(interceptors, decode, measured)
-        who = Credentials.of(user, secret)
-        self._session = Session(namesrv_addr, self._asked, who, tls, measured)
+        self._session = Session(
+            namesrv_addr, self._asked, Credentials.of(user, secret), tls, measured
+        )
         self._started_ms = 0
         self._runs: set[Running] = set()
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
