@@ -109,8 +109,7 @@ class PopConsumer(Living):
         check_schedule(retry_delays_s)
         self.group = group
         self._schedule = tuple(retry_delays_s)
-        self._ordered = ordered
-        self._same_subscriptions = same_subscriptions
+        self._ordered, self._same_subscriptions = ordered, same_subscriptions
         for topic in subscriptions:
             check_readable(topic, group)
         version_ms = int(time.time() * 1000)
@@ -120,9 +119,8 @@ class PopConsumer(Living):
         }
         measured = self._measured(metrics)
         self._hooks = HandleHooks(interceptors, decode, measured)
-        self._session = Session(
-            namesrv_addr, self._asked, Credentials.of(user, secret), tls, measured
-        )
+        who = Credentials.of(user, secret)
+        self._session = Session(namesrv_addr, self._asked, who, tls, measured)
         self._started_ms = 0
         self._runs: set[Running] = set()
         self._drain_timeout_s = check_seconds("drain_timeout_s", drain_timeout_s)
