@@ -78,4 +78,5 @@ def run_all(
 
 async def pop_by_default(admin: Admin, name: str) -> None:
     """Have a group pop the topic of the same name, once it asks which queues are its."""
+    await admin.groups.update(name)
     await admin.groups.set_request_mode(name, name, "POP")
