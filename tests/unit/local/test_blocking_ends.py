@@ -108,6 +108,7 @@ def test_what_a_worker_has_handed_over_is_sent_though_it_forgets_to_close(
         assert sorted(map(int, got)) == [*range(10, 15), *range(20, 25)]
 
 
+MESSAGES = 6
 WORKER = """
 import sys, time
 from mqclient.blocking import Consumer, PopConsumer, run_until_signal
@@ -124,28 +125,29 @@ print("stopped in order")
 """
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
-@pytest.mark.parametrize("kind", ["Consumer", "PopConsumer"])
+@pytest.mark.parametrize(
+    ("kind", "concurrency"), [("Consumer", 1), ("Consumer", 3), ("PopConsumer", 1)]
+)
 def test_a_signal_stops_a_blocking_worker_in_order(kind: str, concurrency: int) -> None:
     """As systemd sends it, in the middle of handlers: these end, and nothing comes twice."""
     with local_cluster_in_thread(replicas=1) as cluster:
         with cluster.producer() as producer:
-            producer.send_many("T", [b"%d" % number for number in range(12)])
+            producer.send_many("T", [b"%d" % number for number in range(MESSAGES)])
         said: list[str] = []
-        while len([line for line in said if line.startswith("ended")]) < 12:
+        while len([line for line in said if line.startswith("ended")]) < MESSAGES:
             argv = [sys.executable, "-c", WORKER.format(namesrv=cluster.namesrv_addr)]
             with subprocess.Popen(
                 [*argv, kind, str(concurrency)], stdout=subprocess.PIPE, text=True
             ) as worker:
                 assert worker.stdout is not None
-                said += [worker.stdout.readline().strip() for _ in range(4)]
+                said.append(worker.stdout.readline().strip())
                 worker.send_signal(signal.SIGTERM)
                 said += worker.stdout.read().split("\n")
                 assert worker.wait(WAIT_S) == 0
                 assert "stopped in order" in said[-3:]
     began = sorted(line for line in said if line.startswith("began"))
-    assert began == sorted(f"began {number}" for number in range(12))
-    assert len([line for line in said if line.startswith("ended")]) == 12
+    assert began == sorted(f"began {number}" for number in range(MESSAGES))
+    assert len([line for line in said if line.startswith("ended")]) == MESSAGES
 
 
 def test_a_run_that_ends_by_itself_gives_its_signals_back() -> None:
