@@ -279,6 +279,7 @@ def test_a_history_that_clients_should_not_have_seen_is_found(
             ("refused", refused, ", ".join(NODES)),
             ("refused", refused, None),
             ("phantom", GHOST, None),
+            ("phantom", overtaking, None),  # read before it was sent
         },
         4: {
             ("overtaken", overtaking, None),
