@@ -246,7 +246,7 @@ def test_asyncio_is_told_where_to_go() -> None:
         async with local_cluster():
             pass
 
-    with pytest.raises(ConfigError, match="use local_cluster_in_thread"):
+    with pytest.raises(ConfigError, match="use local_cluster_on_asyncio"):
         anyio.run(main, backend="asyncio")
 
 
