@@ -269,6 +269,7 @@ def test_a_users_program_passes_strict_types(away: Away) -> None:
     assert done.stdout == "Success: no issues found in 1 source file\n", done.stderr
 
 
+@pytest.mark.long
 def test_it_is_installed_from_a_git_url(light: Away, tmp_path: Path) -> None:
     """As docs/how-to/installing.md says; what is there sends, and names what is missing."""
     venv = tmp_path / "venv"

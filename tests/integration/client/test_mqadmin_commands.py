@@ -35,6 +35,7 @@ pytestmark = pytest.mark.slow
 ELSEWHERE = {
     *("verifyLog", "transferLeader", "addNode", "removeNode", "exportReplica"),
     *(name for name in COMMANDS if name.endswith("User") or "acl" in name.lower()),
+    *("tls", "auditLog"),
 }
 
 
