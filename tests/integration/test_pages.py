@@ -16,6 +16,8 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^(<!-- not run: .+ -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# file: (\S+)\n")
 PAGE_S = 180.0
+SHORT = ("first-application", "alerts")
+"""The others take longer, with Spark or chaos runs among them: `./dev test --all` follows them."""
 OWN_NETWORK = "127.0.77."
 """Stands for the network 10.0.0. of a page: all of 127/8 is this machine."""
 PRELUDE = f"""\
@@ -60,7 +62,13 @@ def script_of(page: Path, directory: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", followed(), ids=[page.stem for page in followed()])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=() if page.stem in SHORT else pytest.mark.long)
+        for page in followed()
+    ],
+)
 def test_a_page_can_be_followed_to_its_end(page: Path, tmp_path: Path) -> None:
     """Its files are saved and its commands run, in their order, in an empty folder."""
     script = script_of(page, tmp_path)
