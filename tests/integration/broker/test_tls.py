@@ -117,7 +117,7 @@ async def test_plain_text_and_strangers_authorities_get_nothing(cluster: Cluster
             with pytest.raises(DledgerError, match="closed|reset|does not trust"):
                 await producer.send(Message(TOPIC, b"no"))
     async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
-        assert TOPIC not in {each.name for each in await admin.topics.list()}
+        assert TOPIC not in {each.topic for each in await admin.topics.list()}
 
 
 def test_tools_and_blocking_clients_speak_tls(cluster: Cluster) -> None:
