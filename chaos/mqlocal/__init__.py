@@ -7,6 +7,7 @@
 ``layout``          its servers' names, addresses and configs (pure)
 ``server``          one server, as a task that can be killed
 ``clients``         clients that know its address
+``view``            its names and addresses, from outside its event loop
 ``places``          addresses that nobody else has, and a folder
 ``plugin``          the fixtures for pytest, which finds them by itself
 ``plugin_asyncio``  the same for pytest-asyncio

@@ -21,6 +21,7 @@ from mqclient import Admin, Consumer, Producer
 from mqlocal import limits
 from mqlocal.clients import with_address
 from mqlocal.cluster import LocalCluster, local_cluster
+from mqlocal.view import ClusterView
 from mqlocal.virtual_loop import Guest, VirtualLoop
 
 ArgumentsT = TypeVarTuple("ArgumentsT")
@@ -35,7 +36,7 @@ class Way(Protocol):
         ...
 
 
-class AsyncioCluster:
+class AsyncioCluster(ClusterView):
     """The cluster, for tasks of asyncio. Made by :func:`local_cluster_on_asyncio`.
 
     It has what a LocalCluster has: `producer`, `consumer` and `admin` make clients of it.
@@ -46,21 +47,8 @@ class AsyncioCluster:
     admin = with_address(Admin)
 
     def __init__(self, cluster: LocalCluster, way: Way) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._way = way
-        #: The name server's address, for any client.
-        self.namesrv_addr = cluster.namesrv_addr
-        #: The names of the broker groups, and of all servers.
-        self.groups = cluster.groups
-        self.servers = cluster.servers
-
-    def address(self, name: str) -> str:
-        """Where clients find one server."""
-        return self._cluster.address(name)
-
-    def runs(self, name: str) -> bool:
-        """Whether a server runs: it was not killed or stopped, or has been restarted."""
-        return self._cluster.runs(name)
 
     def now(self) -> datetime:
         """The time by the cluster's clocks; use it for `deliver_at`."""

@@ -15,9 +15,10 @@ from mqclient.blocking import Admin, Consumer, Producer
 from mqlocal import limits
 from mqlocal.clients import with_address
 from mqlocal.cluster import LocalCluster, local_cluster
+from mqlocal.view import ClusterView
 
 
-class ThreadedCluster:
+class ThreadedCluster(ClusterView):
     """The cluster, for any thread; its calls wait. Made by :func:`local_cluster_in_thread`.
 
     `producer`, `consumer` and `admin` make blocking clients of it.
@@ -28,21 +29,8 @@ class ThreadedCluster:
     admin = with_address(Admin)
 
     def __init__(self, cluster: LocalCluster, portal: BlockingPortal) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._portal = portal
-        #: The name server's address, for any client.
-        self.namesrv_addr = cluster.namesrv_addr
-        #: The names of the broker groups, and of all servers.
-        self.groups = cluster.groups
-        self.servers = cluster.servers
-
-    def address(self, name: str) -> str:
-        """Where clients find one server."""
-        return self._cluster.address(name)
-
-    def runs(self, name: str) -> bool:
-        """Whether a server runs."""
-        return self._cluster.runs(name)
 
     def leader(self, group: str | None = None) -> str:
         """The name of a group's leader; waits until there is one."""

@@ -37,9 +37,9 @@ import msgspec
 from dledger import limits
 from dledger.errors import StorageError
 from dledger.limits import FOLDER_MODE
-from dledger.log.disk import Disk, make_folder, new_file
+from dledger.log.disk import Disk, copy_whole, make_folder, new_file
 from dledger.log.head import LogHead, decode_head, encode_head
-from dledger.log.replica import FORMAT_VERSION, MANIFEST_FILE, PARTIAL_FILE, Manifest
+from dledger.log.replica import MANIFEST_FILE, PARTIAL_FILE, Manifest, identity_of
 from dledger.log.scanning.tail import WATERMARK_BYTES, encode_watermark
 from dledger.log.segment import segment_path
 
@@ -151,12 +151,7 @@ class Export:
         first = self._link_all(whole, last)
         first, first_index = self._write_head(first, last)
         self._copy_state(first_index)
-        identity = {
-            "format": FORMAT_VERSION,
-            "broker_name": plan.group,
-            "node_id": plan.node_id,
-            "segment_bytes": plan.segment_bytes,
-        }
+        identity = identity_of(plan.group, plan.node_id, plan.segment_bytes)
         self._write(folder / "term", self._disk.read(plan.folder / "log" / "term"))
         self._write(self.target / "replica.json", json.dumps(identity).encode())
         self._disk.sync_folder(folder)
@@ -269,12 +264,7 @@ class Export:
                 f"retention went past the snapshot of {self.plan.folder} meanwhile, so nothing "
                 "could be restored from this copy; it is removed: try again"
             )
-        with new_file(self.target / state.name, os.O_EXCL) as written:
-            while data := state.file.read(limits.EXPORT_PART_BYTES):
-                written.write(data)
-                self.progress.copied_bytes += len(data)
-            written.flush()
-            os.fsync(written.fileno())
+        self.progress.copied_bytes += copy_whole(state.file, self.target / state.name)
 
     def _write(self, path: Path, data: bytes) -> None:
         with new_file(path, os.O_EXCL) as file:

@@ -19,18 +19,16 @@ after a crash there is no store, or a whole one.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Final
 
-from dledger import limits
 from dledger.errors import ConfigError, CorruptLog, StorageError
 from dledger.limits import FOLDER_MODE
-from dledger.log.disk import Disk, new_file
+from dledger.log.disk import Disk, copy_whole
 from dledger.log.hard_state import HardState, HardStateFile, read_slots
 from dledger.log.recovery.verify import verify_replica
-from dledger.log.replica import FORMAT_VERSION, Manifest, describe_replica
+from dledger.log.replica import Manifest, describe_replica, identity_of
 from dledger.log.segment import segment_path
 
 TERMS_BETWEEN_LIVES: Final = 1 << 20
@@ -57,13 +55,7 @@ def restore_replica(
     building.mkdir(FOLDER_MODE)
     try:
         _build(copy, building, manifest, state_file)
-        identity = {
-            "format": FORMAT_VERSION,
-            "broker_name": group,
-            "node_id": node_id,
-            "segment_bytes": segment_bytes,
-        }
-        disk = Disk()
+        identity, disk = identity_of(group, node_id, segment_bytes), Disk()
         disk.replace(building / "replica.json", json.dumps(identity).encode())
         building.rename(folder)
         disk.sync_folder(folder.parent)
@@ -102,7 +94,8 @@ def _build(copy: Path, building: Path, manifest: Manifest, state_file: str) -> N
     disk, log = Disk(), building / "log"
     log.mkdir(FOLDER_MODE)
     for base in describe_replica(copy).segments:
-        _copy(segment_path(copy / "log", base), segment_path(log, base))
+        with segment_path(copy / "log", base).open("rb") as segment:
+            copy_whole(segment, segment_path(log, base))
     head = disk.read(copy / "log" / "head")
     if head:
         disk.replace(log / "head", head)
@@ -112,15 +105,7 @@ def _build(copy: Path, building: Path, manifest: Manifest, state_file: str) -> N
     hard_state.save(HardState(term + TERMS_BETWEEN_LIVES, None, seated=True))
     hard_state.close()
     if (copy / state_file).exists():
-        _copy(copy / state_file, building / state_file)
+        with (copy / state_file).open("rb") as state:
+            copy_whole(state, building / state_file)
     disk.sync_folder(log)
     disk.sync_folder(building)
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file; durable, but for its name. Holes are written as zeros."""
-    with source.open("rb") as read, new_file(target, os.O_EXCL) as written:
-        while data := read.read(limits.EXPORT_PART_BYTES):
-            written.write(data)
-        written.flush()
-        os.fsync(written.fileno())

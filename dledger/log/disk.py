@@ -23,7 +23,7 @@ from typing import BinaryIO, Final
 
 from dledger.buffers import Buffer
 from dledger.failpoints import failpoint
-from dledger.limits import FILE_MODE, FOLDER_MODE, IOV_MAX, OTHERS
+from dledger.limits import EXPORT_PART_BYTES, FILE_MODE, FOLDER_MODE, IOV_MAX, OTHERS
 from dledger.observe import get_logger
 
 log = get_logger(__name__)
@@ -233,6 +233,16 @@ def new_file(path: Path, flags: int = os.O_TRUNC) -> BinaryIO:
     """A file for writing that is its user's alone; with O_EXCL only if there is none."""
     flags |= os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, FILE_MODE), "wb")
+
+
+def copy_whole(source: BinaryIO, target: Path) -> int:
+    """Copy an open file to a new one; durable, but for its name. Returns its bytes. Blocks."""
+    with new_file(target, os.O_EXCL) as written:
+        while data := source.read(EXPORT_PART_BYTES):
+            written.write(data)
+        written.flush()
+        os.fsync(written.fileno())
+        return written.tell()
 
 
 def close_to_others(path: Path) -> None:

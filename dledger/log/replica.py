@@ -63,6 +63,16 @@ def read_manifest(folder: Path) -> Manifest | None:
     return manifest
 
 
+def identity_of(group: str, node_id: str, segment_bytes: int) -> dict[str, object]:
+    """What `replica.json` says of a folder: whose it is."""
+    return {
+        "format": FORMAT_VERSION,
+        "broker_name": group,
+        "node_id": node_id,
+        "segment_bytes": segment_bytes,
+    }
+
+
 @contextmanager
 def hold_replica(folder: Path, group: str, node_id: str, segment_bytes: int) -> Iterator[None]:
     """Make the folder if it is new, and keep other processes out of it.
@@ -81,15 +91,7 @@ def hold_replica(folder: Path, group: str, node_id: str, segment_bytes: int) -> 
     with ExitStack() as stack:
         for held in (folder, folder / "log"):
             stack.enter_context(_locked(held, folder))
-        _check_identity(
-            folder / "replica.json",
-            {
-                "format": FORMAT_VERSION,
-                "broker_name": group,
-                "node_id": node_id,
-                "segment_bytes": segment_bytes,
-            },
-        )
+        _check_identity(folder / "replica.json", identity_of(group, node_id, segment_bytes))
         yield
 
 

@@ -144,11 +144,7 @@ def delete_user(
             raise _unknown(username)
         return await admin.users.delete(username, broker=broker, cluster=cluster)
 
-    groups = asked_unless(
-        dry_run,
-        common,
-        delete,
-    )
+    groups = asked_unless(dry_run, common, delete)
     result = {"user": username, "dryRun": dry_run}
     _say(common, "deleteUser", result, f"user {username}", "removed", groups)
 
