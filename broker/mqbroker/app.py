@@ -89,7 +89,7 @@ async def run_replica(config: BrokerConfig, room: Room, stop: Stop) -> None:
 
 
 def _contexts_of(config: BrokerConfig) -> ServerContexts | None:
-    """What a broker encrypts with; None for nothing. Raises ConfigError."""
+    """The keys that a broker encrypts with; None if it does not. Raises ConfigError."""
     options = config.tls()
     return None if options is None else ServerContexts(options)
 

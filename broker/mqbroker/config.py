@@ -182,7 +182,7 @@ class BrokerConfig(TlsKeys, rename="camel", kw_only=True, forbid_unknown_fields=
         )
 
     def tls(self) -> ServerOptions | None:
-        """What is to be encrypted; None for nothing. Raises ConfigError."""
+        """The settings of encryption; None if nothing is encrypted. Raises ConfigError."""
         given = self.tls_server_cert_path and self.tls_server_trust_cert_path
         by_default = Mode.ENFORCING if given else Mode.DISABLED
         return self.tls_options(Mode(self.tls_peer_mode) if self.tls_peer_mode else by_default)

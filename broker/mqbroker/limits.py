@@ -309,7 +309,7 @@ APPEND_BOUNDS_S = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5),
     *(1.0, 2.0, 3.0, 4.0, 5.0, 10.0),
 )
-"""Of the histogram of how long entries take."""
+"""Bounds of the histogram of how long entries take."""
 PULL_OFFSETS_MAX = 100_000
 """Queues of groups whose last pull is kept for the tools."""
 
@@ -329,7 +329,7 @@ LEFT_BEHIND_PER_CONNECTION_MAX = 1024
 SAFE_TO_STOP_LAG_ENTRIES = 10_000
 """A member that lacks more is not counted upon when another one is to be stopped."""
 QUEUES_PER_STEP = 64
-"""Whose lag is told before others may have the loop."""
+"""Queues whose lag is told before others may have the loop."""
 DESCRIPTORS_RESERVED = QUEUE_FILES_OPEN_MAX + 192
 """Kept from clients: for the log, its peers, the consume queues, and connections about to close."""
 RELAY_S = 10.0

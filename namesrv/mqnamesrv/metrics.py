@@ -88,7 +88,7 @@ class NamesrvHealth:
         """It answers, so it is."""
 
     def ready(self) -> str | None:
-        """None, or why its routes may lack something."""
+        """The reason why its routes may lack something; None if there is none."""
         if self._dispatcher.settles_in_ms() is None:
             return None
         return "it has just begun: brokers may be about to register"

@@ -17,12 +17,12 @@ class BrokerHealth:
         self._core = core
 
     def alive(self) -> str | None:
-        """None, or why it takes no part until it is restarted."""
+        """The reason why it takes no part until it is restarted, or None."""
         fenced = self._core.log.status.fenced
         return None if fenced is None else f"this replica takes no further part: {fenced}"
 
     def ready(self) -> str | None:
-        """None, or why it neither serves nor follows."""
+        """The reason why it neither serves nor follows, or None."""
         status, role = self._core.log.status, self._core.role
         if (problem := self.alive()) is not None:
             return problem
@@ -35,7 +35,7 @@ class BrokerHealth:
         return None
 
     def safe_to_stop(self) -> str | None:
-        """None, or why the group would not go on without it."""
+        """The reason why the group would not go on without it, or None."""
         status = self._core.log.status
         voters = [each for each in status.members if each.role == "voter"]
         if status.node_id not in {each.node_id for each in voters}:

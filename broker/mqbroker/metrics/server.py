@@ -110,7 +110,7 @@ class ServerFigures:
         yield _gauge("dledger_users_hash", told), [({}, digest)]
 
     def _about_disk(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
-        """What the store's file system has; nothing if it does not say, as a broken one may not."""
+        """Space of the store's file system; nothing if it does not say, as a broken one may not."""
         core = self._core
         try:
             disk = os.statvfs(core.config.store_path_root_dir)

@@ -23,8 +23,10 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What only a broker with a log on a disk has. `saved_s`: when its state was saved last, by
-    trio's clock; None if that was before its start."""
+    """Figures that only a broker with a log on a disk has.
+
+    `saved_s`: when its state was saved last, by trio's clock; None if that was before its start.
+    """
 
     segments: Callable[[], Sequence[SegmentInfo]]
     saved_s: Callable[[], float | None]

@@ -1,4 +1,4 @@
-"""What came into topics, and what groups were given, told by the leader. Pure."""
+"""Figures of messages that came into topics and that groups were given, by the leader. Pure."""
 
 from __future__ import annotations
 
