@@ -51,8 +51,8 @@ def test_the_page_begins_with_examples() -> None:
 def test_an_example_runs_as_it_stands(project: Project, tmp_path: Path) -> None:
     """Without a warning, with the plugins that the page says to install and no other."""
     (tmp_path / "test_example.py").write_text(project.tests)
-    if project.ini:
-        (tmp_path / "pytest.ini").write_text(project.ini)
+    # An empty one, too: else pytest reads the settings of a project around this folder.
+    (tmp_path / "pytest.ini").write_text(project.ini or "[pytest]\n")
     others = [name for package, name in PLUGINS.items() if package not in project.installed]
     done = subprocess.run(
         [

@@ -95,7 +95,10 @@ async def test_a_lost_group_is_restored_from_one_copy(tmp_path: Path, retain_byt
         async with Producer(namesrv, "PG") as producer:
             await producer.send(Message("Orders", b"second life"), key="one")
             cluster.start([late])
-            await cut(cluster)
+            # With retention it has saved its state, and may know that its tail was acknowledged:
+            # then it cuts nothing, and takes no part.
+            if not retain_bytes:
+                await cut(cluster)
             await producer.send(Message("Orders", b"goes on"), key="one")
         assert await read_to(namesrv, b"goes on") == [b"second life", b"goes on"]
     finally:
@@ -104,7 +107,7 @@ async def test_a_lost_group_is_restored_from_one_copy(tmp_path: Path, retain_byt
 
 
 async def cut(cluster: Cluster) -> None:
-    """Wait until the late node's log has a tail of the second life, or stands aside."""
+    """Wait until the late node's log has a tail of the second life."""
     store = cluster.store(cluster.layout.nodes[2])
     with trio.fail_after(30):
         while verify_replica(store).last_term < 1 << 20:  # noqa: ASYNC110 - a process's files
