@@ -22,6 +22,9 @@ PROGRAM = """
 import os, signal, sys
 from importlib import import_module
 
+# A shell's background job ignores SIGINT; a user's foreground command does not.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 class Interrupting:
     def __init__(self, after):
         self.left = after
