@@ -228,6 +228,12 @@ MEMBERS_MAX = 16
 """Of one group, with those that do not vote yet."""
 SECRET_CHARACTERS_MIN = 16
 """Of the secret that a group with a peer port on the network must have."""
+SECRETS_MAX = 2
+"""Valid at one time: the old one and the new one while a cluster's secret is replaced."""
+PROOFS_MAX = 2 * SECRETS_MAX
+"""In one proof: by the secrets that are valid, and those that shall be."""
+SECRET_LOOK_S = 2.0
+"""Between two looks whether the secret's file has changed."""
 STRANGERS_MAX = 16
 """Connected nodes that know the group's secret but are not, or no longer, members."""
 NODE_ID_BYTES_MAX = 128

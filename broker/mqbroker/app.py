@@ -33,6 +33,7 @@ from dledger.observe import get_logger
 from dledger.program.audit_log import AuditLog
 from dledger.tls.options import Mode
 from dledger.tls.servers import ServerContexts
+from dledger.trust.rolling import Secrets
 from dledger.world import steady_s, unix_ms, world
 from mqbroker import limits
 from mqbroker.broker import Broker
@@ -49,6 +50,7 @@ from mqbroker.upkeep.disk_space import DiskSpace
 from mqbroker.upkeep.keeping import keep_running
 from mqbroker.upkeep.mending import Mending
 from mqbroker.upkeep.retention import Retention
+from mqbroker.upkeep.rolling import Rolling
 
 _log = get_logger(__name__)
 
@@ -74,18 +76,20 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
         config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
     )
     tls = _contexts_of(config)
-    async with _open_replica(config, tls) as (machine, ledger):
+    secrets = config.secrets()
+    async with _open_replica(config, tls, secrets) as (machine, ledger):
         calm_collector()
         with watched_loop() as watchdog:
-            await _serve(config, machine, ledger, room, stop, tls, watchdog)
+            await _serve(config, machine, ledger, room, stop, tls, secrets, watchdog)
 
 
 async def run_replica(config: BrokerConfig, room: Room, stop: Stop) -> None:
     """Run a broker until `stop` returns, in a process that is not its own. Raises likewise."""
     config.check()
     tls = _contexts_of(config)
-    async with _open_replica(config, tls) as (machine, ledger):
-        await _serve(config, machine, ledger, room, stop, tls)
+    secrets = config.secrets()
+    async with _open_replica(config, tls, secrets) as (machine, ledger):
+        await _serve(config, machine, ledger, room, stop, tls, secrets)
 
 
 def _contexts_of(config: BrokerConfig) -> ServerContexts | None:
@@ -96,7 +100,7 @@ def _contexts_of(config: BrokerConfig) -> ServerContexts | None:
 
 @asynccontextmanager
 async def _open_replica(
-    config: BrokerConfig, tls: ServerContexts | None
+    config: BrokerConfig, tls: ServerContexts | None, secrets: Secrets
 ) -> AsyncIterator[tuple[Machine, Ledger]]:
     """The state from its snapshot, and the ledger; closed when the block is left."""
     machine = Machine(Path(config.store_path_root_dir))
@@ -104,7 +108,7 @@ async def _open_replica(
     if unusable is not None:
         _log.warning("saved state not used", reason=unusable, remedy="the log is replayed")
     encrypts = tls is not None and tls.options.members is not Mode.DISABLED
-    own = replace(config.ledger(), tls=tls if encrypts else None)
+    own = replace(config.ledger(), tls=tls if encrypts else None, secret=secrets)
     async with open_ledger(own, machine) as ledger:
         # Nothing was applied yet, as this task has not awaited anything since the ledger was
         # opened.
@@ -128,16 +132,21 @@ async def _serve(
     room: Room,
     stop: Stop,
     tls: ServerContexts | None,
+    secrets: Secrets,
     watchdog: Watchdog | None = None,
 ) -> None:
     audit = AuditLog(config.audit_folder)
     core = Core.build(
-        config, machine, ledger, unix_ms, steady_s, room=room, tls=tls, audit_log=audit
+        *(config, machine, ledger, unix_ms, steady_s),
+        room=room,
+        tls=tls,
+        audit_log=audit,
+        secrets=secrets,
     )
     registration = Registration(core)
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
-    figures = port_of(config, has_users=bool(config.d_leger_secret))
+    figures = port_of(config, has_users=bool(secrets))
     process = Process(ledger.segments, lambda: snapshots.saved_s, watchdog)
     async with trio.open_nursery() as nursery:
         host = config.client_host
@@ -165,6 +174,9 @@ async def _serve(
         nursery.start_soon(_watch_fence, ledger)
         if tls is not None:
             nursery.start_soon(keep_running, "certificates", tls.run, core.faults)
+        if config.secret_file:
+            rolling = Rolling(core, broker.users.wrap_anew)
+            nursery.start_soon(keep_running, "secrets", rolling.run, core.faults)
         await stop()
         _log.info("broker stopping", node=config.node_id)
         await ledger.step_aside()

@@ -107,6 +107,7 @@ class Broker:
         self._clients = ClientHandler(core, membership, self._wake_notices)
         self._transactions = TransactionHandler(core, self._clients)
         self._exports = ExportHandler(core)
+        self.users = UserHandler(core)
         handlers = [
             *(core.door, self._clients, self._transactions),
             AssignmentHandler(core, membership),
@@ -126,7 +127,7 @@ class Broker:
             ResetHandler(core, self._clients, self._readers, self._popping.changed),
             SendBackHandler(core, fence, self._popping.giving_up),
             SendHandler(core),
-            *(TopicAdminHandler(core), UserHandler(core)),
+            *(TopicAdminHandler(core), self.users),
         ]
         self.handler = Dispatcher(core, table_of(handlers, Needs), self)
         core.machine.watch(self)

@@ -26,6 +26,7 @@ from dledger.remoting.names import PERM_READ_WRITE
 from dledger.tls.keys import TLS_SECRET_KEYS, ModeName, TlsKeys
 from dledger.tls.options import Mode, ServerOptions
 from dledger.trust.admin import LOOPBACK, AdminAddresses
+from dledger.trust.rolling import Secrets, parse
 from dledger.trust.secret import read_secret
 from mqbroker.leader.waiting.delays import DEFAULT_LEVELS, DelayLevels
 
@@ -162,7 +163,14 @@ class BrokerConfig(TlsKeys, rename="camel", kw_only=True, forbid_unknown_fields=
         if self.d_leger_secret:
             raise ConfigError("secretFile and dLegerSecret are both given: keep secretFile")
         secret = read_secret(Path(self.secret_file))
+        parse(secret, f"secretFile {self.secret_file}")
         return msgspec.structs.replace(self, d_leger_secret=secret)
+
+    def secrets(self) -> Secrets:
+        """The cluster's secrets as they are at the start: one, or two while it is replaced."""
+        if not self.secret_file:
+            return Secrets(self.d_leger_secret.encode())
+        return Secrets(*parse(self.d_leger_secret, f"secretFile {self.secret_file}"))
 
     def ledger(self) -> LedgerConfig:
         """The replicated log's part of the config."""

@@ -136,10 +136,10 @@ class Registration:
     async def _prove(self, peer: Peer) -> Signing | None:
         """What signs requests to a name server; None without a secret, here or there."""
         config = self._core.config
-        if not config.d_leger_secret:
+        if not self._core.secrets:
             return None
         own = config.broker_cluster_name, config.broker_name
-        prover = Prover(config.d_leger_secret.encode(), *own, config.node_id)
+        prover = Prover(self._core.secrets, *own, config.node_id)
         door, timeout_s = name_server_door(*own), limits.REGISTER_TIMEOUT_S
         return await prover.prove(peer, door, NAME_SERVER_ID, timeout_s)
 

@@ -14,6 +14,7 @@ from dledger.raft.roles import Timing
 
 if TYPE_CHECKING:
     from dledger.tls.servers import ServerContexts
+    from dledger.trust.rolling import Secrets
 
 __all__ = ["LedgerConfig", "LedgerStatus", "MemberStatus"]
 
@@ -31,10 +32,10 @@ class LedgerConfig:
     leaves syncing to the kernel, and only syncs every 5 s so that restarts stay short.
     `preferred_leader`: the node that gets leadership back when it has been caught up for a while.
     `secret`: the nodes prove to each other that they know it; needed unless the peer port is on
-    loopback. `repair`: whether a node whose log is damaged gets what it lacks from the leader
-    before it takes part. If not, it refuses to start. `bind_host`: where this node listens, if that
-    is not the host that `peers` tells the others. `tls`: what connections to other members are
-    encrypted with, if they are.
+    loopback. It may be `Secrets`, which change while nodes run. `repair`: whether a node whose log
+    is damaged gets what it lacks from the leader before it takes part. If not, it refuses to start.
+    `bind_host`: where this node listens, if that is not the host that `peers` tells the others.
+    `tls`: what connections to other members are encrypted with, if they are.
     """
 
     group: str
@@ -44,7 +45,7 @@ class LedgerConfig:
     flush: Literal["sync", "async", "interval"] = "sync"
     flush_interval_s: float = limits.FLUSH_INTERVAL_S
     segment_bytes: int = limits.SEGMENT_BYTES
-    secret: bytes = b""
+    secret: bytes | Secrets = b""
     timing: Timing = field(default_factory=Timing)
     preferred_leader: str | None = None
     services: Mapping[str, str] = field(default_factory=dict)

@@ -51,6 +51,7 @@ from dledger.raft.links import listen
 from dledger.raft.membership.configuration import Member
 from dledger.raft.membership.members import Members
 from dledger.raft.roles import Role
+from dledger.trust.rolling import Secrets
 from dledger.trust.secret import require_secret
 from dledger.world import world
 
@@ -477,7 +478,7 @@ async def open_ledger(config: LedgerConfig, machine: StateMachine) -> AsyncItera
         )
     if config.node_id not in config.peers:
         raise ConfigError(f"node_id {config.node_id!r} is not among the peers {[*config.peers]}")
-    require_secret("the peer port", config.peer_port[0], config.secret)
+    require_secret("the peer port", config.peer_port[0], Secrets.of(config.secret).first)
     folder, segment_bytes = config.directory, config.segment_bytes
     with ExitStack() as stack:
         stack.enter_context(hold_replica(folder, config.group, config.node_id, segment_bytes))

@@ -10,7 +10,8 @@ from dledger.net.peer import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import ProveHeader, ProveResponseHeader, decode_header, encode_header
-from dledger.trust.proof import NONCE_BYTES, Dialler, Door, check_hello
+from dledger.trust.proof import NONCE_BYTES, Dialler, Door, Session, check_hello
+from dledger.trust.rolling import Secrets
 from dledger.trust.signing import Signing, raw_bytes
 
 
@@ -18,7 +19,7 @@ from dledger.trust.signing import Signing, raw_bytes
 class Prover:
     """What this end proves: for which broker group of which cluster, and who it is."""
 
-    secret: bytes
+    secret: bytes | Secrets
     cluster: str
     broker_name: str
     node_id: str
@@ -31,7 +32,25 @@ class Prover:
         None if the server has no secret: RocketMQ's own have none. Raises ConnectFailed if the two
         have different ones, RemotingError.
         """
-        dialler = Dialler(door, self.node_id, self.secret, os.urandom(NONCE_BYTES))
+        dialler = self._dialler(door)
+        session = await self._agreed(dialler, peer, server_id, timeout_s)
+        return None if session is None else Signing(session)
+
+    async def shared(
+        self, peer: Peer, door: Door, server_id: str, timeout_s: float
+    ) -> tuple[bytes, ...] | None:
+        """Which of the secrets the server has, its first one first; None if it has none at all.
+        Raises likewise."""
+        dialler = self._dialler(door)
+        await self._agreed(dialler, peer, server_id, timeout_s)
+        return dialler.shared or None
+
+    def _dialler(self, door: Door) -> Dialler:
+        return Dialler(door, self.node_id, self.secret, os.urandom(NONCE_BYTES))
+
+    async def _agreed(
+        self, dialler: Dialler, peer: Peer, server_id: str, timeout_s: float
+    ) -> Session | None:
         answer = await self._say(peer, server_id, timeout_s, nonce=dialler.hello.nonce)
         if answer is None:
             return None
@@ -39,7 +58,7 @@ class Prover:
         proof = dialler.prove(acceptor, server_id)
         answer = await self._say(peer, server_id, timeout_s, proof=proof)
         try:
-            return Signing(dialler.check(raw_bytes(answer.proof) if answer else None))
+            return dialler.check(raw_bytes(answer.proof) if answer else None)
         except FrameError as error:
             raise ConnectFailed(
                 f"{peer.address}: this {server_id} does not know the cluster's secret: {error}"

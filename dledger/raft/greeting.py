@@ -8,6 +8,8 @@ module has its bytes. Each message is a u32 length and a msgpack array::
     dialler   its proof
     acceptor  its proof
 
+While the secret is replaced, a proof is one by each secret, one behind the other.
+
 Without a secret the proofs are made with an empty one. They then only keep out programs that are no
 node of this group. Frames have a CRC and no tag, and the peer port must not be reachable from other
 machines (:func:`require_secret`).
@@ -27,6 +29,7 @@ import trio
 from dledger.errors import FrameError
 from dledger.raft.limits import HANDSHAKE_TIMEOUT_S, HELLO_BYTES_MAX
 from dledger.trust.proof import NONCE_BYTES, Acceptor, Dialler, Door, Hello, Session, check_hello
+from dledger.trust.rolling import Secrets
 
 if TYPE_CHECKING:
     from dledger.tls.channel import Channel
@@ -38,10 +41,12 @@ PROTOCOL_VERSION = 5
 class Greeter:
     """One node's side of the handshakes."""
 
-    def __init__(self, group: str, node_id: str, segment_bytes: int, secret: bytes) -> None:
+    def __init__(
+        self, group: str, node_id: str, segment_bytes: int, secret: bytes | Secrets
+    ) -> None:
         self._door = Door("peer port", (PROTOCOL_VERSION, group, segment_bytes))
         self._node_id = node_id
-        self._secret = secret
+        self._secrets = Secrets.of(secret)
 
     async def dial(self, sock: socket.socket | Channel, wanted_id: str) -> Session | None:
         """Handshake with the node that was dialled. Returns the session, None without a secret.
@@ -49,7 +54,7 @@ class Greeter:
         Raises FrameError, OSError.
         """
         with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
-            side = Dialler(self._door, self._node_id, self._secret, os.urandom(NONCE_BYTES))
+            side = Dialler(self._door, self._node_id, self._secrets, os.urandom(NONCE_BYTES))
             await self._say_hello(sock, side.hello)
             acceptor = self._checked(await _receive_small(sock))
             await _send_small(sock, [side.prove(acceptor, wanted_id)])
@@ -72,7 +77,7 @@ class Greeter:
         `admit` raises FrameError for an id that may not connect. Raises FrameError, OSError.
         """
         with trio.move_on_after(HANDSHAKE_TIMEOUT_S):
-            side = Acceptor(self._door, self._node_id, self._secret, os.urandom(NONCE_BYTES))
+            side = Acceptor(self._door, self._node_id, self._secrets, os.urandom(NONCE_BYTES))
             hello = await _receive_small(sock)
             if self._is_of_this_group(hello):
                 admit(self._checked(hello).node_id)
@@ -87,7 +92,7 @@ class Greeter:
         raise FrameError(f"no handshake within {HANDSHAKE_TIMEOUT_S} s")
 
     def _kept(self, session: Session) -> Session | None:
-        return session if self._secret else None
+        return session if self._secrets else None
 
     async def _say_hello(self, sock: socket.socket | Channel, hello: Hello) -> None:
         await _send_small(sock, [*self._door.terms, *hello])

@@ -17,6 +17,7 @@ from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import ProveHeader, ProveResponseHeader, decode_header, encode_header
 from dledger.trust.proof import Acceptor, Door, Hello, check_hello
+from dledger.trust.rolling import Secrets
 from dledger.trust.signing import Verifying, raw_bytes
 
 
@@ -41,12 +42,12 @@ class Proofs:
 
     def __init__(
         self,
-        secret: bytes,
+        secret: bytes | Secrets,
         server_id: str,
         door: Callable[[str, str], Door],
         nonce: Callable[[], bytes],
     ) -> None:
-        self._secret = secret
+        self._secrets = Secrets.of(secret)
         self._server_id = server_id
         self._door = door
         self._nonce = nonce
@@ -60,7 +61,7 @@ class Proofs:
         """Answer a PROVE: first with a nonce; then, if the other end's proof is right, with this
         end's. Raises NotLetIn, FrameError, HeaderError.
         """
-        if not self._secret:
+        if not self._secrets:
             remark = f"this {self._server_id} has no secret: set its secretFile, or don't sign"
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         header = decode_header(ProveHeader, request)
@@ -84,7 +85,7 @@ class Proofs:
             raise NotLetIn(f"a name is above {PROVEN_NAME_CHARACTERS_MAX} characters")
         dialler = check_hello(header.node_id, raw_bytes(header.nonce))
         door = self._door(header.cluster_name, header.broker_name)
-        acceptor = Acceptor(door, self._server_id, self._secret, self._nonce())
+        acceptor = Acceptor(door, self._server_id, self._secrets, self._nonce())
         self._proving[connection_id] = _Proving(
             header.cluster_name, header.broker_name, dialler, acceptor
         )

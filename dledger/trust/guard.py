@@ -31,7 +31,8 @@ from dledger.trust.rights import (
     Rights,
     topic_needs,
 )
-from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER, Key, Stamp, stamp_of
+from dledger.trust.rolling import Secrets
+from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER, Stamp, stamp_of
 from dledger.trust.users import Keys, User, Users
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ class Guard:
 
     def __init__(
         self,
-        secret: bytes,
+        secret: bytes | Secrets,
         users: Callable[[], Iterable[Users]],
         look: Look,
         clock_ms: Callable[[], int],
@@ -91,8 +92,7 @@ class Guard:
         self.look = look
         self._clock_ms = clock_ms
         self._nonce_key = nonce_key
-        self._cluster_key = Key.of_cluster(secret) if secret else None
-        self._keys = Keys(secret)
+        self._keys = Keys(Secrets.of(secret))
         self._counts: dict[int, int] = {}
         self._wrong: Counter[int] = Counter()
 
@@ -154,7 +154,7 @@ class Guard:
 
     def _of_cluster(self, request: Command, connection_id: int, source: str) -> Asker:
         asker = Asker(CLUSTER_USER, source)
-        if self._cluster_key is None or not self._cluster_key.verifies(request):
+        if not any(key.verifies(request) for key in self._keys.of_cluster):
             return asker._replace(problem=WRONG, wrong=True)
         return asker._replace(problem=self._not_fresh(asker.name, request, connection_id))
 

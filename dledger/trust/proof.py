@@ -26,18 +26,25 @@ use a trusted network or a tunnel. TLS could replace this module: it would give 
 :class:`Session` a stream that needs no tags.
 
 The secret must be random: a stranger that is dialled gets a proof, and can test guesses on it.
+
+While a cluster's secret is replaced a side has two (`rolling`). Then a proof is one by each, one
+behind the other. The acceptor answers with proofs by those that it has, too, in its own order, and
+the first of these gives the session's keys. A wire that takes one of the proofs away leaves the
+other, of a secret that both hold valid.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dledger import limits
 from dledger.buffers import Buffer
 from dledger.errors import FrameError
+from dledger.trust.rolling import Secrets
 
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
@@ -118,46 +125,56 @@ class Dialler:
     """The side that begins: it sends `hello`, then the proof of `prove`, then `check`s the
     answer."""
 
-    def __init__(self, door: Door, node_id: str, secret: bytes, nonce: bytes) -> None:
+    def __init__(self, door: Door, node_id: str, secret: bytes | Secrets, nonce: bytes) -> None:
         self.hello = Hello(node_id, nonce)
         self._door = door
-        self._secret = secret
+        self._secrets = Secrets.of(secret).proven
         self._acceptor: Hello | None = None
+        #: Once checked: those of this side's secrets that the other has, in the order there.
+        self.shared: tuple[bytes, ...] = ()
 
     def prove(self, acceptor: Hello, wanted_id: str) -> bytes:
         """The proof for the acceptor that has answered. Raises FrameError if it is another one."""
         if acceptor.node_id != wanted_id:
             raise FrameError(f"node {acceptor.node_id!r} answers at the address of {wanted_id!r}")
         self._acceptor = acceptor
-        return self._keys.derive(PROOF_OF_DIALLER)
+        return b"".join(keys.derive(PROOF_OF_DIALLER) for keys in self._keys.values())
 
     @property
-    def _keys(self) -> _Keys:
-        assert self._acceptor is not None, "the acceptor has not said hello"
-        return _Keys(self._secret, self._door, self.hello, self._acceptor)
+    def _keys(self) -> dict[bytes, _Keys]:
+        acceptor = self._acceptor
+        assert acceptor is not None, "the acceptor has not said hello"
+        return {each: _Keys(each, self._door, self.hello, acceptor) for each in self._secrets}
 
     def check(self, proof: object) -> Session:
         """The session, if the acceptor's proof is right. Raises FrameError."""
         keys = self._keys
         assert self._acceptor is not None
-        _check_proof(proof, keys.derive(PROOF_OF_ACCEPTOR), self._acceptor.node_id)
-        return Session(keys.derive(KEY_OF_DIALLER), keys.derive(KEY_OF_ACCEPTOR))
+        right = {secret: each.derive(PROOF_OF_ACCEPTOR) for secret, each in keys.items()}
+        self.shared = tuple(
+            next(secret for secret, known in right.items() if hmac.compare_digest(known, said))
+            for said in _right_ones(proof, right.values(), self._acceptor.node_id)
+        )
+        agreed = keys[self.shared[0]]
+        return Session(agreed.derive(KEY_OF_DIALLER), agreed.derive(KEY_OF_ACCEPTOR))
 
 
 class Acceptor:
     """The side that was dialled: it sends `hello`, and proves only to a dialler that has proven."""
 
-    def __init__(self, door: Door, node_id: str, secret: bytes, nonce: bytes) -> None:
+    def __init__(self, door: Door, node_id: str, secret: bytes | Secrets, nonce: bytes) -> None:
         self.hello = Hello(node_id, nonce)
         self._door = door
-        self._secret = secret
+        self._secrets = Secrets.of(secret).proven
 
     def check(self, dialler: Hello, proof: object) -> tuple[bytes, Session]:
         """This side's own proof, and the session, if the dialler's is right. Raises FrameError."""
-        keys = _Keys(self._secret, self._door, dialler, self.hello)
-        _check_proof(proof, keys.derive(PROOF_OF_DIALLER), dialler.node_id)
-        session = Session(keys.derive(KEY_OF_ACCEPTOR), keys.derive(KEY_OF_DIALLER))
-        return keys.derive(PROOF_OF_ACCEPTOR), session
+        keys = [_Keys(each, self._door, dialler, self.hello) for each in self._secrets]
+        said = _right_ones(proof, [each.derive(PROOF_OF_DIALLER) for each in keys], dialler.node_id)
+        shared = [each for each in keys if each.derive(PROOF_OF_DIALLER) in said]
+        agreed = shared[0]
+        session = Session(agreed.derive(KEY_OF_ACCEPTOR), agreed.derive(KEY_OF_DIALLER))
+        return b"".join(each.derive(PROOF_OF_ACCEPTOR) for each in shared), session
 
 
 PROOF_OF_DIALLER: Final = "proof of the dialler"
@@ -166,9 +183,21 @@ KEY_OF_DIALLER: Final = "frames of the dialler"
 KEY_OF_ACCEPTOR: Final = "frames of the acceptor"
 
 
-def _check_proof(proof: object, right: bytes, node_id: str) -> None:
-    if not isinstance(proof, bytes) or not hmac.compare_digest(proof, right):
+def _right_ones(proof: object, right: Iterable[bytes], node_id: str) -> list[bytes]:
+    """Those proofs of the other side, in its order, that are among the right ones, at least one.
+    Raises FrameError."""
+    whole = proof if isinstance(proof, bytes) else b""
+    said = [whole[at : at + PROOF_BYTES] for at in range(0, len(whole), PROOF_BYTES)]
+    known = list(right)
+    found = [
+        each
+        for each in said[: limits.PROOFS_MAX]
+        # Each is compared with each: how long it takes says nothing.
+        if sum([hmac.compare_digest(each, one) for one in known])
+    ]
+    if not found or len(said) > limits.PROOFS_MAX or len(set(found)) < len(found):
         raise FrameError(f"node {node_id!r} does not know the group's secret")
+    return found
 
 
 class Tags:

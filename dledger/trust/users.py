@@ -17,6 +17,7 @@ from dledger import limits
 from dledger.buffers import Buffer
 from dledger.errors import BadInput
 from dledger.trust.policies import Entry, Policies
+from dledger.trust.rolling import Secrets
 from dledger.trust.signatures import Key
 from dledger.trust.wrapping import Wrapping
 
@@ -115,22 +116,58 @@ def decoded(data: Buffer) -> list[User]:
         raise BadInput(f"no users that can be read: {error}") from error
 
 
-class Keys:
-    """The keys of a table's users, made when they are first needed."""
+def unwrapped(user: User, secrets: Iterable[bytes]) -> str | None:
+    """A user's password; None if none of these secrets has wrapped it."""
+    for secret in secrets:
+        try:
+            return Wrapping(secret).unwrap(user.name, user.wrapped)
+        except (BadInput, UnicodeDecodeError):
+            continue
+    return None
 
-    def __init__(self, secret: bytes) -> None:
-        self._wrapping = Wrapping(secret)
+
+def wrapped_anew(user: User, secrets: Secrets) -> User | None:
+    """The user with the password wrapped with the first secret; None if it is so already, or
+    can't be read."""
+    password = unwrapped(user, secrets.valid)
+    if password is None:
+        return None
+    wrapped = Wrapping(secrets.first).wrap(user.name, password)
+    return None if wrapped == user.wrapped else user._replace(wrapped=wrapped)
+
+
+class Keys:
+    """The keys of a table's users, made when they are first needed, with the secrets that are
+    valid at that time."""
+
+    def __init__(self, secret: bytes | Secrets) -> None:
+        self._secrets = Secrets.of(secret)
         self._keys: dict[bytes, Key] = {}
+        self._renew()
+
+    def _renew(self) -> None:
+        self._valid = self._secrets.valid
+        self._of_cluster = tuple(map(Key.of_cluster, self._valid))
+        self._keys.clear()
+
+    @property
+    def of_cluster(self) -> tuple[Key, ...]:
+        """The keys of whoever has a valid secret of the cluster; none without one."""
+        if self._valid is not self._secrets.valid:
+            self._renew()
+        return self._of_cluster
 
     def key(self, user: User) -> Key | None:
         """A user's key; None if another secret has wrapped the password."""
+        if self._valid is not self._secrets.valid:
+            self._renew()
         known = self._keys.get(user.wrapped)
         if known is not None:
             return known
-        try:
-            key = Key(self._wrapping.unwrap(user.name, user.wrapped))
-        except (BadInput, UnicodeDecodeError):
+        password = unwrapped(user, self._secrets.proven)
+        if password is None:
             return None
+        key = Key(password)
         if len(self._keys) >= limits.USERS_MAX:
             self._keys.clear()  # of users that are gone, or have another password now
         self._keys[user.wrapped] = key

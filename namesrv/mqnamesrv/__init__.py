@@ -10,6 +10,7 @@
 ``door``          which requests are allowed (pure)
 ``users``         users as broker groups tell them, and what they may ask
 ``kept``          what is kept over restarts: key-value config, groups that are away
+``rolling``       takes over a changed secret
 ``config``        the settings
 ``metrics``       figures for Prometheus, on a port of their own
 ``limits``        the bounds

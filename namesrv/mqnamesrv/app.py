@@ -25,6 +25,7 @@ from mqnamesrv.dispatch import Dispatcher
 from mqnamesrv.kept.away import Away
 from mqnamesrv.kept.kv_file import KvStore
 from mqnamesrv.metrics import serve_metrics
+from mqnamesrv.rolling import keep_secrets
 
 _log = get_logger(__name__)
 
@@ -71,6 +72,8 @@ async def serve(
             _log.info("figures told", address=f"{figures.host}:{told}")
         task_status.started(port)
         nursery.start_soon(away.keep_on)
+        if config.secret_file:
+            nursery.start_soon(keep_secrets, Path(config.secret_file), door, dispatcher.users)
         while True:
             await look(limits.SCAN_INTERVAL_S)
             try:

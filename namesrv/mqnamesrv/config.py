@@ -16,7 +16,8 @@ from dledger.metrics.limits import PORT
 from dledger.program.logs import LogFormat, LogLevel
 from dledger.tls.keys import TlsKeys
 from dledger.trust.admin import LOOPBACK, AdminAddresses
-from dledger.trust.secret import read_secret, require_secret
+from dledger.trust.rolling import Secrets
+from dledger.trust.secret import read_secrets, require_secret
 from mqnamesrv.door import Door
 
 RUNTIME_KEYS: Final = frozenset({"authorizationMode", "returnOrderTopicConfigToBroker"})
@@ -74,11 +75,11 @@ class NamesrvConfig(TlsKeys, frozen=True, kw_only=True, rename="camel"):
 
         A server that other machines can reach needs a secret, or the setting that it needs none.
         """
-        secret = read_secret(Path(self.secret_file)).encode() if self.secret_file else b""
+        secrets = Secrets(*(read_secrets(Path(self.secret_file)) if self.secret_file else ()))
         if not self.allow_unsigned_brokers:
-            require_secret("the name server", self.bind_address, secret)
+            require_secret("the name server", self.bind_address, secrets.first)
         return Door(
-            secret,
+            secrets,
             AdminAddresses(self.admin_addresses),
             nonce,
             lets_unsigned_in=self.allow_unsigned_brokers,

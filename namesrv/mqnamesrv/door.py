@@ -23,6 +23,7 @@ from dledger.trust.accepting import NotLetIn, Proofs
 from dledger.trust.admin import AdminAddresses
 from dledger.trust.guard import Guard
 from dledger.trust.rights import Look
+from dledger.trust.rolling import Secrets
 from dledger.trust.signing import NAME_SERVER_ID, TAG_FIELD, name_server_door
 from dledger.trust.users import Users
 
@@ -40,17 +41,17 @@ class Door:
 
     def __init__(
         self,
-        secret: bytes,
+        secrets: Secrets,
         admin_addresses: AdminAddresses,
         nonce: Callable[[], bytes],
         *,
         lets_unsigned_in: bool,
     ) -> None:
-        self._secret = secret
+        self.secrets = secrets
         self._admin = admin_addresses
         self._nonce = nonce
         self._lets_unsigned_in = lets_unsigned_in
-        self._proofs = Proofs(secret, NAME_SERVER_ID, name_server_door, nonce)
+        self._proofs = Proofs(secrets, NAME_SERVER_ID, name_server_door, nonce)
 
     def forget(self, connection_id: int) -> None:
         """A connection is gone."""
@@ -63,7 +64,7 @@ class Door:
     def trust_in(self, request: Command, connection_id: int) -> Trust:
         """How far a broker's request is trusted. Raises NotLetIn, and FrameError for a wrong tag,
         after which nothing on this connection can be trusted."""
-        if not self._secret:
+        if not self.secrets:
             return Trust.UNSIGNED if self._lets_unsigned_in else Trust.OPEN
         proven = self._proofs.check(request, connection_id)
         if proven is not None:
@@ -86,7 +87,7 @@ class Door:
         self, users: Callable[[], Iterable[Users]], look: Look, clock_ms: Callable[[], int]
     ) -> Guard:
         """The judge of users' requests."""
-        return Guard(self._secret, users, look, clock_ms, self._nonce())
+        return Guard(self.secrets, users, look, clock_ms, self._nonce())
 
     def check_admin(self, request: Command, host: str) -> None:
         """Raise NotLetIn for a change by a tool at an address that may make none."""

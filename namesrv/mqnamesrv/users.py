@@ -9,7 +9,7 @@ only the cluster's secret lets anybody in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from dledger.errors import BadInput, ConfigError
@@ -34,7 +34,7 @@ from dledger.trust.audit import Trail
 from dledger.trust.guard import Asker, Guard, Mode
 from dledger.trust.rights import BY_SECRET, OPEN, SIGNED
 from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER
-from dledger.trust.users import Users, decoded
+from dledger.trust.users import Users, decoded, unwrapped
 from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.door import Door, Trust
@@ -114,6 +114,13 @@ class UserDoor:
         self._users[header.broker_name] = users
         _log.info("users told", broker_name=header.broker_name, users=len(users))
         return request.reply()
+
+    def unreadable(self, present: tuple[bytes, ...], wanted: tuple[bytes, ...]) -> Iterator[str]:
+        """Users whose passwords the present secrets read, and the wanted ones would not."""
+        for users in self._users.values():
+            for user in users:
+                if unwrapped(user, wanted) is None and unwrapped(user, present) is not None:
+                    yield user.name
 
     def admit(self, request: Command, connection: Connection, served: Served[Right]) -> None:
         """Judge a request by who asks, and from where. Raises NotLetIn. What only brokers ask is

@@ -23,6 +23,7 @@ from dledger.remoting.record.layout import SIZE_AND_MAGIC
 from dledger.trust.audit import Trail
 from dledger.trust.guard import Guard, Mode
 from dledger.trust.proof import NONCE_BYTES
+from dledger.trust.rolling import Secrets
 from mqbroker.config import BrokerConfig
 from mqbroker.flow.control import Arriving, Flow
 from mqbroker.flow.rates import Rates
@@ -78,6 +79,7 @@ class Core:
     door: AdminDoor
     guard: Guard
     auditor: Auditor
+    secrets: Secrets
     store_host: bytes
     clock_ms: Callable[[], int]
     clock_s: Callable[[], float]
@@ -99,6 +101,7 @@ class Core:
         room: Room | None = None,
         tls: ServerContexts | None = None,
         audit_log: AuditLog | None = None,
+        secrets: Secrets | None = None,
     ) -> Core:
         """Put the parts together. `room` is that of the ports; tools are shown its counts."""
         role = Role(config.node_id, config.client_addresses())
@@ -110,11 +113,12 @@ class Core:
         def find_record(position: int) -> Record | None:
             return core.find_record(position)
 
+        secrets = config.secrets() if secrets is None else secrets
         look = Looking(config.broker_cluster_name, machine, find_record)
         trail = Trail(f"{config.broker_name}-{config.node_id}")
         auditor = Auditor(trail, audit_log or AuditLog(None), look, clock_ms, noted)
         guard = Guard(
-            config.d_leger_secret.encode(),
+            secrets,
             lambda: (machine.users,),
             look,
             clock_ms,
@@ -138,9 +142,10 @@ class Core:
             announcements=Announcements(clock_s),
             rates=rates,
             flow=Flow(machine.groups.get, rates, clock_s),
-            door=AdminDoor(config, guard, auditor),
+            door=AdminDoor(config, secrets, guard, auditor),
             guard=guard,
             auditor=auditor,
+            secrets=secrets,
             store_host=host_bytes(config.broker_ip1, config.listen_port),
             clock_ms=clock_ms,
             clock_s=clock_s,
@@ -165,11 +170,6 @@ class Core:
     def dialler(self) -> ServerContexts | None:
         """What other servers are dialled with; None for plain text."""
         return None if self.tls is None else self.tls.dialler
-
-    @property
-    def secret(self) -> bytes:
-        """The cluster's secret; empty if it has none."""
-        return self.file_config.d_leger_secret.encode()
 
     @property
     def permission(self) -> int:

@@ -30,6 +30,7 @@ from dledger.trust.admin import AdminAddresses
 from dledger.trust.guard import Asker, Guard, Mode
 from dledger.trust.proof import NONCE_BYTES
 from dledger.trust.rights import OPEN, Rights
+from dledger.trust.rolling import Secrets
 from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER
 from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from mqbroker.config import BrokerConfig
@@ -54,14 +55,16 @@ def was_forwarded(request: Command) -> bool:
 class AdminDoor:
     """The proofs on this broker's connections, and its setting."""
 
-    def __init__(self, config: BrokerConfig, guard: Guard, auditor: Auditor) -> None:
+    def __init__(
+        self, config: BrokerConfig, secrets: Secrets, guard: Guard, auditor: Auditor
+    ) -> None:
         self._guard = guard
         self._auditor = auditor
-        self._secret = config.d_leger_secret.encode()
+        self._secrets = secrets
         self._own = config.broker_cluster_name, config.broker_name
         self._addresses = AdminAddresses(config.admin_addresses)
         nonce = partial(os.urandom, NONCE_BYTES)
-        self._proofs = Proofs(self._secret, BROKER_ID, broker_door, nonce)
+        self._proofs = Proofs(secrets, BROKER_ID, broker_door, nonce)
 
     @serves(RequestCode.PROVE, needs=Needs.NOTHING, right=Right.ANYONE, rights=OPEN)
     def prove(self, request: Command, connection: Connection) -> Command:
@@ -155,7 +158,7 @@ class AdminDoor:
         rights are enforced, what has come so far was let in by them."""
         if self._guard.mode is Mode.ENFORCE or self._is_proven(request, connection):
             return True
-        if was_forwarded(request) and (self._secret or FORWARDED_ADMIN not in request.ext):
+        if was_forwarded(request) and (self._secrets or FORWARDED_ADMIN not in request.ext):
             return False
         return connection.peer[0] in self._addresses
 

@@ -85,10 +85,10 @@ class Forwarding:
         """The request with a proof that a member passes it on; as it is in a group without a
         secret."""
         config = self._core.file_config
-        secret = config.d_leger_secret.encode()
-        if not secret:
+        secrets = self._core.secrets
+        if not secrets:
             return request
         own = config.broker_cluster_name, config.broker_name
-        prover = Prover(secret, *own, self._core.role.node_id)
+        prover = Prover(secrets, *own, self._core.role.node_id)
         signing = await prover.prove(leader, broker_door(*own), BROKER_ID, limits.FORWARD_S)
         return request if signing is None else signing.sign(request)

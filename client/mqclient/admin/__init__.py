@@ -32,7 +32,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dledger.tls.options import AskedTls
-from dledger.trust.secret import read_secret
+from dledger.trust.rolling import Secrets
+from dledger.trust.secret import read_secrets
 from mqclient import limits
 from mqclient.admin.access.rights import Rights
 from mqclient.admin.access.users import Users
@@ -76,10 +77,12 @@ class Admin(Living):
         tls: AskedTls = None,
     ) -> None:
         check_seconds("timeout_s", timeout_s, above_zero=True)
-        of_cluster = None if secret_file is None else read_secret(Path(secret_file))
-        credentials = Credentials.of(user, of_cluster if secret is None else secret)
-        proof = b"" if of_cluster is None else of_cluster.encode()
-        session = AdminSession(namesrv_addr, timeout_s, proof, credentials, tls)
+        secrets = Secrets(*(() if secret_file is None else read_secrets(Path(secret_file))))
+        if secret_file is not None and user is None and secret is None:
+            credentials: Credentials | None = Credentials.of_file(Path(secret_file), secrets)
+        else:
+            credentials = Credentials.of(user, secret)
+        session = AdminSession(namesrv_addr, timeout_s, secrets, credentials, tls)
         self._requests = session.requests
         self._left_out = session.left_out
         self.topics = Topics(session)

@@ -34,6 +34,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.tls.options import AskedTls
+from dledger.trust.rolling import Secrets
 from mqclient.connection.answers import cluster_in
 from mqclient.connection.credentials import Credentials
 from mqclient.connection.leaders import LeaderFinder
@@ -56,12 +57,12 @@ class AdminRequests(Living):
         self,
         namesrv_addr: str,
         timeout_s: float,
-        secret: bytes = b"",
+        secret: bytes | Secrets = b"",
         credentials: Credentials | None = None,
         tls: AskedTls = None,
     ) -> None:
         self.name_servers = parse_addresses(namesrv_addr)
-        self._secret = secret
+        self._secrets = Secrets.of(secret)
         self._timeout_s = timeout_s
         self._pool = PeerPool(credentials=credentials, tls=tls)
         self._routes = RouteTable()
@@ -87,10 +88,10 @@ class AdminRequests(Living):
 
     async def _with_proof(self, address: str, command: Command, answer: Command) -> Command:
         """The answer; if it refuses for want of permission, that to the request with a proof."""
-        if answer.code != ResponseCode.NO_PERMISSION or not self._secret:
+        if answer.code != ResponseCode.NO_PERMISSION or not self._secrets:
             return answer
         proven = await asked_with_proof(
-            address, command, self._secret, self._timeout_s, self._pool.dialler
+            address, command, self._secrets, self._timeout_s, self._pool.dialler
         )
         return answer if proven is None else proven
 

@@ -16,6 +16,7 @@ from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.headers import GetRouteinfoByTopicHeader
 from dledger.tls.options import AskedTls
+from dledger.trust.rolling import Secrets
 from mqclient import limits
 from mqclient.admin.requests import AdminRequests, expect_success, raise_unless_all
 from mqclient.connection.answers import route_in
@@ -77,7 +78,7 @@ class AdminSession:
         self,
         namesrv_addr: str,
         timeout_s: float,
-        secret: bytes = b"",
+        secret: bytes | Secrets = b"",
         credentials: Credentials | None = None,
         tls: AskedTls = None,
     ) -> None:

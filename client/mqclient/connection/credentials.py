@@ -13,23 +13,28 @@ from functools import partial
 from pathlib import Path
 
 from dledger.errors import BadInput
+from dledger.limits import SECRET_LOOK_S
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import SignOnResponseHeader, decode_header
-from dledger.trust.secret import read_secret
+from dledger.trust.rolling import Secrets
+from dledger.trust.secret import SecretFile
 from dledger.trust.signatures import CLUSTER_USER, Key, Stamp, check_name
-from dledger.world import unix_ms
+from dledger.world import steady_s, unix_ms
 
 Sign = Callable[[Command], None]
 
 
 class Credentials:
-    """A user, and the key made of its secret. The secret itself is not kept."""
+    """A user, and the key made of its secret. The secret itself is not kept. That of the
+    cluster is read again when its file has changed."""
 
-    def __init__(self, user: str, key: Key) -> None:
+    def __init__(self, user: str, key: Key, file: SecretFile | None = None) -> None:
         self.user = user
         self._key = key
+        self._file = file
+        self._looked_at_s = steady_s()
 
     def __repr__(self) -> str:
         return f"<Credentials of {self.user}>"
@@ -48,9 +53,11 @@ class Credentials:
         return cls(user, Key(secret))
 
     @classmethod
-    def of_cluster(cls, secret_file: Path) -> Credentials:
-        """Those of whoever has the cluster's secret. Raises ConfigError."""
-        return cls(CLUSTER_USER, Key.of_cluster(read_secret(secret_file).encode()))
+    def of_file(cls, secret_file: Path, secrets: Secrets) -> Credentials:
+        """Those of whoever has the cluster's secret: the first one that was read from a file. They
+        follow the file."""
+        key = Key.of_cluster(secrets.first)
+        return cls(CLUSTER_USER, key, SecretFile(secret_file, secrets))
 
     async def signer(self, peer: Peer, *, is_ours: bool, timeout_s: float) -> Sign:
         """What signs the requests over a connection. Raises RemotingError."""
@@ -59,7 +66,17 @@ class Credentials:
             if answer.code == ResponseCode.SUCCESS:
                 nonce = decode_header(SignOnResponseHeader, answer).nonce
                 return partial(self._stamped, nonce, itertools.count(1))
-        return lambda command: self._key.sign_as_stock(command, self.user)
+        return lambda command: self._present_key().sign_as_stock(command, self.user)
 
     def _stamped(self, nonce: str, numbers: itertools.count[int], command: Command) -> None:
-        self._key.sign(command, self.user, Stamp(nonce, next(numbers), unix_ms()))
+        self._present_key().sign(command, self.user, Stamp(nonce, next(numbers), unix_ms()))
+
+    def _present_key(self) -> Key:
+        """The key, of the secret that is first in the file now."""
+        if self._file is not None and steady_s() - self._looked_at_s >= SECRET_LOOK_S:
+            self._looked_at_s = steady_s()
+            wanted = self._file.wanted()
+            if wanted is not None:
+                self._file.take(wanted)
+                self._key = Key.of_cluster(wanted[0])
+        return self._key

@@ -23,13 +23,14 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
+from dledger.trust.rolling import Secrets
 from dledger.trust.signing import BROKER_ID, broker_door
 
 TOOL_ID = "tool"
 
 
 async def asked_with_proof(
-    address: str, command: Command, secret: bytes, timeout_s: float, tls: Dialler | None = None
+    address: str, command: Command, secret: Secrets, timeout_s: float, tls: Dialler | None = None
 ) -> Command | None:
     """A broker's answer to a request with a proof; None if that server is no broker of ours, or has
     no secret. Raises RemotingError, also if it has another secret."""

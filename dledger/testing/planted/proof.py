@@ -54,7 +54,7 @@ def prove_before_the_dialler() -> Planted:
     """The acceptor signs for any dialler, without a right proof."""
 
     def check(self: Acceptor, dialler: Hello, said: object) -> tuple[bytes, proof.Session]:
-        keys = proof._Keys(self._secret, self._door, dialler, self.hello)
+        keys = proof._Keys(self._secrets[0], self._door, dialler, self.hello)
         session = proof.Session(
             keys.derive(proof.KEY_OF_ACCEPTOR), keys.derive(proof.KEY_OF_DIALLER)
         )

@@ -144,12 +144,12 @@ class BrokerAdminHandler:
             )
         if wanted is not Mode.ENFORCE:
             return
-        if not core.secret or not core.machine.users.has_super:
+        if not core.secrets or not core.machine.users.has_super:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 "rights can't be enforced while there is no enabled super user, who could take it "
                 "back: mqadmin createUser -u NAME -t Super"
-                + ("" if core.secret else "; that needs the cluster's secret (secretFile)"),
+                + ("" if core.secrets else "; that needs the cluster's secret (secretFile)"),
             )
 
     @serves(

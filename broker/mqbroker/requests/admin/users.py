@@ -46,7 +46,7 @@ from dledger.trust.policies import (
 )
 from dledger.trust.rights import GET, UPDATE, cluster
 from dledger.trust.signatures import check_name
-from dledger.trust.users import User, Users
+from dledger.trust.users import User, Users, unwrapped, wrapped_anew
 from dledger.trust.wrapping import Wrapping
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights
@@ -64,8 +64,8 @@ class UserHandler:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._wrapping = Wrapping(core.secret)
         self._one_by_one = trio.Lock()
+        self._wrapped_anew: tuple[tuple[bytes, ...], int, int] = ((), -1, -1)
         self._last_revoked: tuple[DeleteAclHeader | None, float] = (None, 0.0)
 
     # -- users ------------------------------------------------------------------------------
@@ -137,7 +137,11 @@ class UserHandler:
             return request.reply()
         password = None
         if header.show_password and self._may_all(self._core.guard.asker):
-            password = self._wrapping.unwrap(user.name, user.wrapped)
+            secrets = self._core.secrets
+            # The second one says that the password can't be read.
+            password = unwrapped(user, secrets.valid) or Wrapping(secrets.first).unwrap(
+                user.name, user.wrapped
+            )
         return request.reply(body=write_standard(_info(user, password)))
 
     @serves(RequestCode.LIST_USER, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(GET))
@@ -252,7 +256,7 @@ class UserHandler:
             await in_turns(before)
             async with self._one_by_one:
                 self._core.role.check_serving()
-                if not self._core.secret:
+                if not self._core.secrets:
                     raise Refused(
                         ResponseCode.SYSTEM_ERROR,
                         "users need the cluster's secret, with which their passwords are kept: "
@@ -267,6 +271,26 @@ class UserHandler:
 
         return make()
 
+    def _wrapped(self, name: str, password: str) -> bytes:
+        return Wrapping(self._core.secrets.first).wrap(name, password)
+
+    async def wrap_anew(self) -> None:
+        """While this replica leads, wrap passwords with the first secret that are wrapped with
+        another valid one. The table is gone through once for each of its versions."""
+        core = self._core
+        table = core.secrets.valid, self._users.version, core.role.term
+        if not core.role.serving or table == self._wrapped_anew:
+            return
+        for name in [user.name for user in self._users]:
+            async with self._one_by_one:
+                known = self._users.get(name)
+                anew = None if known is None else wrapped_anew(known, core.secrets)
+                if anew is not None:
+                    core.role.check_serving()
+                    await core.definitions.changed(self._put(anew))
+                    _log.info("password wrapped anew", user=name)
+        self._wrapped_anew = core.secrets.valid, self._users.version, core.role.term
+
     def _put(self, user: User) -> PutUser:
         return PutUser(user, self._core.assignments.now_ms())
 
@@ -279,7 +303,7 @@ class UserHandler:
                     f"a password of {size} bytes; it has at most {limits.PASSWORD_BYTES_MAX}, and "
                     "only characters that can be shown"
                 )
-            user = user._replace(wrapped=self._wrapping.wrap(user.name, info.password))
+            user = user._replace(wrapped=self._wrapped(user.name, info.password))
         return user._replace(
             is_super=_chosen("userType", info.user_type, _TYPES, user.is_super),
             enabled=_chosen("userStatus", info.user_status, _STATUSES, user.enabled),
