@@ -195,7 +195,8 @@ def _right_ones(proof: object, right: Iterable[bytes], node_id: str) -> list[byt
         # Each is compared with each: how long it takes says nothing.
         if sum([hmac.compare_digest(each, one) for one in known])
     ]
-    if not found or len(said) > limits.PROOFS_MAX or len(set(found)) < len(found):
+    is_whole = len(whole) % PROOF_BYTES == 0 and len(said) <= limits.PROOFS_MAX
+    if not found or not is_whole or len(set(found)) < len(found):
         raise FrameError(f"node {node_id!r} does not know the group's secret")
     return found
 
