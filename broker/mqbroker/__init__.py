@@ -13,6 +13,7 @@ Layout
 ``state``         the state that all replicas derive from the log
 ``sql``           SQL92 filters: a condition over a message's properties
 ``registration``  registers this replica with its name servers, with a proof
+``rolling``       takes over a changed secret when no other server is locked out by it
 ``metrics``       figures for Prometheus
 ``upkeep``        removes old messages, watches the disk, mends derived files
 ``config``        the settings

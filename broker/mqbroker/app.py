@@ -42,6 +42,7 @@ from mqbroker.metrics.endpoint import serve_metrics
 from mqbroker.metrics.sources import Process, Sources
 from mqbroker.registration import Registration
 from mqbroker.requests.core import Core
+from mqbroker.rolling import Rolling
 from mqbroker.state.derived.consume_queue import make_files
 from mqbroker.state.derived.units import DamagedFiles
 from mqbroker.state.machine import Machine
@@ -50,7 +51,6 @@ from mqbroker.upkeep.disk_space import DiskSpace
 from mqbroker.upkeep.keeping import keep_running
 from mqbroker.upkeep.mending import Mending
 from mqbroker.upkeep.retention import Retention
-from mqbroker.upkeep.rolling import Rolling
 
 _log = get_logger(__name__)
 
@@ -136,13 +136,8 @@ async def _serve(
     watchdog: Watchdog | None = None,
 ) -> None:
     audit = AuditLog(config.audit_folder)
-    core = Core.build(
-        *(config, machine, ledger, unix_ms, steady_s),
-        room=room,
-        tls=tls,
-        audit_log=audit,
-        secrets=secrets,
-    )
+    parts = (config, machine, ledger, unix_ms, steady_s)
+    core = Core.build(*parts, room=room, tls=tls, audit_log=audit, secrets=secrets)
     registration = Registration(core)
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
@@ -174,9 +169,8 @@ async def _serve(
         nursery.start_soon(_watch_fence, ledger)
         if tls is not None:
             nursery.start_soon(keep_running, "certificates", tls.run, core.faults)
-        if config.secret_file:
-            rolling = Rolling(core, broker.users.wrap_anew)
-            nursery.start_soon(keep_running, "secrets", rolling.run, core.faults)
+        rolling = Rolling(core, broker.users.wrap_anew)
+        nursery.start_soon(keep_running, "secrets", rolling.run, core.faults)
         await stop()
         _log.info("broker stopping", node=config.node_id)
         await ledger.step_aside()

@@ -106,8 +106,7 @@ class Broker:
         self.sources = Sources(core, membership, standing)
         self._clients = ClientHandler(core, membership, self._wake_notices)
         self._transactions = TransactionHandler(core, self._clients)
-        self._exports = ExportHandler(core)
-        self.users = UserHandler(core)
+        self._exports, self.users = ExportHandler(core), UserHandler(core)
         handlers = [
             *(core.door, self._clients, self._transactions),
             AssignmentHandler(core, membership),

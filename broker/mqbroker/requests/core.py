@@ -106,14 +106,13 @@ class Core:
         """Put the parts together. `room` is that of the ports; tools are shown its counts."""
         role = Role(config.node_id, config.client_addresses())
         assignments = Assignments(machine, clock_ms, clock_s)
-        faults = Faults()
+        faults, rates = Faults(), Rates()
         entries = Entries(log, assignments, partial(faults.note, "answer failed"), clock_s)
-        rates = Rates()
 
         def find_record(position: int) -> Record | None:
             return core.find_record(position)
 
-        secrets = config.secrets() if secrets is None else secrets
+        secrets = secrets or config.secrets()
         look = Looking(config.broker_cluster_name, machine, find_record)
         trail = Trail(f"{config.broker_name}-{config.node_id}")
         auditor = Auditor(trail, audit_log or AuditLog(None), look, clock_ms, noted)

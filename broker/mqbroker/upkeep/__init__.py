@@ -3,7 +3,6 @@
 ``retention``   which messages are removed
 ``disk_space``  how full the disk is, and what is done about it
 ``mending``     rebuilds damaged files
-``rolling``     takes over a changed secret when no other server is locked out by it
 ``keeping``     no exception of a background task ends the broker
 ``alarm``       when a loop has something to do next
 """

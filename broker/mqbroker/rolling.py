@@ -40,7 +40,9 @@ class Rolling:
         self._file = SecretFile(Path(core.file_config.secret_file), core.secrets)
 
     async def run(self) -> None:
-        """Look at the file until cancelled."""
+        """Look at the file until cancelled; return if there is none."""
+        if not self._core.file_config.secret_file:
+            return
         while True:
             wanted = self._file.wanted()
             if wanted is not None:
