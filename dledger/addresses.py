@@ -114,3 +114,18 @@ def parse_addresses(addresses: str) -> tuple[str, ...]:
     for address in found:
         parse_address(address)
     return found
+
+
+def origin_of(address: str) -> str | None:
+    """What counts as one origin: an address, of IPv6 a /64 network. None for loopback."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is None:
+            if parsed.is_loopback:
+                return None
+            return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
+        parsed = parsed.ipv4_mapped
+    return None if parsed.is_loopback else str(parsed)

@@ -52,6 +52,14 @@ STAMP_AGE_S = 60.0
 """How far the time of a request with a stamp may be from the server's."""
 WRONG_SIGNATURES_MAX = 16
 """On one connection; then it is closed, and whoever sends them has to dial again."""
+WRONG_PROOFS_AT_ONCE = 256
+"""Wrong signatures, or wrong passwords at the port for figures, that are verified for one address;
+then nothing more of it is, but at this pace:"""
+WRONG_PROOFS_PER_S = 16
+WRONG_PROOF_BYTES = 64 * KIB
+"""A larger wrong request counts as one more for each of these."""
+WRONG_PROOFS_ORIGINS_MAX = 1024
+"""Addresses whose wrong ones are counted one by one; all others are counted together."""
 REVOKED_AGAIN_S = 10.0
 """For how long a repeat of what was just revoked is done, and not an error."""
 OBSERVED_NEEDS_MAX = 10_000

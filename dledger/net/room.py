@@ -16,10 +16,10 @@ connection is charged `CONNECTION_BYTES` from the start, which covers the rest b
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from collections.abc import Callable
 
+from dledger.addresses import origin_of
 from dledger.limits import CONNECTION_BYTES, CONNECTIONS_MAX, MEMORY_BYTES_MAX, MIB
 
 
@@ -129,21 +129,6 @@ class Room:
     def _refuse(self, reason: str) -> None:
         self.refused += 1
         self.refusal = reason
-
-
-def origin_of(address: str) -> str | None:
-    """What counts as one origin: an address, of IPv6 a /64 network. None for loopback."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is None:
-            if parsed.is_loopback:
-                return None
-            return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))
-        parsed = parsed.ipv4_mapped
-    return None if parsed.is_loopback else str(parsed)
 
 
 def memory_for_connections(machine_bytes: int) -> int:

@@ -10,6 +10,7 @@
 ``policies``  what a user may do, and which entry decides (pure)
 ``users``    the table of users (pure)
 ``signatures``  the signatures of users' requests (pure)
+``floods``   how many wrong ones an address may have verified (pure)
 ``wrapping``  passwords as logs hold them (pure)
 ``audit``    what an audit log says of changes and refusals (pure)
 ``guard``    who asks, and whether that one may (pure)

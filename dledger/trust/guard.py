@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from enum import StrEnum
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from dledger import limits
 from dledger.remoting.command import Command
+from dledger.trust.floods import Floods
 from dledger.trust.rights import (
     GET,
     LIST,
@@ -95,6 +97,9 @@ class Guard:
         self._keys = Keys(Secrets.of(secret))
         self._counts: dict[int, int] = {}
         self._wrong: Counter[int] = Counter()
+        #: Who signed rightly on a connection, the last time.
+        self._signed: dict[int, str] = {}
+        self._signatures, self._passwords = Floods(), Floods()
 
     # -- who asks ---------------------------------------------------------------------------
 
@@ -107,12 +112,27 @@ class Guard:
         """A connection is gone."""
         self._counts.pop(connection_id, None)
         self._wrong.pop(connection_id, None)
+        self._signed.pop(connection_id, None)
 
     def identified(self, request: Command, connection_id: int, source: str) -> Asker:
-        """Who has signed a request."""
+        """Who has signed a request. After too many wrong signatures of an address, none of it is
+        verified for a while, but those of users who signed rightly on the same connection."""
         name = request.ext.get(ACCESS_KEY)
         if not isinstance(name, str) or not name.isprintable() or not name:
             return Asker("", source, problem=NOBODY)
+        if self._signed.get(connection_id) != name:
+            wait_s = self._signatures.waits_s(source, self._clock_ms())
+            if wait_s:
+                return Asker(name, source, problem=_later("signatures", source, wait_s))
+        asker = self._verified(name, request, connection_id, source)
+        if asker.wrong:
+            self._signed.pop(connection_id, None)
+            self._signatures.wrong(source, request.size_bytes, self._clock_ms())
+        elif not asker.problem:
+            self._signed[connection_id] = name
+        return asker
+
+    def _verified(self, name: str, request: Command, connection_id: int, source: str) -> Asker:
         if name == CLUSTER_USER:
             return self._of_cluster(request, connection_id, source)
         found = [user for users in self._users() if (user := users.get(name)) is not None]
@@ -137,6 +157,8 @@ class Guard:
     def password_refusal(self, name: str, password: str, source: str, cluster: str) -> str | None:
         """Why whoever shows a name and a password may not `Get` this cluster; None if that one
         may. Where nothing is signed, as over HTTP."""
+        if wait_s := self._passwords.waits_s(source, self._clock_ms()):
+            return _later("passwords", source, wait_s)
         for users in self._users():
             user = users.get(name)
             key = self._keys.key(user) if user is not None and user.enabled else None
@@ -145,6 +167,7 @@ class Guard:
                 need = Need(Kind.CLUSTER, cluster, (GET,))
                 may = asker.may_all or self.meets(asker, (need,))
                 return None if may else self._told(asker, need)
+        self._passwords.wrong(source, 0, self._clock_ms())
         return "the name or the password is wrong"
 
     def is_flood(self, connection_id: int) -> bool:
@@ -281,3 +304,10 @@ class Sight:
                 found[name] = row
             yield
         return found
+
+
+def _later(what: str, source: str, wait_s: float) -> str:
+    return (
+        f"too many wrong {what} came from {source}: none of it is verified for another "
+        f"{math.ceil(wait_s)} s. Nothing was done"
+    )

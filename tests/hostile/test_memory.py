@@ -21,11 +21,12 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger.addresses import origin_of
 from dledger.errors import ConfigError
 from dledger.limits import CONNECTION_BYTES, FRAME_BYTES_MAX, KIB, MIB
 from dledger.net import Connection, connect_peer, machine, serve_remoting, server
 from dledger.net.link import Link
-from dledger.net.room import Place, Room, memory_for_connections, origin_of, places_for
+from dledger.net.room import Place, Room, memory_for_connections, places_for
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode

@@ -14,7 +14,7 @@ from replicas import NOW_MS, Group, Stranger, group
 from rights import OPEN, SIGNED, requests
 from trio.testing import MockClock
 
-from dledger.limits import WRONG_SIGNATURES_MAX
+from dledger.limits import WRONG_PROOFS_AT_ONCE, WRONG_PROOFS_PER_S, WRONG_SIGNATURES_MAX
 from dledger.log.entry import Kind
 from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
@@ -258,6 +258,42 @@ async def test_a_flood_of_wrong_signatures_ends_its_connection(
             assert not stranger.connection.closed
             await stranger.ask(stock(send_request(), password=OTHER))
         assert stranger.connection.closed
+
+
+async def test_one_address_has_a_bounded_pace_of_wrong_signatures(
+    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many connections it makes, with whichever users and bodies. Others are served at
+    once, and so is a user of that address who signed rightly on its connection."""
+    verified, verifies = list[Command](), Key.verifies
+
+    def counted(key: Key, request: Command) -> bool:
+        verified.append(request)
+        return verifies(key, request)
+
+    async def code(stranger: Stranger, **signed: str) -> int:
+        answer = await stranger.ask(stock(send_request(), **signed))
+        assert answer is not None
+        return answer.code
+
+    async with enforcing(tmp_path) as (found, _):
+        put(found, Entry("Custom", "Topic:*", ("Pub",), (), "Allow"))
+        early = found.connect(FAR)
+        assert await code(early) == ResponseCode.SUCCESS
+        monkeypatch.setattr(Key, "verifies", counted)
+        for _ in range(WRONG_PROOFS_AT_ONCE // 4):
+            stranger = found.connect(FAR)
+            for name in ("u", "nobody", CLUSTER_USER, "u", "u"):
+                assert await code(stranger, name=name, password=OTHER) == REFUSED
+        assert len(verified) <= WRONG_PROOFS_AT_ONCE
+        assert await code(found.connect(FAR)) == REFUSED
+        seen = len(verified)
+        assert await code(early) == ResponseCode.SUCCESS
+        assert await code(found.connect("10.0.0.10")) == ResponseCode.SUCCESS
+        assert await code(early, name=CLUSTER_USER, password=OTHER) == REFUSED
+        assert len(verified) == seen + 2
+        await found.pass_time(2 * WRONG_PROOFS_AT_ONCE / WRONG_PROOFS_PER_S)
+        assert await code(found.connect(FAR)) == ResponseCode.SUCCESS
 
 
 async def test_what_belongs_to_a_group_or_a_topic(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -1,0 +1,67 @@
+"""The debts of addresses that send wrong signatures or passwords."""
+
+from __future__ import annotations
+
+import random
+
+from dledger.limits import (
+    FRAME_BYTES_MAX,
+    WRONG_PROOF_BYTES,
+    WRONG_PROOFS_AT_ONCE,
+    WRONG_PROOFS_ORIGINS_MAX,
+    WRONG_PROOFS_PER_S,
+)
+from dledger.trust.floods import Floods
+
+
+def verified(floods: Floods, address: str, tries: int, now_ms: float, size_bytes: int = 0) -> int:
+    """How many of so many wrong ones are verified."""
+    count = 0
+    for _ in range(tries):
+        if not floods.waits_s(address, now_ms):
+            floods.wrong(address, size_bytes, now_ms)
+            count += 1
+    return count
+
+
+def test_an_address_has_its_own_pace() -> None:
+    """As many at once as the bound says, then some a second; other addresses have their own."""
+    floods = Floods()
+    assert verified(floods, "10.0.0.1", 1000, 0) == WRONG_PROOFS_AT_ONCE
+    assert verified(floods, "10.0.0.1", 1000, 1000) == WRONG_PROOFS_PER_S
+    assert verified(floods, "10.0.0.2", 1000, 1000) == WRONG_PROOFS_AT_ONCE
+    assert verified(floods, "::1", 1000, 0) == WRONG_PROOFS_AT_ONCE
+    assert verified(floods, "127.0.0.2", 1000, 0) == 0
+
+
+def test_large_requests_count_by_what_is_hashed() -> None:
+    """No mix of sizes has more hashed than the bound."""
+    rng, floods, hashed, now_ms = random.Random(1), Floods(), 0, 0.0
+    for _ in range(5000):
+        size = rng.choice((0, 100, WRONG_PROOF_BYTES, FRAME_BYTES_MAX))
+        now_ms += rng.random() * 10
+        hashed += size * verified(floods, f"2001:db8::{rng.randrange(9999):x}", 1, now_ms, size)
+    allowed = WRONG_PROOFS_AT_ONCE + WRONG_PROOFS_PER_S * now_ms / 1000
+    assert hashed <= 2 * WRONG_PROOF_BYTES * allowed + FRAME_BYTES_MAX
+
+
+def test_a_wait_ends_when_it_says() -> None:
+    """Also after a clock that was set back, within twice the bound."""
+    floods = Floods()
+    assert verified(floods, "10.0.0.1", 1, 9e12, FRAME_BYTES_MAX) == 1
+    longest_s = 2 * WRONG_PROOFS_AT_ONCE / WRONG_PROOFS_PER_S
+    for now_ms in (9e12, 0.0):
+        wait_s = floods.waits_s("10.0.0.1", now_ms)
+        assert 0 < wait_s <= longest_s
+    assert floods.waits_s("10.0.0.1", 9e12 + longest_s * 1000) == 0
+
+
+def test_the_table_is_bounded() -> None:
+    """Addresses beyond it share one debt, until others are paid."""
+    floods = Floods()
+    for number in range(WRONG_PROOFS_ORIGINS_MAX):
+        verified(floods, f"a{number}", 2, 0)
+    assert verified(floods, "b", 1000, 0) == WRONG_PROOFS_AT_ONCE
+    assert verified(floods, "c", 1000, 0) == 0
+    assert verified(floods, "c", 1000, 60_000) == WRONG_PROOFS_AT_ONCE
+    assert verified(floods, "d", 1000, 60_000) == WRONG_PROOFS_AT_ONCE
