@@ -2,8 +2,10 @@
 
 A connection has a time for its request, for taking its answer, and for being idle; a request has a
 size and no body. When all places are taken, a newcomer replaces the oldest connection that has not
-been given figures. So strangers who hold connections keep no Prometheus away. A connection ends
-with each answer that is not of figures, so guessing a token costs one connection a guess.
+been given figures. Requests that follow each other without a pause, and long answers, take turns of
+the loop with clients' requests. So strangers who hold connections keep no Prometheus away. A
+connection ends with each answer that is not of figures, so guessing a token costs one connection a
+guess.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import TypeAlias
 
@@ -18,12 +21,13 @@ import h11
 import trio
 
 from dledger.errors import ConfigError
-from dledger.limits import CLIENT_UNACKNOWLEDGED_S
+from dledger.limits import CLIENT_UNACKNOWLEDGED_S, LOOP_SLICE_S
 from dledger.metrics import limits
 from dledger.metrics.requests import Answer, Asked
 from dledger.net.faults import Faults
 from dledger.net.listening import accept_forever
 from dledger.net.room import Room
+from dledger.net.turns import Share, turns_of_loop
 from dledger.vanished import end_unacknowledged
 from dledger.world import listen
 
@@ -78,6 +82,8 @@ class _Connection:
         self._is_head = False
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.REQUEST_BYTES_MAX)
         self._place = room.enter(source, lambda _: self._scope.cancel())
+        self._turns, self._share = turns_of_loop(), Share()
+        self._began_s = self._turns.clock_s()
 
     async def serve(self) -> None:
         """Answer until one of both ends it."""
@@ -107,6 +113,7 @@ class _Connection:
             if taken.cancelled_caught or not answer.keeps or self._http.our_state is not h11.DONE:
                 return
             self._http.start_next_cycle()
+            await self._rest()
             patience_s = limits.IDLE_S
 
     async def _request(self, patience_s: float) -> h11.Request | None:
@@ -150,7 +157,7 @@ class _Connection:
             try:
                 return self._socket.recv(limits.RECEIVE_BYTES)
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(self._socket)
+                await self._turn_after(partial(trio.lowlevel.wait_readable, self._socket))
 
     async def _send(self, answer: Answer) -> None:
         assert self._place is not None
@@ -179,5 +186,20 @@ class _Connection:
         while left:
             try:
                 left = left[self._socket.send(left[: limits.SEND_BYTES]) :]
+                await self._rest()
             except BlockingIOError:
-                await trio.lowlevel.wait_writable(self._socket)
+                await self._turn_after(partial(trio.lowlevel.wait_writable, self._socket))
+
+    async def _rest(self) -> None:
+        """Give the loop to others once a slice of its time is used: requests and answers of one
+        connection may follow each other without a wait."""
+        if self._turns.clock_s() - self._began_s > LOOP_SLICE_S:
+            await self._turn_after(trio.lowlevel.checkpoint)
+
+    async def _turn_after(self, wait: Callable[[], Awaitable[None]]) -> None:
+        """End this turn, wait, and have the next turn of the loop, as clients' requests have."""
+        self._turns.used(self._share, self._turns.clock_s() - self._began_s)
+        await wait()
+        if self._turns.crowded:
+            await self._turns.wait(self._share)
+        self._began_s = self._turns.clock_s()
