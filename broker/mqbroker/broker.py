@@ -104,7 +104,7 @@ class Broker:
         counting = Counting(core, self._commits, self._readers, self._earlier, fence)
         standing = Standing(core, membership, self._commits, self._readers)
         self.sources = Sources(core, membership, standing)
-        self._clients = ClientHandler(core, membership, self._wake_notices)
+        self._clients = ClientHandler(core, membership, self._wake_notices, self._popping.left)
         self._transactions = TransactionHandler(core, self._clients)
         self._exports, self.users = ExportHandler(core), UserHandler(core)
         handlers = [

@@ -218,6 +218,8 @@ POP_INVISIBLE_S = 60.0
 """RocketMQ: popInvisibleTime."""
 POP_INVISIBLE_S_MIN = 0.1
 POP_SUSPEND_S = 5.0
+POP_LAST_ANSWERS_S = 1.0
+"""Who leaves waits so long for pops that wait at brokers: ours answer at once, RocketMQ's don't."""
 POP_MESSAGES_MAX = 1024
 """Of one pop; brokers of ours give as many."""
 POP_ACKS_MAX = 4096

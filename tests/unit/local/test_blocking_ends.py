@@ -108,46 +108,72 @@ def test_what_a_worker_has_handed_over_is_sent_though_it_forgets_to_close(
         assert sorted(map(int, got)) == [*range(10, 15), *range(20, 25)]
 
 
-MESSAGES = 6
 WORKER = """
-import sys, time
-from mqclient.blocking import Consumer, PopConsumer, run_until_signal
+import asyncio, os, sys, time
+import mqclient
+from mqclient import blocking
+
+def say(text):
+    os.write(1, text.encode() + b"\\n")  # one write: threads say something at once
 
 def handle(message):
-    print("began", message.body.decode(), flush=True)
+    say(f"began {{message.body.decode()}}")
     time.sleep(0.2)
-    print("ended", message.body.decode(), flush=True)
+    say(f"ended {{message.body.decode()}}")
 
-kind = {{"Consumer": Consumer, "PopConsumer": PopConsumer}}[sys.argv[1]]
-with kind({namesrv!r}, "G", {{"T": "*"}}) as consumer:
-    run_until_signal(lambda: consumer.run(handle, int(sys.argv[2])), consumer)
-print("stopped in order")
+async def handle_soon(message):
+    say(f"began {{message.body.decode()}}")
+    await asyncio.sleep(0.2)
+    say(f"ended {{message.body.decode()}}")
+
+async def on_asyncio(kind, concurrency):
+    async with getattr(mqclient, kind)({namesrv!r}, "G", {{"T": "*"}}) as consumer:
+        await mqclient.run_until_signal(lambda: consumer.run(handle_soon, concurrency), consumer)
+
+face, kind, concurrency = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if face == "asyncio":
+    asyncio.run(on_asyncio(kind, concurrency))
+else:
+    with getattr(blocking, kind)({namesrv!r}, "G", {{"T": "*"}}) as consumer:
+        blocking.run_until_signal(lambda: consumer.run(handle, concurrency), consumer)
+say("stopped in order")
 """
 
 
 @pytest.mark.parametrize(
-    ("kind", "concurrency"), [("Consumer", 1), ("Consumer", 3), ("PopConsumer", 1)]
+    ("kind", "concurrency"),
+    [
+        ("blocking Consumer", 1),
+        ("blocking Consumer", 3),
+        ("blocking PopConsumer", 1),
+        ("blocking PopConsumer", 3),
+        ("asyncio PopConsumer", 1),
+        ("asyncio PopConsumer", 3),
+    ],
 )
-def test_a_signal_stops_a_blocking_worker_in_order(kind: str, concurrency: int) -> None:
-    """As systemd sends it, in the middle of handlers: these end, and nothing comes twice."""
+def test_a_signal_stops_a_worker_in_order(kind: str, concurrency: int) -> None:
+    """As systemd sends it, in the middle of handlers: these end, nothing comes twice, and the next
+    worker has the others long before their invisible time is over."""
+    messages = [str(number) for number in range(2 * concurrency)]
     with local_cluster_in_thread(replicas=1) as cluster:
         with cluster.producer() as producer:
-            producer.send_many("T", [b"%d" % number for number in range(MESSAGES)])
+            producer.send_many("T", [number.encode() for number in messages])
         said: list[str] = []
-        while len([line for line in said if line.startswith("ended")]) < MESSAGES:
-            argv = [sys.executable, "-c", WORKER.format(namesrv=cluster.namesrv_addr)]
-            with subprocess.Popen(
-                [*argv, kind, str(concurrency)], stdout=subprocess.PIPE, text=True
-            ) as worker:
+        began_s = time.monotonic()
+        while len([line for line in said if line.startswith("ended")]) < len(messages):
+            program = WORKER.format(namesrv=cluster.namesrv_addr)
+            argv = [sys.executable, "-c", program, *kind.split(), str(concurrency)]
+            with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as worker:
                 assert worker.stdout is not None
                 said.append(worker.stdout.readline().strip())
                 worker.send_signal(signal.SIGTERM)
                 said += worker.stdout.read().split("\n")
                 assert worker.wait(WAIT_S) == 0
                 assert "stopped in order" in said[-3:]
-    began = sorted(line for line in said if line.startswith("began"))
-    assert began == sorted(f"began {number}" for number in range(MESSAGES))
-    assert len([line for line in said if line.startswith("ended")]) == MESSAGES
+    assert time.monotonic() - began_s < WAIT_S
+    for what in ("began", "ended"):
+        lines = [line.removeprefix(f"{what} ") for line in said if line.startswith(what)]
+        assert sorted(lines) == messages
 
 
 def test_a_run_that_ends_by_itself_gives_its_signals_back() -> None:

@@ -105,6 +105,88 @@ async def test_a_drained_consumer_hands_its_queues_over_within_a_second(
         assert len(second.queues) == every
 
 
+LEAVING_TURNS = 12
+
+
+@pytest.mark.parametrize("way", ["drained", "left", "cancelled"])
+async def test_what_a_waiting_pop_brings_at_the_end_is_for_others_at_once(
+    way: str, autojump_clock: MockClock
+) -> None:
+    """Messages come while a consumer leaves, so many turns of the loop before; none is hidden."""
+    handled: set[bytes] = set()
+    waits_s = []
+
+    async def handle(message: ReceivedMessage) -> None:
+        await trio.sleep(0.2)
+        handled.add(message.body)
+
+    async def live(concurrency: int, began: trio.Event, ends: trio.Event) -> None:
+        with trio.CancelScope() as scope:
+            async with (
+                PopConsumer(cluster.namesrv_addr, "G", {"T": "*"}) as consumer,
+                trio.open_nursery() as nursery,
+            ):
+                nursery.start_soon(consumer.run, handle, concurrency)
+                await trio.sleep(1)
+                began.set()
+                await ends.wait()
+                if way == "drained":
+                    await consumer.drain()
+                elif way == "left":
+                    nursery.cancel_scope.cancel()
+                else:
+                    scope.cancel()
+
+    async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
+        await producer.send(Message("T", b"first"))
+        for turns in range(LEAVING_TURNS):
+            bodies = {b"%d %d" % (turns, number) for number in range(8)}
+            async with trio.open_nursery() as nursery:
+                began, ends = trio.Event(), trio.Event()
+                nursery.start_soon(live, 1 + turns % 3, began, ends)
+                await began.wait()
+                for body in bodies:
+                    await producer.send_soon(Message("T", body))
+                for _ in range(turns):
+                    await trio.lowlevel.checkpoint()
+                ends.set()
+            began_s = trio.current_time()
+            async with PopConsumer(cluster.namesrv_addr, "G", {"T": "*"}) as consumer:
+                while not handled >= bodies and (found := await consumer.poll(timeout_s=70)):
+                    await consumer.ack(*found)
+                    handled.update(message.body for message in found)
+            assert handled >= bodies
+            waits_s.append(trio.current_time() - began_s)
+    assert max(waits_s) < 1, waits_s
+
+
+async def test_an_ordered_pop_that_fails_again_and_again_is_drained(
+    autojump_clock: MockClock,
+) -> None:
+    """It is tried no more here; the next member has it, and what is behind it, in their order."""
+    seen: list[bytes] = []
+
+    async def fail(message: ReceivedMessage) -> None:
+        raise ValueError
+
+    async def handle(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+
+    async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
+        for number in range(3):
+            await producer.send(Message("T", b"%d" % number), key="k")
+        async with MODES["ordered pop"](cluster, Path()) as consumer, trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.run, fail, 3)
+            await trio.sleep(2)
+            began_s = trio.current_time()
+            assert await consumer.drain()
+            assert trio.current_time() - began_s < 0.5
+        async with MODES["ordered pop"](cluster, Path()) as consumer:
+            with trio.move_on_after(2):
+                await consumer.run(handle, 3)
+    assert seen == [b"0", b"1", b"2"]
+
+
 async def test_loops_and_polls_end(autojump_clock: MockClock) -> None:
     """A loop has its message finished when it asks for the next; a poll that waits is answered."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:

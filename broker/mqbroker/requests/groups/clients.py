@@ -46,10 +46,18 @@ _log = get_logger(__name__)
 class ClientHandler:
     """Keeps the membership and tells members of changes."""
 
-    def __init__(self, core: Core, membership: Membership, wake: Callable[[], None]) -> None:
-        """`wake` is called when there are notices to `tell`."""
+    def __init__(
+        self,
+        core: Core,
+        membership: Membership,
+        wake: Callable[[], None],
+        left: Callable[[int, str], None],
+    ) -> None:
+        """`wake` is called when there are notices to `tell`, `left` with the connection and the group
+        of a member that leaves."""
         self._core = core
         self._wake = wake
+        self._left = left
         self._changed: dict[str, None] = {}
         self._locking = Locking(core.machine, core.definitions, core.lock_clock)
         self._membership = membership
@@ -88,6 +96,8 @@ class ClientHandler:
         self._notify(
             self._membership.unregister(connection.id, header.producer_group, header.consumer_group)
         )
+        if header.consumer_group is not None:
+            self._left(connection.id, header.consumer_group)
         return request.reply()
 
     @serves(

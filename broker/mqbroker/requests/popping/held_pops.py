@@ -119,9 +119,13 @@ class HeldPops:
         """All: the leadership ended."""
         return [pop for held in self._held.values() for pop in held]
 
+    def of_connection(self, connection_id: int) -> list[HeldPop]:
+        """The pops of a connection."""
+        return [*self._of_connection.get(connection_id, ())]
+
     def disconnected(self, connection_id: int) -> None:
         """Forget the pops of a connection that is gone."""
-        for pop in [*self._of_connection.get(connection_id, ())]:
+        for pop in self.of_connection(connection_id):
             self.drop(pop)
 
     def holds(self, pop: HeldPop) -> bool:

@@ -31,6 +31,7 @@ class Popping:
         self.giving_up = GivingUp(core, self.pops, self.settling, self.changed)
         self._going_on: list[Callable[[], None]] = []
         self._turns_s: dict[Key, float] = {}
+        self._left: dict[tuple[int, str], None] = {}
         self._is_over = False
 
     def _wake(self) -> None:
@@ -83,6 +84,12 @@ class Popping:
         """Nobody is there to be answered."""
         self.held.disconnected(connection_id)
 
+    def left(self, connection_id: int, group: str) -> None:
+        """A member leaves its group: it waits for nothing any more, and is answered."""
+        if self.held.of_connection(connection_id):
+            self._left[connection_id, group] = None
+            self._wake()
+
     async def serve(self) -> None:
         """Try those for whom there may be something; one turn of the loop."""
         await self._due.wait()
@@ -90,6 +97,10 @@ class Popping:
         if self._is_over:
             self._is_over = False
             await in_turns(self._end(self.held.everything()))
+        left, self._left = self._left, {}
+        for connection_id, group in left:
+            pops = self.held.of_connection(connection_id)
+            await in_turns(self._end([pop for pop in pops if pop.key[0] == group]))
         await in_turns(self._look_further())
         await in_turns(self._try_due())
 

@@ -32,7 +32,7 @@ from dledger.world import unix_ms
 from mqclient import limits
 from mqclient.arguments import check_count, check_seconds
 from mqclient.connection.credentials import Credentials
-from mqclient.connection.lifetime import Living
+from mqclient.connection.lifetime import Living, together
 from mqclient.connection.session import Session
 from mqclient.consuming.measuring import Measured
 from mqclient.consuming.membership.filters import check_filters
@@ -191,7 +191,7 @@ class PopConsumer(Living):
         check_seconds("timeout_s", timeout_s)
         self._taking.stop()
         with anyio.move_on_after(timeout_s) as scope:
-            while any(running.is_at_work for running in self._runs):
+            while self._runs:
                 await self._taking.arrived.wait()
         if scope.cancelled_caught:
             log.warning("drained before all was finished", group=self.group, waited_s=timeout_s)
@@ -219,12 +219,13 @@ class PopConsumer(Living):
                 await self._settling.flush()
             except DledgerError as error:
                 log.warning("acknowledgements not sent", group=self.group, reason=str(error))
-            await self._taking.give_back()
-            if not self._has_left:
-                self._has_left = True
-                await self._session.leave(
-                    UnregisterClientHeader(client_id=self.client_id, consumer_group=self.group)
-                )
+            async with together() as tasks:
+                if not self._has_left:
+                    self._has_left = True
+                    header = UnregisterClientHeader(self.client_id, consumer_group=self.group)
+                    tasks.start_soon(self._session.leave, header)
+                await self._taking.last_answers()
+                await self._taking.give_back()
 
     async def _keep_telling(self) -> None:
         with anyio.CancelScope() as self._telling:

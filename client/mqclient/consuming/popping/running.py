@@ -176,9 +176,10 @@ class Running:
                 return True
             delay_s = delay_seconds(delay)
             if self._policy.ordered:
-                await anyio.sleep(limits.SUSPEND_S if delay_s is None else delay_s)
-                message.handled_again += 1
-                return False
+                delay_s = limits.SUSPEND_S if delay_s is None else delay_s
+                if not await self._taking.stops_within(delay_s):
+                    message.handled_again += 1
+                    return False
             if delay_s is None:
                 delay_s = retry_delay_s(self._policy.schedule, message)
             await self._settling.hide([message], delay_s, keep=False)

@@ -5,6 +5,9 @@ A pop waits at its broker until there is something; one whose asker is gone mean
 back, for the broker may have handed out already: what it brings is kept for the next who asks,
 unless half of its time is over by then. If an answer is lost with a leader, the next leader gives
 the same messages to the same attempt.
+
+Who leaves has the answers come first: a broker ends the waiting of members that leave, and what it
+had handed out before that is given back.
 """
 
 from __future__ import annotations
@@ -87,6 +90,7 @@ class Taking:
         self._wanted = 0
         self._more = Broadcast()
         self._sources: set[tuple[str, str]] = set()
+        self._asked: set[anyio.CancelScope] = set()
 
     def want(self, count: int) -> None:
         """So many are wanted, those that are there among them."""
@@ -112,6 +116,21 @@ class Taking:
         self.paused = False
         self.arrived.announce()
         self._more.announce()
+
+    async def stops_within(self, time_s: float) -> bool:
+        """Wait for a time, or until nothing more is handed out; whether that is so."""
+        with anyio.move_on_after(time_s):
+            while not self.stopped:
+                await self.arrived.wait()
+        return self.stopped
+
+    async def last_answers(self) -> None:
+        """Wait, for a moment, until no pop is on its way any more."""
+        with anyio.move_on_after(limits.POP_LAST_ANSWERS_S):
+            while self._asked:
+                await self.arrived.wait()
+        for scope in [*self._asked]:
+            scope.cancel()
 
     async def give_back(self) -> None:
         """Let others have at once what nobody here has begun with."""
@@ -213,11 +232,13 @@ class Taking:
     async def _pop(self, topic: str, broker_name: str, attempt_id: str, init_mode: int) -> None:
         subscription = self._subscriptions[topic]
         count = -(-self._lacking // max(1, len(self._sources)))
+        if count <= 0:
+            return  # it was stopped meanwhile
         header = PopMessageHeader(
             consumer_group=self._group,
             topic=topic,
             queue_id=ANY_QUEUE,
-            max_msg_nums=min(max(count, 1), limits.POP_MESSAGES_MAX),
+            max_msg_nums=min(count, limits.POP_MESSAGES_MAX),
             invisible_time=int(self.invisible_s * 1000),
             poll_time=int(limits.POP_SUSPEND_S * 1000),
             born_time=int(time.time() * 1000),
@@ -230,9 +251,22 @@ class Taking:
         )
         command = Command(RequestCode.POP_MESSAGE, encode_header(header))
         began_s = anyio.current_time()
-        answer = await self._session.finder.ask(
-            broker_name, command, limits.REQUEST_TIMEOUT_S, topic, limits.POP_SUSPEND_S
-        )
+        # A cancellation waits for the answer: what that hands out is this consumer's to give back.
+        with anyio.CancelScope(shield=True) as scope:
+            self._asked.add(scope)
+            try:
+                answer = await self._session.finder.ask(
+                    broker_name, command, limits.REQUEST_TIMEOUT_S, topic, limits.POP_SUSPEND_S
+                )
+                if answer.code == ResponseCode.SUCCESS:
+                    self._accept(subscription, answer, broker_name, began_s)
+                    return
+            finally:
+                self._asked.discard(scope)
+                if self.stopped:
+                    self.arrived.announce()
+        if scope.cancelled_caught:
+            return
         if answer.code in _NOTHING:
             if anyio.current_time() - began_s < limits.EMPTY_PULL_PAUSE_S:
                 await anyio.sleep(limits.EMPTY_PULL_PAUSE_S)
@@ -242,10 +276,8 @@ class Taking:
             log.warning("pop held back", broker=broker_name, reason=answer.remark, seconds=wait_s)
             await anyio.sleep(min(wait_s, limits.TURN_S_MAX))
             return
-        if answer.code != ResponseCode.SUCCESS:
-            what = f"popping {topic} for group {self._group!r}"
-            raise Refused(what, f"the leader of {broker_name}", answer.code, answer.remark)
-        self._accept(subscription, answer, broker_name, began_s)
+        what = f"popping {topic} for group {self._group!r}"
+        raise Refused(what, f"the leader of {broker_name}", answer.code, answer.remark)
 
     def _accept(
         self, subscription: SubscriptionData, answer: Command, broker_name: str, asked_s: float
