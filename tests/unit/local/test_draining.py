@@ -175,7 +175,10 @@ async def test_an_ordered_pop_that_fails_again_and_again_is_drained(
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         for number in range(3):
             await producer.send(Message("T", b"%d" % number), key="k")
-        async with MODES["ordered pop"](cluster, Path()) as consumer, trio.open_nursery() as nursery:
+        async with (
+            MODES["ordered pop"](cluster, Path()) as consumer,
+            trio.open_nursery() as nursery,
+        ):
             nursery.start_soon(consumer.run, fail, 3)
             await trio.sleep(2)
             began_s = trio.current_time()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from json import JSONDecodeError
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -25,12 +28,14 @@ from mqclient import (
     PopConsumer,
     ReceivedMessage,
     Undecodable,
+    blocking,
 )
 from mqclient.contrib.codecs import JSON, Codec, msgspec_codec, pydantic_codec
 from mqclient.contrib.opentelemetry import trace_handlers, trace_sends
 from mqclient.hooks import Handle, Send
 from mqlocal import LocalCluster, local_cluster_in_thread
 
+PATIENCE_S = 60.0
 CONSUMERS = pytest.mark.parametrize("kind", ["pull", "pop"])
 
 
@@ -307,6 +312,65 @@ async def test_a_function_says_what_becomes_of_a_message(
                 return
             await consumer.run(handler, on_error=on_error)
     assert tries == ([0, 1, 2] if said == "suspend" else [0, 0, 0])
+
+
+BLOCKING_RUNS: dict[str, Callable[[Any, Any, Any], None]] = {
+    "here": lambda consumer, handler, on_error: consumer.run(handler, on_error=on_error),
+    "threads": lambda consumer, handler, on_error: consumer.run(handler, 2, on_error=on_error),
+    "batches": lambda consumer, handler, on_error: consumer.run_batches(
+        lambda messages: [handler(message) for message in messages], 1, on_error=on_error
+    ),
+    "pop": lambda consumer, handler, on_error: consumer.run(handler, on_error=on_error),
+}
+
+
+def test_a_body_that_can_not_be_decoded_is_a_blocking_handlers_failure() -> None:
+    """However it is called: the handler gets the messages around it, and those alone."""
+    with local_cluster_in_thread(replicas=1) as cluster:
+        with cluster.producer("P") as producer:
+            producer.send_batch([Message("T", body) for body in (b"1", b"{", b"2")])
+        for way, run in BLOCKING_RUNS.items():
+            failures: SimpleQueue[tuple[Exception, bytes, int]] = SimpleQueue()
+            values: SimpleQueue[object] = SimpleQueue()
+            kind = blocking.PopConsumer if way == "pop" else blocking.Consumer
+            with kind(
+                *(cluster.namesrv_addr, f"G-{way}", {"T": "*"}),
+                decode=JSON.decode,
+                retry_delays_s=[600.0],
+            ) as consumer:
+                running = Thread(
+                    target=run,
+                    args=(
+                        consumer,
+                        lambda message, put=values.put: put(message.value),
+                        lambda *told, put=failures.put: put((told[0], told[1].body, told[2])),
+                    ),
+                )
+                running.start()
+                error, body, attempt = failures.get(timeout=PATIENCE_S)
+                got = [values.get(timeout=PATIENCE_S) for _ in range(2)]
+                assert consumer.drain()
+                running.join(PATIENCE_S)
+            assert (type(error), body, attempt) == (Undecodable, b"{", 1), way
+            assert isinstance(error.__cause__, JSONDecodeError), way
+            assert got == [1, 2], way
+            assert failures.empty(), way
+            assert values.empty(), way
+
+
+def test_a_blocking_poll_hands_out_what_can_not_be_decoded() -> None:
+    """Asking for its value raises, each time; the consumer goes on."""
+    with local_cluster_in_thread(replicas=1) as cluster:
+        with cluster.producer("P") as producer:
+            producer.send(Message("T", b"{"))
+        for kind in (blocking.Consumer, blocking.PopConsumer):
+            group = kind.__name__
+            with kind(cluster.namesrv_addr, group, {"T": "*"}, decode=JSON.decode) as consumer:
+                message = next(iter(consumer))
+                for _ in range(2):
+                    with pytest.raises(Undecodable, match="JSONDecodeError"):
+                        _ = message.value
+                assert message.body == b"{"
 
 
 def test_blocking_clients_have_them_too() -> None:

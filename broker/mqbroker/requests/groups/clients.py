@@ -53,8 +53,8 @@ class ClientHandler:
         wake: Callable[[], None],
         left: Callable[[int, str], None],
     ) -> None:
-        """`wake` is called when there are notices to `tell`, `left` with the connection and the group
-        of a member that leaves."""
+        """`wake` is called when there are notices to `tell`, `left` with the connection and the
+        group of a member that leaves."""
         self._core = core
         self._wake = wake
         self._left = left
