@@ -10,4 +10,7 @@
 ``reading``      reads one range on a worker
 ``columns``      records as Arrow columns
 ``losses``       what is missing: an error, or rows of a table
+``sink``         sends a task's rows
+``sink_stream``  the same for streams
+``sink_options``  its options and columns (pure)
 """

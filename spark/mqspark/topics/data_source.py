@@ -13,7 +13,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from dledger.errors import ConfigError
@@ -21,12 +27,14 @@ from mqspark.limits import PYSPARK_MIN, PYSPARK_STREAMS_MIN, PYSPARK_TOO_NEW
 from mqspark.topics.batch import TopicReader
 from mqspark.topics.columns import arrow_schema
 from mqspark.topics.options import parse
+from mqspark.topics.sink import TopicWriter
+from mqspark.topics.sink_options import parse_sink
 
 FORMAT = "rocketmq"
 
 
 class RocketmqSource(DataSource):
-    """Serves `spark.read.format("rocketmq")` and `spark.readStream.format("rocketmq")`."""
+    """Serves `format("rocketmq")` of `read`, `readStream`, `write` and `writeStream`."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,15 +58,33 @@ class RocketmqSource(DataSource):
         self, schema: StructType
     ) -> DataSourceStreamReader:
         """The reader of a stream. Raises ConfigError for a bad option."""
-        if version_of(pyspark.__version__) < PYSPARK_STREAMS_MIN:
-            raise ConfigError(
-                "streams of rocketmq need PySpark 4.2 or newer: before it Spark does not tell a "
-                f"Python source where a batch begins; this one is {pyspark.__version__}"
-            )
+        _check_streams()
         from mqspark.topics.stream import TopicStream  # noqa: PLC0415 - what it needs came with 4.2
 
         options = parse(self.options, streaming=True)
         return TopicStream(options, arrow_schema(options.columns, headers=options.headers))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a batch. Raises ConfigError for a bad option or column."""
+        check_version(pyspark.__version__)
+        if overwrite:
+            raise ConfigError("mode overwrite: a topic is only appended to; use mode('append')")
+        return TopicWriter(parse_sink(self.options, _types_of(schema)))
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,
+    ) -> DataSourceStreamWriter:
+        """The writer of a stream. Raises ConfigError for a bad option or column."""
+        _check_streams()
+        if overwrite:
+            raise ConfigError("outputMode complete: a topic is only appended to; use append")
+        from mqspark.topics.sink_stream import (  # noqa: PLC0415 - what it needs came with 4.1
+            TopicStreamWriter,
+        )
+
+        return TopicStreamWriter(parse_sink(self.options, _types_of(schema)))
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -66,6 +92,20 @@ def spark_schema(schema: pa.Schema) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - imports pandas
 
     return from_arrow_schema(schema)
+
+
+def _types_of(schema: StructType) -> dict[str, str]:
+    return {each.name: each.dataType.simpleString() for each in schema.fields}
+
+
+def _check_streams() -> None:
+    """Raises ConfigError for a PySpark that has no streams which this source could serve."""
+    check_version(pyspark.__version__)
+    if version_of(pyspark.__version__) < PYSPARK_STREAMS_MIN:
+        raise ConfigError(
+            "streams of rocketmq need PySpark 4.2 or newer: before it Spark does not tell a "
+            f"Python source where a batch begins; this one is {pyspark.__version__}"
+        )
 
 
 def version_of(version: str) -> tuple[int, int]:

@@ -135,7 +135,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> Options:
         name_server=text("nameServer"),
         user=text("user") or None,
         secret=values.get("secret") or None,
-        tls=_tls(text("tls"), text("tlsCert"), text("tlsKey")),
+        tls=tls_of(text("tls"), text("tlsCert"), text("tlsKey")),
         topics=tuple(
             sorted({name for name in map(str.strip, text("subscribe").split(",")) if name})
         ),
@@ -170,7 +170,7 @@ def _check_names(values: Mapping[str, str], *, streaming: bool) -> None:
             raise ConfigError(f"option {spelled} is for streams: this is a batch read")
 
 
-def _tls(authorities: str, certificate: str, key: str) -> Tls | None:
+def tls_of(authorities: str, certificate: str, key: str) -> Tls | None:
     """How servers are reached by TLS; the files are those of each machine that reads."""
     if not authorities:
         if certificate or key:

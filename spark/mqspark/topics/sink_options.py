@@ -1,0 +1,119 @@
+"""The options and columns of the sink. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from dledger.addresses import parse_addresses
+from dledger.errors import BadInput, ConfigError
+from dledger.tls.options import Tls
+from mqclient import Columns
+from mqspark.topics.columns import COLUMNS
+from mqspark.topics.options import tls_of
+
+AT_LEAST_ONCE: Final = "at-least-once"
+_OPTIONS: Final = (
+    "nameServer",
+    "user",
+    "secret",
+    "tls",
+    "tlsCert",
+    "tlsKey",
+    "topic",
+    "delivery",
+)
+#: Given by Spark itself, or meant for it.
+_SPARKS: Final = frozenset({"checkpointlocation", "queryname", "path"})
+_SPELLED: Final = {name.lower(): name for name in _OPTIONS}
+#: What the columns of a table may be.
+_WRITTEN: Final = ("value", "key", "tags", "properties", "bornTimestamp", "topic")
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """What a write was asked for. `topic` is "" if a column says it."""
+
+    name_server: str
+    user: str | None
+    secret: str | None = field(repr=False)
+    tls: Tls | None
+    topic: str
+
+
+def parse_sink(given: Mapping[str, str], names: Mapping[str, str]) -> SinkOptions:
+    """The options of a write, to which the table has these columns (name to type as Spark names
+    it). Raises ConfigError that names the option or column."""
+    values = {name.lower(): value.strip() for name, value in given.items()}
+    for name in sorted(values):
+        if name not in _SPELLED and name not in _SPARKS:
+            raise ConfigError(
+                f"the sink rocketmq has no option {name!r}; it has {', '.join(sorted(_OPTIONS))}"
+            )
+    if not values.get("nameserver"):
+        raise ConfigError("option nameServer is missing: host:port;host:port of the name servers")
+    try:
+        parse_addresses(values["nameserver"])
+    except BadInput as error:
+        raise ConfigError(str(error)) from error
+    topic = values.get("topic", "")
+    if bool(topic) == ("topic" in names):
+        raise ConfigError(
+            f"the topic of the rows is given {'twice' if topic else 'nowhere'}: by the option "
+            "topic, or by a column topic"
+        )
+    _check_columns(names)
+    if values.get("delivery") != AT_LEAST_ONCE:
+        raise ConfigError(
+            f"option delivery={values.get('delivery', '')!r}: say delivery={AT_LEAST_ONCE}. There "
+            "is no other: rows of a task or batch that Spark runs again are stored again"
+        )
+    tls = tls_of(*(values.get(name, "") for name in ("tls", "tlscert", "tlskey")))
+    return SinkOptions(
+        name_server=values["nameserver"],
+        user=values.get("user") or None,
+        secret=values.get("secret") or None,
+        tls=tls,
+        topic=topic,
+    )
+
+
+def _check_columns(names: Mapping[str, str]) -> None:
+    allowed = {
+        "value": ("binary", "string"),
+        "key": ("string",),
+        "tags": ("string",),
+        "topic": ("string",),
+        "properties": ("map<string,string>",),
+        "bornTimestamp": ("timestamp", "timestamp_ntz"),
+    }
+    if "value" not in names:
+        raise ConfigError("the table has no column value: the body of each message")
+    for name, kind in names.items():
+        if name not in allowed:
+            raise ConfigError(
+                f"the sink rocketmq writes no column {name!r}; it writes {', '.join(_WRITTEN)}. "
+                "Select these"
+            )
+        if kind not in allowed[name]:
+            raise ConfigError(f"column {name} is {kind}; it must be {' or '.join(allowed[name])}")
+
+
+def columns_of(batch: pa.RecordBatch) -> Columns:
+    """The columns of an Arrow batch, as messages have them."""
+
+    def column(name: str) -> pa.Array | None:
+        place = batch.schema.get_field_index(name)
+        return None if place < 0 else batch.column(place)
+
+    body = column("value")
+    assert body is not None, "it was checked"
+    if not kinds.is_binary(body.type) and not kinds.is_large_binary(body.type):
+        body = body.cast(COLUMNS["value"])
+    return Columns(
+        body, column("key"), column("tags"), column("properties"), column("bornTimestamp")
+    )

@@ -1,0 +1,41 @@
+"""What a write to topics may say: a wrong option or column is an error that names it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dledger.errors import ConfigError
+from mqspark.topics.sink_options import parse_sink
+
+OPTIONS = {"nameServer": "10.0.0.1:9876", "topic": "T", "delivery": "at-least-once"}
+COLUMNS = {"value": "binary", "key": "string"}
+
+
+def test_options_are_read_whatever_their_case() -> None:
+    """And what Spark adds for itself is let through."""
+    given = {name.upper(): value for name, value in OPTIONS.items()} | {"checkpointLocation": "/c"}
+    options = parse_sink(given, COLUMNS)
+    assert (options.name_server, options.topic, options.tls) == ("10.0.0.1:9876", "T", None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "columns", "told"),
+    [
+        ({"topik": "T"}, COLUMNS, "no option 'topik'"),
+        ({"nameServer": ""}, COLUMNS, "nameServer is missing"),
+        ({"topic": ""}, COLUMNS, "given nowhere"),
+        ({}, COLUMNS | {"topic": "string"}, "given twice"),
+        ({"delivery": ""}, COLUMNS, "say delivery=at-least-once"),
+        ({"delivery": "exactly-once"}, COLUMNS, "say delivery=at-least-once"),
+        ({"tlsKey": "/k"}, COLUMNS, "tlsKey"),
+        ({}, {"key": "string"}, "no column value"),
+        ({}, COLUMNS | {"offset": "bigint"}, "writes no column 'offset'"),
+        ({}, {"value": "int"}, "column value is int"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    changed: dict[str, str], columns: dict[str, str], told: str
+) -> None:
+    """Before a row is sent."""
+    with pytest.raises(ConfigError, match=told):
+        parse_sink(OPTIONS | changed, columns)
