@@ -11,27 +11,43 @@ import ast
 import importlib
 import inspect
 import io
+import json
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
+import msgspec
 from cyclopts import App
 from rich.console import Console
 
 import mqclient
 from dledger.errors import DledgerError
+from mqbroker import keys as broker_keys
 from mqbroker.__main__ import app as mqbroker
+from mqbroker.keys import BrokerKeys
 from mqchaos.mqchaos import app as mqchaos
 from mqchaos.mqcluster import app as mqcluster
 from mqclient.admin.session import Part
 from mqclient.commands.__main__ import COMMANDS
 from mqclient.commands.__main__ import app as mqadmin
+from mqnamesrv import config as namesrv_keys
 from mqnamesrv.__main__ import app as mqnamesrv
+from mqnamesrv.config import NamesrvConfig
 from mqspark.mqaudit import app as mqaudit
 
 REFERENCE = Path(__file__).parent / "reference"
 WIDTH = 100
+PAGE_WIDTH = 120
+UNITS = ("Milliseconds", "Hours", "Bytes", "Percent")
+"""A meaning that begins with one of them tells the unit of its key."""
+TYPES: Mapping[Any, str] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+}
 LIMITS = {
     "The wire, files and programs": "dledger.limits",
     "Raft": "dledger.raft.limits",
@@ -52,6 +68,7 @@ def pages() -> dict[str, str]:
         "api.md": api(),
         "errors.md": errors(),
         "limits.md": limits(),
+        "configuration.md": configuration(),
         "mqadmin.md": overview(),
     }
 
@@ -237,6 +254,91 @@ def bounds(module: str) -> Iterator[tuple[str, str, str]]:
         if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
             meaning = " ".join(str(following.value.value).split()).replace("|", "\\|")
         yield target.id, f"{value:,}", meaning
+
+
+def configuration() -> str:
+    """Every key of the two config files: type, unit, bounds, default, meaning."""
+    introduction = (
+        "The config files of servers are TOML. An unknown key is refused by name, with the nearest "
+        "key that exists. A key with dots may also be written as a table. A key changes when the "
+        "server is restarted; the few that also change at run time say so. [The broker](broker.md) "
+        "and [Security](../explanation/security.md) explain the keys together."
+    )
+    brokers = (
+        "Of `mqbroker -c FILE`. `mqadmin updateBrokerConfig` changes a key at run time on all "
+        "replicas of the broker group."
+    )
+    namesrvs = (
+        "Of `mqnamesrv -c FILE`. `mqadmin updateNamesrvConfig` changes a key at run time, until "
+        "the next start of the name server."
+    )
+    parts = [f"# Configuration\n\n{GENERATED}\n{wrapped(introduction)}\n"]
+    parts += [f"\n## Brokers\n\n{wrapped(brokers)}\n\n"]
+    parts += keys(BrokerKeys, broker_keys.RUNTIME_KEYS, broker_keys.BOUNDS)
+    parts += [f"\n## Name servers\n\n{wrapped(namesrvs)}\n\n"]
+    parts += keys(NamesrvConfig, namesrv_keys.RUNTIME_KEYS, {})
+    return "".join(parts)
+
+
+def keys(
+    config: type[msgspec.Struct], at_run_time: frozenset[str], within: Mapping[str, tuple[int, int]]
+) -> Iterator[str]:
+    """An item of a list for each key, by name."""
+    meanings = meanings_of(config)
+    for field in sorted(msgspec.structs.fields(config), key=lambda each: each.encode_name.lower()):
+        key, meaning = field.encode_name, meanings[field.name]
+        said = [kind(field.type), *(unit.lower() for unit in UNITS if meaning.startswith(unit))]
+        if key in within:
+            said.append("{:,} to {:,}".format(*within[key]))
+        default = "none" if field.default in ("", None) else f"`{json.dumps(field.default)}`"
+        said += [f"default {default}", *(["**changes at run time**"] if key in at_run_time else [])]
+        yield wrapped(f"{', '.join(said)}.", f"- `{key}`: ") + f"\n{wrapped(meaning, '  ')}\n"
+
+
+def kind(type_: Any) -> str:
+    """A key's type in words."""
+    if type_ in TYPES:
+        return TYPES[type_]
+    if chosen := list(choices(type_)):
+        return f"{', '.join(chosen[:-1])} or {chosen[-1]}"
+    return " or ".join(TYPES[each] for each in get_args(type_) if each is not type(None))
+
+
+def choices(type_: Any) -> Iterator[str]:
+    """The values of a type that lists them, as TOML writes them."""
+    for each in get_args(type_):
+        if get_origin(type_) is Literal:
+            yield f"`{json.dumps(each)}`"
+        else:
+            yield from choices(each)
+
+
+def meanings_of(config: type[msgspec.Struct]) -> dict[str, str]:
+    """The text below each field of a config, those of its bases included."""
+    found: dict[str, str] = {}
+    for base in reversed(config.__mro__):
+        if issubclass(base, msgspec.Struct) and base is not msgspec.Struct:
+            [class_] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            assert isinstance(class_, ast.ClassDef)
+            for statement, following in zip(class_.body, class_.body[1:], strict=False):
+                if isinstance(statement, ast.AnnAssign) and isinstance(following, ast.Expr):
+                    assert isinstance(statement.target, ast.Name)
+                    assert isinstance(following.value, ast.Constant)
+                    found[statement.target.id] = " ".join(str(following.value.value).split())
+    return found
+
+
+def wrapped(text: str, before: str = "") -> str:
+    """Text in lines of a page; all but the first begin below the first letter of an item."""
+    behind = "  " if before else ""
+    return textwrap.fill(
+        text,
+        PAGE_WIDTH,
+        initial_indent=before,
+        subsequent_indent=behind,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def main() -> None:

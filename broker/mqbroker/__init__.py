@@ -16,7 +16,8 @@ Layout
 ``rolling``       takes over a changed secret when no other server is locked out by it
 ``metrics``       figures for Prometheus
 ``upkeep``        removes old messages, watches the disk, mends derived files
-``config``        the settings
+``config``        the settings: what the keys mean together, and which values are refused
+``keys``          the keys of the config file, each with type, default and meaning (pure)
 ``limits``        the bounds
 ``tables``        the bounds of the state's tables, together (pure)
 ``refusal``       error answers to clients

@@ -32,7 +32,7 @@ def run(
     Parameters
     ----------
     config
-        TOML file; `docs/reference/broker.md` lists the keys.
+        TOML file; `docs/reference/configuration.md` lists the keys.
     namesrv
         Instead of namesrvAddr: `host:port;host:port`.
     log_format

@@ -1,4 +1,4 @@
-"""A broker's config file: TOML with the keys that RocketMQ users know.
+"""A broker's config: what its keys (`mqbroker.keys`) mean together, and which values are refused.
 
 A replica belongs to a broker group (`brokerName`); `dLegerPeers` names the members and their ports
 for each other, `groupClientAddrs` those for clients. Both spell an address `n0-127.0.0.1:40911`,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -19,95 +19,29 @@ from dledger.addresses import check_host, parse_address
 from dledger.errors import BadInput, ConfigError
 from dledger.ledger.config import LedgerConfig
 from dledger.metrics.config import check_keys as check_metrics
-from dledger.metrics.limits import PORT
 from dledger.program.settings import changed, check_keys
 from dledger.raft.membership.configuration import check_node_id
-from dledger.remoting.names import PERM_READ_WRITE
-from dledger.tls.keys import TLS_SECRET_KEYS, ModeName, TlsKeys
 from dledger.tls.options import Mode, ServerOptions
-from dledger.trust.admin import LOOPBACK, AdminAddresses
+from dledger.trust.admin import AdminAddresses
 from dledger.trust.rolling import Secrets, parse
 from dledger.trust.secret import read_secret
-from mqbroker.leader.waiting.delays import DEFAULT_LEVELS, DelayLevels
+from mqbroker.keys import BOUNDS, RUNTIME_KEYS, BrokerKeys
+from mqbroker.leader.waiting.delays import DelayLevels
 
 #: RocketMQ's convention: clients compute the VIP port, it is not registered anywhere.
 VIP_PORT_BELOW: Final = 2
 PEER_PORT_ABOVE: Final = 30_000
 """The peer port of a group of one that names no peers is its client port plus this."""
-RUNTIME_KEYS: Final = frozenset(
-    {
-        "authorizationMode",
-        "autoCreateTopicEnable",
-        "brokerPermission",
-        "enableTopicMessageTypeCheck",
-        "defaultTopicQueueNums",
-        "maxMessageSize",
-        "registerBrokerHeartbeatMillis",
-    }
-)
-"""What UPDATE_BROKER_CONFIG can change, on all replicas of the group alike."""
 _MEMBER_ID: Final = re.compile(r"[^\s;:-]+")
-SECRET_KEYS: Final = frozenset({"dLegerSecret"}) | TLS_SECRET_KEYS
-"""What GET_BROKER_CONFIG does not show."""
 
 
-class BrokerConfig(TlsKeys, rename="camel", kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """The keys, with their defaults. A config never changes: a change at run time makes another
-    one.
+class BrokerConfig(
+    BrokerKeys, rename="camel", kw_only=True, forbid_unknown_fields=True, frozen=True
+):
+    """A broker's settings. A config never changes: a change at run time makes another one.
 
     `with_settings` makes it, and `Core.config` holds the present one.
     """
-
-    broker_cluster_name: str = "DefaultCluster"
-    broker_name: str = "broker-a"
-    broker_permission: int = PERM_READ_WRITE
-    broker_ip1: str = msgspec.field(name="brokerIP1", default="127.0.0.1")
-    listen_port: int = 10911
-    bind_address: str = ""
-    vip_channel_enable: bool = False
-    namesrv_addr: str = ""
-    store_path_root_dir: str = "store"
-    export_dir: str = ""
-    audit_log_dir: str = ""
-    flush_disk_type: Literal["SYNC_FLUSH", "ASYNC_FLUSH"] = "SYNC_FLUSH"
-    flush_interval_commit_log: int = int(foundation.FLUSH_INTERVAL_S * 1000)
-    mapped_file_size_commit_log: int = foundation.SEGMENT_BYTES
-    auto_create_topic_enable: bool = True
-    default_topic_queue_nums: int = 8
-    enable_topic_message_type_check: bool = False
-    max_message_size: int = foundation.MESSAGE_BODY_BYTES_MAX
-    message_delay_level: str = DEFAULT_LEVELS
-    file_reserved_time: float = 72.0
-    commit_log_size_max: int = 0
-    clean_resource_interval: int = 10_000
-    disk_max_used_space_ratio: int = 75
-    disk_space_clean_forcibly_ratio: int = 85
-    disk_space_warning_level_ratio: int = 90
-    clean_file_forcibly_enable: bool = False
-    transaction_time_out: int = 6_000
-    transaction_check_interval: int = 60_000
-    transaction_check_max: int = 15
-    d_leger_group: str = ""
-    d_leger_peers: str = ""
-    d_leger_self_id: str = "n0"
-    d_leger_secret: str = ""
-    secret_file: str = ""
-    admin_addresses: str = LOOPBACK
-    authorization_mode: Literal["off", "observe", "enforce"] = "off"
-    preferred_leader_id: str = ""
-    repair_damaged_log: bool = True
-    group_client_addrs: str = ""
-    client_memory_max: int = 0
-    connections_per_address_max: int = 0
-    metrics_exporter_type: Literal["DISABLE", "PROM"] = "DISABLE"
-    metrics_prom_exporter_host: str = "127.0.0.1"
-    metrics_prom_exporter_port: int = PORT
-    metrics_token_file: str = ""
-    log_format: Literal["json", "console"] = "json"
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    register_broker_heartbeat_millis: int = 1000
-    #: What the port for other members takes; "": TLS alone as soon as there is a certificate.
-    tls_peer_mode: ModeName | Literal[""] = msgspec.field(name="tls.peer.mode", default="")
 
     @property
     def node_id(self) -> str:
@@ -229,27 +163,10 @@ class BrokerConfig(TlsKeys, rename="camel", kw_only=True, forbid_unknown_fields=
                 f"groupClientAddrs says {addresses[self.node_id]} for {self.node_id}, but "
                 f"brokerIP1 and listenPort say {own}: make them equal"
             )
-        for key, value, least, most in (
-            ("brokerPermission", self.broker_permission, 0, PERM_READ_WRITE),
-            ("maxMessageSize", self.max_message_size, 1, foundation.MESSAGE_BODY_BYTES_MAX),
-            ("defaultTopicQueueNums", self.default_topic_queue_nums, 1, 1024),
-            ("registerBrokerHeartbeatMillis", self.register_broker_heartbeat_millis, 100, 30_000),
-            ("fileReservedTime", self.file_reserved_time, 0, 1_000_000),
-            ("cleanResourceInterval", self.clean_resource_interval, 100, 86_400_000),
-            ("diskMaxUsedSpaceRatio", self.disk_max_used_space_ratio, 10, 100),
-            ("diskSpaceCleanForciblyRatio", self.disk_space_clean_forcibly_ratio, 10, 100),
-            ("diskSpaceWarningLevelRatio", self.disk_space_warning_level_ratio, 10, 100),
-            ("commitLogSizeMax", self.commit_log_size_max, 0, 1 << 62),
-            ("clientMemoryMax", self.client_memory_max, 0, 1 << 40),
-            ("connectionsPerAddressMax", self.connections_per_address_max, 0, 1_000_000),
-            ("listenPort", self.listen_port, 0, foundation.PORT_MAX),
-            ("transactionTimeOut", self.transaction_time_out, 100, 86_400_000),
-            ("transactionCheckInterval", self.transaction_check_interval, 100, 86_400_000),
-            ("transactionCheckMax", self.transaction_check_max, 1, 1000),
-            ("flushIntervalCommitLog", self.flush_interval_commit_log, 10, 60_000),
-        ):
-            if not least <= value <= most:
-                raise ConfigError(f"{key} {value} is not within {least} to {most}")
+        values = msgspec.to_builtins(self)
+        for key, (least, most) in BOUNDS.items():
+            if not least <= values[key] <= most:
+                raise ConfigError(f"{key} {values[key]} is not within {least} to {most}")
         if self.vip_channel_enable and self.vip_port < 1:
             raise ConfigError(
                 f"vipChannelEnable needs a listenPort above {VIP_PORT_BELOW}, "

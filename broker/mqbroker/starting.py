@@ -45,8 +45,8 @@ def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None
     file."""
     if config is None and namesrv is None:
         return _fail(
-            "give a config file (-c FILE; docs/reference/broker.md lists the keys), or at least a "
-            "name server (-n HOST:PORT) to start a group of one member. A whole cluster for trying "
+            "give a config file (-c FILE; docs/reference/configuration.md lists the keys), or at "
+            "least a name server (-n HOST:PORT) to start a group of one member. A whole cluster for trying "
             "things out: mqcluster up --dir DIR",
             _EXIT_USAGE,
         )

@@ -17,22 +17,24 @@ ModeName = Literal["disabled", "permissive", "enforcing"]
 class TlsKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The keys that brokers and name servers have in common, with their defaults."""
 
-    #: What the port for clients takes.
     tls_server_mode: ModeName = msgspec.field(name="tls.server.mode", default="disabled")
-    #: This server's certificate, with those between it and the authority; and its key.
+    """What the port for clients takes."""
     tls_server_cert_path: str = msgspec.field(name="tls.server.certPath", default="")
+    """File with this server's certificate, and those between it and the authority."""
     tls_server_key_path: str = msgspec.field(name="tls.server.keyPath", default="")
+    """File with the key of the certificate."""
     tls_server_key_password: str = msgspec.field(name="tls.server.keyPassword", default="")
-    #: The authorities that sign the certificates of clients, members and servers.
+    """Password of the key; it is never shown."""
     tls_server_trust_cert_path: str = msgspec.field(name="tls.server.trustCertPath", default="")
-    #: Whether clients need a certificate of their own.
+    """File with the authorities that sign the certificates of clients, members and servers."""
     tls_server_need_client_auth: Literal["none", "optional", "require"] = msgspec.field(
         name="tls.server.need.client.auth", default="none"
     )
-    #: Whether this server dials the client ports of others by TLS.
+    """Whether clients need a certificate of their own."""
     tls_enable: bool = msgspec.field(name="tls.enable", default=False)
-    #: Whether the certificate of a server that is dialled must name the host.
+    """Whether this server dials the client ports of others by TLS."""
     tls_client_check_names: bool = msgspec.field(name="tls.client.checkNames", default=True)
+    """Whether the certificate of a server that is dialled must name the host."""
 
     def tls_options(self, members: Mode = Mode.DISABLED) -> ServerOptions | None:
         """What they say; None for no TLS at all. `members`: the mode of the port for members.

@@ -42,7 +42,7 @@ def run(
     Parameters
     ----------
     config
-        TOML file; `docs/explanation/security.md` lists the keys.
+        TOML file; `docs/reference/configuration.md` lists the keys.
     port
         Instead of listenPort (9876); 0 lets the system choose.
     host

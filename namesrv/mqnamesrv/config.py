@@ -27,35 +27,40 @@ RUNTIME_KEYS: Final = frozenset({"authorizationMode", "returnOrderTopicConfigToB
 class NamesrvConfig(TlsKeys, frozen=True, kw_only=True, rename="camel"):
     """Every key of the config file, with its default."""
 
-    #: 0 lets the system choose; the event "name server started" names the port.
     listen_port: int = 9876
+    """Port; 0 lets the system choose, and the event "name server started" names it."""
     bind_address: str = "127.0.0.1"
-    #: Where the key-value config is kept; without it, in memory only.
+    """Address to listen on."""
     kv_config_path: str | None = None
-    #: Where the audit log is kept; without it there is none.
+    """File of the key-value config; without it, that config is in memory only."""
     audit_log_dir: str = ""
-    #: Whether a broker gets ORDER_TOPIC_CONFIG in answer to its registration.
+    """Folder of the audit log; without it, there is none."""
     return_order_topic_config_to_broker: bool = True
-    #: The file with the cluster's secret; needed unless the server is on loopback.
+    """Whether a broker gets ORDER_TOPIC_CONFIG in answer to its registration."""
     secret_file: str = ""
-    #: Whether brokers that don't sign may register, without terms.
+    """File with the cluster's secret; needed unless the server is on loopback."""
     allow_unsigned_brokers: bool = False
-    #: From where tools may change something: addresses, networks, `loopback`, `*`.
+    """Whether brokers that can't prove the secret (RocketMQ's own) may register, without terms."""
     admin_addresses: str = LOOPBACK
-    #: Whether users and their rights count: they are those of the broker groups.
+    """Addresses from which tools may change something."""
     authorization_mode: Literal["off", "observe", "enforce"] = "off"
-    #: Bytes kept for all connections; 0: a quarter of the machine's memory, 512 MiB at most.
+    """Whether users and their rights count; they are those of the broker groups."""
     client_memory_max: int = 0
-    #: Connections from one address that is not loopback; 0: half of the bound on all.
+    """Bytes kept for all connections; 0: a quarter of the memory, 512 MiB at most."""
     connections_per_address_max: int = 0
-    #: DISABLE, or PROM: figures for Prometheus, on a port of their own.
+    """Connections from one address that is not loopback; 0: half of all places."""
     metrics_exporter_type: Literal["DISABLE", "PROM"] = "DISABLE"
+    """Whether metrics and health are served over HTTP (`PROM`)."""
     metrics_prom_exporter_host: str = "127.0.0.1"
+    """Address for metrics."""
     metrics_prom_exporter_port: int = PORT
-    #: A file with a token that whoever asks for figures must show.
+    """Port for metrics; 0 lets the system choose."""
     metrics_token_file: str = ""
+    """File with a token that a request for metrics must show."""
     log_format: LogFormat = "json"
+    """Form of the log on stderr."""
     log_level: LogLevel = "info"
+    """Least level of the lines that are logged."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.listen_port <= PORT_MAX:

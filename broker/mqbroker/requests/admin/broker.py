@@ -27,8 +27,8 @@ from dledger.remoting.headers import (
 from dledger.trust.guard import Asker, Mode
 from dledger.trust.rights import GET, OPEN, UPDATE, cluster
 from dledger.version import __version__
-from mqbroker.config import SECRET_KEYS
 from mqbroker.flow.rates import Rates
+from mqbroker.keys import SECRET_KEYS
 from mqbroker.leader.appending.times import Times
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
