@@ -28,7 +28,7 @@ OUR_FILES = re.compile(r"(dledger|broker|namesrv|client|chaos|spark|tests|benchm
 
 @pytest.mark.parametrize("config", [BrokerConfig, NamesrvConfig])
 def test_every_key_of_a_config_file_is_explained(config: type[msgspec.Struct]) -> None:
-    """In the docs' page about configuration, which is made of the code, by a meaning below the key."""
+    """In the page about configuration, which is made of the code, by a meaning below the key."""
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
     section = page.split("\n## ")[1 if config is BrokerConfig else 2]
     explained = re.findall(r"^- `([\w.]+)`: .+(?:\n  .+)+", section, re.MULTILINE)
