@@ -46,8 +46,8 @@ def start(config: Path | None, namesrv: str | None, log_format: LogFormat | None
     if config is None and namesrv is None:
         return _fail(
             "give a config file (-c FILE; docs/reference/configuration.md lists the keys), or at "
-            "least a name server (-n HOST:PORT) to start a group of one member. A whole cluster for trying "
-            "things out: mqcluster up --dir DIR",
+            "least a name server (-n HOST:PORT) to start a group of one member. A whole cluster "
+            "for trying things out: mqcluster up --dir DIR",
             _EXIT_USAGE,
         )
     os.umask(OTHERS)
