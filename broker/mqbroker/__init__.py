@@ -17,7 +17,7 @@ Layout
 ``metrics``       figures for Prometheus
 ``upkeep``        removes old messages, watches the disk, mends derived files
 ``config``        the settings: what the keys mean together, and which values are refused
-``keys``          the keys of the config file, each with type, default and meaning (pure)
+``keys``          the keys of the config file, each with type, default and meaning
 ``limits``        the bounds
 ``tables``        the bounds of the state's tables, together (pure)
 ``refusal``       error answers to clients
