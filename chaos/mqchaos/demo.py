@@ -23,6 +23,7 @@ from rich.console import Console
 from dledger.errors import StorageError
 from dledger.program.console import let_reader_leave
 from dledger.program.extras import require
+from dledger.program.whole import Whole
 from dledger.verdict.form import headline
 from mqchaos.command_line import refuse_outside, run_command
 from mqchaos.limits import (
@@ -48,8 +49,8 @@ app = cyclopts.App(name="demo", help="Kill the leader under load, and prove that
 def demo(
     *,
     source: Annotated[Path | None, cyclopts.Parameter(name="--input")] = None,
-    messages: int = MESSAGES,
-    seed: int = 1,
+    messages: Whole = MESSAGES,
+    seed: Whole = 1,
     report: Path = Path("demo-report"),
 ) -> int:
     """Run the main job; exit status 0 only if every property holds.

@@ -18,6 +18,7 @@ from dledger.errors import ConfigError
 from dledger.failpoints import PLACES
 from dledger.program.console import let_reader_leave
 from dledger.program.extras import require
+from dledger.program.whole import Whole
 from mqchaos.attach.attached import Attach
 from mqchaos.attach.hooks import read_hooks
 from mqchaos.attach.performing import perform_attached
@@ -50,7 +51,7 @@ from mqchaos.run.soak import plans
 from mqchaos.run.soak import soak as soaking
 
 Directory: TypeAlias = Annotated[Path, cyclopts.Parameter(name="--dir")]
-Times: TypeAlias = Annotated[int, cyclopts.Parameter(name=["--kills", "--times"])]
+Times: TypeAlias = Annotated[Whole, cyclopts.Parameter(name=["--kills", "--times"])]
 
 Network: TypeAlias = Literal["proxy", "namespaces"]
 Disks: TypeAlias = Literal["folders", "own"]
@@ -118,7 +119,7 @@ def run(
     *,
     scenario: str,
     directory: Directory,
-    seed: int = 1,
+    seed: Whole = 1,
     kills: Times = 5,
     duration: float = 30.0,
     workload: str = "keyed",
@@ -126,7 +127,7 @@ def run(
     disks: Disks = "folders",
     clocks: Clocks = "orders",
     history: History = "lines",
-    busy: int = 0,
+    busy: Whole = 0,
 ) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
@@ -162,7 +163,7 @@ def run(
 
 
 @app.command
-def replay(*sources: Path, directory: Directory, busy: int | None = None) -> int:
+def replay(*sources: Path, directory: Directory, busy: Whole | None = None) -> int:
     """Run the very plan of another run again; exit status as of `run`.
 
     Of several one after the other, until one has a violation; of those that hold the reports stay.
@@ -188,7 +189,7 @@ def replay(*sources: Path, directory: Directory, busy: int | None = None) -> int
 
 @app.command
 def shrink(
-    source: Path, /, *, directory: Directory, repeat: int = 2, runs: int = SHRINK_RUNS_MAX
+    source: Path, /, *, directory: Directory, repeat: Whole = 2, runs: Whole = SHRINK_RUNS_MAX
 ) -> int:
     """Make the plan of a run with a violation smaller, while the violation stays.
 
@@ -214,14 +215,14 @@ def soak(
     *,
     directory: Directory,
     hours: float,
-    seed: int = 1,
+    seed: Whole = 1,
     duration: float = 60.0,
     workload: str | None = None,
     network: Network = "proxy",
     disks: Disks = "folders",
     clocks: Clocks = "orders",
     history: History = "lines",
-    busy: int = 0,
+    busy: Whole = 0,
 ) -> int:
     """Run random schedules, a new seed each, until time is up; stop at the first violation.
 
@@ -287,9 +288,9 @@ def attach(
     fault: str | None = None,
     times: Times = 5,
     on: Literal["leader", "node"] = "leader",
-    seed: int = 1,
+    seed: Whole = 1,
     topic: str = "",
-    queues: int = 4,
+    queues: Whole = 4,
     rate: float = 1_000.0,
     settle: float = SETTLE_S,
     away: float | None = None,

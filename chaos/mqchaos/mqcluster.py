@@ -22,6 +22,7 @@ from rich.table import Table
 
 from dledger.errors import ConfigError
 from dledger.program.console import let_reader_leave
+from dledger.program.whole import Whole
 from mqchaos.cluster import layout, resizing
 from mqchaos.cluster.cluster import STATE_FILE, Cluster
 from mqchaos.cluster.probe import Probe, leader_of
@@ -66,9 +67,9 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 def up(
     *,
     directory: Directory,
-    nodes: int | None = None,
-    groups: int | None = None,
-    namesrvs: int | None = None,
+    nodes: Whole | None = None,
+    groups: Whole | None = None,
+    namesrvs: Whole | None = None,
     tls: bool = False,
     output: Output = "table",
 ) -> int:

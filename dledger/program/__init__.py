@@ -1,6 +1,7 @@
 """What all our programs share: config files, settings that tools see, output, exit status.
 
 ``config``    TOML into typed structs, with errors that name the key
+``whole``     whole numbers on a command line
 ``settings``  a config as administration tools see it, and its changes at run time (pure)
 ``arming``    failpoints of a process, armed by whoever started it
 ``audit_log``  an audit log on disk, of bounded size

@@ -22,6 +22,7 @@ from dledger.program.config import load_config
 from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, sentence
 from dledger.program.logs import configure_logging
+from dledger.program.whole import Whole
 from mqnamesrv.app import serve_until_signalled
 from mqnamesrv.config import NamesrvConfig
 
@@ -34,7 +35,7 @@ app = App(name="mqnamesrv", help="The name server: brokers register here, client
 def run(
     *,
     config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
-    port: Annotated[int | None, Parameter(name=["--port", "-p"])] = None,
+    port: Annotated[Whole | None, Parameter(name=["--port", "-p"])] = None,
     host: str | None = None,
 ) -> int:
     """Serve until SIGTERM or Ctrl-C.

@@ -30,6 +30,7 @@ from dledger.program.ending import BY_INPUT, sentence
 from dledger.program.entering import EXIT_INTERRUPTED
 from dledger.program.extras import require
 from dledger.program.logs import configure_logging
+from dledger.program.whole import Whole
 from mqspark.interrupting import own_temporary_files, was_interrupted
 from mqspark.paths import check_inputs, check_report
 
@@ -54,7 +55,7 @@ def audit(
     history: Path | None = None,
     store: Annotated[list[Path], Parameter(negative=())],
     report: Path | None = None,
-    cores: int | None = None,
+    cores: Whole | None = None,
     keep_classes: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Judge a run by its history and its replicas' files.

@@ -43,6 +43,7 @@ from mqclient.admin.session import (
     UnknownTarget,
     change_each,
     holders,
+    known_somewhere,
     run_for_each,
 )
 from mqclient.admin.topics import Topics, delete_on, wire_names
@@ -60,11 +61,7 @@ class Groups(Part):
         """The progress of a group in every queue that it has consumed from."""
         found = await progress_of(self._session, group, topic)
         if not await self._exists(found):
-            raise UnknownTarget(
-                f"there is no consumer group {group!r}: no broker has its config, an offset or a "
-                "member of it. Check the name "
-                "(mqadmin consumerProgress lists the groups), or start a consumer of it"
-            )
+            raise _unknown(group)
         if topic is not None and not found.queues:
             # Raises NoRoute if there is no such topic.
             await self._session.route(topic)
@@ -150,7 +147,8 @@ class Groups(Part):
 
         Returns the broker names. Raises UnknownTarget if there is no such group.
         """
-        await self.progress(group)
+        brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        await self._check_known(group, brokers)
         header = DeleteSubscriptiongroupHeader(
             group_name=group, remove_offset=remove_offsets, clean_offset=remove_offsets
         )
@@ -159,7 +157,6 @@ class Groups(Part):
             await self._requests.ask_leader(one, header)
             return one.broker_name
 
-        brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
         names = await change_each(delete, [*brokers], _name)
         if broker is None:
             for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
@@ -198,7 +195,7 @@ class Groups(Part):
         """
         if share is not None:
             check_whole("share", share, 0, INT32_MAX)
-        await self.progress(group)
+        await self._check_known(group, await self._session.broker_groups())
         body = encode_body(SetMessageRequestModeBody(topic, group, mode, share))
 
         async def put(one: BrokerData) -> str:
@@ -239,6 +236,19 @@ class Groups(Part):
             return True
         return await self.config(progress.group) is not None
 
+    async def _check_known(self, group: str, brokers: Sequence[BrokerData]) -> None:
+        """Raise UnknownTarget if none of these brokers has the group."""
+
+        async def known(broker: BrokerData) -> bool:
+            stats, online = await _stats_on(self._session, broker, group)
+            has_offset = any(row.consumer_offset for row in stats.offset_table.values())
+            if online or has_offset:
+                return True
+            return await self._requests.group_config(broker, group) is not None
+
+        if not await known_somewhere(known, brokers):
+            raise _unknown(group)
+
     async def _set_offsets(
         self, broker: BrokerData, group: str, topic: str, timestamp_ms: int
     ) -> dict[MessageQueue, int]:
@@ -258,19 +268,23 @@ class Groups(Part):
         return offsets
 
 
+def _unknown(group: str) -> UnknownTarget:
+    return UnknownTarget(
+        f"there is no consumer group {group!r}: no broker has its config, an offset or a member of "
+        "it. Check the name (mqadmin consumerProgress lists the groups), or start a consumer of it"
+    )
+
+
 def _name(broker: BrokerData) -> str:
     return broker.broker_name
 
 
 async def progress_of(session: AdminSession, group: str, topic: str | None = None) -> GroupProgress:
     """The progress of a group, which may not exist."""
-    header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
 
-    async def stats(broker: BrokerData) -> tuple[ConsumeStats, ConsumerConnection | None]:
-        answer = await session.requests.ask_leader(broker, header)
-        return decode_body(ConsumeStats, answer.payload), await consumers_on(session, broker, group)
-
-    found = await run_for_each(stats, await session.broker_groups())
+    found = await run_for_each(
+        lambda broker: _stats_on(session, broker, group, topic), await session.broker_groups()
+    )
     queues = tuple(
         QueueProgress(
             topic=queue.topic,
@@ -293,6 +307,14 @@ async def progress_of(session: AdminSession, group: str, topic: str | None = Non
         lag=sum(queue.lag for queue in queues),
         queues=queues,
     )
+
+
+async def _stats_on(
+    session: AdminSession, broker: BrokerData, group: str, topic: str | None = None
+) -> tuple[ConsumeStats, ConsumerConnection | None]:
+    header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
+    answer = await session.requests.ask_leader(broker, header)
+    return decode_body(ConsumeStats, answer.payload), await consumers_on(session, broker, group)
 
 
 async def consumers_on(

@@ -184,19 +184,22 @@ async def run_for_each(call: Callable[[_T], Awaitable[_U]], values: Iterable[_T]
 
 
 async def change_each(
-    call: Callable[[_T], Awaitable[_U]], values: Iterable[_T], name: Callable[[_T], str]
+    call: Callable[[_T], Awaitable[_U | None]], values: Iterable[_T], name: Callable[[_T], str]
 ) -> tuple[_U, ...]:
     """The results of a change for each value, in order. Every one is tried.
 
     If all fail the first error is raised; if some do, or if `values` are Chosen and some groups are
-    away, PartlyDone.
+    away, PartlyDone. A result of None is a value where nothing was to be changed: it is neither
+    done nor failed, and left out.
     """
     errors: dict[str, Exception] = {}
     done: dict[str, _U] = {}
 
     async def one(value: _T) -> None:
         try:
-            done[name(value)] = await call(value)
+            result = await call(value)
+            if result is not None:
+                done[name(value)] = result
         except (DledgerError, OSError) as error:
             errors[name(value)] = error
 
@@ -204,4 +207,22 @@ async def change_each(
     values = tuple(values)
     await run_for_each(one, values)
     raise_unless_all({**errors, **away}, list(done))
-    return tuple(done[name(value)] for value in values)
+    return tuple(done[name(value)] for value in values if name(value) in done)
+
+
+async def known_somewhere(ask: Callable[[_T], Awaitable[bool]], values: Iterable[_T]) -> bool:
+    """Whether any of them says yes. One that can't be asked keeps no change from the others: its
+    error is raised only if all others say no."""
+    errors: list[Exception] = []
+
+    async def one(value: _T) -> bool:
+        try:
+            return await ask(value)
+        except (DledgerError, OSError) as error:
+            errors.append(error)
+            return False
+
+    known = any(await run_for_each(one, values))
+    if errors and not known:
+        raise errors[0]
+    return known

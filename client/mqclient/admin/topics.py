@@ -36,7 +36,14 @@ from mqclient.admin.results import (
     TopicRoute,
     TopicStatus,
 )
-from mqclient.admin.session import AdminSession, Part, UnknownTarget, change_each, run_for_each
+from mqclient.admin.session import (
+    AdminSession,
+    Part,
+    UnknownTarget,
+    change_each,
+    known_somewhere,
+    run_for_each,
+)
 from mqclient.admin.settings import Settings
 from mqclient.connection.answers import route_in
 from mqclient.errors import NoRoute
@@ -142,17 +149,18 @@ class Topics(Part):
 
         Returns the broker names. Raises UnknownTarget if neither they nor a name server know it.
         """
+
+        async def has(group: BrokerData) -> bool:
+            return await self._requests.topic_config(group, topic) is not None
+
         groups = await self._session.broker_groups(cluster, only_one_cluster=True)
-        if topic not in {info.topic for info in await self.list(cluster)}:
-            known = await run_for_each(
-                lambda group: self._requests.topic_config(group, topic), groups
+        listed = {info.topic for info in await self.list(cluster)}
+        if topic not in listed and not await known_somewhere(has, groups):
+            away = f"; {', '.join(groups.away)} may have it, and is away" if groups.away else ""
+            raise UnknownTarget(
+                f"there is no topic {topic!r} in cluster {groups[0].cluster!r}: check the name "
+                f"(mqadmin topicList){away}"
             )
-            if not any(known):
-                away = f"; {', '.join(groups.away)} may have it, and is away" if groups.away else ""
-                raise UnknownTarget(
-                    f"there is no topic {topic!r} in cluster {groups[0].cluster!r}: check the name "
-                    f"(mqadmin topicList){away}"
-                )
         names = await delete_on(self._session, topic, groups)
         groups.check_all_there()
         return names

@@ -10,6 +10,7 @@ import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from dledger.program.whole import Whole
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from mqclient import limits
 from mqclient.admin import Admin
@@ -29,7 +30,7 @@ from mqclient.commands.terminal.output import Table, first_of, joined, moment, p
 
 EXIT_PARTLY = 1
 """Some were done, others not: as if nothing was."""
-LetterCount = Annotated[int, Parameter(name="--count", validator=Number(gte=1))]
+LetterCount = Annotated[Whole, Parameter(name="--count", validator=Number(gte=1))]
 
 
 def consumer_progress(
@@ -68,11 +69,12 @@ def update_sub_group(
         Switch | None, Parameter(name=["--broadcast", "-d", "--consumeBroadcastEnable"])
     ] = None,
     retry_queues: Annotated[
-        int | None,
+        Whole | None,
         Parameter(name=["--retry-queues", "-q", "--retryQueueNums"], validator=Number(gte=0)),
     ] = None,
     retries: Annotated[
-        int | None, Parameter(name=["--retries", "-r", "--retryMaxTimes"], validator=Number(gte=0))
+        Whole | None,
+        Parameter(name=["--retries", "-r", "--retryMaxTimes"], validator=Number(gte=0)),
     ] = None,
     notify: Annotated[
         Switch | None, Parameter(name=["--notify", "-a", "--notifyConsumerIdsChanged"])
@@ -157,7 +159,7 @@ def set_consume_mode(
     topic: Topic,
     group: Group,
     mode: Annotated[Literal["PULL", "POP"], Parameter(name=["--mode", "-m"])],
-    share: Annotated[int | None, Parameter(name=["--share", "-q", "--popShareQueueNum"])] = None,
+    share: Annotated[Whole | None, Parameter(name=["--share", "-q", "--popShareQueueNum"])] = None,
     cluster: ChangedCluster = None,
     broker: ChangedBroker = None,
     common: Common = DEFAULTS,

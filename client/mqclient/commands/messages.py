@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from dledger.errors import BadInput, ConfigError
+from dledger.program.whole import Whole
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.admin import Admin, UnknownTarget
@@ -26,7 +27,7 @@ _EARLIEST = "earliest"
 
 OneBroker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"])]
 OneQueue = Annotated[
-    int | None, Parameter(name=["--queue", "-i", "--queueId", "--qid"], validator=Number(gte=0))
+    Whole | None, Parameter(name=["--queue", "-i", "--queueId", "--qid"], validator=Number(gte=0))
 ]
 
 
@@ -114,7 +115,7 @@ def consume_message(
     broker: OneBroker = None,
     queue: OneQueue = None,
     offset: str = _EARLIEST,
-    count: Annotated[int, Parameter(name=["--count", "-c"], validator=Number(gte=1))] = 128,
+    count: Annotated[Whole, Parameter(name=["--count", "-c"], validator=Number(gte=1))] = 128,
     common: Common = DEFAULTS,
 ) -> None:
     """Print messages of a topic, queue by queue, without consuming them for any group.
@@ -150,7 +151,7 @@ def print_msg(
     tags: Annotated[str, Parameter(name=["--tags", "-s", "--subExpression"])] = "*",
     begin: Begin = "0",
     end: End = "now",
-    count: Annotated[int, Parameter(name="--count", validator=Number(gte=1))] = 1024,
+    count: Annotated[Whole, Parameter(name="--count", validator=Number(gte=1))] = 1024,
     common: Common = DEFAULTS,
 ) -> None:
     """Print the messages of a topic that were stored within a time, without consuming them.
@@ -198,7 +199,7 @@ def list_scheduled(
         str, Parameter(name=["--begin", "-b", "--beginTimestamp"], allow_leading_hyphen=True)
     ] = "0",
     count: Annotated[
-        int, Parameter(name=["--count", "-c"], validator=Number(gte=1))
+        Whole, Parameter(name=["--count", "-c"], validator=Number(gte=1))
     ] = limits.SCHEDULED_AT_ONCE,
     common: Common = DEFAULTS,
 ) -> None:

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from dledger.errors import BadInput, ConfigError
+from dledger.program.whole import Whole
 from dledger.remoting.message import offset_message_id_decode
 from mqclient.admin import Admin, UnknownTarget
 from mqclient.admin.results import MessageView
@@ -61,7 +62,7 @@ def query_msg_by_key(
     begin: Begin = "0",
     end: End = "now",
     count: Annotated[
-        int, Parameter(name=["--count", "-c", "--maxNum"], validator=Number(gte=1))
+        Whole, Parameter(name=["--count", "-c", "--maxNum"], validator=Number(gte=1))
     ] = 64,
     common: Common = DEFAULTS,
 ) -> None:
@@ -104,8 +105,10 @@ def query_msg_by_offset(
     *,
     topic: Topic,
     broker: BrokerName,
-    queue: Annotated[int, Parameter(name=["--queue", "-i", "--queueId"], validator=Number(gte=0))],
-    offset: Annotated[int, Parameter(name=["--offset"], validator=Number(gte=0))],
+    queue: Annotated[
+        Whole, Parameter(name=["--queue", "-i", "--queueId"], validator=Number(gte=0))
+    ],
+    offset: Annotated[Whole, Parameter(name=["--offset"], validator=Number(gte=0))],
     common: Common = DEFAULTS,
 ) -> None:
     """Show the message at an offset of a queue.

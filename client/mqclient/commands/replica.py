@@ -14,6 +14,7 @@ from dledger.errors import CorruptLog
 from dledger.log.entry import Kind
 from dledger.log.recovery.verify import Verification, verify_replica
 from dledger.log.scanning.scan import Found
+from dledger.program.whole import Whole
 from mqclient import limits
 from mqclient.commands.terminal.options import DEFAULT_OUTPUT, DEFAULTS, Common, Output
 from mqclient.commands.terminal.output import Cell, Table, plural
@@ -55,8 +56,8 @@ class VerifiedLog:
 def verify_log(
     directory: Path,
     *,
-    dump: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
-    from_index: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    dump: Annotated[Whole, Parameter(validator=Number(gte=0))] = 0,
+    from_index: Annotated[Whole, Parameter(validator=Number(gte=1))] = 1,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
     """Check a replica's folder: segments, chain, watermarks, checkpoint, term and vote.

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from dledger.program.whole import Whole
 from mqclient.admin import Admin
 from mqclient.admin.results import TopicChange, TopicRoute
 from mqclient.commands.terminal.options import (
@@ -36,7 +37,7 @@ def update_topic(
         QueueCount | None, Parameter(name=["--write-queues", "-w", "--writeQueueNums"])
     ] = None,
     perm: Annotated[
-        int | None, Parameter(name=["--perm", "-p"], validator=Number(gte=0, lte=7))
+        Whole | None, Parameter(name=["--perm", "-p"], validator=Number(gte=0, lte=7))
     ] = None,
     order: bool | None = None,
     attributes: Annotated[

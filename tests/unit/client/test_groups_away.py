@@ -111,3 +111,54 @@ def test_a_change_says_that_it_was_not_made_on_a_group_that_is_away(
     assert (status, "topic T is on broker-a" in out) == (0, True)
     assert run(capsys, halved, f"addWritePerm -b {AWAY}")[0] == 0
     assert run(capsys, halved, "updateTopic -t T -p 6")[0] == 1
+
+
+@pytest.fixture(scope="module")
+def headless() -> Iterator[ThreadedCluster]:
+    """Two groups with equal topics, groups and users, of which one has lost its majority."""
+    settings = {"dLegerSecret": "the word of this cluster", "adminAddresses": "127.0.0.0/8"}
+    with local_cluster_in_thread(replicas=3, groups=2, settings=settings) as cluster:
+        with cluster.admin() as admin:
+            for topic in ("T", "Gone"):
+                admin.topics.update(topic, read_queues=1, write_queues=1)
+            for group in ("C", "Gone"):
+                admin.groups.update(group)
+            for user in ("ann", "bob"):
+                admin.users.create(user, "a user's password")
+        leader = cluster.leader(AWAY)
+        for number in range(3):
+            if f"{AWAY}-n{number}" != leader:
+                cluster.kill(f"{AWAY}-n{number}")
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("deleteUser -u ann", "updateUser -u bob -s disable", "deleteSubGroup -g Gone"),
+        *("setConsumeMode -t T -g C -m POP", "deleteTopic -t Gone", "updateSubGroup -g C -r 3"),
+    ],
+)
+def test_a_group_without_a_leader_keeps_no_change_from_the_others(
+    headless: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    """It is made there, and the status is 1: whether a name is known is asked of each group."""
+    status, out, err = run(capsys, headless, f"{line} --timeout 1")
+    assert (status, out) == (1, "")
+    assert f"done on broker-a, but not on {AWAY}: " in err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("deleteUser -u Nobody", "deleteSubGroup -g Nobody", "deleteTopic -t Nobody"),
+        "setConsumeMode -t T -g Nobody -m POP",
+    ],
+)
+def test_what_only_a_group_without_a_leader_may_have_is_not_called_unknown(
+    headless: ThreadedCluster, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    """The error is that of the group, and nothing was done."""
+    status, out, err = run(capsys, headless, f"{line} --timeout 1")
+    assert (status, out) == (1, "")
+    assert (AWAY in err, "done on" in err, "there is no" in err) == (True, False, False)

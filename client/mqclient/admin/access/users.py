@@ -19,7 +19,7 @@ from dledger.remoting.headers import (
     ListUserHeader,
     UpdateUserHeader,
 )
-from mqclient.admin.session import Part, change_each, run_for_each
+from mqclient.admin.session import Part, UnknownTarget, change_each, run_for_each
 
 RowT = TypeVar("RowT")
 
@@ -79,9 +79,21 @@ class Users(Part):
     async def delete(
         self, name: str, *, broker: str | None = None, cluster: str | None = None
     ) -> tuple[str, ...]:
-        """Remove a user, and what it may do. To remove nobody is done, too."""
-        header = DeleteUserHeader(name)
-        return await self._change(header, None, broker, cluster)
+        """Remove a user, and what it may do, wherever it is. Raises UnknownTarget if that is
+        nowhere."""
+
+        async def delete(group: BrokerData) -> str | None:
+            answer = await self._requests.ask_leader(group, GetUserHeader(name))
+            if not len(answer.payload):
+                return None
+            await self._requests.ask_leader(group, DeleteUserHeader(name))
+            return group.broker_name
+
+        groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        names = await change_each(delete, groups, lambda group: group.broker_name)
+        if not names:
+            raise unknown_user(name)
+        return names
 
     async def get(
         self,
@@ -120,11 +132,11 @@ class Users(Part):
     async def _change(
         self,
         header: Header,
-        info: UserInfo | None,
+        info: UserInfo,
         broker: str | None,
         cluster: str | None,
     ) -> tuple[str, ...]:
-        body = b"" if info is None else encode_body(info)
+        body = encode_body(info)
 
         async def change(group: BrokerData) -> str:
             await self._requests.ask_leader(group, header, body)
@@ -132,6 +144,11 @@ class Users(Part):
 
         groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
         return await change_each(change, groups, lambda group: group.broker_name)
+
+
+def unknown_user(name: str) -> UnknownTarget:
+    """The error for a user that no broker group has."""
+    return UnknownTarget(f"there is no user {name!r}: check the name (mqadmin listUser)")
 
 
 def listed(answer: Command, row: type[RowT]) -> Sequence[RowT]:

@@ -10,6 +10,7 @@ from cyclopts.validators import Number
 
 from dledger.errors import ConfigError
 from dledger.program.audit_log import AuditLog
+from dledger.program.whole import Whole
 from mqclient import limits
 from mqclient.commands.terminal.options import DEFAULT_OUTPUT, Output
 from mqclient.commands.terminal.output import Table, joined, moment
@@ -19,7 +20,7 @@ Folder = Annotated[
     Path,
     Parameter(name="--dir", help="The server's folder of audit logs: auditLogDir, or STORE/audit."),
 ]
-Count = Annotated[int, Parameter(validator=Number(gte=1), help="The last so many lines.")]
+Count = Annotated[Whole, Parameter(validator=Number(gte=1), help="The last so many lines.")]
 
 
 def audit_log(

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from mqclient.admin import Admin, UnknownTarget
-from mqclient.admin.access.users import UserState
+from mqclient.admin import Admin
+from mqclient.admin.access.users import UserState, unknown_user
 from mqclient.commands.terminal.options import (
     DEFAULTS,
     ChangedBroker,
@@ -138,13 +138,11 @@ def delete_user(
     common: Common = DEFAULTS,
 ) -> None:
     """Remove a user, and what it may do."""
-
-    async def delete(admin: Admin) -> tuple[str, ...]:
-        if not await admin.users.get(username, broker=broker, cluster=cluster):
-            raise _unknown(username)
-        return await admin.users.delete(username, broker=broker, cluster=cluster)
-
-    groups = asked_unless(dry_run, common, delete)
+    groups = asked_unless(
+        dry_run,
+        common,
+        lambda admin: admin.users.delete(username, broker=broker, cluster=cluster),
+    )
     result = {"user": username, "dryRun": dry_run}
     _say(common, "deleteUser", result, f"user {username}", "removed", groups)
 
@@ -170,7 +168,7 @@ def get_user(
             username, show_password=show_password, broker=broker, cluster=cluster
         )
         if not found:
-            raise _unknown(username)
+            raise unknown_user(username)
         return found
 
     found = common.ask(get)
@@ -189,10 +187,6 @@ def list_user(
     """List the users of each broker group, or those whose names contain a text."""
     found = common.ask(lambda admin: admin.users.list(filter, broker=broker, cluster=cluster))
     common.show("listUser", found, _table(found))
-
-
-def _unknown(username: str) -> UnknownTarget:
-    return UnknownTarget(f"there is no user {username!r}: check the name (mqadmin listUser)")
 
 
 def asked_unless(

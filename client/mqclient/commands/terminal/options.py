@@ -17,6 +17,7 @@ from cyclopts.validators import Number
 
 from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConfigError
+from dledger.program.whole import Whole
 from dledger.tls.options import Tls
 from mqclient import limits
 from mqclient.admin import Admin
@@ -107,7 +108,7 @@ def switched(given: Switch | None) -> bool | None:
     return None if given is None else given == "true"
 
 
-QueueCount = Annotated[int, Parameter(validator=Number(gte=1))]
+QueueCount = Annotated[Whole, Parameter(validator=Number(gte=1))]
 
 _left_out: list[str] = []
 """What the command's last call has not shown. A process is one command."""
