@@ -130,3 +130,25 @@ async def test_a_group_s_tries_are_counted_for_members_that_pop(
         async with cluster.admin() as admin:
             assert [each.text for each in await admin.dead_letters.list("G")] == ["x"]
     assert tried == [*range(times + 1)]
+
+
+@pytest.mark.parametrize("times", [0, 2])
+async def test_a_group_s_tries_are_counted_for_messages_that_are_given_back_by_hand(
+    autojump_clock: MockClock, times: int
+) -> None:
+    """A `nack` after so many is a dead letter, as if a handler had raised; once, and for good."""
+    async with local_cluster(replicas=1) as cluster:
+        async with cluster.producer("P") as producer:
+            await producer.send(Message("T", b"x"))
+        async with cluster.admin() as admin:
+            await admin.groups.update("G", retry_max_times=times)
+        tried: list[int] = []
+        async with PopConsumer(cluster.namesrv_addr, "G", {"T": "*"}) as consumer:
+            for _ in range(60):
+                for message in await consumer.poll():
+                    tried.append(message.reconsume_times)
+                    assert await consumer.nack(message, delay_s=1)
+                    assert not await consumer.nack(message), "it is no longer this consumer's"
+        async with cluster.admin() as admin:
+            assert [each.text for each in await admin.dead_letters.list("G")] == ["x"]
+    assert tried == [*range(times + 1)]

@@ -43,7 +43,7 @@ from mqclient.consuming.popping.pace import retry_delay_s
 from mqclient.consuming.popping.running import Handler, Policy, Running, delay_seconds
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.popping.taking import Taking
-from mqclient.consuming.sending_back import Delay, OnFailure, SendingBack, check_schedule
+from mqclient.consuming.sending_back import DEAD, Delay, OnFailure, SendingBack, check_schedule
 from mqclient.consuming.sharing.beginnings import learn_brokers
 from mqclient.consuming.subscriptions import Sql, check_readable, parse_subscription
 from mqclient.errors import ClientClosed, NoRoute, SubscriptionConflict
@@ -322,15 +322,17 @@ class PopConsumer(Living):
         """`message` could not be handled: it comes again after `delay_s`, or when the schedule
         says.
 
-        The level -1 makes it a dead letter at once. Returns False if it was, or may have been,
+        After as many tries as the group's config says (`updateSubGroup -r`) it becomes a dead
+        letter, and with the level -1 at once. Returns False if it was, or may have been,
         somebody else's by then, or done: then this changed nothing. Raises a ClientError or
         RemotingError if the brokers could not be told: then it comes again when its time is over.
         """
         self.check_open()
         self._settled(message)
         delay = Delay.of(delay_level, delay_s)
-        if delay.level < 0:
-            late = await self._dead_letters().send_back(message, delay, message.pop_time_ms)
+        if delay.level == DEAD or message.reconsume_times >= self._taking.retry_max_times:
+            dead = Delay(DEAD)
+            late = await self._dead_letters().send_back(message, dead, message.pop_time_ms)
             if late is None:
                 late = await self._settling.ack([message])
             return not late
