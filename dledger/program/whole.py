@@ -2,7 +2,7 @@
 
 The library that reads command lines rounds `1.5` to 2, and takes `0x10` and `1_000`. A number that
 is changed on its way is a setting that nobody asked for, so anything else than digits is refused.
-`tests/tidy` holds that each command takes its whole numbers so.
+`tests/unit/client/test_command_lines.py` holds that each command takes its whole numbers so.
 """
 
 from __future__ import annotations
