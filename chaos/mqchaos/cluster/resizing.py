@@ -43,20 +43,28 @@ async def add_node(cluster: Cluster, broker: str) -> tuple[NodeLayout, MemberCha
     node = next_node(cluster, broker)
     cluster.add(node)
     cluster.start([node.name])
-    peer = f"{node.host}:{node.raft_port}"
+    try:
+        return node, await make_member(cluster, node)
+    except Refused:
+        _end(cluster, node)
+        raise
+
+
+async def make_member(cluster: Cluster, node: NodeLayout) -> MemberChange:
+    """Add a node that runs, or wait until it votes if it was added. Raises as `Admin.add_node`."""
     async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
-        try:
-            return node, await admin.members.add(broker, node.node, peer, node.address)
-        except Refused:
-            cluster.stop([node.name])
-            cluster.forget(node)
-            raise
+        peer = f"{node.host}:{node.raft_port}"
+        return await admin.members.add(node.broker, node.node, peer, node.address)
 
 
 async def remove_node(cluster: Cluster, node: NodeLayout) -> MemberChange:
     """Remove a node from its group, and end it. Raises as `Admin.remove_node`."""
     async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
         change = await admin.members.remove(node.broker, node.node)
+    _end(cluster, node)
+    return change
+
+
+def _end(cluster: Cluster, node: NodeLayout) -> None:
     cluster.stop([node.name])
     cluster.forget(node)
-    return change

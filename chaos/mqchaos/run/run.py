@@ -224,7 +224,8 @@ class Run:
                 await nursery.start(client.run)
             uniform = random.Random(self.planned.seed).uniform
             stop = trio.Event()
-            tools = Tools(self.cluster, self.topic, GROUP, QUEUES, history.write, uniform, stop)
+            what = (self.topic, GROUP, QUEUES)
+            tools = Tools(self.cluster, probe, *what, history.write, uniform, stop)
             meddled = trio.Event()
             nursery.start_soon(_meddle, workload, tools, meddled)
             self.phase = "sending"

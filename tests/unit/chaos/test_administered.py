@@ -9,6 +9,7 @@ import pytest
 from mqchaos.history.events import Ack, Act, Deliver, End, Event, GroupOffset, Reset, Send
 from mqchaos.limits import NS_PER_S
 from mqchaos.run.ordinary.administered import (
+    about_keys,
     administered,
     against_administering,
     against_moving,
@@ -107,6 +108,8 @@ def test_a_key_that_goes_to_two_queues_is_named_with_both() -> None:
     stays = [*message("x0", 0, 1), *message("x1", 1, 2)]
     assert against_moving(keys_in(stays)) == []
     moves = message("x2", 0, 3, broker="b", queue=1)
-    assert against_moving(keys_in([*stays, *moves])) == [
-        "messages of 1 keys went to several queues: k (a/0, b/1)"
-    ]
+    found = keys_in([*stays, *moves])
+    assert against_moving(found) == ["messages of 1 keys went to several queues: k (a/0, b/1)"]
+    assert about_keys(found) == (
+        "3 messages (2 of a, 1 of b) had 1 keys, of which 1 went to several queues"
+    )

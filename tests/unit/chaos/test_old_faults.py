@@ -1,4 +1,7 @@
-"""The harness sees what our clients did wrong once: each mend is undone, and found to be."""
+"""The harness sees what clients and brokers did wrong once: each mend is undone, and found to be.
+
+A rule that nobody breaks says nothing: a workload of ordinary life has here what it is to find.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,20 @@ from dledger.remoting.allocation import queues_of
 from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import PERM_WRITE
+from mqbroker.requests.groups.counting import Counting
 from mqbroker.state.groups.offsets import ConsumerOffsets
 from mqchaos.history.events import Act, GroupOffset, HistoryWriter, Reset
 from mqchaos.history.reading import read_history
 from mqchaos.run.load.producing import FewWork
 from mqchaos.run.load.work import ConsumerWork
-from mqchaos.run.load.workload import Consume, Produce
+from mqchaos.run.load.workload import Beginning, Consume, Produce
 from mqchaos.run.ordinary.administered import (
     administered,
     against_administering,
     against_moving,
     keys_in,
 )
+from mqchaos.run.ordinary.given import against_skipping, given
 from mqclient import Admin
 from mqclient.connection import routing
 from mqclient.consuming.assignment import Assignment
@@ -33,11 +38,13 @@ from mqlocal import LocalCluster, local_cluster
 KEYS = 64
 
 
-def produce(cluster: LocalCluster, folder: Path, client: str, messages: int) -> Produce:
+def produce(
+    cluster: LocalCluster, folder: Path, client: str, messages: int, rate_per_s: float = 500.0
+) -> Produce:
     lines = folder / "lines"
     lines.write_text("\n".join(f"line {number}" for number in range(KEYS)))
     where = (client, cluster.namesrv_addr, "T", str(folder / f"{client}.jsonl"))
-    return Produce(*where, str(lines), 0, 1, messages, 500.0, "run", send_timeout_s=60.0)
+    return Produce(*where, str(lines), 0, 1, messages, rate_per_s, "run", send_timeout_s=60.0)
 
 
 def queues_that_are_there(topic: str, data: TopicRouteData, *_: object) -> tuple[MessageQueue, ...]:
@@ -104,10 +111,12 @@ async def test_a_reset_that_a_running_member_does_not_follow_is_named(
     assert bool(against_administering(found)) == undone
 
 
-async def read_a_while(cluster: LocalCluster, folder: Path, client: str) -> None:
+async def read_a_while(
+    cluster: LocalCluster, folder: Path, client: str, beginning: Beginning = "first"
+) -> None:
     """Be a member of the group, and leave it in order."""
     path, stop = folder / f"{client}.jsonl", trio.Event()
-    task = Consume(client, cluster.namesrv_addr, "T", str(path), "G")
+    task = Consume(client, cluster.namesrv_addr, "T", str(path), "G", beginning=beginning)
     with HistoryWriter(path) as history:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ConsumerWork(task, history).run, stop)
@@ -137,3 +146,21 @@ async def test_messages_below_a_position_of_an_earlier_life_are_named(
     found = administered(lambda: read_history(tmp_path), "G", 0.0)
     assert found.acknowledged == KEYS
     assert bool(against_administering(found)) == undone
+
+
+@pytest.mark.parametrize("undone", [False, True])
+async def test_messages_of_a_queue_that_is_younger_than_its_group_are_named(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, undone: bool
+) -> None:
+    """A group that begins at the end reads it from its first message; once it began behind them."""
+    if undone:
+        monkeypatch.setattr(Counting, "place", lambda self, key: self._machine.offsets.get(*key))
+    async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
+        await admin.topics.update("T", read_queues=2, write_queues=2)
+        await read_a_while(cluster, tmp_path, "c0", "last")
+        await admin.topics.update("T", read_queues=3, write_queues=3)
+        await send_all(produce(cluster, tmp_path, "p0", KEYS))
+        await read_a_while(cluster, tmp_path, "c1", "last")
+    found = given(read_history(tmp_path), "G", 2)
+    assert found.acknowledged
+    assert bool(against_skipping(found)) == undone

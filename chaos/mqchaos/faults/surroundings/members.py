@@ -13,7 +13,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import ClusterError
-from mqchaos.cluster.resizing import add_node, remove_node
+from mqchaos.cluster.resizing import add_node, make_member, remove_node
 from mqchaos.faults.kinds import DISMISS, JOIN
 from mqchaos.faults.obstacles import OfFew, OfMany
 from mqchaos.faults.targets import Victims
@@ -42,9 +42,13 @@ class Join(OfMany):
         return _newest(cluster, victims) is not None
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Remove the newest node, and end it. Raises ClusterError."""
+        """Remove the newest node, and end it. Raises ClusterError.
+
+        Nobody may know whether it was added, as where no name server answered: so it is first.
+        """
         node = _newest(cluster, victims)
         if node is not None:
+            await _persist(partial(make_member, cluster, node))
             await _persist(partial(remove_node, cluster, node))
 
 
@@ -69,11 +73,8 @@ class Dismiss(OfFew):
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
         """Add them. Raises ClusterError."""
-        async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
-            for node in _nodes(victims):
-                peer = f"{node.host}:{node.raft_port}"
-                add = partial(admin.members.add, node.broker, node.node, peer, node.address)
-                await _persist(add)
+        for node in _nodes(victims):
+            await _persist(partial(make_member, cluster, node))
 
 
 MEMBER_FAULTS: Final = (Join(), Dismiss())

@@ -20,6 +20,7 @@ import trio
 from dledger.errors import BadInput, DledgerError
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import CLIENTS
+from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults.generator import Uniform
 from mqchaos.history.events import Act, Event, Reset
@@ -34,6 +35,7 @@ from mqchaos.limits import (
     MEDDLED_MAX,
     RESET_BACK_S,
     RESET_SETTLES_S,
+    START_TIMEOUT_S,
     WIDENED_QUEUES_MAX,
 )
 from mqclient import Admin
@@ -50,6 +52,7 @@ class Tools(NamedTuple):
     """What tools work on. `note` writes an event down, `uniform` draws; `stop`: the run ends."""
 
     cluster: Cluster
+    probe: Probe
     topic: str
     group: str
     queues: int
@@ -236,11 +239,19 @@ DOINGS: Final[Sequence[Callable[[Tools, Admin], Awaitable[None]]]] = (
 
 
 async def leave(tools: Tools) -> None:
-    """The last broker group is away for a while, again and again; at the end it is there."""
+    """The last broker group is away for a while, again and again; at the end it is there.
+
+    Its stay begins when it serves: on a busy machine its start may take longer than it is to stay,
+    and it would be away all the time.
+    """
     cluster = tools.cluster
-    names = [node.name for node in cluster.layout.group(cluster.layout.brokers[-1])]
-    while not tools.stop.is_set():
+    broker = cluster.layout.brokers[-1]
+    names = [node.name for node in cluster.layout.group(broker)]
+    while True:
+        await tools.probe.wait_for_leader(broker, START_TIMEOUT_S)
         await tools.pause(GROUP_STAYS_S)
+        if tools.stop.is_set():
+            return
         await trio.to_thread.run_sync(cluster.kill_together, names)
         await tools.pause(ACT_LASTS_S)
         cluster.start(names)

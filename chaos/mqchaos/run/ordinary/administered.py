@@ -7,7 +7,7 @@ nobody changed the queues that keys belong to.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -134,11 +134,11 @@ def about_administering(found: Administered) -> str:
 
 
 class Keys(NamedTuple):
-    """How many `keys` had messages, how many `messages` these were, and of which keys they went to
-    several queues: each with those."""
+    """How many `keys` had messages, how many `messages` these were in each broker group, and of
+    which keys they went to several queues: each with those."""
 
     keys: int
-    messages: int
+    messages: Mapping[str, int]
     moved: dict[str, list[str]]
 
 
@@ -146,12 +146,12 @@ def keys_in(events: Iterable[Event]) -> Keys:
     """Of a whole history, in the order of time."""
     keys: dict[str, str] = {}
     queues: defaultdict[str, set[str]] = defaultdict(set)
-    messages = 0
+    messages = Counter[str]()
     for event in events:
         if isinstance(event, Send):
             keys[event.id] = event.key
         elif isinstance(event, Ack) and event.id in keys:
-            messages += 1
+            messages[event.broker] += 1
             queues[keys[event.id]].add(f"{event.broker}/{event.queue_id}")
     moved = {key: sorted(some) for key, some in sorted(queues.items()) if len(some) > 1}
     return Keys(len(queues), messages, moved)
@@ -167,7 +167,8 @@ def against_moving(found: Keys) -> list[str]:
 
 def about_keys(found: Keys) -> str:
     """What was counted."""
+    each = ", ".join(f"{number:,} of {broker}" for broker, number in sorted(found.messages.items()))
     return (
-        f"{found.messages:,} messages had {found.keys} keys, of which {len(found.moved)} went to "
-        "several queues"
+        f"{sum(found.messages.values()):,} messages ({each}) had {found.keys} keys, of which "
+        f"{len(found.moved)} went to several queues"
     )
