@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -82,9 +83,8 @@ def test_a_page_can_be_followed_to_its_end(page: Path, tmp_path: Path) -> None:
     )
     try:
         printed, _ = process.communicate(timeout=PAGE_S)
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            process.wait()
-
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # A job that ends by no other signal hangs, too.
+        printed, _ = process.communicate()
+        pytest.fail(f"not followed in {PAGE_S} s:\n{printed[-4000:]}")
     assert process.returncode == 0, printed[-4000:]
