@@ -275,7 +275,8 @@ def test_it_is_installed_from_a_git_url(light: Away, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, timeout=60)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    url = f"dledger @ git+file://{ROOT}"
+    # With a host, as all URLs of requirements have: pips without PEP 508's exception want one.
+    url = f"dledger @ git+file://localhost{ROOT}"
     install = [*pip, "--python", venv / "bin" / "python", "install", "--no-deps"]
     # What builds it is this environment's, as nothing is fetched from an index.
     subprocess.run([*install, "--no-build-isolation", url], check=True, timeout=300)
