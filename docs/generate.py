@@ -116,9 +116,10 @@ def names_of(command: str) -> set[str]:
 
 
 def what(command: str) -> str:
-    """What a command does, in one line: its function's docstring without the parameters."""
+    """What a command does, in one line: its function's docstring without examples and
+    parameters."""
     text = inspect.getdoc(mqadmin[command].default_command) or ""
-    return " ".join(text.partition("\n\nParameters\n")[0].split())
+    return " ".join(re.split(r"\n\n(?:For example:|Parameters)\n", text)[0].split())
 
 
 def calls(part: type) -> str:

@@ -17,7 +17,12 @@ from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, sentence
 from dledger.program.logs import LogFormat
 
-app = App(name="mqbroker", help="One replica of a broker group.")
+app = App(
+    name="mqbroker",
+    help="One replica of a broker group.\n\n"
+    "For example:\n\n    mqbroker -c broker.toml\n    mqbroker -n 127.0.0.1:9876",
+    help_format="plaintext",
+)
 
 
 @app.default
@@ -56,6 +61,10 @@ def restore(
     Do so for each member of the group, best from one and the same copy, and start them all. Nothing
     that was sent after the copy was made comes back. While a majority of the group is alive, start
     a lost replica with an empty store instead: it copies everything from the others.
+
+    For example:
+
+        mqbroker restore nightly/monday -c broker.toml
 
     Parameters
     ----------

@@ -60,7 +60,11 @@ History: TypeAlias = Literal["lines", "parquet"]
 
 ATTACHED_TOPIC = "Attached"
 
-app = cyclopts.App(name="mqchaos", help="Break a broker group on purpose and audit what is left.")
+app = cyclopts.App(
+    name="mqchaos",
+    help="Break a broker group on purpose and audit what is left.",
+    help_format="plaintext",
+)
 
 
 @app.command(name="list")
@@ -131,6 +135,10 @@ def run(
 ) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
+    For example:
+
+        mqchaos run --scenario leader-kill --seed 7 --kills 2 --dir /tmp/run
+
     Parameters
     ----------
     scenario
@@ -168,6 +176,10 @@ def replay(*sources: Path, directory: Directory, busy: Whole | None = None) -> i
 
     Of several one after the other, until one has a violation; of those that hold the reports stay.
 
+    For example:
+
+        mqchaos replay /tmp/run --dir /tmp/again
+
     Parameters
     ----------
     sources
@@ -192,6 +204,10 @@ def shrink(
     source: Path, /, *, directory: Directory, repeat: Whole = 2, runs: Whole = SHRINK_RUNS_MAX
 ) -> int:
     """Make the plan of a run with a violation smaller, while the violation stays.
+
+    For example:
+
+        mqchaos shrink /tmp/run --dir /tmp/smaller
 
     Parameters
     ----------
@@ -225,6 +241,10 @@ def soak(
     busy: Whole = 0,
 ) -> int:
     """Run random schedules, a new seed each, until time is up; stop at the first violation.
+
+    For example:
+
+        mqchaos soak --hours 2 --seed 1000 --dir /tmp/soak
 
     Parameters
     ----------
@@ -265,6 +285,10 @@ def coverage(*soaks: Path, page: Path | None = None) -> None:
 
     As Markdown. What was never run has its row, too.
 
+    For example:
+
+        mqchaos coverage /tmp/soak
+
     Parameters
     ----------
     soaks
@@ -299,6 +323,10 @@ def attach(
 
     Ours or Apache RocketMQ's. Exit status 0 if all that was acknowledged was read back, as it was
     sent, in order and once, and no exception reached the application; 1 if not.
+
+    For example:
+
+        mqchaos attach -n 127.0.0.1:9876 --hooks hooks.toml --dir /tmp/attached
 
     Parameters
     ----------

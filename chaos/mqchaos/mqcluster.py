@@ -37,7 +37,11 @@ DEFAULT_SIZES = (3, 1, 1)
 NAMESRV_PORT = 9876
 """RocketMQ's default: the first name server's port, if it is free."""
 
-app = cyclopts.App(name="mqcluster", help="Run a cluster of real processes on this machine.")
+app = cyclopts.App(
+    name="mqcluster",
+    help="Run a cluster of real processes on this machine.",
+    help_format="plaintext",
+)
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
@@ -75,6 +79,11 @@ def up(
 ) -> int:
     """Start a cluster, or what is missing of it, and wait until it serves.
 
+    For example:
+
+        mqcluster up --dir /tmp/mq
+        mqcluster up --dir /tmp/mq --groups 2 --namesrvs 2
+
     Parameters
     ----------
     directory
@@ -95,37 +104,67 @@ def up(
 
 @app.command
 def status(*, directory: Directory, output: Output = "table") -> int:
-    """Show every server's role, term, log ends and process id; exit status 1 if one is down."""
+    """Show every server's role, term, log ends and process id; exit status 1 if one is down.
+
+    For example:
+
+        mqcluster status --dir /tmp/mq
+    """
     return run_command(partial(_status, directory, output))
 
 
 @app.command
 def kill(node: str, /, *, directory: Directory) -> int:
-    """End one server with SIGKILL: a name from `status`, or "leader"."""
+    """End one server with SIGKILL: a name from `status`, or "leader".
+
+    For example:
+
+        mqcluster kill --dir /tmp/mq leader
+    """
     return run_command(partial(_kill, directory, node))
 
 
 @app.command
 def restart(node: str, /, *, directory: Directory) -> int:
-    """Start one server again; one that runs is ended with SIGTERM first."""
+    """Start one server again; one that runs is ended with SIGTERM first.
+
+    For example:
+
+        mqcluster restart --dir /tmp/mq broker-a-n0
+    """
     return run_command(partial(_restart, directory, node))
 
 
 @app.command
 def add_node(*, directory: Directory, group: str = "broker-a") -> int:
-    """Start one node more in a broker group that serves; done when it has the log and votes."""
+    """Start one node more in a broker group that serves; done when it has the log and votes.
+
+    For example:
+
+        mqcluster add-node --dir /tmp/mq --group broker-a
+    """
     return run_command(partial(_add_node, directory, group))
 
 
 @app.command
 def remove_node(node: str, /, *, directory: Directory) -> int:
-    """Remove a node from its broker group and end it: a name from `status`. Its files stay."""
+    """Remove a node from its broker group and end it: a name from `status`. Its files stay.
+
+    For example:
+
+        mqcluster remove-node --dir /tmp/mq broker-a-n3
+    """
     return run_command(partial(_remove_node, directory, node))
 
 
 @app.command
 def down(*, directory: Directory, remove: bool = False) -> int:
-    """End all servers. Their data stays for the next `up`, unless --remove is given."""
+    """End all servers. Their data stays for the next `up`, unless --remove is given.
+
+    For example:
+
+        mqcluster down --dir /tmp/mq --remove
+    """
     return run_command(partial(_down, directory, remove))
 
 

@@ -28,7 +28,12 @@ from mqnamesrv.config import NamesrvConfig
 
 EXIT_USAGE = 2
 
-app = App(name="mqnamesrv", help="The name server: brokers register here, clients ask for routes.")
+app = App(
+    name="mqnamesrv",
+    help="The name server: brokers register here, clients ask for routes."
+    "\n\nFor example:\n\n    mqnamesrv\n    mqnamesrv -c namesrv.toml",
+    help_format="plaintext",
+)
 
 
 @app.default

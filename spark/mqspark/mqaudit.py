@@ -43,7 +43,10 @@ EXIT_UNUSABLE = 2
 app = App(
     name="mqaudit",
     help="Prove from a history and the replicas' own files that nothing acknowledged was lost. "
-    "Exit status: 0 if every property holds, 1 if one is violated, 2 if nothing can be judged.",
+    "Exit status: 0 if every property holds, 1 if one is violated, 2 if nothing can be judged."
+    "\n\nFor example:\n\n    mqaudit --store copies/n0 --store copies/n1 --store copies/n2\n"
+    "    mqaudit --history /tmp/run/history --store copies/n0 --report /tmp/verdict",
+    help_format="plaintext",
     version_flags=[],
     suppress_keyboard_interrupt=False,
 )
@@ -141,6 +144,10 @@ def _status(verdict: Verdict, progress: Console) -> int:
 @app.command(name="pack")
 def pack_history(*, history: Path, to: Path) -> int:
     """Write a history as Parquet, for long runs: a tenth of the bytes, with the same verdict.
+
+    For example:
+
+        mqaudit pack --history /tmp/run/history --to /tmp/packed
 
     Parameters
     ----------

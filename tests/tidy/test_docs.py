@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -15,9 +16,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mqbroker.__main__ import app as mqbroker
 from mqbroker.config import BrokerConfig
+from mqchaos.mqchaos import app as mqchaos
+from mqchaos.mqcluster import app as mqcluster
 from mqchaos.run.scenarios import RANDOM, SCENARIOS
+from mqclient.commands.__main__ import app as mqadmin
+from mqnamesrv.__main__ import app as mqnamesrv
 from mqnamesrv.config import NamesrvConfig
+from mqspark.mqaudit import app as mqaudit
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -107,6 +114,37 @@ def test_the_generated_pages_are_up_to_date() -> None:
     ]
 
     assert old == []
+
+
+PROGRAMS = {app.name[0]: app for app in (mqnamesrv, mqbroker, mqcluster, mqadmin, mqchaos, mqaudit)}
+
+
+def examples() -> list[str]:
+    """The command lines of all helps, as the page of commands shows them."""
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    found = re.findall(r"^For example:\n\n((?:    .+\n)+)", page, re.MULTILINE)
+    return [line.strip() for block in found for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("line", examples())
+def test_an_example_of_a_help_is_a_command_line(line: str) -> None:
+    """Its program takes it: the command exists, with these options, and none is missing."""
+    program, *arguments = shlex.split(line)
+
+    PROGRAMS[program].parse_args(arguments, print_error=False, exit_on_error=False)
+
+
+def test_each_command_that_needs_an_argument_shows_an_example() -> None:
+    """In its help, of which the page of commands is made."""
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    sections = re.split(r"^###? ", page, flags=re.MULTILINE)[1:]
+    bare = [
+        section.partition("\n")[0]
+        for section in sections
+        if "[required]" in section and "\nFor example:\n" not in section
+    ]
+
+    assert bare == []
 
 
 def test_every_page_is_found_from_the_index() -> None:

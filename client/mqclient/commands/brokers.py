@@ -10,6 +10,11 @@ def cluster_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
     """Show every broker: who leads, at which term, how busy, how far behind.
 
     The version is a broker's own; of RocketMQ's brokers it is the one that they report.
+
+    For example:
+
+        mqadmin clusterList -n 127.0.0.1:9876
+        mqadmin clusterList -n '10.0.0.1:9876;10.0.0.2:9876' -o json
     """
     brokers = common.ask(lambda admin: admin.brokers.list(cluster))
     headers = (
@@ -33,7 +38,12 @@ def broker_status(
     cluster: AskedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show the figures that brokers report about themselves."""
+    """Show the figures that brokers report about themselves.
+
+    For example:
+
+        mqadmin brokerStatus -n 127.0.0.1:9876
+    """
     found = common.ask(lambda admin: admin.brokers.status(broker, cluster))
     rows = [
         (status.broker_name, status.address, name, value)

@@ -15,7 +15,12 @@ _HEADERS = ("CLIENT", "ADDRESS", "LANGUAGE", "VERSION")
 
 
 def consumer_connection(*, group: Group, common: Common = DEFAULTS) -> None:
-    """Show who consumes for a group at the moment, and what."""
+    """Show who consumes for a group at the moment, and what.
+
+    For example:
+
+        mqadmin consumerConnection -g readers -n 127.0.0.1:9876
+    """
     found = common.ask(lambda admin: admin.clients.consumers(group))
     notes = [
         f"group {group}: {found.consume_type}, {found.message_model}, {found.consume_from_where}",
@@ -31,6 +36,10 @@ def producer_connection(
     common: Common = DEFAULTS,
 ) -> None:
     """Show who produces for a group at the moment, on the brokers of a topic.
+
+    For example:
+
+        mqadmin producerConnection -g shop -t Orders -n 127.0.0.1:9876
 
     Parameters
     ----------
@@ -50,6 +59,10 @@ def consumer_status(
     common: Common = DEFAULTS,
 ) -> None:
     """Show what each consumer of a group says of itself: its queues, its pace, its settings.
+
+    For example:
+
+        mqadmin consumerStatus -g readers -n 127.0.0.1:9876
 
     Parameters
     ----------
@@ -80,6 +93,10 @@ def reset_offset_by_time(
     common: Common = DEFAULTS,
 ) -> None:
     """Have a group go on at the first message that was stored at or after a time.
+
+    For example:
+
+        mqadmin resetOffsetByTime -g readers -t Orders -s now -n 127.0.0.1:9876
 
     Parameters
     ----------

@@ -41,6 +41,11 @@ def consumer_progress(
 ) -> None:
     """Show how far a consumer group is in each queue; without -g, list all groups.
 
+    For example:
+
+        mqadmin consumerProgress -n 127.0.0.1:9876
+        mqadmin consumerProgress -g readers -n 127.0.0.1:9876
+
     Parameters
     ----------
     group
@@ -85,6 +90,10 @@ def update_sub_group(
     common: Common = DEFAULTS,
 ) -> None:
     """Create a consumer group or change it. What is not given stays as it is.
+
+    For example:
+
+        mqadmin updateSubGroup -g readers -r 5 -c DefaultCluster -n 127.0.0.1:9876
 
     Parameters
     ----------
@@ -140,6 +149,10 @@ def delete_sub_group(
 
     Status 1 if it is not there.
 
+    For example:
+
+        mqadmin deleteSubGroup -g readers -r true -c DefaultCluster -n 127.0.0.1:9876
+
     Parameters
     ----------
     remove_offsets
@@ -165,6 +178,10 @@ def set_consume_mode(
     common: Common = DEFAULTS,
 ) -> None:
     """Have the members of a group that let brokers share the queues out pull a topic, or pop it.
+
+    For example:
+
+        mqadmin setConsumeMode -t Orders -g readers -m POP -n 127.0.0.1:9876
 
     Parameters
     ----------
@@ -193,6 +210,10 @@ def dead_letters(
 ) -> None:
     """List the messages that a consumer group gave up.
 
+    For example:
+
+        mqadmin deadLetters -g readers -n 127.0.0.1:9876
+
     Parameters
     ----------
     redriven
@@ -217,6 +238,11 @@ def redrive_dead_letters(
     """Send the messages that a consumer group gave up to their topics again, each once.
 
     One that can't be sent is told (status 1), tried again by the next call, and stops no other.
+
+    For example:
+
+        mqadmin redriveDeadLetters -g readers --dry-run -n 127.0.0.1:9876
+        mqadmin redriveDeadLetters -g readers -n 127.0.0.1:9876
 
     Parameters
     ----------

@@ -42,6 +42,10 @@ def add_node(
 
     Start the node first, with an empty store; its dLegerPeers and groupClientAddrs name all members
     and itself. It copies the log, without being counted, and is made a voter when it has caught up.
+
+    For example:
+
+        mqadmin addNode -b broker-a --node n3 --peer 10.0.0.4:40911 --client 10.0.0.4:10911
     """
     said: set[str] = set()
 
@@ -70,6 +74,10 @@ def remove_node(
 
     One that leads hands over first. Refused if those left could not go on without it. Stop it
     afterwards: it serves nobody any more.
+
+    For example:
+
+        mqadmin removeNode -b broker-a --node n0 -n 127.0.0.1:9876
     """
     change = common.ask(lambda admin: admin.members.remove(broker, node, within_s=within))
     members = ", ".join(change.members)

@@ -43,6 +43,10 @@ def send_message(
 ) -> None:
     """Send one message and show where it was stored.
 
+    For example:
+
+        mqadmin sendMessage -t Orders -p hello -n 127.0.0.1:9876
+
     Parameters
     ----------
     body
@@ -120,6 +124,10 @@ def consume_message(
 ) -> None:
     """Print messages of a topic, queue by queue, without consuming them for any group.
 
+    For example:
+
+        mqadmin consumeMessage -t Orders -n 127.0.0.1:9876
+
     Parameters
     ----------
     broker
@@ -155,6 +163,10 @@ def print_msg(
     common: Common = DEFAULTS,
 ) -> None:
     """Print the messages of a topic that were stored within a time, without consuming them.
+
+    For example:
+
+        mqadmin printMsg -t Orders -n 127.0.0.1:9876
 
     Parameters
     ----------
@@ -206,6 +218,10 @@ def list_scheduled(
     """Show the messages that wait for their time: when they are due, and where they will arrive.
 
     Beside each stands how it is repeated.
+
+    For example:
+
+        mqadmin listScheduled -n 127.0.0.1:9876
 
     Parameters
     ----------

@@ -27,6 +27,10 @@ def query_msg_by_id(
 ) -> None:
     """Show the message with an id: an offset message id or, with its topic, a unique key.
 
+    For example:
+
+        mqadmin queryMsgById -i 7F00000100002A9F0000000000000000 -n 127.0.0.1:9876
+
     Parameters
     ----------
     message_id
@@ -68,6 +72,10 @@ def query_msg_by_key(
 ) -> None:
     """Show the messages that carry a key.
 
+    For example:
+
+        mqadmin queryMsgByKey -t Orders -k order-17 -n 127.0.0.1:9876
+
     Parameters
     ----------
     key
@@ -92,6 +100,10 @@ def query_msg_by_unique_key(
 ) -> None:
     """Show the message with a unique key; several if it was stored repeatedly.
 
+    For example:
+
+        mqadmin queryMsgByUniqueKey -t Orders -i 7F000001000018B4AAC20000000000 -n 127.0.0.1:9876
+
     Parameters
     ----------
     message_id
@@ -112,6 +124,10 @@ def query_msg_by_offset(
     common: Common = DEFAULTS,
 ) -> None:
     """Show the message at an offset of a queue.
+
+    For example:
+
+        mqadmin queryMsgByOffset -t Orders -b broker-a -i 0 --offset 17 -n 127.0.0.1:9876
 
     Parameters
     ----------

@@ -20,6 +20,10 @@ def raft_status(
     docs/explanation/dledger.md explains the roles, and whose copies count;
     docs/reference/broker.md entries that were set aside, and faults.
 
+    For example:
+
+        mqadmin raftStatus -n 127.0.0.1:9876
+
     Parameters
     ----------
     broker
@@ -66,6 +70,10 @@ def transfer_leader(
 
     For a moment appends are refused, and sent again by themselves. If the other member does not
     take over within a second, everything stays as it was.
+
+    For example:
+
+        mqadmin transferLeader -b broker-a --to n2 -n 127.0.0.1:9876
 
     Parameters
     ----------

@@ -65,6 +65,11 @@ def verify_log(
     Not a byte of it is changed, and the node may run meanwhile. Exit status 1 if something that
     was durable is damaged; docs/explanation/dledger.md says what to do then.
 
+    For example:
+
+        mqadmin verifyLog store
+        mqadmin verifyLog store --dump 20 --from-index 1
+
     Parameters
     ----------
     directory
@@ -101,6 +106,10 @@ def export_replica(
 
     Each broker copies its own below the exportDir of its config, on its own machine. Segments that
     don't change any more are hard links where the file system has them: docs/reference/broker.md.
+
+    For example:
+
+        mqadmin exportReplica -b broker-a --to nightly/monday -n 127.0.0.1:9876
 
     Parameters
     ----------

@@ -42,6 +42,10 @@ def update_broker_config(
 
     docs/reference/broker.md says which keys can change.
 
+    For example:
+
+        mqadmin updateBrokerConfig -b broker-a -k maxMessageSize -v 1048576 -n 127.0.0.1:9876
+
     Parameters
     ----------
     key
@@ -68,6 +72,10 @@ def update_namesrv_config(*, key: Key, value: Value, common: Common = DEFAULTS) 
 
     Such as returnOrderTopicConfigToBroker.
 
+    For example:
+
+        mqadmin updateNamesrvConfig -k authorizationMode -v observe -n 127.0.0.1:9876
+
     Parameters
     ----------
     key
@@ -86,6 +94,10 @@ def update_kv_config(
 ) -> None:
     """Set a key-value entry on every name server, until it is deleted.
 
+    For example:
+
+        mqadmin updateKvConfig -s ORDER_TOPIC_CONFIG -k Orders -v broker-a:8 -n 127.0.0.1:9876
+
     Parameters
     ----------
     key
@@ -101,6 +113,10 @@ def update_kv_config(
 
 def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULTS) -> None:
     """Remove a key-value entry from every name server.
+
+    For example:
+
+        mqadmin deleteKvConfig -s ORDER_TOPIC_CONFIG -k Orders -n 127.0.0.1:9876
 
     Parameters
     ----------
@@ -123,6 +139,10 @@ def wipe_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
     """Keep producers away from a broker group: routes say that its topics are not writable.
 
     docs/reference/broker.md, Permissions, says who stays away, and who does not.
+
+    For example:
+
+        mqadmin wipeWritePerm -b broker-a -n 127.0.0.1:9876
     """
     changes = common.ask(lambda admin: admin.settings.set_write_perm(broker, writable=False))
     common.show("wipeWritePerm", changes, _perms(changes))
@@ -132,6 +152,10 @@ def add_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
     """Let producers write to a broker group again.
 
     Topics that are read-only at their brokers stay so.
+
+    For example:
+
+        mqadmin addWritePerm -b broker-a -n 127.0.0.1:9876
     """
     changes = common.ask(lambda admin: admin.settings.set_write_perm(broker, writable=True))
     common.show("addWritePerm", changes, _perms(changes))

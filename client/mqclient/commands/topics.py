@@ -50,6 +50,11 @@ def update_topic(
 
     What is not given stays as it is. A new topic has 8 queues and both permissions.
 
+    For example:
+
+        mqadmin updateTopic -t Orders -r 8 -w 8 -c DefaultCluster -n 127.0.0.1:9876
+        mqadmin updateTopic -t Orders -a +send.rate.messages=1000 -n 127.0.0.1:9876
+
     Parameters
     ----------
     read_queues
@@ -89,7 +94,12 @@ def update_topic(
 def delete_topic(
     *, topic: Topic, cluster: ChangedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Delete a topic, its messages and its consumers' offsets; status 1 if it is not there."""
+    """Delete a topic, its messages and its consumers' offsets; status 1 if it is not there.
+
+    For example:
+
+        mqadmin deleteTopic -t Orders -c DefaultCluster -n 127.0.0.1:9876
+    """
     names = common.ask(lambda admin: admin.topics.delete(topic, cluster))
     result = {"topic": topic, "brokers": names}
     common.say("deleteTopic", result, f"topic {topic} is deleted on {joined(names)}")
@@ -104,7 +114,12 @@ def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
 
 
 def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
-    """Show which brokers serve a topic and who leads them, its queues and its permissions."""
+    """Show which brokers serve a topic and who leads them, its queues and its permissions.
+
+    For example:
+
+        mqadmin topicRoute -t Orders -n 127.0.0.1:9876
+    """
     route = common.ask(lambda admin: admin.topics.route(topic))
     notes = [f"queue order: {route.order_config}"] if route.order_config else []
     table = _groups(route, [group.broker_name for group in route.groups])
@@ -131,13 +146,23 @@ def _groups(route: TopicRoute, broker_names: Collection[str]) -> Table:
 
 
 def topic_cluster_list(*, topic: Topic, common: Common = DEFAULTS) -> None:
-    """List the clusters that serve a topic."""
+    """List the clusters that serve a topic.
+
+    For example:
+
+        mqadmin topicClusterList -t Orders -n 127.0.0.1:9876
+    """
     clusters = common.ask(lambda admin: admin.topics.clusters(topic))
     common.show("topicClusterList", clusters, Table(("CLUSTER",), [(name,) for name in clusters]))
 
 
 def topic_status(*, topic: Topic, common: Common = DEFAULTS) -> None:
-    """Show the offsets of each queue of a topic, and when its last message was stored."""
+    """Show the offsets of each queue of a topic, and when its last message was stored.
+
+    For example:
+
+        mqadmin topicStatus -t Orders -n 127.0.0.1:9876
+    """
     status = common.ask(lambda admin: admin.topics.status(topic))
     rows = [
         (

@@ -32,7 +32,12 @@ def audit_log(
     count: Count = limits.AUDIT_LINES_SHOWN,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Show the changes and refusals that a server has written down, oldest first."""
+    """Show the changes and refusals that a server has written down, oldest first.
+
+    For example:
+
+        mqadmin auditLog --dir store/audit
+    """
     if not directory.is_dir():
         raise ConfigError(f"{directory} is not a folder: name auditLogDir, or STORE/audit")
     found = [

@@ -20,6 +20,10 @@ def tls(action: Literal["check"], address: Address, /, *, common: Common = DEFAU
     """Check how a server's port is encrypted, and which end refuses what.
 
     Connects twice, by plain text and by TLS, and changes nothing. Exit status 1 if TLS fails.
+
+    For example:
+
+        mqadmin tls check 127.0.0.1:10911
     """
     assert action == "check", "there is no other"
     try:

@@ -49,6 +49,11 @@ def create_acl(
     """Allow a user actions on resources, or deny them; an entry of the same resource is replaced.
 
     For example: -s User:ann -r Topic:Orders,Group:g -a Pub,Sub -i 10.0.0.0/8
+
+    For example:
+
+        mqadmin createAcl -s User:shop -r Topic:Orders -a Pub -n 127.0.0.1:9876
+        mqadmin updateAcl -s User:shop -r Topic:Orders -a Pub,Sub -n 127.0.0.1:9876
     """
     named, user = _parts(resources), _user(subject)
     groups = asked_unless(
@@ -88,6 +93,10 @@ def delete_acl(
 ) -> None:
     """Remove what a user may do, of one resource or of all.
 
+    For example:
+
+        mqadmin deleteAcl -s User:shop -r Topic:Orders -n 127.0.0.1:9876
+
     Parameters
     ----------
     resources
@@ -112,7 +121,12 @@ def get_acl(
     cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show what a user may do."""
+    """Show what a user may do.
+
+    For example:
+
+        mqadmin getAcl -s User:shop -n 127.0.0.1:9876
+    """
     found = common.ask(
         lambda admin: admin.rights.of_user(_user(subject), broker=broker, cluster=cluster)
     )
@@ -150,6 +164,10 @@ def acl_explain(
 ) -> None:
     """Say whether a user may do something, and by which entry of its policies.
 
+    For example:
+
+        mqadmin aclExplain -u shop -r Topic:Orders -a Pub -n 127.0.0.1:9876
+
     Parameters
     ----------
     source_ip
@@ -170,6 +188,10 @@ def acl_suggest(
     """Write the smallest policies for what users lacked, since the leaders began to observe.
 
     The table has commands that grant them. Look at each before you run it.
+
+    For example:
+
+        mqadmin aclSuggest -n 127.0.0.1:9876
     """
     found = common.ask(lambda admin: admin.rights.suggest(broker=broker, cluster=cluster))
     rows = [

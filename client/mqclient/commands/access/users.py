@@ -63,6 +63,10 @@ def create_user(
     """Make a user. It may do nothing until createAcl allows it something, unless it is Super.
 
     The password is the first line of a file, or DLEDGER_NEW_PASSWORD in the environment.
+
+    For example:
+
+        mqadmin createUser -u shop --new-password-file shop.password -n 127.0.0.1:9876
     """
     password = read_password(new_password_file, f"user {username}", ENVIRONMENT_NEW)
     fresh, is_super = switched(require_fresh) is True, user_type == "Super"
@@ -97,6 +101,10 @@ def update_user(
     common: Common = DEFAULTS,
 ) -> None:
     """Change what is named of a user; the rest stays as it is.
+
+    For example:
+
+        mqadmin updateUser -u shop --new-password-file shop.password -n 127.0.0.1:9876
 
     Parameters
     ----------
@@ -137,7 +145,12 @@ def delete_user(
     dry_run: DryRun = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Remove a user, and what it may do."""
+    """Remove a user, and what it may do.
+
+    For example:
+
+        mqadmin deleteUser -u shop -n 127.0.0.1:9876
+    """
     groups = asked_unless(
         dry_run,
         common,
@@ -156,6 +169,10 @@ def get_user(
     common: Common = DEFAULTS,
 ) -> None:
     """Show a user, as each broker group has it.
+
+    For example:
+
+        mqadmin getUser -u shop -n 127.0.0.1:9876
 
     Parameters
     ----------
