@@ -12,7 +12,7 @@ from dledger.errors import StorageError
 from dledger.ledger.restoring import restore_replica
 from dledger.log.disk import Disk
 from dledger.log.head import decode_head
-from dledger.log.replica import Manifest
+from dledger.log.replica import Manifest, check_files
 from dledger.slices import drained
 from mqbroker.config import BrokerConfig
 from mqbroker.state.saved.snapshot import SNAPSHOT_FILE, decode_state, read_snapshot
@@ -23,6 +23,7 @@ def restore(copy: Path, config: BrokerConfig) -> Manifest:
 
     Raises ConfigError, StorageError or CorruptLog, and OSError; then the store is as it was.
     """
+    check_files(copy.glob("*"))
     _check_state(copy)
     return restore_replica(
         copy,

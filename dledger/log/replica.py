@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,11 +134,28 @@ class ReplicaDescription:
     manifest: Manifest | None = None
 
 
+def check_files(paths: Iterable[Path]) -> None:
+    """Refuse what is neither a file nor a folder: to open a pipe waits for ever.
+
+    Raises ConfigError, or OSError for a loop of links.
+    """
+    for path in paths:
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            continue  # A running node removes files; who reads the file says that it is not there.
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            raise ConfigError(
+                f"{path} is not a file or a directory: only files can be read more than once"
+            )
+
+
 def describe_replica(folder: Path) -> ReplicaDescription:
     """Read a replica's folder, of a running node or not; nothing is changed.
 
     Raises ConfigError if it is none, or half a copy.
     """
+    check_files(path for pattern in ("*", "log/*") for path in folder.glob(pattern))
     path, manifest = folder / "replica.json", read_manifest(folder)
     try:
         raw = path.read_bytes()

@@ -6,13 +6,13 @@ An audit reads files more than once. A pipe gives its bytes once, and opening it
 from __future__ import annotations
 
 import os
-import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from dledger.errors import ConfigError
+from dledger.log.replica import check_files
 
 #: The files of a report.
 REPORT: Final = ("verdict.json", "report.html", "junit.xml")
@@ -21,13 +21,7 @@ REPORT: Final = ("verdict.json", "report.html", "junit.xml")
 def check_inputs(paths: Iterable[Path]) -> None:
     """Refuse what can't be read as a file. Raises ConfigError, or OSError for a loop of links."""
     for path in paths:
-        for each in _below(path):
-            mode = each.stat().st_mode
-            if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-                raise ConfigError(
-                    f"{each} is not a file or a directory: an audit reads files, and each of them "
-                    "more than once"
-                )
+        check_files(_below(path))
 
 
 def check_report(directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -123,8 +124,8 @@ async def trimmed(cluster: Cluster) -> None:
 
 
 async def test_what_can_not_be_restored_is_refused(tmp_path: Path) -> None:
-    """A folder that is no copy, another group's copy, a damaged one, and one without the state
-    before its log: each with the reason, and nothing is left behind."""
+    """A folder that is no copy, another group's copy, a damaged one, and one with a pipe for its
+    state: each with the reason, and nothing is left behind."""
     layout = small()
     cluster, namesrv = Cluster.create(tmp_path / "c", layout), layout.namesrv_addr
     with cluster.running():
@@ -151,4 +152,7 @@ async def test_what_can_not_be_restored_is_refused(tmp_path: Path) -> None:
     damaged = restore(copy, config)
     assert "is damaged" in damaged.stderr
     assert damaged.returncode == 2
+    (copy / "snapshot.msgpack").unlink(missing_ok=True)
+    os.mkfifo(copy / "snapshot.msgpack")
+    assert "snapshot.msgpack is not a file" in restore(copy, config).stderr
     assert list(store.parent.glob("store*")) == []

@@ -97,6 +97,18 @@ async def test_half_a_copy_is_not_taken_for_one(copied: tuple[ExportPlan, Export
         describe_replica(export.target)
 
 
+@pytest.mark.parametrize("name", ["replica.json", "export.json", "log/term", "log/{:020}.seg"])
+async def test_a_pipe_in_a_copy_is_not_waited_for(
+    copied: tuple[ExportPlan, Export], name: str
+) -> None:
+    """Whoever looks at the copy is told which file it is."""
+    path = copied[1].target / name.format(0)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ConfigError, match=f"{path.name} is not a file or a directory"):
+        verify_replica(copied[1].target)
+
+
 async def test_what_is_there_is_left_alone(copied: tuple[ExportPlan, Export]) -> None:
     """A copy never goes into a folder that exists."""
     plan, export = copied
