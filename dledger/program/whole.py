@@ -20,7 +20,7 @@ def _whole(_: type, tokens: Sequence[Token]) -> int:
     """The number; a ValueError becomes an error that names the option."""
     text = tokens[0].value
     if not _DIGITS.fullmatch(text):
-        raise ValueError(f"{text!r} is not a whole number")
+        raise ValueError(f"{text!r} is not a whole number of at most 19 digits")
     return int(text)
 
 

@@ -237,7 +237,10 @@ LEADERS = {
     ),
     "Pops": dict.fromkeys(("_coming", "_ahead"), "the log's appends under way"),
     "_Gathered": dict.fromkeys(("acks", "changes", "waiting"), "POP_GATHERED_BYTES_MAX"),
-    "Popping": {"_turns_s": "POPS_HELD_MAX", "_going_on": "requests that are charged for"},
+    "Popping": {
+        **dict.fromkeys(("_turns_s", "_left"), "POPS_HELD_MAX"),
+        "_going_on": "requests that are charged for",
+    },
     "HeldPulls": dict.fromkeys(("_due", "_held", "_of_connection"), "PULLS_HELD_MAX"),
     "Replies": {"_kinds": "REFUSAL_KINDS_MAX"},
     "OnceHandler": {"_made": "connections"},

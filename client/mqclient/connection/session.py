@@ -149,8 +149,9 @@ class Session(Living):
         """
         deadline_s = steady_s() + timeout_s
         settled_s = steady_s()
+        # The last reason that was given stands when the deadline cuts the next try off.
+        error = NoRoute(topic, purpose, f"no name server answered within {timeout_s:.2f} s")
         while True:
-            error = NoRoute(topic, purpose, f"no name server answered within {timeout_s:.2f} s")
             with anyio.move_on_after(max(0.0, deadline_s - steady_s())):
                 try:
                     return await self.route(topic, purpose)

@@ -186,7 +186,7 @@ def test_what_can_not_be_run_is_refused(tmp_path: Path) -> None:
     here = ("--dir", str(tmp_path / "run"))
     wrong_workload = mqchaos("run", "--scenario", "random", "--workload", "mud", *here)
     wrong_duration = mqchaos("run", "--scenario", "random", "--duration", "0", *here)
-    wrong_seed = mqchaos("run", "--scenario", "random", "--seed", str(2**70), *here)
+    wrong_seed = mqchaos("run", "--scenario", "random", "--seed", str(2**62), *here)
     no_plan = mqchaos("replay", str(tmp_path), *here)
     no_source = mqchaos("replay", *here)
     too_busy = mqchaos("replay", str(tmp_path), "--busy", "65", *here)
@@ -199,7 +199,7 @@ def test_what_can_not_be_run_is_refused(tmp_path: Path) -> None:
         wrong_workload.stderr
     )
     assert "--duration is 0.0; it must be from 1.0 to" in wrong_duration.stderr
-    assert f"--seed is {2**70}; it must be from 0 to" in wrong_seed.stderr
+    assert f"--seed is {2**62}; it must be from 0 to" in wrong_seed.stderr
     assert f"{tmp_path}/plan.json: No such file" in no_plan.stderr
     assert no_source.stderr == "mqchaos: name the run or the plan to replay\n"
     assert too_busy.stderr == "mqchaos: --busy is 65; it must be from 0 to 64\n"

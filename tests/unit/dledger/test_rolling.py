@@ -171,6 +171,7 @@ def test_a_file_that_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
     assert file.wanted() is None
     assert secrets.valid == (OLD,)
     path.write_bytes(OLD + b"\n\n" + NEW)
+    path.chmod(0o644)
     assert file.wanted() is None, "others can read it"
     path.chmod(0o600)
     assert file.wanted() == (OLD, NEW)

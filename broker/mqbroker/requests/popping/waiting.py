@@ -86,7 +86,7 @@ class Popping:
 
     def left(self, connection_id: int, group: str) -> None:
         """A member leaves its group: it waits for nothing any more, and is answered."""
-        if self.held.of_connection(connection_id):
+        if any(pop.key[0] == group for pop in self.held.of_connection(connection_id)):
             self._left[connection_id, group] = None
             self._wake()
 
