@@ -24,6 +24,7 @@ from rich.console import Console
 
 import mqclient
 from dledger.errors import DledgerError
+from dledger.remoting.numbers import Int32, Int64, Port
 from mqbroker import keys as broker_keys
 from mqbroker.__main__ import app as mqbroker
 from mqbroker.keys import BrokerKeys
@@ -58,6 +59,24 @@ LIMITS = {
     "The audit and Spark": "mqspark.limits",
     "Chaos": "mqchaos.limits",
 }
+HEADERS = {
+    "Messages in": "send",
+    "Messages and offsets out": "consume",
+    "POP": "pop",
+    "Named producers": "once",
+    "Groups and members": "group",
+    "Name servers": "namesrv",
+    "Administration": "admin",
+    "Users": "access",
+}
+FIELDS: Mapping[Any, str] = {
+    str: "text",
+    bool: "true or false",
+    Int32: "32 bits",
+    Int64: "64 bits",
+    Port: "a port",
+}
+FROM_HERE = "<!-- What follows is made by docs/generate.py; do not edit. -->\n"
 GENERATED = "<!-- Made by docs/generate.py; do not edit. -->\n"
 
 
@@ -70,6 +89,7 @@ def pages() -> dict[str, str]:
         "limits.md": limits(),
         "configuration.md": configuration(),
         "mqadmin.md": overview(),
+        "wire.md": wire(),
     }
 
 
@@ -327,6 +347,36 @@ def meanings_of(config: type[msgspec.Struct]) -> dict[str, str]:
                     assert isinstance(following.value, ast.Constant)
                     found[statement.target.id] = " ".join(str(following.value.value).split())
     return found
+
+
+def wire() -> str:
+    """The page of the wire, with the fields of each header."""
+    parts = [(REFERENCE / "wire.md").read_text().partition(FROM_HERE)[0] + FROM_HERE]
+    for title, name in HEADERS.items():
+        parts.append(f"\n## {title}\n")
+        for class_ in vars(importlib.import_module(f"dledger.remoting.headers.{name}")).values():
+            if inspect.isclass(class_) and class_.__module__.endswith(f".{name}"):
+                parts.append(f"\n### {class_.__name__}\n\n{wrapped_text(text_of(class_))}\n")
+                parts.append(fields_of(class_))
+    return "".join(parts)
+
+
+def wrapped_text(text: str) -> str:
+    """A docstring's paragraphs in lines of a page."""
+    return "\n\n".join(wrapped(" ".join(each.split())) for each in text.strip().split("\n\n"))
+
+
+def fields_of(header: type[msgspec.Struct]) -> str:
+    """One line for the fields that are required, one for the others."""
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for field in msgspec.structs.fields(header):
+        given = [each for each in get_args(field.type) if each is not type(None)]
+        type_ = given[0] if type(None) in get_args(field.type) else field.type
+        word = FIELDS.get(type_, "a list" if get_origin(type_) in (list, tuple) else "text")
+        found[field.required].append(f"`{field.encode_name}` ({word})")
+    lines = [wrapped(f"{', '.join(found[True])}.", "- Required: ")] if found[True] else []
+    lines += [wrapped(f"{', '.join(found[False])}.", "- Optional: ")] if found[False] else []
+    return "".join(f"\n{line}" for line in lines) + ("\n" if lines else "")
 
 
 def wrapped(text: str, before: str = "") -> str:
