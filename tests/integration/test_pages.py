@@ -62,6 +62,13 @@ def script_of(page: Path, directory: Path) -> str:
     return "\n".join(commands)
 
 
+def test_each_block_of_a_page_is_seen() -> None:
+    """A pattern that runs over a block would leave its commands out without a word."""
+    for page in (*(DOCS / "tutorial").glob("*.md"), *(DOCS / "how-to").glob("*.md")):
+        fences = re.findall(r"^```", page.read_text(), re.MULTILINE)
+        assert 2 * len([*blocks(page)]) == len(fences), page.name
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
