@@ -277,9 +277,12 @@ def test_it_is_installed_from_a_git_url(light: Away, tmp_path: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
     # With a host, as all URLs of requirements have: pips without PEP 508's exception want one.
     url = f"dledger @ git+file://localhost{ROOT}"
-    install = [*pip, "--python", venv / "bin" / "python", "install", "--no-deps"]
     # What builds it is this environment's, as nothing is fetched from an index.
-    subprocess.run([*install, "--no-build-isolation", url], check=True, timeout=300)
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, url]
+    subprocess.run(build, check=True, timeout=300)
+    (wheel,) = tmp_path.glob("dledger-*.whl")
+    install = [*pip, "--python", venv / "bin" / "python", "install", "--no-deps", wheel]
+    subprocess.run(install, check=True, timeout=60)
     (site,) = venv.glob("lib/python*/site-packages")
     (others,) = light.bin.parent.glob("lib/python*/site-packages")
     for package in others.iterdir():
