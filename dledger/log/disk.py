@@ -168,6 +168,8 @@ class Disk:
     def read(self, path: Path) -> bytes:
         """The whole of a small file; empty if it does not exist. Raises Unreadable, OSError."""
         try:
+            if stat.S_ISFIFO(path.stat().st_mode):  # To open it waits for another process.
+                raise OSError(errno.EINVAL, "it is a pipe, not a file", str(path))
             return path.read_bytes()
         except FileNotFoundError:
             return b""

@@ -53,7 +53,10 @@ def configure_logging(
     root = logging.getLogger()
     for earlier in [handler for handler in root.handlers if isinstance(handler, StderrHandler)]:
         root.removeHandler(earlier)
-    root.addHandler(StderrHandler(format))
+    handler = StderrHandler(format)
+    root.addHandler(handler)
+    if level in {"debug", "info"}:  # It will log: what that needs is imported before its loop runs.
+        handler.formatter = _formatter(format)
     root.setLevel(level.upper())
 
 

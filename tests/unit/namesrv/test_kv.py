@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,13 @@ def test_a_damaged_file_stops_the_start(tmp_path: Path) -> None:
     path.write_bytes(b"{")
     with pytest.raises(ConfigError, match=f"kvConfigPath {path}.*repair or move"):
         KvStore(path)
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A start would wait for ever, without a word."""
+    os.mkfifo(tmp_path / "kv.json")
+    with pytest.raises(ConfigError, match="it is a pipe, not a file"):
+        KvStore(tmp_path / "kv.json")
 
 
 async def test_a_store_without_a_path_works_in_memory() -> None:
