@@ -19,8 +19,10 @@ REPORT: Final = ("verdict.json", "report.html", "junit.xml")
 
 
 def check_inputs(paths: Iterable[Path]) -> None:
-    """Refuse what can't be read as a file. Raises ConfigError, or OSError for a loop of links."""
+    """Refuse what can't be read as a file. Raises ConfigError, or OSError for a place that is not
+    there and for a loop of links."""
     for path in paths:
+        path.stat()
         check_files(_below(path))
 
 
