@@ -424,11 +424,12 @@ async def test_a_damaged_log_is_repaired_by_the_leader_before_its_node_takes_par
             group.start(victim)
             await group.wait_until_up(victim)
         await group.wait_equal()
+        # Now, as a leader that is stopped before the others is followed by one with an entry more.
+        found = [verify_replica(Path(order.directory)) for order in group.orders.values()]
         assert "log damaged" in group.said(victim)
         assert "log repaired" in group.said(victim)
         assert_nothing_lost(group, load)
     print(f"{len(load.acknowledged)} acknowledged; entries {damaged} of {victim} were damaged")
-    found = [verify_replica(Path(order.directory)) for order in group.orders.values()]
     assert not any(replica.damaged for replica in found)
     assert len({(replica.last_index, replica.last_chain_crc) for replica in found}) == 1
 
