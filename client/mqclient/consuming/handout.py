@@ -108,12 +108,12 @@ class HandOut:
         """Wait for the next message, of which whoever takes it says when it is finished. Raises
         StopAsyncIteration if there will be none."""
         while True:
+            if self._current is None or self._left == 0:
+                await checkpoint()  # the consumer may be drained meanwhile
+                self._current = None if self.ended else self._turns.next(_has_room)
+                self._left = limits.TURN_RECORDS_MAX
             if self.ended:
                 raise StopAsyncIteration
-            if self._current is None or self._left == 0:
-                await checkpoint()
-                self._current = self._turns.next(_has_room)
-                self._left = limits.TURN_RECORDS_MAX
             reading = self._current
             if reading is None:
                 await self._wait()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from mqlocal import LocalCluster, local_cluster
 
 DEPLOYS = 4
 HANDLED_S = 0.13
+DRAINED_AFTER_MAX = 12
 
 MODES: dict[str, Callable[[LocalCluster, Path], Any]] = {
     "pull": lambda cluster, _: cluster.consumer("G", {"T": "*"}),
@@ -217,6 +219,72 @@ async def test_loops_and_polls_end(autojump_clock: MockClock) -> None:
                 with pytest.raises(ClientClosed, match="drained"):
                     await consumer.poll()
         assert sorted(map(int, got)) == [*range(20)]
+
+
+async def _iterate(consumer: Consumer | PopConsumer, got: Callable[[object], None]) -> None:
+    async for message in consumer:
+        got(message)
+
+
+async def _poll(consumer: Consumer | PopConsumer, got: Callable[[object], None]) -> None:
+    with suppress(ClientClosed):
+        while True:
+            for message in await consumer.poll():
+                got(message)
+
+
+async def _run(consumer: Consumer | PopConsumer, got: Callable[[object], None]) -> None:
+    await consumer.run(got)
+
+
+async def _run_here(consumer: Consumer, got: Callable[[object], None]) -> None:
+    """As blocking consumers do it, whose handlers run in the caller's thread."""
+    message = await consumer.next_after(None)
+    while message is not None:
+        got(message)
+        message = await consumer.next_after(message)
+
+
+WAYS: list[tuple[str, Callable[..., Awaitable[None]]]] = [
+    *((mode, way) for mode in ("pull", "pop") for way in (_iterate, _poll, _run)),
+    ("pull", _run_here),
+]
+
+
+@pytest.mark.parametrize("messages", [0, 3])
+@pytest.mark.parametrize(("mode", "way"), WAYS)
+async def test_a_drain_at_any_moment_ends_what_waits(
+    mode: str,
+    way: Callable[..., Awaitable[None]],
+    messages: int,
+    autojump_clock: MockClock,
+    tmp_path: Path,
+) -> None:
+    """Each number of switches between tasks after a consumer's start, or after its last message."""
+    async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
+        await producer.send_many("T", [b"x"] * (messages or 1))
+        for switches in range(DRAINED_AFTER_MAX):
+            missing, none_missing = messages, trio.Event()
+
+            def got(message: object, none_missing: trio.Event = none_missing) -> None:
+                nonlocal missing
+                missing -= 1
+                if missing == 0:
+                    none_missing.set()
+
+            with trio.fail_after(60):
+                async with (
+                    MODES[mode](cluster, tmp_path) as consumer,
+                    trio.open_nursery() as nursery,
+                ):
+                    nursery.start_soon(way, consumer, got)
+                    if messages:
+                        await none_missing.wait()
+                    for _ in range(switches):
+                        await trio.lowlevel.checkpoint()
+                    await consumer.drain()
+            if messages:
+                await producer.send_many("T", [b"x"] * messages)
 
 
 async def test_a_handler_that_takes_too_long_is_told(autojump_clock: MockClock) -> None:
