@@ -20,6 +20,9 @@ QUEUES_MAX = 200_000
 """Of all topics: 20,000 with 8 each, and some."""
 GROUPS_MAX = 20_000
 """The group's retry topic must have a legal name, too."""
+CONFIGS_PER_REQUEST_MAX = 8192
+"""Topics or groups that one request changes. They are checked and stored in one turn of the loop,
+so that no other change comes between."""
 CONSUMER_OFFSETS_MAX = 1_000_000
 DEDUP_ENTRIES_MAX = 131_072
 """Appends that are remembered, so that a repeat is recognised: 13 s of 10,000 single sends/s,

@@ -305,7 +305,10 @@ def topics() -> Iterator[bytes]:
     """Changes of very many topics."""
     row = {"topicName": "", "readQueueNums": QUEUES, "writeQueueNums": QUEUES, "perm": 6}
     yield from full("topicConfigList", row, "topicName")
-    named = [row | {"topicName": f"Topic-{number:05}"} for number in range(19_000)]
+    named = [
+        row | {"topicName": f"Topic-{number:05}"}
+        for number in range(limits.CONFIGS_PER_REQUEST_MAX)
+    ]
     yield json.dumps({"topicConfigList": named}).encode()
 
 
@@ -313,7 +316,10 @@ def groups() -> Iterator[bytes]:
     """Changes of very many groups."""
     row = {"groupName": "", "retryMaxTimes": 3, "attributes": {"+a": "b"}}
     yield from full("groupConfigList", row, "groupName")
-    named = [{"groupName": f"Group-{number:05}", "retryMaxTimes": 5} for number in range(19_000)]
+    named = [
+        {"groupName": f"Group-{number:05}", "retryMaxTimes": 5}
+        for number in range(limits.CONFIGS_PER_REQUEST_MAX)
+    ]
     yield json.dumps({"groupConfigList": named}).encode()
 
 

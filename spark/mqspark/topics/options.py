@@ -26,13 +26,9 @@ _LATEST_OFFSET: Final = -1
 #: Offset of each queue, by topic, broker and queue id; -2 is the earliest, -1 the latest.
 Offsets = Mapping[MessageQueue, int]
 
+CLUSTER_OPTIONS: Final = ("nameServer", "user", "secret", "tls", "tlsCert", "tlsKey")
 _COMMON: Final = (
-    "nameServer",
-    "user",
-    "secret",
-    "tls",
-    "tlsCert",
-    "tlsKey",
+    *CLUSTER_OPTIONS,
     "subscribe",
     "subscribePattern",
     "assign",
@@ -65,13 +61,20 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Options:
-    """What a read or a stream was asked for."""
+class Cluster:
+    """A cluster by its name servers, and how it is reached."""
 
     name_server: str
     user: str | None
     secret: str | None = field(repr=False)
     tls: Tls | None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a read or a stream was asked for."""
+
+    cluster: Cluster
     topics: tuple[str, ...]
     pattern: str
     queues: tuple[MessageQueue, ...]
@@ -110,10 +113,8 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> Options:
     def text(name: str) -> str:
         return values.get(name.lower(), "").strip()
 
-    if not text("nameServer"):
-        raise ConfigError("option nameServer is missing: host:port;host:port of the name servers")
+    cluster = parse_cluster(values)
     try:
-        parse_addresses(text("nameServer"))
         expression = _expression(text("subExpression"), text("expressionType"))
     except BadInput as error:
         raise ConfigError(str(error)) from error
@@ -132,10 +133,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> Options:
             f"option startingOffsetsByTimestampStrategy={strategy!r}: it is 'error' or 'latest'"
         )
     return Options(
-        name_server=text("nameServer"),
-        user=text("user") or None,
-        secret=values.get("secret") or None,
-        tls=tls_of(text("tls"), text("tlsCert"), text("tlsKey")),
+        cluster=cluster,
         topics=tuple(
             sorted({name for name in map(str.strip, text("subscribe").split(",")) if name})
         ),
@@ -170,7 +168,24 @@ def _check_names(values: Mapping[str, str], *, streaming: bool) -> None:
             raise ConfigError(f"option {spelled} is for streams: this is a batch read")
 
 
-def tls_of(authorities: str, certificate: str, key: str) -> Tls | None:
+def parse_cluster(values: Mapping[str, str]) -> Cluster:
+    """The cluster that options, by their names in small letters, name. Raises ConfigError."""
+    name_server = values.get("nameserver", "").strip()
+    if not name_server:
+        raise ConfigError("option nameServer is missing: host:port;host:port of the name servers")
+    try:
+        parse_addresses(name_server)
+    except BadInput as error:
+        raise ConfigError(str(error)) from error
+    return Cluster(
+        name_server=name_server,
+        user=values.get("user", "").strip() or None,
+        secret=values.get("secret") or None,
+        tls=_tls(*(values.get(name, "").strip() for name in ("tls", "tlscert", "tlskey"))),
+    )
+
+
+def _tls(authorities: str, certificate: str, key: str) -> Tls | None:
     """How servers are reached by TLS; the files are those of each machine that reads."""
     if not authorities:
         if certificate or key:

@@ -26,8 +26,9 @@ def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Writer
     Raises BadMessage that names a wrong row of its Arrow batch; SendFailed, SendUnknown or NoRoute:
     then Spark runs the task again.
     """
+    cluster = options.cluster
     writer = BulkWriter(
-        options.name_server, user=options.user, secret=options.secret, tls=options.tls
+        cluster.name_server, user=cluster.user, secret=cluster.secret, tls=cluster.tls
     )
     with writer:
         for batch in batches:

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from dledger.addresses import parse_addresses
-from dledger.errors import BadInput, ConfigError
-from dledger.tls.options import Tls
+from dledger.errors import ConfigError
 from mqclient import Columns
 from mqspark.topics.columns import COLUMNS
-from mqspark.topics.options import tls_of
+from mqspark.topics.options import CLUSTER_OPTIONS, Cluster, parse_cluster
 
 AT_LEAST_ONCE: Final = "at-least-once"
-_OPTIONS: Final = (
-    "nameServer",
-    "user",
-    "secret",
-    "tls",
-    "tlsCert",
-    "tlsKey",
-    "topic",
-    "delivery",
-)
+_OPTIONS: Final = (*CLUSTER_OPTIONS, "topic", "delivery")
 #: Given by Spark itself, or meant for it.
 _SPARKS: Final = frozenset({"checkpointlocation", "queryname", "path"})
 _SPELLED: Final = {name.lower(): name for name in _OPTIONS}
@@ -38,48 +27,34 @@ _WRITTEN: Final = ("value", "key", "tags", "properties", "bornTimestamp", "topic
 class SinkOptions:
     """What a write was asked for. `topic` is "" if a column says it."""
 
-    name_server: str
-    user: str | None
-    secret: str | None = field(repr=False)
-    tls: Tls | None
+    cluster: Cluster
     topic: str
 
 
 def parse_sink(given: Mapping[str, str], names: Mapping[str, str]) -> SinkOptions:
     """The options of a write, to which the table has these columns (name to type as Spark names
     it). Raises ConfigError that names the option or column."""
-    values = {name.lower(): value.strip() for name, value in given.items()}
+    values = {name.lower(): value for name, value in given.items()}
     for name in sorted(values):
         if name not in _SPELLED and name not in _SPARKS:
             raise ConfigError(
                 f"the sink rocketmq has no option {name!r}; it has {', '.join(sorted(_OPTIONS))}"
             )
-    if not values.get("nameserver"):
-        raise ConfigError("option nameServer is missing: host:port;host:port of the name servers")
-    try:
-        parse_addresses(values["nameserver"])
-    except BadInput as error:
-        raise ConfigError(str(error)) from error
-    topic = values.get("topic", "")
+    cluster = parse_cluster(values)
+    topic = values.get("topic", "").strip()
     if bool(topic) == ("topic" in names):
         raise ConfigError(
             f"the topic of the rows is given {'twice' if topic else 'nowhere'}: by the option "
             "topic, or by a column topic"
         )
     _check_columns(names)
-    if values.get("delivery") != AT_LEAST_ONCE:
+    delivery = values.get("delivery", "").strip()
+    if delivery != AT_LEAST_ONCE:
         raise ConfigError(
-            f"option delivery={values.get('delivery', '')!r}: say delivery={AT_LEAST_ONCE}. There "
+            f"option delivery={delivery!r}: say delivery={AT_LEAST_ONCE}. There "
             "is no other: rows of a task or batch that Spark runs again are stored again"
         )
-    tls = tls_of(*(values.get(name, "") for name in ("tls", "tlscert", "tlskey")))
-    return SinkOptions(
-        name_server=values["nameserver"],
-        user=values.get("user") or None,
-        secret=values.get("secret") or None,
-        tls=tls,
-        topic=topic,
-    )
+    return SinkOptions(cluster, topic)
 
 
 def _check_columns(names: Mapping[str, str]) -> None:

@@ -21,8 +21,9 @@ _WORDS = {-2: EARLIEST, -1: LATEST}
 
 def reader_for(options: Options) -> RangeReader:
     """A reader of the cluster, as the options' user."""
+    cluster = options.cluster
     return RangeReader(
-        options.name_server, user=options.user, secret=options.secret, tls=options.tls
+        cluster.name_server, user=cluster.user, secret=cluster.secret, tls=cluster.tls
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
+from mqbroker.limits import CONFIGS_PER_REQUEST_MAX
 from mqbroker.refusal import Refused
 from mqbroker.requests.admin.changes import named_only, out_of_reach
 from mqbroker.testing import served
@@ -98,6 +100,33 @@ def as_list(queues: int) -> Command:
     """UPDATE_AND_CREATE_TOPIC_LIST, as 5.x has it."""
     body = encode_body(CreateTopicListBody([TopicConfig(TOPIC, queues, queues)]))
     return Command(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, body)
+
+
+@pytest.mark.parametrize(
+    ("code", "field", "name"),
+    [
+        (RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, "topicConfigList", "topicName"),
+        (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, "groupConfigList", "groupName"),
+    ],
+)
+async def test_a_list_longer_than_one_turn_allows_is_refused(
+    code: int, field: str, name: str, tmp_path: Path
+) -> None:
+    """It names the field and both numbers; nothing of it is done, and one row less is done."""
+    async with served(tmp_path) as (broker, peer):
+        config = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
+        rows = [config | {name: f"N{number}"} for number in range(CONFIGS_PER_REQUEST_MAX + 1)]
+
+        async def ask_for(count: int) -> Command:
+            body = json.dumps({field: rows[:count]}).encode()
+            return await peer.request(Command(code, {}, body), 30)
+
+        refused = await ask_for(len(rows))
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert f"{field} has 8193 rows; a request may have 8192" in (refused.remark or "")
+        assert broker.machine.topics.get("N0") is None
+        assert broker.machine.groups.get("N0") is None
+        assert (await ask_for(len(rows) - 1)).code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize("listed", [False, True])

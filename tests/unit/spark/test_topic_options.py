@@ -74,7 +74,7 @@ def test_reading_begins_at_a_word_an_offset_or_a_time(
 def test_a_user_signs_and_a_secret_is_not_shown() -> None:
     """Spark shows options in its plans."""
     given = options(user="me", secret="hush")  # noqa: S106 - nobody's
-    assert (given.user, given.secret) == ("me", "hush")
+    assert (given.cluster.user, given.cluster.secret) == ("me", "hush")
     assert "hush" not in repr(given)
 
 

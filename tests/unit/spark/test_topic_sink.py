@@ -15,7 +15,8 @@ def test_options_are_read_whatever_their_case() -> None:
     """And what Spark adds for itself is let through."""
     given = {name.upper(): value for name, value in OPTIONS.items()} | {"checkpointLocation": "/c"}
     options = parse_sink(given, COLUMNS)
-    assert (options.name_server, options.topic, options.tls) == ("10.0.0.1:9876", "T", None)
+    assert (options.cluster.name_server, options.topic) == ("10.0.0.1:9876", "T")
+    assert options.cluster.tls is None
 
 
 @pytest.mark.parametrize(

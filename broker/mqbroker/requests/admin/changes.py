@@ -9,16 +9,27 @@ would do that to messages that are there, or to those sent from now on, needs `f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import TypeVar
 
 import msgspec
 
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.codes import ResponseCode
+from mqbroker import limits
 from mqbroker.refusal import Refused
 
 Config = TypeVar("Config", TopicConfig, SubscriptionGroupConfig)
+
+
+def check_rows(field: str, rows: Sized) -> None:
+    """Refused for more configs in one request than are changed in one turn of the loop."""
+    if len(rows) > limits.CONFIGS_PER_REQUEST_MAX:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"{field} has {len(rows)} rows; a request may have {limits.CONFIGS_PER_REQUEST_MAX}: "
+            "send them in several. Nothing is changed",
+        )
 
 
 def named_only(known: Config | None, given: Config, changes: str | None) -> Config:

@@ -42,7 +42,7 @@ from dledger.trust.rights import DELETE, GET, SIGNED, cluster, group, topic
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
-from mqbroker.requests.admin.changes import named_only
+from mqbroker.requests.admin.changes import check_rows, named_only
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
 from mqbroker.requests.needs import Needs, changes
@@ -67,9 +67,9 @@ class GroupAdminHandler:
     @changes(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, rights=rights.PUT_GROUPS)
     async def put_groups(self, request: Command, _: Connection) -> Command:
         """Make or change all of these groups, or none."""
-        return await self._put(
-            request, decode_body(SubscriptionGroupList, request.payload).group_config_list
-        )
+        given = decode_body(SubscriptionGroupList, request.payload).group_config_list
+        check_rows("groupConfigList", given)
+        return await self._put(request, given)
 
     async def _put(
         self,

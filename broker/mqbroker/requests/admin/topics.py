@@ -43,7 +43,7 @@ from dledger.trust.rights import DELETE, GET, PUB, SIGNED, SUB, topic
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
-from mqbroker.requests.admin.changes import named_only, out_of_reach
+from mqbroker.requests.admin.changes import check_rows, named_only, out_of_reach
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.replies import dialect_for
@@ -88,6 +88,7 @@ class TopicAdminHandler:
     async def put_topics(self, request: Command, connection: Connection) -> Command:
         """Make or change all of these topics, or none."""
         given = decode_body(CreateTopicListBody, request.payload).topic_config_list
+        check_rows("topicConfigList", given)
         return await self._put(request, connection, given)
 
     async def _put(
