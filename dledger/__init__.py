@@ -22,6 +22,7 @@ Layout
 ``slices``    long work, a few milliseconds at a time
 ``failpoints``  named places where a chaos run may stop the process (pure)
 ``observe``   logging as a library does it: events with values
+``private``   files that are their user's alone
 ``vanished``  connections whose other host is gone without a word
 ``worker``    a thread that does one piece of work after another
 ``world``     the machine's clocks, threads, sockets and names; a test may have others

@@ -144,6 +144,10 @@ DEMO_RATE_PER_S_MIN = 500.0
 DEMO_RATE_PER_S_MAX = 10_000.0
 DEMO_DISK_BYTES_MIN = 1 << 30
 
+RENEWING_S = (0.0, 2.5)
+"""From new files to the leader's death: servers look every 2 s."""
+RENEWED_TIMEOUT_S = 30.0
+"""Until all servers have what was renewed; a step takes a server 2 s on a quiet machine."""
 EFFECT_S = 5.0
 """A fault that takes longer to show than this had no effect."""
 

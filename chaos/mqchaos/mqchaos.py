@@ -22,6 +22,7 @@ from dledger.program.whole import Whole
 from mqchaos.attach.attached import Attach
 from mqchaos.attach.hooks import read_hooks
 from mqchaos.attach.performing import perform_attached
+from mqchaos.cluster.access import Identity
 from mqchaos.command_line import refuse_outside, run_app, run_command
 from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.machine import all_lacking, machine_lacks
@@ -132,6 +133,8 @@ def run(
     clocks: Clocks = "orders",
     history: History = "lines",
     busy: Whole = 0,
+    tls: bool = False,
+    users: bool = False,
 ) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
@@ -164,8 +167,12 @@ def run(
         What it is kept as; parquet: a tenth of the bytes, packed while the run goes on.
     busy
         So many processes beside the servers want a processor all the time, as on a shared machine.
+    tls
+        All ports take TLS alone, with certificates of the cluster's own authority.
+    users
+        Rights are enforced: clients sign as a user, the harness by the cluster's secret.
     """
-    made = _made(network, disks, clocks, history, busy)
+    made = _made(network, disks, clocks, history, busy, tls, users)
     planned = _planned(scenario, seed, kills, duration, workload, made)
     return run_command(partial(_perform, planned, directory))
 
@@ -239,6 +246,8 @@ def soak(
     clocks: Clocks = "orders",
     history: History = "lines",
     busy: Whole = 0,
+    tls: bool = False,
+    users: bool = False,
 ) -> int:
     """Run random schedules, a new seed each, until time is up; stop at the first violation.
 
@@ -268,13 +277,17 @@ def soak(
         As of `run`.
     busy
         As of `run`.
+    tls
+        As of `run`.
+    users
+        As of `run`.
     """
     require("the audit at the end of a run", "spark")
     refuse_outside("seed", seed, 0, SEED_MAX)
     refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
     refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
     chosen = [_known("workload", workload, WORKLOADS)] if workload else _workloads_here()
-    made = _made(network, disks, clocks, history, busy)
+    made = _made(network, disks, clocks, history, busy, tls, users)
     some = plans(seed, duration, chosen, made, all_lacking(namespaces=made.namespaces))
     return run_command(partial(soaking, own(directory), hours, some))
 
@@ -318,6 +331,11 @@ def attach(
     rate: float = 1_000.0,
     settle: float = SETTLE_S,
     away: float | None = None,
+    tls: str = "",
+    tls_cert: str = "",
+    tls_key: str = "",
+    user: str = "",
+    password_file: str = "",
 ) -> int:
     """Hurt a cluster that runs already, by its operator's hooks, and judge what is read back.
 
@@ -356,6 +374,16 @@ def attach(
         Seconds from when sends go on to the next fault.
     away
         Seconds until a node is healed; by default drawn anew each time.
+    tls
+        Reach servers by TLS: a file of the authorities, or system for the machine's.
+    tls_cert
+        A certificate of these clients, for servers that demand one.
+    tls_key
+        Its key.
+    user
+        The user that clients and the harness sign as; it needs the right to make the topic.
+    password_file
+        The file of its password.
     """
     read = read_hooks(hooks)
     chosen = _known("fault", fault or read.faults()[0], read.faults())
@@ -382,8 +410,13 @@ def attach(
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,
         settle_s=settle,
         away_s=AWAY_S if away is None else (away, away),
+        identity=Identity(tls, tls_cert, tls_key, user, password_file),
     )
+    order.identity.access()  # says now what can't be read
     words = ["mqchaos attach -n", namesrv, f"--hooks {hooks} --fault {chosen} --times {times}"]
+    given = (("tls", tls), ("tls-cert", tls_cert), ("tls-key", tls_key), ("user", user))
+    words += [f"--{name} {value}" for name, value in given if value]
+    words += [f"--password-file {password_file}"] if password_file else []
     words += [f"--on {on} --seed {seed} --dir NEW-DIR"]
     return run_command(partial(_attach, order, own(directory), " ".join(words)))
 
@@ -395,10 +428,24 @@ async def _attach(order: Attach, directory: Path, replay: str) -> int:
     return 0 if report.holds else 1
 
 
-def _made(network: Network, disks: Disks, clocks: Clocks, history: History, busy: int) -> Made:
+def _made(
+    network: Network,
+    disks: Disks,
+    clocks: Clocks,
+    history: History,
+    busy: int,
+    tls: bool,
+    users: bool,
+) -> Made:
     refuse_outside("busy", busy, 0, BUSY_MAX)
     return Made(
-        network == "namespaces", disks == "own", clocks == "processes", history == "parquet", busy
+        network == "namespaces",
+        disks == "own",
+        clocks == "processes",
+        history == "parquet",
+        busy,
+        tls,
+        users,
     )
 
 

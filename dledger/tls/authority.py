@@ -7,7 +7,6 @@ keys PKCS#8 without a password, as RocketMQ's Java reads them too; keys are thei
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from dledger.limits import FILE_MODE, TLS_AUTHORITY_DAYS, TLS_CERTIFICATE_DAYS
+from dledger.limits import TLS_AUTHORITY_DAYS, TLS_CERTIFICATE_DAYS
+from dledger.private import replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +100,6 @@ class Authority:
             names = x509.SubjectAlternativeName([_host(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)
         return Pair(_pem(builder.sign(self._key, hashes.SHA256())), _key_pem(key))
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Have a file hold `data`, or what it held before; it is its user's alone."""
-    temporary = path.with_name(f".{path.name}")
-    temporary.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with os.fdopen(os.open(temporary, flags, FILE_MODE), "wb") as file:
-        file.write(data)
-    temporary.replace(path)
 
 
 def _begun(

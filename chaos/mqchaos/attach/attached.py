@@ -27,6 +27,7 @@ from dledger.remoting.message import DEFAULT_TOPIC
 from dledger.remoting.names import PERM_READ_WRITE
 from mqchaos.attach.clients import Clients, OurClients, ProgramClients
 from mqchaos.attach.hooks import Hook, Hooks
+from mqchaos.cluster.access import NO_IDENTITY, Identity
 from mqchaos.cluster.processes import ClusterError, log_tail
 from mqchaos.faults.kinds import KINDS
 from mqchaos.history.events import End, Fault, HistoryWriter, Lead, Meta
@@ -39,6 +40,7 @@ from mqchaos.limits import (
     TOPIC_TIMEOUT_S,
 )
 from mqchaos.run.load.workload import Consume, Produce, run_name
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.peers import PeerPool
 
 GROUP: Final = "chaos-readers"
@@ -61,6 +63,7 @@ class Attach:
     send_timeout_s: float
     settle_s: float
     away_s: tuple[float, float] = AWAY_S
+    identity: Identity = NO_IDENTITY
 
 
 @dataclass(slots=True)
@@ -90,7 +93,9 @@ class Attached:
         """All of it. What was hurt is healed, whatever happens."""
         self.history.mkdir()
         try:
-            async with PeerPool() as pool:
+            access = self.order.identity.access()
+            credentials = Credentials.of(access["user"], access["secret"])
+            async with PeerPool(credentials=credentials, tls=access["tls"]) as pool:
                 with HistoryWriter(self.history / "harness.jsonl") as history:
                     await self._run(pool, history)
                     history.write(End(time.monotonic_ns()))
@@ -162,11 +167,18 @@ class Attached:
                 rate_per_s=order.rate_per_s / CLIENTS,
                 run=run,
                 send_timeout_s=order.send_timeout_s,
+                identity=order.identity,
             )
             for number in range(CLIENTS)
         ]
         consumers = [
-            Consume(name, *names, str(folder / f"{name}.jsonl"), f"{GROUP}-{run}")
+            Consume(
+                name,
+                *names,
+                str(folder / f"{name}.jsonl"),
+                f"{GROUP}-{run}",
+                identity=order.identity,
+            )
             for name in (f"consumer-{number}" for number in range(CLIENTS))
         ]
         return OurClients(producers, consumers, self.directory)

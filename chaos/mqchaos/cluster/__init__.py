@@ -5,6 +5,7 @@
 ``links``      who dials whom, and where a proxy listens for it
 ``processes``  its servers, known by their pid alone
 ``certificates``  of a cluster with TLS
+``access``     how clients get into one: by which certificates, as which user
 ``probe``      what it says of itself over the wire
 ``resizing``   a node more, or one less
 ``ext4``       file systems that can lose their power

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from dledger.limits import FOLDER_MODE
+from dledger.private import replace
 from dledger.program.extras import require
 from dledger.tls.options import Tls
 from mqchaos.cluster.layout import AUTHORITY, AUTHORITY_KEY, CERTIFICATE, KEY, TLS_FOLDER, Layout
+
+if TYPE_CHECKING:
+    from dledger.tls.authority import Authority
+
+_END: Final = b"-----END CERTIFICATE-----\n"
 
 
 def make(directory: Path, name: str) -> None:
@@ -19,16 +26,40 @@ def make(directory: Path, name: str) -> None:
     folder.mkdir(FOLDER_MODE, parents=True)
     authority = Authority.make(name)
     authority.pair.write(directory / AUTHORITY, directory / AUTHORITY_KEY)
-    authority.sign("clients").write(folder / CERTIFICATE, folder / KEY)
+    sign_clients(directory)
+
+
+def overlap(directory: Path) -> None:
+    """Make another authority, which signs from now on, and is trusted beside the present one."""
+    from dledger.tls.authority import Authority  # noqa: PLC0415 - an extra of its own
+
+    present = authorities(directory)[0]
+    made = Authority.make("another authority of this cluster").pair
+    replace(directory / AUTHORITY_KEY, made.key)
+    trust(directory, made.certificate, present)
+
+
+def authorities(directory: Path) -> list[bytes]:
+    """The certificates of those that are trusted, the one that signs first."""
+    text = (directory / AUTHORITY).read_bytes()
+    return [part + _END for part in text.split(_END)[:-1]]
+
+
+def trust(directory: Path, *some: bytes) -> None:
+    """Have these authorities trusted, and no others."""
+    replace(directory / AUTHORITY, b"".join(some))
+
+
+def sign_clients(directory: Path) -> None:
+    """Make the certificate of clients."""
+    folder = directory / TLS_FOLDER
+    _authority(directory).sign("clients").write(folder / CERTIFICATE, folder / KEY)
 
 
 def sign(directory: Path, layout: Layout, name: str) -> None:
     """Make a certificate of a server, in its folder."""
-    from dledger.tls.authority import Authority  # noqa: PLC0415 - an extra of its own
-
-    authority = Authority.read(directory / AUTHORITY, directory / AUTHORITY_KEY)
     folder = directory / name
-    authority.sign(name, layout.hosts(name)).write(folder / CERTIFICATE, folder / KEY)
+    _authority(directory).sign(name, layout.hosts(name)).write(folder / CERTIFICATE, folder / KEY)
 
 
 def of_clients(directory: Path) -> Tls:
@@ -37,6 +68,8 @@ def of_clients(directory: Path) -> Tls:
     return Tls(ca=directory / AUTHORITY, cert=folder / CERTIFICATE, key=folder / KEY)
 
 
-def of_task(encrypted_by: str) -> Tls | None:
-    """How a worker reaches the servers; None for plain text."""
-    return of_clients(Path(encrypted_by)) if encrypted_by else None
+def _authority(directory: Path) -> Authority:
+    """The one that signs."""
+    from dledger.tls.authority import Authority  # noqa: PLC0415 - an extra of its own
+
+    return Authority.read(directory / AUTHORITY, directory / AUTHORITY_KEY)

@@ -21,9 +21,15 @@ from msgspec.structs import replace
 from dledger.errors import ConfigError
 from dledger.failpoints import VARIABLE
 from dledger.limits import FOLDER_MODE
+from dledger.private import replace as put
+from dledger.program.audit_log import AuditLog
 from dledger.tls.options import Tls
-from mqchaos.cluster import certificates, faked_clock, processes
+from dledger.trust.rolling import Secrets
+from dledger.trust.secret import read_secrets
+from mqchaos.cluster import access, certificates, faked_clock, processes
+from mqchaos.cluster.access import Access, Identity
 from mqchaos.cluster.layout import (
+    AUDIT_FOLDER,
     NETWORK,
     Layout,
     NameServerLayout,
@@ -35,6 +41,8 @@ from mqchaos.cluster.links import write_links
 from mqchaos.cluster.own_disk import OwnDisk
 from mqchaos.cluster.processes import ClusterError, Process
 from mqchaos.limits import PROVOKED_S
+from mqclient import Admin
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.peers import PeerPool
 
 if TYPE_CHECKING:
@@ -103,18 +111,35 @@ class Cluster:
         """How clients reach the servers by TLS; None for plain text."""
         return certificates.of_clients(self.directory) if self.layout.tls else None
 
-    def pool(self) -> PeerPool:
-        """Connections to the servers, as the layout has them."""
-        return PeerPool(tls=self.tls)
+    @property
+    def identity(self) -> Identity:
+        """What clients get in by."""
+        layout = self.layout
+        return access.of_clients(self.directory, tls=layout.tls, users=layout.users)
 
-    def _make_secret(self) -> None:
-        """Make a secret that only this user can read."""
-        _write_secret(self.directory / SECRET_FILE)
+    @property
+    def access(self) -> Access:
+        """The same, as a client is given it."""
+        return self.identity.access()
+
+    def pool(self) -> PeerPool:
+        """Connections to the servers, as the layout has them; with users, by the secret."""
+        credentials, file = None, self.secret_file
+        if self.layout.users and file is not None:
+            credentials = Credentials.of_file(file, Secrets(*read_secrets(file)))
+        return PeerPool(credentials=credentials, tls=self.tls)
+
+    def admin(self, namesrv_addr: str = "") -> Admin:
+        """The cluster's administrator, by its name servers; with users, by the secret."""
+        secret = self.secret_file if self.layout.users else None
+        return Admin(namesrv_addr or self.layout.namesrv_addr, secret_file=secret, tls=self.tls)
 
     def _write_configs(self) -> None:
         for server in self.layout.namesrvs:
             self.folder(server.name).mkdir(FOLDER_MODE, parents=True)
-        self._make_secret()
+        _write_secret(self.directory / SECRET_FILE)
+        if self.layout.users:
+            access.make_passwords(self.directory)
         if self.layout.tls:
             certificates.make(self.directory, "the authority of this cluster")
         for server in self.layout.namesrvs:
@@ -168,7 +193,6 @@ class Cluster:
         folder, secret = self.folder(name), self.secret_file
         if strange:
             secret = folder / SECRET_FILE
-            secret.unlink(missing_ok=True)
             _write_secret(secret)
         server = next(server for server in self.layout.namesrvs if server.name == name)
         self._write_namesrv_config(server, secret)
@@ -219,6 +243,18 @@ class Cluster:
             broker: {node.node: str(self.store(node)) for node in self.layout.group(broker)}
             for broker in self.layout.brokers
         }
+
+    def refusals(self) -> list[str]:
+        """What servers have refused to anybody, by their audit logs."""
+        layout = self.layout
+        folders = [self.folder(server.name) for server in layout.namesrvs]
+        folders += [self.store(node) for node in layout.nodes]
+        lines = [line for each in folders for line in AuditLog(each / AUDIT_FOLDER).read(0)]
+        return [
+            f"{line.server} refused {line.name} to {line.user or 'somebody'}: {line.reason}"
+            for line in lines
+            if line.verdict == "refused"
+        ]
 
     def pid(self, name: str) -> int | None:
         """The process id of a server if it runs."""
@@ -324,6 +360,9 @@ class Cluster:
 
 def _write_secret(path: Path) -> None:
     """A new secret, in a new file that only this user may read."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with os.fdopen(os.open(path, flags, 0o600), "w") as file:
-        file.write(secrets.token_urlsafe(32) + "\n")
+    put(path, new_secret() + b"\n")
+
+
+def new_secret() -> bytes:
+    """A secret that nobody can guess."""
+    return secrets.token_urlsafe(32).encode()

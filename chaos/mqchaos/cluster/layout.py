@@ -39,6 +39,8 @@ NETWORK = "network"
 HOST = "127.0.0.1"
 CERTIFICATE, KEY = "tls.pem", "tls.key"
 """Of a server, in its folder; of clients, in that of TLS."""
+AUDIT_FOLDER = "audit"
+"""Of a name server, in its folder; of a broker, in its store."""
 TLS_FOLDER = "tls"
 AUTHORITY = f"{TLS_FOLDER}/ca.pem"
 AUTHORITY_KEY = f"{TLS_FOLDER}/ca.key"
@@ -94,6 +96,8 @@ class Layout(msgspec.Struct, frozen=True):
     """Whether brokers take orders from the harness (`dledger.program.arming`)."""
     tls: bool = False
     """Whether all ports take TLS alone, with certificates of the cluster's own authority."""
+    users: bool = False
+    """Whether rights are enforced, and clients are a user."""
     retain_bytes: int = 0
     """Of each log; 0: all of it."""
 
@@ -211,6 +215,7 @@ def namesrv_toml(
         bindAddress=server.host,
         kvConfigPath=str(directory / "kv.json"),
         **_admins(server.host),
+        **_rights(layout, directory),
         logFormat="json",
         **_encryption(layout, directory),
         **_secret(secret_file),
@@ -263,6 +268,13 @@ def _admins(host: str) -> dict[str, str]:
 def _secret(path: Path | None) -> dict[str, str]:
     """The key that names the secret's file; none for a cluster that was made without."""
     return {} if path is None else {"secretFile": str(path)}
+
+
+def _rights(layout: Layout, directory: Path) -> dict[str, str]:
+    """The keys of a name server that enforces rights; brokers do so once there are users."""
+    if not layout.users:
+        return {}
+    return {"authorizationMode": "enforce", "auditLogDir": str(directory / AUDIT_FOLDER)}
 
 
 def _encryption(layout: Layout, directory: Path) -> dict[str, str | bool]:

@@ -13,7 +13,6 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.processes import free_ports
 from mqchaos.limits import NODES_MAX
-from mqclient.admin import Admin
 from mqclient.admin.results import MemberChange
 from mqclient.errors import Refused
 
@@ -52,14 +51,14 @@ async def add_node(cluster: Cluster, broker: str) -> tuple[NodeLayout, MemberCha
 
 async def make_member(cluster: Cluster, node: NodeLayout) -> MemberChange:
     """Add a node that runs, or wait until it votes if it was added. Raises as `Admin.add_node`."""
-    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
+    async with cluster.admin() as admin:
         peer = f"{node.host}:{node.raft_port}"
         return await admin.members.add(node.broker, node.node, peer, node.address)
 
 
 async def remove_node(cluster: Cluster, node: NodeLayout) -> MemberChange:
     """Remove a node from its group, and end it. Raises as `Admin.remove_node`."""
-    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
+    async with cluster.admin() as admin:
         change = await admin.members.remove(node.broker, node.node)
     _end(cluster, node)
     return change

@@ -42,6 +42,7 @@ from mqchaos.faults.kinds import (
 from mqchaos.faults.network import NETWORK_FAULTS
 from mqchaos.faults.obstacles import OfFew, OfMany, effect_of, not_serving
 from mqchaos.faults.surroundings.members import MEMBER_FAULTS
+from mqchaos.faults.surroundings.renewing import RENEWING_FAULTS
 from mqchaos.faults.surroundings.resources import RESOURCE_FAULTS
 from mqchaos.faults.surroundings.strangers import STRANGER_FAULTS
 from mqchaos.faults.targets import Server, Victims
@@ -205,6 +206,7 @@ FAULTS: dict[str, Fault] = {
         *RESOURCE_FAULTS,
         *MEMBER_FAULTS,
         *STRANGER_FAULTS,
+        *RENEWING_FAULTS,
     )
 }
 

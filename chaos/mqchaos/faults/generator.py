@@ -22,7 +22,7 @@ from mqchaos.faults.kinds import (
     Kind,
 )
 from mqchaos.faults.targets import Target
-from mqchaos.limits import AWAY_S, BREATH_S, CALM_S, STEADY_S, STILL_S
+from mqchaos.limits import AWAY_S, BREATH_S, CALM_S, RENEWING_S, STEADY_S, STILL_S
 
 #: Draws a number from the half-open interval that it is given: `random.Random(seed).uniform`.
 Uniform: TypeAlias = Callable[[float, float], float]
@@ -149,6 +149,21 @@ def blind(count: int, uniform: Uniform) -> Plan:
             Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.LEADER, 0.0, KILL.name),
             Step(After(uniform(*AWAY_S)), Phase.HEAL, Target.HURT),
             Step(After(uniform(*AWAY_S)), Phase.HEAL, Target.HURT),
+            Step(After(0.0), Phase.LEVEL, Target.GROUP),
+        ]
+    return (*plan, Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP))
+
+
+def renewals(faults: Sequence[Kind], count: int, uniform: Uniform) -> Plan:
+    """`count` times: something is renewed everywhere, and the leader dies in the middle of it."""
+    plan: list[Step] = []
+    for turn in range(count):
+        fault = faults[turn % len(faults)]
+        plan += [
+            Step(After(uniform(*STEADY_S)), Phase.INJECT, Target.ALL, 0.0, fault.name, fault.name),
+            Step(After(uniform(*RENEWING_S)), Phase.INJECT, Target.LEADER, 0.0, KILL.name, "kill"),
+            Step(After(uniform(*AWAY_S)), Phase.HEAL, Target.HURT, name="kill"),
+            Step(After(0.0), Phase.HEAL, Target.HURT, name=fault.name),
             Step(After(0.0), Phase.LEVEL, Target.GROUP),
         ]
     return (*plan, Step(After(uniform(*STEADY_S)), Phase.LEVEL, Target.GROUP))

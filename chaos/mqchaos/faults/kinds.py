@@ -25,6 +25,7 @@ class Needs(Enum):
     PLACE = "brokers that take orders, and a place in our code"
     CLOCK = "brokers that take orders of their clock"
     OWN_DISK = "nodes with file systems of their own"
+    CERTIFICATES = "servers with certificates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +337,17 @@ DISMISS: Final = Kind(
 BLANK_NAMESRV: Final = Kind(
     "blank-namesrv", "namesrv-told", "", "knows nothing", "is told by brokers again", 0.3, 1.5
 )
+RENEW_CERTIFICATES: Final = Kind(
+    "renew-certificates",
+    "certificates-renewed",
+    "",
+    "is given a certificate of a new authority",
+    "trusts the new authority alone",
+    needs=Needs.CERTIFICATES,
+)
+RENEW_SECRET: Final = Kind(
+    "renew-secret", "secret-renewed", "", "is given a new secret", "has the new secret alone"
+)
 
 KINDS: Final = {kind.name: kind for kind in [*globals().values()] if isinstance(kind, Kind)}
 UNDONE: Final = {kind.undone: kind for kind in KINDS.values() if kind.undone}
@@ -357,4 +369,6 @@ OF_MEMBERS: Final = _needing(Needs.MEMBERS)
 """For these they must be none of both."""
 OF_OWN_DISKS: Final = _needing(Needs.OWN_DISK)
 """For these nodes must have file systems of their own."""
+OF_CERTIFICATES: Final = _needing(Needs.CERTIFICATES)
+"""For these servers must have certificates."""
 OF_CLOCKS: Final = _needing(Needs.CLOCK)

@@ -165,7 +165,7 @@ async def run_rounds(
                 cluster.layout.namesrv_addr,
                 "PowerLoss",
                 timeout_s=POWER_LOSS_SEND_TIMEOUT_S,
-                tls=cluster.tls,
+                **cluster.access,
             ) as producer,
         ):
             probe = Probe(cluster, pool)

@@ -100,6 +100,8 @@ CHOICES: Final = (
     Choice(kinds.JOIN, (Target.LEADER,), alone=True),
     Choice(kinds.DISMISS, (Target.FOLLOWER,), nodes_min=3, alone=True),
     Choice(kinds.BLANK_NAMESRV, (Target.NAMESRV,)),
+    Choice(kinds.RENEW_CERTIFICATES, _ALL, alone=True),
+    Choice(kinds.RENEW_SECRET, _ALL, alone=True),
 )
 
 

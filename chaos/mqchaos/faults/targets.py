@@ -67,6 +67,16 @@ def victims(
     return (leader, *[*followers[first:], *followers[:first]][: max(0, many)])
 
 
+def short_name(server: Server) -> str:
+    """A node's name within the group, or a name server's."""
+    return server.node if isinstance(server, NodeLayout) else server.name
+
+
+def names_of(servers: Victims) -> str:
+    """Their short names, for people."""
+    return ", ".join(map(short_name, servers))
+
+
 def _index(among: Sequence[object], pick: float) -> int:
     return int(pick * len(among)) % len(among)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from mqchaos.cluster.access import NO_IDENTITY, Identity
 from mqchaos.limits import RANDOM_SEND_TIMEOUT_S
 from mqchaos.run.load.workload import WORKLOADS, Consume, Produce, Workload, run_name, split
 from mqchaos.run.planned import Planned
@@ -24,8 +25,7 @@ class Assigning(NamedTuple):
     directory: Path
     lines: Path
     part_bytes: int
-    encrypted_by: str = ""
-    """The cluster whose certificates clients take, if it takes TLS alone."""
+    identity: Identity = NO_IDENTITY
 
     @property
     def workload(self) -> Workload:
@@ -71,7 +71,7 @@ class Assigning(NamedTuple):
             beginning=workload.beginning,
             away=workload.away,
             forks=workload.forks,
-            encrypted_by=self.encrypted_by,
+            identity=self.identity,
         )
 
     def produce(self, number: int) -> Produce:
@@ -96,5 +96,5 @@ class Assigning(NamedTuple):
             send_timeout_s=self._send_timeout_s,
             sends=workload.sends,
             forks=workload.forks,
-            encrypted_by=self.encrypted_by,
+            identity=self.identity,
         )

@@ -31,12 +31,12 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.tls.options import AskedTls
+from mqchaos.cluster.access import Access
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import NodeState
 from mqchaos.history.events import GroupOffset, HistoryWriter, Lead, QueueEnd, Vote
-from mqchaos.limits import ASK_INTERVAL_S, ASK_TIMEOUT_S, READ_BACK_QUIET_S
+from mqchaos.limits import ASK_INTERVAL_S, ASK_TIMEOUT_S, LAG_EVERY_S, READ_BACK_QUIET_S
 from mqchaos.run.load.workload import output_key, outputs_of
 from mqclient import Admin, Consumer, ReceivedMessage
 from mqclient.connection.peers import PeerPool
@@ -125,18 +125,26 @@ class Observer:
         return answer if answer.code == ResponseCode.SUCCESS else None
 
 
+async def nothing_left(admin: Admin, topic: str, group: str) -> None:
+    """Wait until brokers say that a group has passed all of a topic."""
+    while True:
+        with suppress(DledgerError, BadInput):
+            if (await admin.groups.progress(group, topic)).lag == 0:
+                return
+        await trio.sleep(LAG_EVERY_S)
+
+
 async def without_their_output(
-    namesrv_addr: str, topic: str, group: str, tls: AskedTls
+    admin: Admin, namesrv_addr: str, access: Access, topic: str, group: str
 ) -> list[str]:
     """What is wrong with the outputs of the messages that a group has passed: one for each."""
-    async with Admin(namesrv_addr, tls=tls) as admin:
-        rows = (await admin.groups.progress(group, topic)).queues
+    rows = (await admin.groups.progress(group, topic)).queues
     passed = {(row.broker_name, row.queue_id): row.consumer_offset for row in rows}
     wanted = Counter[str]()
-    for message in await _everything(namesrv_addr, topic, tls):
+    for message in await _everything(namesrv_addr, access, topic):
         if message.queue_offset < passed.get((message.broker_name, message.queue_id), 0):
             wanted[output_key(message.message_id)] += 1
-    outputs = await _everything(namesrv_addr, outputs_of(topic), tls)
+    outputs = await _everything(namesrv_addr, access, outputs_of(topic))
     found = Counter(each.message_id for each in outputs)
     lacking, beyond = wanted - found, found - wanted
     return [
@@ -146,7 +154,7 @@ async def without_their_output(
     ]
 
 
-async def _everything(namesrv_addr: str, topic: str, tls: AskedTls) -> list[ReceivedMessage]:
+async def _everything(namesrv_addr: str, access: Access, topic: str) -> list[ReceivedMessage]:
     """All messages of a topic."""
     found: list[ReceivedMessage] = []
     consumer = Consumer(
@@ -156,7 +164,7 @@ async def _everything(namesrv_addr: str, topic: str, tls: AskedTls) -> list[Rece
         assign="all",
         offsets=None,
         auto_commit=False,
-        tls=tls,
+        **access,
     )
     async with consumer:
         while messages := await consumer.poll(timeout_s=READ_BACK_QUIET_S):

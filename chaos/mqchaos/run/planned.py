@@ -14,7 +14,7 @@ import msgspec
 from dledger.errors import ConfigError
 from dledger.failpoints import PLACES
 from mqchaos.faults.generator import AtShare, Plan
-from mqchaos.faults.kinds import AT_PLACES, KINDS
+from mqchaos.faults.kinds import AT_PLACES, KINDS, OF_CERTIFICATES
 from mqchaos.limits import (
     BUSY_MAX,
     NAMESRVS_MAX,
@@ -37,6 +37,8 @@ class Made(msgspec.Struct, frozen=True):
     clocks: bool = False
     parquet: bool = False
     busy: int = 0
+    tls: bool = False
+    users: bool = False
 
     @property
     def options(self) -> list[str]:
@@ -47,6 +49,8 @@ class Made(msgspec.Struct, frozen=True):
             "--clocks processes": self.clocks,
             "--history parquet": self.parquet,
             f"--busy {self.busy}": self.busy > 0,
+            "--tls": self.tls,
+            "--users": self.users,
         }
         return [word for word, wanted in words.items() if wanted]
 
@@ -62,7 +66,8 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     With `network` links can be broken; with `namespaces` they are the kernel's, else the proxy's.
     With `disks` each node has file systems of its own, with `clocks` one that its whole
     process sees. With `parquet` the history is packed while the run goes on. `busy`: so many
-    processes beside the servers want a processor all the time.
+    processes beside the servers want a processor all the time. With `tls` all ports take TLS
+    alone; with `users` rights are enforced, and clients and harness sign.
     `drawn_by` is the command that draws the same plan; "" for one that was changed since.
     """
 
@@ -80,6 +85,8 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clocks: bool = False
     parquet: bool = False
     busy: int = 0
+    tls: bool = False
+    users: bool = False
     segment_bytes: int = SEGMENT_BYTES
     strict: bool = True
     send_timeout_s: float = SEND_TIMEOUT_S
@@ -119,6 +126,8 @@ def checked(planned: Planned, path: Path) -> Planned:
         raise ConfigError(f"{path} has the workload {planned.workload!r}, which does not exist")
     if planned.messages is not None and WORKLOADS[planned.workload].stock:
         raise ConfigError(f"{path} has a number of messages, which stock clients don't count")
+    if not planned.tls and any(step.fault in OF_CERTIFICATES for step in planned.steps):
+        raise ConfigError(f"{path} renews certificates, and has no TLS")
     for name, value, least, most in (
         ("version", planned.version, VERSION, VERSION),
         ("seed", planned.seed, 0, SEED_MAX),

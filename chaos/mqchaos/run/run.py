@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 from msgspec.structs import replace
 
-from dledger.errors import BadInput, DledgerError
 from mqchaos.cluster import layout
+from mqchaos.cluster.access import enforce
 from mqchaos.cluster.busy import busy_machine, stretch
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
@@ -29,7 +29,14 @@ from mqchaos.cluster.processes import ClusterError, free_ports
 from mqchaos.faults import fault as faults
 from mqchaos.faults.generator import After, AtShare, Phase, Step
 from mqchaos.faults.kinds import ORDERED
-from mqchaos.faults.targets import NEED_LEADER, Server, Target, Victims, victims
+from mqchaos.faults.targets import (
+    NEED_LEADER,
+    Target,
+    Victims,
+    names_of,
+    short_name,
+    victims,
+)
 from mqchaos.history.events import (
     TELLS,
     TELLS_ACTS,
@@ -44,7 +51,6 @@ from mqchaos.limits import (
     BACK_TIMEOUT_S,
     DRAIN_TIMEOUT_S,
     HISTORY_PART_BYTES,
-    LAG_EVERY_S,
     LEADER_TIMEOUT_S,
     PROBE_INTERVAL_S,
     PROVOKED_AMID_S,
@@ -65,13 +71,12 @@ from mqchaos.run.load.workload import (
     caught_up,
     outputs_of,
 )
-from mqchaos.run.observer import Observer, without_their_output
+from mqchaos.run.observer import Observer, nothing_left, without_their_output
 from mqchaos.run.ordinary.look import Lived, look
 from mqchaos.run.others.programs import Client, Program
 from mqchaos.run.others.stock import argv_of, client_of, group_of
 from mqchaos.run.pace import Pace
 from mqchaos.run.planned import Planned
-from mqclient import Admin
 
 if TYPE_CHECKING:
     from mqchaos.history.packed import Packer
@@ -125,7 +130,9 @@ class Run:
                 namesrvs,
                 network=planned.network and not planned.namespaces,
                 namespaces=planned.namespaces,
+                tls=planned.tls,
             ),
+            users=planned.users,
             segment_bytes=planned.segment_bytes,
             clocks=planned.clocks,
             failpoints=any(step.fault in ORDERED for step in planned.steps),
@@ -171,6 +178,8 @@ class Run:
             self.phase = "stopping the servers"
             await trio.to_thread.run_sync(self.cluster.stop)
             await trio.to_thread.run_sync(self._look_at_what_was_given)
+            if self.planned.users:
+                self.findings += self.cluster.refusals()
         finally:
             self.cluster.kill_all()
 
@@ -201,8 +210,10 @@ class Run:
 
     async def _under_load(self, probe: Probe, history: HistoryWriter, observer: Observer) -> None:
         await probe.wait_until_serving()
-        workload, address = WORKLOADS[self.planned.workload], self.cluster.layout.namesrv_addr
-        async with Admin(address, tls=self.cluster.tls) as admin:
+        workload = WORKLOADS[self.planned.workload]
+        async with self.cluster.admin() as admin:
+            if self.planned.users:
+                await enforce(self.cluster.directory, admin)
             for topic in (self.topic, outputs_of(self.topic)) if workload.once else (self.topic,):
                 await admin.topics.update(
                     topic,
@@ -243,15 +254,20 @@ class Run:
             await self._end_consumers(observer)
             if workload.once:
                 self.phase = "comparing inputs and outputs"
-                self.findings += await without_their_output(
-                    address, self.topic, GROUP, self.cluster.tls
-                )
+                self.findings += await self._without_their_output()
             nursery.cancel_scope.cancel()
+
+    async def _without_their_output(self) -> list[str]:
+        what = (self.cluster.layout.namesrv_addr, self.cluster.access, self.topic, GROUP)
+        async with self.cluster.admin() as admin:
+            return await without_their_output(admin, *what)
 
     def _plan_stock(self, workload: Workload) -> None:
         """One process of RocketMQ's own client, which sends and reads."""
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
-        argv = argv_of(workload.stock, address, self.topic, self.planned.rate_per_s)
+        argv = argv_of(
+            workload.stock, address, self.topic, self.planned.rate_per_s, tls=self.planned.tls
+        )
         history = Path(self._file(client_of(workload.stock)))
         program = Program([*self._through(), *argv], history, self.directory / "stock.log")
         self.producers.append(program.sending)
@@ -261,9 +277,7 @@ class Run:
         """Processes of our client. `started` is told of each that has begun its history."""
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         where = (address, self.topic, GROUP, self.directory, self._lines, self._part_bytes)
-        assigning = Assigning(
-            self.planned, *where, str(self.cluster.directory) if self.cluster.layout.tls else ""
-        )
+        assigning = Assigning(self.planned, *where, self.cluster.identity)
         through = self._through()
         turns = trio.Semaphore(1) if workload.deployed else None
         for reads in map(assigning.consume, range(CONSUMERS)):
@@ -419,7 +433,8 @@ class Run:
 
         with trio.move_on_after(DRAIN_TIMEOUT_S) as scope:
             if workload.lives:  # what was seen of ends may be of earlier lives
-                await _nothing_left(self.cluster, self.topic)
+                async with self.cluster.admin() as admin:
+                    await nothing_left(admin, self.topic, GROUP)
             else:
                 await _until(
                     lambda: all(caught_up([*self.produced, seen], some) for some in readers())
@@ -460,16 +475,6 @@ def _packer(history: Path, directory: Path) -> Packer:
     return Packer(history, directory / "packing")
 
 
-def short_name(server: Server) -> str:
-    """A node's name within the group, or a name server's."""
-    return server.node if isinstance(server, NodeLayout) else server.name
-
-
-def names_of(servers: Victims) -> str:
-    """Their short names, for people."""
-    return ", ".join(map(short_name, servers))
-
-
 def _noting_starts(history: HistoryWriter) -> Callable[[str], None]:
     """Writes down that a client has begun its history."""
     return lambda client: history.write(Started(time.monotonic_ns(), client))
@@ -482,16 +487,6 @@ async def _meddle(workload: Workload, tools: Tools, through: trio.Event) -> None
     if workload.tools is not None:
         await MEDDLING[workload.tools](tools)
     through.set()
-
-
-async def _nothing_left(cluster: Cluster, topic: str) -> None:
-    """Wait until brokers say that the group has passed all of the topic."""
-    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
-        while True:
-            with suppress(DledgerError, BadInput):
-                if (await admin.groups.progress(GROUP, topic)).lag == 0:
-                    return
-            await trio.sleep(LAG_EVERY_S)
 
 
 async def _until(holds: Callable[[], bool]) -> None:

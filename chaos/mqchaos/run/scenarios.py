@@ -18,6 +18,7 @@ from mqchaos.faults.generator import (
     calm,
     in_turn,
     main_job,
+    renewals,
     rolling,
     strikes,
     transfers,
@@ -55,6 +56,7 @@ from mqchaos.faults.kinds import (
     MUTE,
     NARROW,
     NO_SPACE,
+    OF_CERTIFICATES,
     OF_CLOCKS,
     OF_MEMBERS,
     OF_NETWORK,
@@ -64,6 +66,8 @@ from mqchaos.faults.kinds import (
     PAUSE,
     POWER_LOSS,
     READ_ONLY,
+    RENEW_CERTIFICATES,
+    RENEW_SECRET,
     RESET,
     RING,
     ROT,
@@ -111,6 +115,8 @@ class Scenario:
     segment_bytes: int = SEGMENT_BYTES
     disks: bool = False
     """Whether nodes have file systems of their own, for what only root can do to one."""
+    guarded: bool = False
+    """Whether ports take TLS alone, and clients are a user."""
 
 
 def _on_leader_and_follower(*kinds: Kind) -> Callable[[int, Uniform], Plan]:
@@ -291,6 +297,13 @@ SCENARIOS = {
             partial(strikes, BLANK_NAMESRV, Target.NAMESRV),
             namesrvs=2,
         ),
+        Scenario(
+            "renewals",
+            "all certificates, then the cluster's secret are renewed; the leader dies meanwhile",
+            partial(renewals, [RENEW_CERTIFICATES, RENEW_SECRET]),
+            namesrvs=2,
+            guarded=True,
+        ),
     )
 }
 
@@ -319,6 +332,8 @@ def planned_of(
         clocks=made.clocks,
         parquet=made.parquet,
         busy=made.busy,
+        tls=made.tls or scenario.guarded,
+        users=made.users or scenario.guarded,
         segment_bytes=scenario.segment_bytes,
         drawn_by=_command(
             scenario.name,
@@ -346,6 +361,7 @@ def random_plan(
     left_out = {*lacking, *(OF_MEMBERS if network else OF_NETWORK)}
     left_out |= frozenset() if made.namespaces else OF_PACKETS
     left_out |= frozenset() if made.disks else OF_OWN_DISKS
+    left_out |= frozenset() if made.tls else OF_CERTIFICATES
     if WORKLOADS[workload].sends == "delayed":
         left_out |= OF_CLOCKS  # what is due goes by them
     return Planned(
@@ -362,6 +378,8 @@ def random_plan(
         clocks=made.clocks,
         parquet=made.parquet,
         busy=made.busy,
+        tls=made.tls,
+        users=made.users,
         segment_bytes=SHORT_SEGMENT_BYTES,
         strict=False,
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,

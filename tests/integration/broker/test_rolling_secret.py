@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from dledger.limits import SECRET_LOOK_S
-from dledger.tls.authority import replace
+from dledger.private import replace
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe

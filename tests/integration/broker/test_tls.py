@@ -14,7 +14,8 @@ import trio
 
 from dledger.errors import DledgerError
 from dledger.limits import TLS_LOOK_S
-from dledger.tls.authority import Authority, replace
+from dledger.private import replace
+from dledger.tls.authority import Authority
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import (
     AUTHORITY,

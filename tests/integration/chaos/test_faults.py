@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
 from msgspec.structs import replace
 
+from dledger.errors import DledgerError
 from dledger.log.recovery.verify import verify_replica
-from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
+from dledger.private import replace as put
+from mqchaos.cluster.access import enforce
+from mqchaos.cluster.cluster import SECRET_FILE, Cluster
+from mqchaos.cluster.layout import AUTHORITY, plan, ports_needed
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.disk import DISK_FAULTS
@@ -37,6 +41,8 @@ from mqchaos.faults.kinds import (
     OF_PACKETS,
     PARTITION,
     PAUSE,
+    RENEW_CERTIFICATES,
+    RENEW_SECRET,
     RING,
     SLOW,
     SLOW_CPU,
@@ -46,7 +52,8 @@ from mqchaos.faults.kinds import (
 from mqchaos.faults.network import NETWORK_FAULTS
 from mqchaos.faults.targets import Target, Victims, victims
 from mqchaos.limits import EFFECT_S, POLL_S
-from mqclient import Message
+from mqclient import Admin, Message
+from mqclient import Producer as AsyncProducer
 from mqclient.blocking import Producer
 from mqclient.connection.peers import PeerPool
 
@@ -60,7 +67,10 @@ TARGETS = {
     KILL_NAMESRV.name: Target.NAMESRVS,
     BLANK_NAMESRV.name: Target.NAMESRVS,
     DISMISS.name: Target.FOLLOWER,
-    **{kind.name: Target.ALL for kind in (CUT_NAMESRV, SLOW, LOSSY, NARROW, RING)},
+    **{
+        kind.name: Target.ALL
+        for kind in (CUT_NAMESRV, SLOW, LOSSY, NARROW, RING, RENEW_CERTIFICATES, RENEW_SECRET)
+    },
 }
 OF_NETWORK = {
     fault.kind.name: fault
@@ -70,6 +80,7 @@ OF_NETWORK = {
 """Three nodes in a ring hear each other all; and a proxy knows no packets."""
 OF_DISKS = {fault.kind.name: fault for fault in DISK_FAULTS if fault.kind is not STALE}
 OF_ORDERS = {fault.kind.name: fault for fault in (*ORDERED_DISKS, *CLOCK_FAULTS)}
+RENEWED = (RENEW_CERTIFICATES.name, RENEW_SECRET.name)
 OTHERS = {
     RING.name,
     *OF_PACKETS,
@@ -79,6 +90,7 @@ OTHERS = {
     *OF_ORDERS,
     *AT_PLACES,
     STALE.name,
+    *RENEWED,
 }
 OF_PROCESSES = {name: FAULTS[name] for name in FAULTS if name not in OTHERS}
 
@@ -110,7 +122,7 @@ def obedient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 async def level(cluster: Cluster, kind: str) -> Victims:
     """Wait until a leader serves and all have what it has; whom a fault of the kind would hurt."""
-    async with PeerPool() as pool:
+    async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
         await probe.wait_until_serving()
         await probe.wait_until_level(BROKER)
@@ -144,6 +156,48 @@ def strike(cluster: Cluster, fault: Fault) -> None:
         await level(cluster, fault.kind.name)
 
     trio.run(run)
+
+
+def test_certificates_and_the_secret_are_renewed_and_nobody_is_refused(tmp_path: Path) -> None:
+    """In a cluster that enforces rights; each look of a server at its files may meet the change.
+    Then clients get in by the new ones, and by the old ones no more."""
+    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, "ASYNC_FLUSH", tls=True)
+    made = Cluster.create(tmp_path / "c", replace(layout, users=True))
+    old_ca, old_secret = tmp_path / "old.pem", tmp_path / "old.secret"
+    put(old_ca, (made.directory / AUTHORITY).read_bytes())
+    put(old_secret, (made.directory / SECRET_FILE).read_bytes())
+
+    async def let_in() -> None:
+        await level(made, RENEW_SECRET.name)
+        async with made.admin() as admin:
+            await enforce(made.directory, admin)
+
+    async def look() -> None:
+        address = made.layout.namesrv_addr
+        async with AsyncProducer(address, "PG", **made.access) as producer:
+            await producer.send(Message("Renewed", b"by new certificates"))
+        async with made.admin() as admin:
+            assert len(await admin.users.list()) == 2
+        assert made.refusals() == []
+        async with Admin(address, secret_file=made.secret_file, tls=old_ca) as admin:
+            with pytest.raises(DledgerError, match="does not trust"):
+                await admin.users.list()
+        async with Admin(address, secret_file=old_secret, tls=made.tls) as admin:
+            with pytest.raises(DledgerError, match="does not know the group's secret"):
+                await admin.users.list()
+
+    with made.running():
+        trio.run(let_in)
+        for name in RENEWED:
+            strike(made, FAULTS[name])
+        trio.run(look)
+
+
+def test_certificates_are_renewed_where_there_are_some(cluster: Cluster) -> None:
+    """Elsewhere the fault says why it can't be had."""
+    nodes = cluster.layout.group(BROKER)
+    why = FAULTS[RENEW_CERTIFICATES.name].why_not(cluster, nodes)
+    assert why == "the servers of this cluster have no certificates; --tls gives them some"
 
 
 @pytest.mark.parametrize("name", sorted(OF_PROCESSES))

@@ -122,6 +122,27 @@ def test_what_is_read_is_done_once(tmp_path: Path, workload: str, judged: tuple[
 
 
 @pytest.mark.long
+def test_no_send_is_lost_or_refused_while_all_is_renewed(tmp_path: Path) -> None:
+    """Certificates, then the secret, and the leader dies in the middle of each."""
+    directory = tmp_path / "run"
+
+    done = mqchaos(
+        *("run", "--scenario", "renewals", "--kills", "2", "--dir", str(directory)), timeout_s=300
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((directory / "report" / "report.json").read_text())
+    assert found["counts"]["acknowledged"] == found["counts"]["sent"] > 0
+    assert found["exceptions"] == 0
+    assert [gap["fault"] for gap in found["gaps"]] == [
+        "renew-certificates",
+        "kill",
+        "renew-secret",
+        "kill",
+    ]
+
+
+@pytest.mark.long
 def test_each_cut_of_clients_meets_their_traffic(tmp_path: Path) -> None:
     """Four in a row, in the kernel's network, where TCP waits for seconds after each."""
     lacks = needs.no_namespaces()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from trio.testing import MockClock
 
+from mqchaos.cluster.access import NO_IDENTITY
 from mqchaos.run.load.workload import output_key, outputs_of
 from mqchaos.run.observer import without_their_output
-from mqclient import Message
+from mqclient import Admin, Message
 from mqlocal import LocalCluster, local_cluster
 
 
@@ -31,17 +32,23 @@ async def write(cluster: LocalCluster, *batches: str) -> None:
             await producer.send_batch([Message(topic, b"", unique_key=key) for key in keys])
 
 
+async def wrong_outputs(cluster: LocalCluster) -> list[str]:
+    async with Admin(cluster.namesrv_addr) as admin:
+        address, access = cluster.namesrv_addr, NO_IDENTITY.access()
+        return await without_their_output(admin, address, access, "In", "G")
+
+
 async def test_one_output_for_each_input_that_was_passed(autojump_clock: MockClock) -> None:
     """No more, no fewer, and none for the others."""
     async with local_cluster(replicas=1) as cluster:
         await passed(cluster, 4)
         await write(cluster, "0123")
-        assert await without_their_output(cluster.namesrv_addr, "In", "G", None) == []
+        assert await wrong_outputs(cluster) == []
 
     async with local_cluster(replicas=1) as cluster:
         await passed(cluster, 4)
         await write(cluster, "023", "53")
-        assert await without_their_output(cluster.namesrv_addr, "In", "G", None) == [
+        assert await wrong_outputs(cluster) == [
             "1 outputs are missing: k1-output",
             "2 outputs are there too often: k3-output, k5-output",
         ]

@@ -14,7 +14,7 @@ from mqchaos.limits import SEED_MAX
 from mqchaos.run import again
 from mqchaos.run.again import plan_of
 from mqchaos.run.load.workload import WORKLOADS
-from mqchaos.run.planned import PLAN_FILE, Made, read_plan, write_plan
+from mqchaos.run.planned import PLAN_FILE, Made, Planned, read_plan, write_plan
 from mqchaos.run.scenarios import MAIN_JOB, SCENARIOS, planned_of, random_plan
 
 
@@ -70,6 +70,27 @@ def test_a_plan_can_be_run_again_on_a_busier_machine(tmp_path: Path) -> None:
     assert plan_of(folders[1], 0) == msgspec.structs.replace(quiet, drawn_by=redrawn[1])
 
 
+def test_a_plan_says_whether_all_is_encrypted_and_signed() -> None:
+    """What renews certificates is drawn where there are some, and a scenario of them brings them;
+    a stock client, which signs nothing, is refused there by name."""
+    guarded = [random_plan(seed, 60.0, made=Made(tls=True, users=True)) for seed in range(40)]
+    plain = [random_plan(seed, 60.0) for seed in range(40)]
+    renewals = planned_of(SCENARIOS["renewals"], 1, 2)
+
+    def faults(plans: list[Planned]) -> set[str]:
+        return {step.fault for planned in plans for step in planned.steps}
+
+    assert all("--tls --users" in planned.drawn_by for planned in guarded)
+    assert "renew-certificates" in faults(guarded)
+    assert "renew-certificates" not in faults(plain)
+    assert "renew-secret" in faults(plain)
+    assert renewals.tls
+    assert renewals.users
+    assert faults([renewals]) == {"", "kill", "renew-certificates", "renew-secret"}
+    with pytest.raises(ConfigError, match="the client of the workload java5 signs nothing"):
+        again.refuse_lacking(msgspec.structs.replace(renewals, workload="java5"))
+
+
 def test_a_plan_that_this_machine_can_not_do_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +142,15 @@ def test_a_fault_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 def test_a_directory_without_a_plan_is_refused(tmp_path: Path) -> None:
     """It says what was looked for."""
     with pytest.raises(ConfigError, match="name a run's directory"):
+        read_plan(tmp_path)
+
+
+def test_certificates_are_not_renewed_where_there_are_none(tmp_path: Path) -> None:
+    """The plan contradicts itself."""
+    renewals = planned_of(SCENARIOS["renewals"], 1, 1)
+    write_plan(tmp_path, msgspec.structs.replace(renewals, tls=False))
+
+    with pytest.raises(ConfigError, match="renews certificates, and has no TLS"):
         read_plan(tmp_path)
 
 

@@ -61,7 +61,7 @@ async def clean_up(cluster: Cluster, node: NodeLayout, place: Place) -> None:
         await break_links(cluster, Request(_CUT_NAME, healed=True))
     if place.when in (When.MEMBERS, When.COPY):
         with suppress(DledgerError, BadInput):
-            async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
+            async with cluster.admin() as admin:
                 await admin.members.remove(node.broker, GUEST, within_s=EFFECT_S)
 
 
@@ -83,7 +83,7 @@ async def _roll(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
 async def filling(cluster: Cluster) -> None:
     """Send so much that segments become full, until cancelled."""
     async with Producer(
-        cluster.layout.namesrv_addr, "Provoking", timeout_s=PROVOKED_S, tls=cluster.tls
+        cluster.layout.namesrv_addr, "Provoking", timeout_s=PROVOKED_S, **cluster.access
     ) as producer:
         while True:
             with suppress(DledgerError):
@@ -152,7 +152,7 @@ async def _transfer_to(target: str | None, pool: PeerPool, leader: NodeLayout) -
 async def _members(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
     """Add a member that does not run, and remove it."""
     await order()
-    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
+    async with cluster.admin() as admin:
         while True:
             await _come_and_go(admin, cluster, node)
 
@@ -213,7 +213,7 @@ async def _copy(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
 
     Before that, members have come and gone: the node knows those of its config.
     """
-    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
+    async with cluster.admin() as admin:
         await _come_and_go(admin, cluster, node)
     if place.by is By.FOLLOWER:
         await _wiped(cluster, node, order)
@@ -226,7 +226,7 @@ async def _delay(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOr
     """Send messages that wait a moment."""
     await order()
     async with Producer(
-        cluster.layout.namesrv_addr, "Provoking", timeout_s=PROVOKED_S, tls=cluster.tls
+        cluster.layout.namesrv_addr, "Provoking", timeout_s=PROVOKED_S, **cluster.access
     ) as producer:
         while True:
             with suppress(DledgerError):
@@ -242,7 +242,7 @@ async def _transaction(cluster: Cluster, node: NodeLayout, place: Place, order: 
         "Provoking",
         timeout_s=PROVOKED_S,
         checker=lambda message: Decision.COMMIT,
-        tls=cluster.tls,
+        **cluster.access,
     ) as producer:
         while True:
             with suppress(DledgerError):
@@ -254,7 +254,7 @@ async def _transaction(cluster: Cluster, node: NodeLayout, place: Place, order: 
 async def _topic(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
     """Make topics."""
     await order()
-    async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
+    async with cluster.admin() as admin:
         while True:
             for number in range(8):
                 with suppress(DledgerError, BadInput), trio.move_on_after(START_TIMEOUT_S):

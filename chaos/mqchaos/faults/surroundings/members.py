@@ -18,7 +18,6 @@ from mqchaos.faults.kinds import DISMISS, JOIN
 from mqchaos.faults.obstacles import OfFew, OfMany
 from mqchaos.faults.targets import Victims
 from mqchaos.limits import CHANGE_AGAIN_S, CHANGE_TIMEOUT_S
-from mqclient import Admin
 
 
 class Join(OfMany):
@@ -63,7 +62,7 @@ class Dismiss(OfFew):
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Remove them. Raises ClusterError."""
-        async with Admin(cluster.layout.namesrv_addr, tls=cluster.tls) as admin:
+        async with cluster.admin() as admin:
             for node in _nodes(victims):
                 await _persist(partial(admin.members.remove, node.broker, node.node))
 

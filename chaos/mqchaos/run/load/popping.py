@@ -15,7 +15,6 @@ import trio
 
 from dledger.errors import DledgerError
 from dledger.observe import get_logger
-from mqchaos.cluster.certificates import of_task
 from mqchaos.history.events import HistoryWriter, Settle
 from mqchaos.limits import (
     POP_AGAIN_S,
@@ -54,7 +53,7 @@ class PopWork:
             task.group,
             {task.topic: "*"},
             invisible_s=POP_INVISIBLE_S,
-            tls=of_task(task.encrypted_by),
+            **task.identity.access(),
         ) as consumer:
             while not told_to_stop.is_set():
                 if task.naps:

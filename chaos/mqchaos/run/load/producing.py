@@ -14,7 +14,6 @@ from typing import Final
 import trio
 
 from dledger.errors import DledgerError
-from mqchaos.cluster.certificates import of_task
 from mqchaos.history.events import Again, Fail, HistoryWriter, Resolve
 from mqchaos.limits import (
     ASKED_FOR_S,
@@ -56,7 +55,7 @@ def producer_of(task: Produce, checker: Checker | None = None) -> Producer:
         group=f"{task.run}-PG",
         timeout_s=task.send_timeout_s,
         checker=checker,
-        tls=of_task(task.encrypted_by),
+        **task.identity.access(),
     )
 
 

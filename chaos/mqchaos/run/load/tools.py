@@ -62,7 +62,7 @@ class Tools(NamedTuple):
 
     def admin(self) -> Admin:
         """As any tool, from where clients are."""
-        return Admin(self.cluster.layout.namesrv_addr_for(CLIENTS), tls=self.cluster.tls)
+        return self.cluster.admin(self.cluster.layout.namesrv_addr_for(CLIENTS))
 
     async def pause(self, bounds: tuple[float, float]) -> None:
         """Until a drawn time has passed, or the run ends."""

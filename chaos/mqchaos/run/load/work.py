@@ -22,7 +22,6 @@ from dledger.checksum import crc32
 from dledger.errors import DledgerError
 from dledger.observe import get_logger
 from dledger.program.logs import configure_logging
-from mqchaos.cluster.certificates import of_task
 from mqchaos.history.events import Commit, End, HistoryWriter, Meta, Rebalance, Send
 from mqchaos.limits import (
     COMMIT_INTERVAL_S,
@@ -67,7 +66,7 @@ def consumer_of(task: Consume, rebalanced: Callable[[RebalanceNotice], None]) ->
         offsets="broker" if task.offsets is None else Path(task.offsets),
         auto_commit=task.handles,
         on_rebalance=rebalanced,
-        tls=of_task(task.encrypted_by),
+        **task.identity.access(),
     )
 
 
@@ -185,7 +184,7 @@ class OnceWork(ConsumerWork):
                 self._task.namesrv_addr,
                 f"{self._task.group}-outputs",
                 name=self._task.once,
-                tls=of_task(self._task.encrypted_by),
+                **self._task.identity.access(),
             ) as producer,
             self._consumer() as consumer,
         ):
@@ -237,7 +236,7 @@ class HandlingWork(ConsumerWork):
         task = self._task
         if task.members:
             return PopConsumer(
-                task.namesrv_addr, task.group, {task.topic: "*"}, tls=of_task(task.encrypted_by)
+                task.namesrv_addr, task.group, {task.topic: "*"}, **task.identity.access()
             )
         return self._consumer()
 
@@ -271,6 +270,7 @@ class ThreadsWork(HandlingWork):
             self._task.group,
             {self._task.topic: "*"},
             on_rebalance=lambda change: soon(partial(self._rebalanced, change)),
+            **self._task.identity.access(),
         )
         in_thread = trio.to_thread.run_sync
         run = partial(in_thread, consumer.run, self._handle_here, HANDLED_AT_ONCE)

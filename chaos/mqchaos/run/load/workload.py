@@ -20,6 +20,7 @@ import msgspec
 
 from dledger.errors import ConfigError
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
+from mqchaos.cluster.access import NO_IDENTITY, Identity
 from mqchaos.limits import DELAYS_S, LIFETIMES_S, MESSAGES_MAX, POP_MEMBERS, SEND_TIMEOUT_S
 
 Sends: TypeAlias = Literal[
@@ -265,8 +266,8 @@ class Task(msgspec.Struct, frozen=True, tag_field="role", tag=str.lower):
 
     Each has `at_once`, too: whether an event is in the history's file before anything else happens,
     since the worker may be killed; `part_bytes`: of a history that is a row of files; and `forks`:
-    so many children do it, each with a history of its own; `encrypted_by`: the folder of a cluster
-    that takes TLS alone.
+    so many children do it, each with a history of its own; `identity`: what it
+    gets in by.
     """
 
     client: str
@@ -295,7 +296,7 @@ class Produce(Task, frozen=True):
     at_once: bool = False
     part_bytes: int = 0
     forks: int = 0
-    encrypted_by: str = ""
+    identity: Identity = NO_IDENTITY
 
 
 class Consume(Task, frozen=True):
@@ -322,7 +323,7 @@ class Consume(Task, frozen=True):
     away: bool = False
     part_bytes: int = 0
     forks: int = 0
-    encrypted_by: str = ""
+    identity: Identity = NO_IDENTITY
 
     @property
     def reader(self) -> str:

@@ -34,7 +34,9 @@ def _home(stock: str) -> Path | None:
     return next((home for home in homes if (home / "classes" / f"{DRIVER}.class").exists()), None)
 
 
-def argv_of(stock: str, namesrv_addr: str, topic: str, rate_per_s: float) -> list[str]:
+def argv_of(
+    stock: str, namesrv_addr: str, topic: str, rate_per_s: float, *, tls: bool = False
+) -> list[str]:
     """The command of a JVM that sends about so many a second. Raises ConfigError."""
     lacks, home = stock_lacks(stock), _home(stock)
     if lacks is not None or home is None:
@@ -48,6 +50,7 @@ def argv_of(stock: str, namesrv_addr: str, topic: str, rate_per_s: float) -> lis
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         f"-Duser.home={home}",
+        f"-Dtls.enable={str(tls).lower()}",
         "-cp",
         ":".join(map(str, [home / "classes", *jars])),
         DRIVER,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from dledger.private import replace
 from dledger.testing.certificates import ca_file, client, contexts, pair
 from dledger.testing.logs import capture_logs
-from dledger.tls.authority import replace
 from dledger.tls.clients import ClientContexts
 from dledger.tls.handshake import dial
 from dledger.tls.options import Mode, TlsFailed

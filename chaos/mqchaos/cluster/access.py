@@ -1,0 +1,94 @@
+"""How clients get into a cluster: by which certificates, as which user.
+
+In a cluster with users, rights are enforced from its first message on. Clients are one user who may
+use all topics and groups; the harness acts by the cluster's secret. Workers are told files, so no
+list of processes has a password.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Final, TypedDict
+
+import msgspec
+
+from dledger.errors import ConfigError
+from dledger.limits import FOLDER_MODE
+from dledger.private import replace
+from dledger.tls.options import Tls
+from mqchaos.cluster import certificates
+from mqclient import Admin
+
+USER: Final = "clients"
+SUPER_USER: Final = "root"
+_FOLDER: Final = "users"
+
+
+class Access(TypedDict):
+    """What a client of ours is given: `Producer(..., **access)`."""
+
+    tls: Tls | bool | None
+    user: str | None
+    secret: str | None
+
+
+class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a client gets in by, as paths. `ca`: the authorities, "system" for the machine's; ""
+    for plain text. `user`: whose password is in a file; "" for nobody's."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    user: str = ""
+    password_file: str = ""
+
+    def access(self) -> Access:
+        """The same for a client. Raises ConfigError for a file that can't be read."""
+        tls: Tls | bool | None = None
+        if self.ca:
+            ca = None if self.ca == "system" else self.ca
+            tls = Tls(ca=ca, cert=self.cert or None, key=self.key or None)
+        if not self.user:
+            return Access(tls=tls, user=None, secret=None)
+        try:
+            password = Path(self.password_file).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"the password's file can't be read: {error}") from error
+        return Access(tls=tls, user=self.user, secret=password)
+
+
+NO_IDENTITY: Final = Identity()
+"""Plain text, and no user."""
+
+
+def of_clients(directory: Path, *, tls: bool, users: bool) -> Identity:
+    """What clients of a cluster get in by."""
+    files = certificates.of_clients(directory) if tls else Tls()
+    return Identity(
+        ca=str(files.ca or ""),
+        cert=str(files.cert or ""),
+        key=str(files.key or ""),
+        user=USER if users else "",
+        password_file=str(_file(directory, USER)) if users else "",
+    )
+
+
+def make_passwords(directory: Path) -> None:
+    """Files for the users of a new cluster."""
+    (directory / _FOLDER).mkdir(FOLDER_MODE)
+    for user in (SUPER_USER, USER):
+        replace(_file(directory, user), secrets.token_urlsafe(16).encode() + b"\n")
+
+
+async def enforce(directory: Path, admin: Admin) -> None:
+    """Make the users, and enforce rights from then on."""
+    for user in (SUPER_USER, USER):
+        password = _file(directory, user).read_text().strip()
+        await admin.users.create(user, password, super_user=user == SUPER_USER)
+    await admin.rights.grant(USER, ["Topic:*", "Group:*"], ["All"])
+    await admin.settings.update_broker_config("authorizationMode", "enforce")
+
+
+def _file(directory: Path, user: str) -> Path:
+    return directory / _FOLDER / f"{user}.password"
