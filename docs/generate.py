@@ -107,39 +107,28 @@ def commands() -> str:
 
 
 def overview() -> str:
-    """The page of mqadmin, with a row for each command and each part of the administration."""
+    """The page of mqadmin, with an item for each command and each part of the administration."""
     page = (REFERENCE / "mqadmin.md").read_text()
-    rows = [f"| `{name}` | {options(name)} | {what(name)} |" for name in COMMANDS]
-    page = with_table(page, ["| Command | Options | What it does |", "|---|---|---|", *rows])
+    commands = [
+        wrapped(what(name), f"- [`{name}`](commands.md#mqadmin-{name.lower()}): ")
+        for name in COMMANDS
+    ]
     parts = {name: part for name, part in vars(mqclient.Admin()).items() if isinstance(part, Part)}
-    rows = [f"| `{name}` | {calls(type(part))} |" for name, part in parts.items()]
-    return with_table(page, ["| part | calls |", "|---|---|", *rows])
+    rows = [wrapped(calls(type(part)), f"- `{name}`: ") for name, part in parts.items()]
+    return with_list(with_list(page, "commands", commands), "parts", rows)
 
 
-def with_table(page: str, rows: list[str]) -> str:
-    """A page whose table with this head has these rows."""
-    begin = page.index(rows[0])
-    end = (page + "\n").index("\n\n", begin)
-    return page[:begin] + "\n".join(rows) + page[end:]
-
-
-def options(command: str) -> str:
-    """The shortest name of each option that not all commands have."""
-    names = sorted(names_of(command) - names_of("getNamesrvConfig"))
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def names_of(command: str) -> set[str]:
-    """The shortest name of each option."""
-    arguments = mqadmin[command].assemble_argument_collection()
-    return {min(argument.names, key=len) for argument in arguments if argument.names}
+def with_list(page: str, name: str, items: list[str]) -> str:
+    """A page whose list between the marks of this name has these items."""
+    begin, end = (f"<!-- {name} by docs/generate.py: {mark} -->\n" for mark in ("begin", "end"))
+    before, rest = page.split(begin)
+    return before + begin + "\n" + "\n".join(items) + "\n\n" + end + rest.split(end)[1]
 
 
 def what(command: str) -> str:
-    """What a command does, in one line: its function's docstring without examples and
-    parameters."""
+    """The first sentence of a command's help."""
     text = inspect.getdoc(mqadmin[command].default_command) or ""
-    return " ".join(re.split(r"\n\n(?:For example:|Parameters)\n", text)[0].split())
+    return re.split(r"(?<=\.)\s", text)[0].replace("\n", " ")
 
 
 def calls(part: type) -> str:
@@ -248,9 +237,9 @@ def limits() -> str:
         "([the broker](broker.md)).\n"
     ]
     for title, module in LIMITS.items():
-        parts.append(f"\n## {title}\n\n`{module}`\n\n| bound | value | meaning |\n|---|---|---|\n")
+        parts.append(f"\n## {title}\n\nIn `{module}`.\n\n")
         for name, value, meaning in bounds(module):
-            parts.append(f"| `{name}` | {value} | {meaning} |\n")
+            parts.append(wrapped(f"{value}. {meaning}".rstrip(), f"- `{name}`: ") + "\n")
     return "".join(parts)
 
 
@@ -273,7 +262,7 @@ def bounds(module: str) -> Iterator[tuple[str, str, str]]:
             continue
         meaning = ""
         if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            meaning = " ".join(str(following.value.value).split()).replace("|", "\\|")
+            meaning = " ".join(str(following.value.value).split())
         yield target.id, f"{value:,}", meaning
 
 

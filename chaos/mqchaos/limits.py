@@ -301,6 +301,8 @@ SOAK_LINE_BYTES_MAX = 1 << 20
 """A run's line in soak.jsonl; most have less than a thousand bytes."""
 SOAK_COUNT_MAX = (1 << 63) - 1
 """Of anything that a run counts."""
+PAGE_WIDTH_MAX = 120
+"""Characters of a row on the page of `mqchaos coverage`; a wider table is cut into several."""
 TOLD_CHARACTERS_MAX = 400
 """Of what was wrong with a run, where many runs are summed up."""
 COVERAGE_PAGE_BYTES_MAX = 4 << 20

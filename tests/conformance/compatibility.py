@@ -31,13 +31,16 @@ RESULTS = ROOT / ".cache" / "conformance" / "results.json"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 STOCK_TESTS = Path(__file__).parent / "stock_tests.json"
 
+PAGE_WIDTH = 120
 MARKS = {"passed": "yes", "failed": "**no**", "missing": "?"}
 
 INTRODUCTION = """# Compatibility with stock RocketMQ clients
 
 Made by `tests/conformance/compatibility.py` from a run of the conformance suite on {made}; do not
 edit. The suite starts two groups of three brokers, and runs the published clients, unmodified,
-against them: {versions}.
+against them:
+
+{versions}
 
 What is behind a *yes* stands in `tests/conformance/judges.py`; what the drivers do, beside it. An
 empty field: the client does not have the feature, or its driver does not try it.
@@ -89,7 +92,8 @@ followers answer 14. *confirmed*: once a majority has confirmed that it still le
 followers pass the request on to the leader, whose answer is theirs. *`adminAddresses`*: from the
 addresses that this setting of the server lists, or (brokers) with the cluster's secret; topics that
 are there are changed (17, 18) by those alone, too. *no*: refused with code 3
-(`REQUEST_CODE_NOT_SUPPORTED`) and this reason. An empty field: refused with that code only.
+(`REQUEST_CODE_NOT_SUPPORTED`) and this reason; long reasons are below the table. An empty field:
+refused with that code only.
 
 | code | name | broker | name server |
 |--:|--|--|--|
@@ -100,7 +104,7 @@ def render(results: dict[str, Any], tested: dict[str, Any]) -> str:
     """The page without its codes. `results` is what the suite wrote, by the names that are used
     below; `tested` what `stock_tests.py` did."""
     clients = results["clients"]
-    versions = ", ".join(f"{each['title']} {each['version']}" for each in clients)
+    versions = "\n".join(f"- {each['title']} {each['version']}" for each in clients)
     lines = [INTRODUCTION.format(made=results["made"], versions=versions)]
     lines += matrix(clients, results["titles"], results["features"])
     lines += remarks(clients, results["titles"], results["features"])
@@ -110,18 +114,26 @@ def render(results: dict[str, Any], tested: dict[str, Any]) -> str:
 
 def code_table(codes: Mapping[RequestCode, tuple[str, str]]) -> str:
     """The page's last part: what a broker and a name server do with each code."""
-    rows = [
-        f"| {int(code)} | `{code.name}` | {broker} | {namesrv} |\n"
-        for code, (broker, namesrv) in codes.items()
-    ]
-    return CODES + "".join(rows)
+    rows, reasons = [], []
+    for code, said in codes.items():
+        row = f"| {int(code)} | `{code.name}` | {' | '.join(said)} |"
+        if len(row) > PAGE_WIDTH:
+            cells = ["no, see below" if each.startswith("no: ") else each for each in said]
+            row = f"| {int(code)} | `{code.name}` | {' | '.join(cells)} |"
+            reasons += [
+                f"- {int(code)}, {where}: {each.removeprefix('no: ')}"
+                for where, each in zip(("broker", "name server"), said, strict=True)
+                if each.startswith("no: ")
+            ]
+        rows.append(row)
+    return CODES + "\n".join([*rows, "", *reasons, ""])
 
 
 def matrix(
     clients: list[dict[str, str]], titles: dict[str, str], features: dict[str, dict[str, Any]]
 ) -> list[str]:
     """A row for each feature, a column for each client."""
-    header = "".join(f" {each['title']} {each['version']} |" for each in clients)
+    header = "".join(f" {each['title'].partition(' (')[0]} {each['version']} |" for each in clients)
     lines = [f"| feature |{header}", "|--|" + "--|" * len(clients)]
     for feature, title in titles.items():
         found = features.get(feature, {})
@@ -167,8 +179,9 @@ def stock_tests(tested: dict[str, Any]) -> list[str]:
     lines += ["", *remarks, ""] if remarks else [""]
     lines.append("Not applicable, by what they need or do:\n")
     for why, names in sorted(unfit.items()):
-        told = ", ".join(f"`{name}` ({count})" for name, count in names.items())
-        lines.append(f"- {why}: {told}")
+        told = [f"`{name}` ({count})" for name, count in names.items()]
+        lines.append(f"- {why}: {told[0]}" if len(told) == 1 else f"- {why}:")
+        lines += [f"  - {each}" for each in told if len(told) > 1]
     return lines
 
 

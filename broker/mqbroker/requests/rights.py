@@ -217,7 +217,7 @@ SENT_BACK = found("Group Sub, Topic Sub of the message", _sent_back)
 ENDED = found("Topic Pub of the message", _ended)
 HANDLED = found("Group Update, Topic Sub of the message", _handled)
 CLONED = found(
-    "source Group Get, destination Group Update, Topic Update; of all topics Cluster Update",
+    "source Group Get, destination Group Update, Topic Update; all topics: Cluster Update",
     _cloned,
 )
 LEFT = found("Group Sub or Pub", _left)

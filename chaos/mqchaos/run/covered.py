@@ -18,7 +18,7 @@ import msgspec
 from dledger.errors import BadInput
 from dledger.verdict.form import NUMBERS
 from mqchaos.faults.kinds import KINDS
-from mqchaos.limits import RUNS_SHOWN_MAX, TOLD_CHARACTERS_MAX
+from mqchaos.limits import PAGE_WIDTH_MAX, RUNS_SHOWN_MAX, TOLD_CHARACTERS_MAX
 from mqchaos.report.soaked import RunLine
 from mqchaos.run.load.workload import WORKLOADS
 
@@ -106,7 +106,7 @@ class Coverage:
 
 
 def markdown(covered: Coverage) -> str:
-    """What was run, what was wrong, and the three tables."""
+    """What was run, what was wrong, and three tables, each cut where it is too wide."""
     return "\n".join(
         [
             f"{covered.all.runs:,} runs in {covered.seconds / 3600:.2f} hours, "
@@ -158,23 +158,41 @@ def _wrong(covered: Coverage) -> Iterator[str]:
 
 
 def _times(covered: Coverage) -> Iterator[str]:
-    yield from _head(["fault", *(f"`{name}`" for name in WORKLOADS), "all"])
+    rows = []
     for fault in KINDS:
         times = [covered.times[fault, workload] for workload in WORKLOADS]
-        yield _row([f"`{fault}`", *map(str, times), str(sum(times))])
+        rows.append([f"`{fault}`", *map(str, times), str(sum(times))])
     sums = [sum(covered.times[fault, workload] for fault in KINDS) for workload in WORKLOADS]
-    yield _row(["all", *map(str, sums), str(sum(sums))])
+    rows.append(["all", *map(str, sums), str(sum(sums))])
+    yield from _tables([["fault", *(f"`{name}`" for name in WORKLOADS), "all"], *rows])
 
 
 def _properties(what: str, rows: dict[str, Judged], every: Judged) -> Iterator[str]:
-    yield from _head([what, "runs", "wrong", *map(str, NUMBERS)])
-    for name, judged in rows.items():
-        yield _row([f"`{name}`", *judged.cells()])
-    yield _row(["all runs", *every.cells()])
+    cells = [[f"`{name}`", *judged.cells()] for name, judged in rows.items()]
+    yield from _tables(
+        [[what, "runs", "wrong", *map(str, NUMBERS)], *cells, ["all runs", *every.cells()]]
+    )
 
 
-def _head(cells: Sequence[str]) -> list[str]:
-    return [_row(cells), "|" + "---|" * len(cells)]
+def _tables(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows with a head, as tables beside each other would be: each a few of the columns.
+
+    All have the first column, so a table of thirty columns can be read and edited.
+    """
+    begin, columns = 1, len(rows[0])
+    while begin < columns:
+        end = begin + 1
+        while end < columns and max(_width(row, begin, end + 1) for row in rows) <= PAGE_WIDTH_MAX:
+            end += 1
+        if begin > 1:
+            yield ""
+        cells = [[row[0], *row[begin:end]] for row in rows]
+        yield from [_row(cells[0]), "|" + "---|" * len(cells[0]), *map(_row, cells[1:])]
+        begin = end
+
+
+def _width(row: Sequence[str], begin: int, end: int) -> int:
+    return len(_row([row[0], *row[begin:end]]))
 
 
 def _row(cells: Iterable[str]) -> str:

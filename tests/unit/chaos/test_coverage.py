@@ -43,14 +43,19 @@ def status(*arguments: str) -> int | str | None:
 
 
 def tables(text: str) -> list[dict[str, dict[str, str]]]:
-    """Each table as cells by row and column."""
-    found = []
+    """Each table as cells by row and column, the tables below one heading as one."""
+    found: list[dict[str, dict[str, str]]] = []
     for block in re.findall(r"(?:^\|.*\n)+", text, re.M):
         head, _, *rows = [
             [cell.strip(" `") for cell in line.strip().strip("|").split("|")]
             for line in block.splitlines()
         ]
-        found.append({row[0]: dict(zip(head, row, strict=True)) for row in rows})
+        table = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+        if found and found[-1].keys() == table.keys():
+            for name, cells in table.items():
+                found[-1][name] |= cells
+        else:
+            found.append(table)
     return found
 
 
