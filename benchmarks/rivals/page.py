@@ -5,7 +5,9 @@ A figure is the median of the rounds, with the worst and the best; the winner of
 
 from __future__ import annotations
 
+import re
 import statistics
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
@@ -17,6 +19,7 @@ from .rows import CONTENDERS, FLOORS, ROWS, Row
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "performance.md"
 README = ROOT / "README.md"
+PAGE_WIDTH = 120
 PLOTS = ROOT / "docs" / "explanation" / "performance"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
@@ -67,7 +70,7 @@ def short(result: Result) -> Iterator[str]:
         "RocketMQ 5": "",
     }
     named = {name: version for name, version in versions.items() if version}
-    yield from summary.table(result["rows"], named, number)
+    yield from ["", *summary.table(result["rows"], named, number)]
     python = result["python"].partition(" (")[0]
     yield f"\nMeasured {result['at'][:10]}, Python {python}, {result['rounds']} rounds."
 
@@ -80,7 +83,8 @@ def section(result: Result, source: Path) -> Iterator[str]:
     yield (
         f"Measured {result['at'][:10]} on {result['cores']} cores, Python {result['python']}:\n"
         f"{result['rounds']} rounds of {result['seconds']:g} s a figure, {result['minutes']:g} "
-        f"minutes in all.\n\nServers: {versions}.\nClients: {clients}.\n\n"
+        f"minutes in all.\n\n{wrapped(f'Servers: {versions}.')}\n"
+        f"{wrapped(f'Clients: {clients}.')}\n\n"
         f"A bare loopback connection carried {min(bare):,} to {max(bare):,} MB/s between the "
         f"rounds;\nthe machine's load at the end was {result['load_before']:.1f}.\n"
         f"All figures: `benchmarks/results/{source.name}`.\n"
@@ -97,7 +101,13 @@ def section(result: Result, source: Path) -> Iterator[str]:
         for who, counts in found.items():
             yield f"Sends that failed, {name.partition(':')[0]}, {CONTENDERS[who]}: {counts}.\n"
     for what, why in result["left_out"].items():
-        yield f"Left out: {what}: {why.splitlines()[0]}.\n"
+        reason = re.sub(r"Command '\[.*\]'", "its program", why.splitlines()[0])
+        yield wrapped(f"Left out: {what}: {reason}.") + "\n"
+
+
+def wrapped(text: str) -> str:
+    """A paragraph in lines of the page."""
+    return textwrap.fill(text, PAGE_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def table(row: Row, figures: Mapping[str, Sequence[float]]) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""The README's table, from a kept result: one figure a cell, the best of each row in bold. Pure.
+"""The README's table: what systems have, and a kept result's figures, one a cell. Pure.
+
+The best figure of each row is bold.
 
 A system's figure is that of its fastest client in the row: no peer is shown by a client that its
 users would not take for the work.
@@ -26,6 +28,22 @@ SYSTEMS = {
 }
 """Columns, and the contenders of each. A contender of several processes is none of them."""
 
+FEATURES = (
+    # dledger, NATS, Kafka, RocketMQ 4.9, RocketMQ 5
+    ("acknowledged: on a majority's disks by default", "yes", "no", "no", "no", "no"),
+    ("consumer offsets replicated with messages", "yes", "yes", "yes", "no", "no"),
+    ("a retried send is stored once", "yes", "with an id", "yes", "no", "no"),
+    ("messages delayed by any time", "yes", "yes", "no", "no", "yes"),
+    ("transactions with a database", "yes", "no", "no", "yes", "yes"),
+    ("single messages acknowledged (POP, queues)", "yes", "yes", "yes", "no", "yes"),
+    ("whole clusters in tests, on virtual time", "yes", "no", "no", "no", "no"),
+    ("an audit of the replicas' own files", "yes", "no", "no", "no", "no"),
+    ("users and rights", "if turned on", "yes", "yes", "yes", "yes"),
+    ("encryption (TLS)", "if turned on", "yes", "yes", "yes", "yes"),
+    ("metrics to scrape", "if turned on", "yes", "yes", "no", "yes"),
+)
+"""What each system has, in the order of SYSTEMS."""
+
 LINES = (
     ("sent, in the memory of two servers", ("pipelined", "batches"), "messages/s", True),
     ("sent, on the disks of two servers", ("pipelined-fsync",), "messages/s", True),
@@ -46,6 +64,9 @@ def table(
     heads = [f"{name} {versions[name]}" if name in versions else name for name in shown]
     yield f"| | {' | '.join(heads)} |"
     yield f"|---|{'---|' * len(shown)}"
+    for title, *has in FEATURES:
+        cells_of = dict(zip(SYSTEMS, has, strict=True))
+        yield f"| {title} | {' | '.join(cells_of[name] for name in shown)} |"
     for title, names, unit, more_is_better in LINES:
         best_of = max if more_is_better else min
         cells = {name: best_of(_figures(rows, names, name), default=None) for name in shown}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -121,7 +122,7 @@ def code_table(codes: Mapping[RequestCode, tuple[str, str]]) -> str:
             cells = ["no, see below" if each.startswith("no: ") else each for each in said]
             row = f"| {int(code)} | `{code.name}` | {' | '.join(cells)} |"
             reasons += [
-                f"- {int(code)}, {where}: {each.removeprefix('no: ')}"
+                wrapped(f"{int(code)}, {where}: {each.removeprefix('no: ')}")
                 for where, each in zip(("broker", "name server"), said, strict=True)
                 if each.startswith("no: ")
             ]
@@ -179,10 +180,21 @@ def stock_tests(tested: dict[str, Any]) -> list[str]:
     lines += ["", *remarks, ""] if remarks else [""]
     lines.append("Not applicable, by what they need or do:\n")
     for why, names in sorted(unfit.items()):
-        told = [f"`{name}` ({count})" for name, count in names.items()]
-        lines.append(f"- {why}: {told[0]}" if len(told) == 1 else f"- {why}:")
-        lines += [f"  - {each}" for each in told if len(told) > 1]
+        told = ", ".join(f"`{name}` ({count})" for name, count in names.items())
+        lines.append(wrapped(f"{why}: {told}"))
     return lines
+
+
+def wrapped(item: str) -> str:
+    """An item of a list, in lines of the page."""
+    return textwrap.fill(
+        item,
+        PAGE_WIDTH,
+        initial_indent="- ",
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def with_stock_tests(page: str, tested: dict[str, Any]) -> str:
