@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, sentence
+from dledger.program.helping import FlowingHelp
 from dledger.program.logs import LogFormat
 
 app = App(
@@ -22,6 +23,7 @@ app = App(
     help="One replica of a broker group.\n\n"
     "For example:\n\n    mqbroker -c broker.toml\n    mqbroker -n 127.0.0.1:9876",
     help_format="plaintext",
+    help_formatter=FlowingHelp(),
 )
 
 

@@ -18,6 +18,7 @@ from dledger.errors import ConfigError
 from dledger.failpoints import PLACES
 from dledger.program.console import let_reader_leave
 from dledger.program.extras import require
+from dledger.program.helping import FlowingHelp
 from dledger.program.whole import Whole
 from mqchaos.attach.attached import Attach
 from mqchaos.attach.hooks import read_hooks
@@ -65,6 +66,7 @@ app = cyclopts.App(
     name="mqchaos",
     help="Break a broker group on purpose and audit what is left.",
     help_format="plaintext",
+    help_formatter=FlowingHelp(),
 )
 
 

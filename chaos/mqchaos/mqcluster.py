@@ -22,6 +22,7 @@ from rich.table import Table
 
 from dledger.errors import ConfigError
 from dledger.program.console import let_reader_leave
+from dledger.program.helping import FlowingHelp
 from dledger.program.whole import Whole
 from mqchaos.cluster import layout, resizing
 from mqchaos.cluster.cluster import STATE_FILE, Cluster
@@ -41,6 +42,7 @@ app = cyclopts.App(
     name="mqcluster",
     help="Run a cluster of real processes on this machine.",
     help_format="plaintext",
+    help_formatter=FlowingHelp(),
 )
 
 

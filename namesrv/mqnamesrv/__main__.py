@@ -21,6 +21,7 @@ from dledger.limits import OTHERS
 from dledger.program.config import load_config
 from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, sentence
+from dledger.program.helping import FlowingHelp
 from dledger.program.logs import configure_logging
 from dledger.program.whole import Whole
 from mqnamesrv.app import serve_until_signalled
@@ -33,6 +34,7 @@ app = App(
     help="The name server: brokers register here, clients ask for routes."
     "\n\nFor example:\n\n    mqnamesrv\n    mqnamesrv -c namesrv.toml",
     help_format="plaintext",
+    help_formatter=FlowingHelp(),
 )
 
 

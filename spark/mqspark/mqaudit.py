@@ -29,6 +29,7 @@ from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, sentence
 from dledger.program.entering import EXIT_INTERRUPTED
 from dledger.program.extras import require
+from dledger.program.helping import FlowingHelp
 from dledger.program.logs import configure_logging
 from dledger.program.whole import Whole
 from mqspark.interrupting import own_temporary_files, was_interrupted
@@ -47,6 +48,7 @@ app = App(
     "\n\nFor example:\n\n    mqaudit --store copies/n0 --store copies/n1 --store copies/n2\n"
     "    mqaudit --history /tmp/run/history --store copies/n0 --report /tmp/verdict",
     help_format="plaintext",
+    help_formatter=FlowingHelp(),
     version_flags=[],
     suppress_keyboard_interrupt=False,
 )

@@ -18,6 +18,7 @@ from dledger.observe import one_line
 from dledger.program.console import let_reader_leave
 from dledger.program.ending import BY_INPUT, sentence
 from dledger.program.entering import EXIT_INTERRUPTED
+from dledger.program.helping import FlowingHelp
 from dledger.program.logs import configure_logging
 from dledger.version import __version__
 
@@ -75,6 +76,7 @@ app = App(
     name="mqadmin",
     help="Administer a RocketMQ cluster. `mqadmin COMMAND --help` explains a command.",
     help_format="plaintext",
+    help_formatter=FlowingHelp(),
     version=__version__,
     suppress_keyboard_interrupt=False,
 )
