@@ -61,13 +61,13 @@ AWAY_ROUND_S = 5.0
 READING_S = 2.5
 """In each round the members of a group read so long, and are all away then."""
 DEPLOYED_AFTER_S = 1.0
-"""So long a consumer has handled messages when it is told to stop."""
+"""So long a consumer has handled messages when the one that replaces it joins."""
 HANDLING_S = (0.0, 0.0, 0.005, 0.05)
 """So long handlers take, in turn."""
 HANDLED_AT_ONCE = 8
-GIVEN_WITHIN_S = 5.0
-"""From its acknowledgement until a message is given to a group that is deployed; it was measured to
-be below a second. A lock that nobody gave up lasts a minute."""
+HANDED_OVER_WITHIN_S = 1.0
+"""For so long a queue with messages may be read by nobody when its reader is deployed anew. A lock
+that nobody gives up, and a popped message that nobody gives back, last a minute."""
 HELD_BY_TWO_S = 10.0
 """Members that share queues without locks may have one at once while they hear of each other."""
 EQUAL_IN_A_ROW = 50

@@ -62,7 +62,7 @@ from mqchaos.limits import (
 from mqchaos.network.switch import Switch
 from mqchaos.run.assigning import CONSUMERS, PRODUCERS, Assigning
 from mqchaos.run.load.tools import GIVE_BACK, MEDDLING, Tools
-from mqchaos.run.load.workers import Worker
+from mqchaos.run.load.workers import Deployed, Worker
 from mqchaos.run.load.workload import (
     WORKLOADS,
     Progress,
@@ -186,7 +186,7 @@ class Run:
     def _look_at_what_was_given(self) -> None:
         """To a group in its ordinary life, which the audit knows nothing of."""
         workers = [each for each in self.consumers if isinstance(each, Worker)]
-        deployed = sum(each.deployed for each in workers)
+        deployed = sum(each.deployed for each in workers if isinstance(each, Deployed))
         readers = sorted({each.reader for each in workers if each.reader is not None})
         wrong, counted = look(
             WORKLOADS[self.planned.workload],
@@ -279,10 +279,13 @@ class Run:
         where = (address, self.topic, GROUP, self.directory, self._lines, self._part_bytes)
         assigning = Assigning(self.planned, *where, self.cluster.identity)
         through = self._through()
-        turns = trio.Semaphore(1) if workload.deployed else None
+        turns = trio.Semaphore(1)
         for reads in map(assigning.consume, range(CONSUMERS)):
             log = self.directory / f"{reads.client}.log"
-            self.consumers.append(Worker(reads, log, workload.dies_s, through, started, turns))
+            if workload.deployed:
+                self.consumers.append(Deployed(reads, log, turns, through, started))
+            else:
+                self.consumers.append(Worker(reads, log, workload.dies_s, through, started))
         for sends in map(assigning.produce, range(PRODUCERS)):
             log = self.directory / f"{sends.client}.log"
             dies_s = workload.producers_die_s

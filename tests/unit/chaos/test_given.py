@@ -41,7 +41,7 @@ def deliver(
 
 
 def deploying(events: Sequence[Event]) -> list[str]:
-    return against_deploying(given(events, "G"), WAIT_S)
+    return against_deploying(given(events, "G"))
 
 
 def test_a_group_that_was_given_each_message_once_is_as_it_should_be() -> None:
@@ -72,15 +72,6 @@ def test_a_message_that_came_twice_is_a_fault_unless_a_server_had_one() -> None:
     """A commit or an acknowledgement may be lost with a leader."""
     events = [ack(0), deliver(0), deliver(0, client="d")]
     assert deploying(events) == ["1 messages were handled twice: T/a/0/0"]
-    assert deploying([*events, Fault(0, "kill", "a", "n0")]) == []
-
-
-def test_a_queue_that_nobody_takes_over_is_a_fault_unless_a_server_had_one() -> None:
-    """By the time from an acknowledgement until the message was given first."""
-    events = [ack(0, at_s=1), deliver(0, at_s=1 + WAIT_S), ack(1, at_s=2), deliver(1, at_s=8)]
-    assert deploying(events) == [
-        "a message came 6.0 s after it was acknowledged, above 5.0 s: its queue was not handed over"
-    ]
     assert deploying([*events, Fault(0, "kill", "a", "n0")]) == []
 
 

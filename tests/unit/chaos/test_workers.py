@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import trio
 
-from mqchaos.run.load.workers import Worker
+from mqchaos.run.load.workers import Deployed, Worker
 from mqchaos.run.load.workload import Consume
 
 DIES_S = 0.05
@@ -32,3 +33,49 @@ async def test_a_worker_lives_from_when_it_has_done_something(tmp_path: Path) ->
                 await trio.sleep(0.02)
             await worker.finish()
     assert started[:3] == ["c", "c-2", "c-3"]
+
+
+HANDLES = """
+import json, signal, sys
+task, told = json.loads(sys.argv[-1]), open(TOLD, 'a')
+def tell(what):
+    print(what, task['client'], file=told, flush=True)
+def stop(*_):
+    tell('stops')
+    sys.exit()
+signal.signal(signal.SIGTERM, stop)
+if not task['waits'] or sys.stdin.read(1):
+    tell('works')
+    print('{"delivered": 1}', flush=True)
+    sys.stdin.read()
+"""
+
+
+async def deployments(folder: Path, offsets: str | None) -> Sequence[str]:
+    """What a worker's processes did, in order, in three deployments."""
+    task = Consume("c", "nobody", "T", str(folder / "c.jsonl"), "G", offsets=offsets)
+    told = folder / "told"
+    through = [sys.executable, "-c", f"TOLD = {str(told)!r}\n{HANDLES}"]
+    worker = Deployed(task, folder / "log", trio.Semaphore(1), through)
+    with trio.fail_after(120):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            while worker.progress.delivered < 4:  # noqa: ASYNC110 - progress comes as lines
+                await trio.sleep(0.02)
+            await worker.finish()
+    assert worker.deployed == worker.progress.delivered - 1
+    return told.read_text().splitlines()[:6]
+
+
+async def test_a_consumer_is_replaced_by_one_that_works_already(tmp_path: Path) -> None:
+    """As services are: then the old process is told to stop."""
+    assert await deployments(tmp_path, None) == [
+        *("works c", "works c-2", "stops c", "works c-3", "stops c-2", "works c-4")
+    ]
+
+
+async def test_a_file_is_read_by_one_process_at_a_time(tmp_path: Path) -> None:
+    """The next one has started, and begins when the one before it has ended."""
+    assert await deployments(tmp_path, str(tmp_path / "offsets")) == [
+        *("works c", "stops c", "works c-2", "stops c-2", "works c-3", "stops c-3")
+    ]

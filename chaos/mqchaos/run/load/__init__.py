@@ -1,8 +1,9 @@
 """The clients of a run: what they send and read, each a process of its own.
 
 ``workload``    what clients are told, and tell (pure)
-``workers``     the harness's side of them
-``work``        the process of one
+``workers``     the harness's side of them: rows of processes
+``process``     one process of a row
+``work``        what the process does
 ``forking``     a program that makes its client first, and forks then
 ``producing``   what producers send, and note
 ``popping``     members of a group that pops

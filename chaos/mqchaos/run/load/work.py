@@ -226,10 +226,12 @@ class HandlingWork(ConsumerWork):
     async def run(self, told_to_stop: trio.Event) -> None:
         """Until a signal, or until told to stop."""
         self._begun = 0
+        self._holds([])  # from here on it is up
         async with self._member() as consumer, trio.open_nursery() as nursery:
             nursery.start_soon(_drain_at, told_to_stop, consumer)
             await run_until_signal(lambda: consumer.run(self._handle, HANDLED_AT_ONCE), consumer)
             nursery.cancel_scope.cancel()
+        self._holds([])
         self._check_cut_off()
 
     def _member(self) -> Consumer | PopConsumer:
@@ -264,6 +266,7 @@ class ThreadsWork(HandlingWork):
     async def run(self, told_to_stop: trio.Event) -> None:
         """Until a signal, or until told to stop. What is noted is noted in this thread."""
         self._begun, self._token = 0, trio.lowlevel.current_trio_token()
+        self._holds([])
         soon = self._token.run_sync_soon
         consumer = blocking.Consumer(
             self._task.namesrv_addr,
@@ -280,6 +283,7 @@ class ThreadsWork(HandlingWork):
             await run_until_signal(run, _InThread(consumer))
             nursery.cancel_scope.cancel()
         await in_thread(consumer.close)
+        self._holds([])
         self._check_cut_off()
 
     def _handle_here(self, message: ReceivedMessage) -> None:
@@ -366,6 +370,8 @@ def main() -> None:
     """Do the task in the first argument. Standard output is for progress alone."""
     configure_logging("json", "info")
     task = msgspec.json.decode(sys.argv[1], type=Produce | Consume)
+    if isinstance(task, Consume) and task.waits and not os.read(sys.stdin.fileno(), 1):
+        return  # told to finish before it was to begin
     if isinstance(task, Produce):
         producer = producer_of(task) if task.forks else None
         trio.run(_produce, forked(task) if task.forks else task, producer)

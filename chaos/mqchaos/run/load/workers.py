@@ -1,33 +1,24 @@
-"""The harness's side of its worker processes: start, follow, tell to finish, end."""
+"""The harness's side of its workers, each a row of processes: one after the other, or deployed."""
 
 from __future__ import annotations
 
 import itertools
-import math
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
 import trio
 from msgspec.structs import replace
 
-from mqchaos.cluster.processes import ClusterError, log_tail
-from mqchaos.limits import DEPLOYED_AFTER_S, PROGRESS_INTERVAL_S, WORKER_LINE_BYTES_MAX
-from mqchaos.run.load.workload import Consume, Produce, Progress, clients_of, together
+from mqchaos.limits import DEPLOYED_AFTER_S
+from mqchaos.run.load.process import Process
+from mqchaos.run.load.workload import Consume, Produce, Progress, all_together
 
 
 class Worker:
-    """One worker process. `progress` is what it said last; `finished` that it ended in order.
+    """`progress`: what its processes have said; `finished`: whether the last one ended in order.
 
-    With `dies_s` it is killed after so long, and another comes in its place, with a name of its own
-    and a history of its own, until it is told to finish. With `turns` it is told to stop in order
-    (SIGTERM) once it has worked for a while; nobody else of these `turns` is meanwhile, until the
-    one that comes in its place works. `through` is a command that becomes the
-    one behind it. `started` is told the name of each whose history has begun.
+    With `dies_s` a process is killed after so long, and another comes in its place, with a name of
+    its own and a history of its own, until the worker is told to finish.
     """
 
     def __init__(
@@ -37,18 +28,14 @@ class Worker:
         dies_s: float | None = None,
         through: Sequence[str] = (),
         started: Callable[[str], None] = lambda _: None,
-        turns: trio.Semaphore | None = None,
     ) -> None:
         self._task = task
-        self._started = started
-        self._through = through
         self._log = log
-        self._dies_s = math.inf if dies_s is None else dies_s
-        self._turns = turns
-        self._has_turn = False
-        self.deployed = 0
+        self._dies_s = dies_s
+        self._through = through
+        self._started = started
         self._before = Progress()
-        self._now = Progress()
+        self._running: list[Process] = []
         self._told_to_finish = trio.Event()
         self.finished = trio.Event()
 
@@ -59,132 +46,138 @@ class Worker:
 
     @property
     def progress(self) -> Progress:
-        """Of all that were killed, and of the one that runs."""
-        return together(self._before, self._now)
+        """Of all processes that have ended, and of those that run."""
+        return all_together([self._before, *(each.progress for each in self._running)])
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start the process and follow it to its end; cancelled, end it at once.
 
-        Raises ClusterError, with the end of its log, if it fails: a run without it proves nothing.
+        Raises ClusterError, with the end of its log, if it fails.
         """
         for life in itertools.count(1):
-            task = self._task if life == 1 else self._again(life)
-            process = await self._start(task)
+            process = await self._start(life)
             if life == 1:
                 task_status.started()
-            if await self._live(process, task):
-                break
-            self._before, self._now = self.progress, Progress()
-        self.finished.set()
-
-    def _again(self, life: int) -> Produce | Consume:
-        client, history = f"{self._task.client}-{life}", Path(self._task.history)
-        return replace(self._task, client=client, history=str(history.with_name(f"{client}.jsonl")))
-
-    async def _start(self, task: Produce | Consume) -> trio.Process:
-        argv = [
-            *self._through,
-            sys.executable,
-            "-P",
-            "-m",
-            "mqchaos.run.load.work",
-            msgspec.json.encode(task).decode(),
-        ]
-        with self._log.open("ab") as log:
-            # A session of its own: a Ctrl-C at the terminal is the harness's business.
-            return await trio.lowlevel.open_process(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    async def _live(self, process: trio.Process, task: Produce | Consume) -> bool:
-        """Follow one process; returns whether it ended in order, and nobody comes for it."""
-        killed, deployed = False, self.deployed
-        try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._pass_on, process)
-                if math.isfinite(self._dies_s):
-                    nursery.start_soon(self._kill_later, process)
-                if self._turns is not None:
-                    nursery.start_soon(self._deploy, process, self._turns)
-                await self._follow(process, task)
+                if self._dies_s is not None:
+                    nursery.start_soon(self._kill_later, process, self._dies_s)
+                in_order = await self._follow(process)
                 nursery.cancel_scope.cancel()
-            status = await process.wait()
-            killed = status == -signal.SIGKILL and math.isfinite(self._dies_s)
-        finally:
-            _kill(process)
-        if status and not killed:
-            raise ClusterError(
-                f"the worker {self._task.client} ended with status {status}.\n{log_tail(self._log)}"
-            )
-        return not killed and (self.deployed == deployed or self._told_to_finish.is_set())
-
-    async def _deploy(self, process: trio.Process, turns: trio.Semaphore) -> None:
-        """Tell it to stop once it has worked for a while, unless it was told to finish before.
-
-        Until the one in its place works, nobody else is told to.
-        """
-        while not self._now.delivered:  # noqa: ASYNC110 - progress comes as lines
-            await trio.sleep(PROGRESS_INTERVAL_S)
-        if self._has_turn:
-            self._has_turn = False
-            turns.release()
-        await trio.sleep(DEPLOYED_AFTER_S)
-        await turns.acquire()
-        self._has_turn = True
-        if not self._told_to_finish.is_set():
-            self.deployed += 1
-            process.terminate()
-
-    async def _kill_later(self, process: trio.Process) -> None:
-        """Kill it in the middle of whatever it does, unless it was told to finish before.
-
-        Its time begins when it has done something: on a busy machine a process may need longer for
-        its start than it is to live, and so would all that come for it.
-        """
-        while not (self._now.acked or self._now.delivered):  # noqa: ASYNC110 - it comes as lines
-            await trio.sleep(PROGRESS_INTERVAL_S)
-        with trio.move_on_after(self._dies_s):
-            await self._told_to_finish.wait()
-            return
-        _kill(process)
+            if in_order:
+                break
+        self.finished.set()
 
     async def finish(self) -> None:
         """Tell it to finish what it began and to leave, and wait until it has."""
         self._told_to_finish.set()
         await self.finished.wait()
 
-    async def _pass_on(self, process: trio.Process) -> None:
-        """The end of its standard input is the word to finish."""
+    async def _start(self, life: int, *, waits: bool = False) -> Process:
+        process = Process(self._task_of(life, waits=waits), self._log, self._through, self._started)
+        await process.start()
+        return process
+
+    def _task_of(self, life: int, *, waits: bool) -> Produce | Consume:
+        task = self._task
+        if isinstance(task, Consume):
+            task = replace(task, waits=waits)
+        if life == 1:
+            return task
+        client, history = f"{task.client}-{life}", Path(task.history)
+        return replace(task, client=client, history=str(history.with_name(f"{client}.jsonl")))
+
+    async def _follow(self, process: Process) -> bool:
+        """Until it ends; whether in order. The end of its standard input is its word to finish."""
+        self._running.append(process)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._pass_on, process)
+                in_order = await process.follow(may_be_killed=self._dies_s is not None)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._before = all_together([self._before, process.progress])
+            self._running.remove(process)
+        return in_order
+
+    async def _pass_on(self, process: Process) -> None:
         await self._told_to_finish.wait()
-        if process.stdin is not None:
-            await process.stdin.aclose()
+        await process.close_input()
 
-    async def _follow(self, process: trio.Process, task: Produce | Consume) -> None:
-        """Keep `progress` up to date until the process closes its output."""
-        decoder, is_new = msgspec.json.Decoder(Progress), True
-        buffered = bytearray()
-        if process.stdout is None:
+    async def _kill_later(self, process: Process, dies_s: float) -> None:
+        """Kill it in the middle of whatever it does, unless it was told to finish before.
+
+        Its time begins when it has done something: on a busy machine a process may need longer for
+        its start than it is to live, and so would all that come for it.
+        """
+        await process.has_worked()
+        with trio.move_on_after(dies_s):
+            await self._told_to_finish.wait()
             return
-        async with process.stdout as output:
-            async for chunk in output:
-                buffered += chunk
-                *lines, rest = bytes(buffered).split(b"\n")
-                buffered = bytearray(rest)
-                if lines:
-                    self._now = decoder.decode(lines[-1])
-                    if is_new:
-                        for each in clients_of(task):
-                            self._started(each)
-                        is_new = False
-                if len(buffered) > WORKER_LINE_BYTES_MAX:
-                    raise ClusterError(f"{self._task.client} printed a line without an end")
+        process.kill()
 
 
-def _kill(process: trio.Process) -> None:
-    """End it at once, and what it has forked: its session is its own."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+class Deployed(Worker):
+    """A consumer that is deployed again and again, as a service is: `deployed` says how often.
+
+    The next process is started while the one before it works, joins, and handles messages; then the
+    old one is told to stop in order (SIGTERM). The readers of a file take turns instead: the old
+    one has ended before the next one reads. Nobody else of these `turns` is stopped meanwhile.
+    """
+
+    def __init__(
+        self,
+        task: Consume,
+        log: Path,
+        turns: trio.Semaphore,
+        through: Sequence[str] = (),
+        started: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(task, log, None, through, started)
+        self._turns = turns
+        self._side_by_side = task.offsets is None
+        self.deployed = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """See `Worker.run`."""
+        async with trio.open_nursery() as nursery:
+            working = await self._start(1)
+            nursery.start_soon(self._follow, working)
+            task_status.started()
+            await self._has_worked(working)
+            for life in itertools.count(2):
+                if self._told_to_finish.is_set():
+                    break
+                waiting = await self._start(life, waits=True)
+                nursery.start_soon(self._follow, waiting)
+                with trio.move_on_after(DEPLOYED_AFTER_S):
+                    await self._told_to_finish.wait()
+                async with self._turns:
+                    if not self._told_to_finish.is_set():
+                        await self._replace(working, waiting)
+                        working = waiting
+        self.finished.set()
+
+    async def _replace(self, old: Process, new: Process) -> None:
+        """Until the new one works. A process that is told to finish before it was told to begin
+        does nothing."""
+        if self._side_by_side:
+            await new.go()
+            await self._has_worked(new)
+        self.deployed += 1
+        old.terminate()
+        await old.ended.wait()
+        if not self._side_by_side:
+            await new.go()
+            await self._has_worked(new)
+
+    async def _has_worked(self, process: Process) -> None:
+        """Wait for that, unless the worker is told to finish."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_then_cancel, self._told_to_finish, nursery.cancel_scope)
+            await process.has_worked()
+            nursery.cancel_scope.cancel()
+
+
+async def _then_cancel(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

@@ -43,8 +43,8 @@ class Workload:
     `keyed`: each message has a key that decides its queue. `stay_s`: consumers leave their group
     after so long, and join it again. `dies_s`: all clients are killed after so long, and others
     come; `only_readers_die`: all consumers are. `deployed`: consumers handle messages until they
-    are told to stop (SIGTERM), one after the other, and others come; with `threads` they are
-    blocking ones. `ordered`: consumers lock their queues.
+    are told to stop (SIGTERM), one after the other, and others come before; with `threads` they
+    are blocking ones. `ordered`: consumers lock their queues.
     `broadcast`: each reads all. `tools`: what is changed meanwhile, as by `mqadmin`: the group's
     offsets, or topics, groups and settings. `once`: consumers write an output for each message, in
     transactions with its offset. `members`: so many in each of the consumers' processes, which pop.
@@ -306,7 +306,8 @@ class Consume(Task, frozen=True):
     `once` it writes an output for each message, in transactions. With `members` it is so many
     members that pop, who with `naps` all stand still now and then. With `handles` a handler is
     called until the process is told to stop; with `threads` by a blocking consumer, in threads.
-    `away`: between its stays, with all other members.
+    `away`: between its stays, with all other members. `waits`: a process that has started begins
+    with the first byte of its standard input.
     """
 
     group: str
@@ -321,6 +322,7 @@ class Consume(Task, frozen=True):
     threads: bool = False
     beginning: Beginning = "first"
     away: bool = False
+    waits: bool = False
     part_bytes: int = 0
     forks: int = 0
     identity: Identity = NO_IDENTITY

@@ -5,12 +5,11 @@ The audit knows nothing of it (:mod:`mqchaos.run.ordinary.given` says why).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from mqchaos.history.events import Event
-from mqchaos.limits import FOLLOWED_S, GIVEN_WITHIN_S, HELD_BY_TWO_S
+from mqchaos.limits import FOLLOWED_S, HANDED_OVER_WITHIN_S, HELD_BY_TWO_S
 from mqchaos.run.load.workload import Workload
 from mqchaos.run.ordinary.administered import (
     about_administering,
@@ -31,6 +30,7 @@ from mqchaos.run.ordinary.given import (
     given,
     shared,
 )
+from mqchaos.run.ordinary.handing_over import against_pausing, handed_over, longest_of
 
 
 class Lived(NamedTuple):
@@ -51,10 +51,11 @@ def look(
     """What is wrong, and what was counted."""
     if workload.deployed:
         found = all_given([given(history(), reader) for reader in lived.readers])
-        # Whoever reads all has nobody who takes over before its next process begins.
-        within_s = math.inf if workload.broadcast else GIVEN_WITHIN_S * lived.slowness
-        wrong = against_deploying(found, within_s)
-        return wrong, [about_deploying(found, lived.deployed)]
+        over = longest_of(handed_over(history(), reader) for reader in lived.readers)
+        wrong = against_deploying(found)
+        if not found.faults:  # with them all takes longer
+            wrong += against_pausing(over, HANDED_OVER_WITHIN_S * lived.slowness)
+        return wrong, [about_deploying(found, lived.deployed, over.pause_s)]
     if workload.tools == "widens":
         found = given(history(), lived.group, lived.queues)
         return against_skipping(found), [about_younger(found)]

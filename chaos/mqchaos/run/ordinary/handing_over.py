@@ -1,0 +1,91 @@
+"""How long queues pause when their reader changes, read off the history at the end of a run. Pure.
+
+A queue that has messages pauses from the last one that its old reader's handler was given until the
+first one of its new reader, or from when that one was acknowledged, if it came later. Messages are
+compared with the one before them in their queue, so a popped message that stays hidden is seen
+though others of its queue are read meanwhile. What a slow machine takes longer for is not: a
+backlog is read message after message. Time in which no reader is up does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+from mqchaos.history.events import Ack, Deliver, Event, Rebalance
+from mqchaos.limits import NS_PER_S
+from mqchaos.run.ordinary.given import Place, place_of
+
+Stretch = tuple[int, int]
+
+
+class HandedOver(NamedTuple):
+    """`times`: how often a queue's next message was another client's; `pause_s`: the longest pause,
+    before the message at `place`."""
+
+    times: int = 0
+    pause_s: float = 0.0
+    place: Place | None = None
+
+
+def handed_over(events: Iterable[Event], reader: str) -> HandedOver:
+    """Of what a reader was given: a group, or whoever reads all in turn."""
+    acked: dict[Place, int] = {}
+    given: dict[Place, Deliver] = {}
+    up: dict[str, Stretch] = {}
+    for event in events:
+        if isinstance(event, Ack):
+            if not event.waiting:
+                acked[place_of(event)] = event.t
+        elif isinstance(event, Deliver | Rebalance) and event.group == reader:
+            up[event.client] = (up.get(event.client, (event.t, 0))[0], event.t)
+            if isinstance(event, Deliver):
+                given.setdefault(place_of(event), event)
+    stretches = _joined(up.values())
+    times, longest, at = 0, 0, None
+    for before, after in pairwise(sorted(given)):
+        old, new = given[before], given[after]
+        if before[:3] != after[:3] or old.client == new.client:
+            continue
+        times += 1
+        pause = _within(stretches, max(old.t, acked.get(after, new.t)), new.t)
+        if pause > longest:
+            longest, at = pause, after
+    return HandedOver(times, longest / NS_PER_S, at)
+
+
+def longest_of(each: Iterable[HandedOver]) -> HandedOver:
+    """Of several who are given all, each."""
+    found = [*each]
+    if not found:
+        return HandedOver()
+    longest = max(found, key=lambda one: one.pause_s)
+    return longest._replace(times=sum(one.times for one in found))
+
+
+def against_pausing(found: HandedOver, pause_s_max: float) -> list[str]:
+    """What is wrong with how queues were handed over."""
+    if found.place is None or found.pause_s <= pause_s_max:
+        return []
+    topic, broker, queue, at = found.place
+    return [
+        f"a queue was read by nobody for {found.pause_s:.1f} s when its reader changed, above "
+        f"{pause_s_max:.1f} s: {topic}/{broker}/{queue}/{at}"
+    ]
+
+
+def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """Those that overlap as one, in order."""
+    joined: list[Stretch] = []
+    for begins, ends in sorted(stretches):
+        if joined and begins <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(ends, joined[-1][1]))
+        else:
+            joined.append((begins, ends))
+    return joined
+
+
+def _within(stretches: Iterable[Stretch], since: int, until: int) -> int:
+    """How much of that time they cover."""
+    return sum(max(0, min(until, ends) - max(since, begins)) for begins, ends in stretches)

@@ -1,0 +1,166 @@
+"""How the harness measures that queues pause when their readers change, and what that finds."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from mqchaos.history.events import Ack, Deliver, HistoryWriter, Rebalance
+from mqchaos.history.reading import read_history
+from mqchaos.limits import HANDED_OVER_WITHIN_S, NS_PER_S
+from mqchaos.run.load import noting, work
+from mqchaos.run.load.noting import acknowledged
+from mqchaos.run.load.work import HandlingWork
+from mqchaos.run.load.workload import Consume
+from mqchaos.run.ordinary.handing_over import HandedOver, against_pausing, handed_over, longest_of
+from mqclient import Message, Producer
+from mqclient.consuming.popping.taking import Taking
+from mqclient.consuming.sharing.locks import Locks
+from mqlocal import local_cluster
+
+PLACE = ("T", "a", 0)
+
+
+def ack(offset: int, at_s: float, queue: int = 0) -> Ack:
+    return Ack(int(at_s * NS_PER_S), "p", f"{queue}-{offset}", "T", "a", queue, offset, 0)
+
+
+def deliver(offset: int, at_s: float, client: str, queue: int = 0) -> Deliver:
+    t = int(at_s * NS_PER_S)
+    return Deliver(t, client, "G", "T", "a", queue, offset, f"{queue}-{offset}", 0)
+
+
+def up(client: str, at_s: float) -> Rebalance:
+    return Rebalance(int(at_s * NS_PER_S), client, "G", "T", [])
+
+
+def test_a_pause_is_from_the_last_message_of_the_old_reader_to_the_first_of_the_new_one() -> None:
+    """And since that was acknowledged, if it came later."""
+    events = [ack(0, 0), ack(1, 0), deliver(0, 1, "c"), up("d", 1.5), deliver(1, 4, "d")]
+    assert handed_over([*events, up("c", 6)], "G") == HandedOver(1, 3.0, (*PLACE, 1))
+    events[1] = ack(1, 3.5)
+    assert handed_over([*events, up("c", 6)], "G") == HandedOver(1, 0.5, (*PLACE, 1))
+
+
+def test_a_backlog_that_one_reader_is_slow_with_is_not_a_pause() -> None:
+    """Each message came long after its acknowledgement, and soon after the one before it."""
+    events = [ack(each, 0) for each in range(10)]
+    events += [deliver(each, 5 + each, "c") for each in range(5)]
+    events += [
+        up("d", 8),
+        deliver(5, 9.5, "d"),
+        *(deliver(each, 5 + each, "d") for each in range(6, 10)),
+    ]
+    assert handed_over(events, "G") == HandedOver(1, 0.5, (*PLACE, 5))
+
+
+def test_a_message_that_stays_hidden_is_a_pause_though_its_queue_is_read() -> None:
+    """As of a pop that nobody gave back: those behind it come first."""
+    events = [ack(0, 0), ack(1, 0), ack(2, 0), up("d", 0), deliver(0, 1, "c")]
+    events += [deliver(2, 1.1, "d")]
+    assert handed_over([*events, deliver(1, 61, "d")], "G") == HandedOver(1, 60.0, (*PLACE, 1))
+
+
+def test_time_in_which_no_reader_is_up_does_not_count() -> None:
+    """A file's next reader has to start first; from then on it does."""
+    events = [ack(0, 0), ack(1, 0), deliver(0, 1, "c"), up("c", 1.25), up("d", 4)]
+    assert handed_over([*events, deliver(1, 4.5, "d")], "G") == HandedOver(1, 0.75, (*PLACE, 1))
+
+
+def test_what_others_were_given_and_what_nobody_acknowledged_are_no_pause() -> None:
+    """Each queue is looked at by itself, and each group."""
+    events = [ack(0, 0), ack(0, 0, 1), deliver(0, 1, "c"), deliver(0, 9, "d", 1)]
+    events += [deliver(1, 9, "d")]
+    assert handed_over(events, "G") == HandedOver(1, 0.0, None)
+    assert handed_over(events, "H") == HandedOver()
+
+
+def test_the_longest_pause_of_all_readers_is_what_is_judged() -> None:
+    """By its length; the sentence names the message that waited."""
+    found = longest_of([HandedOver(2, 0.5, (*PLACE, 3)), HandedOver(1, 1.5, (*PLACE, 7))])
+    assert found.times == 3
+    assert against_pausing(found, 2.0) == against_pausing(longest_of([]), 0) == []
+    assert against_pausing(found, 1.0) == [
+        "a queue was read by nobody for 1.5 s when its reader changed, above 1.0 s: T/a/0/7"
+    ]
+
+
+BURST = 64
+EVERY_S = 5
+
+
+async def keep_sending(producer: Producer, history: HistoryWriter) -> None:
+    """Bursts, of which members are in the middle at each of these seconds."""
+    began_s = trio.current_time()
+    for burst in count(1):
+        for number in range(BURST):
+            message = Message("T", b"x", unique_key=f"k{burst}-{number}")
+            history.write(acknowledged("p", await producer.send(message)))
+        await trio.sleep_until(began_s + burst * EVERY_S - 0.05)
+
+
+async def deployed_once(folder: Path, *, ordered: bool = False, members: int = 0) -> HandedOver:
+    """How queues are handed over when a member comes and the one before it goes, under load."""
+    names = ("p", "c", "d")
+    async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
+        with ExitStack() as files:
+            sent, *histories = [
+                files.enter_context(HistoryWriter(folder / f"{name}.jsonl")) for name in names
+            ]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(keep_sending, producer, sent)
+                stops = [trio.Event(), trio.Event()]
+                for name, history, stop in zip(names[1:], histories, stops, strict=True):
+                    task = Consume(
+                        *(name, cluster.namesrv_addr, "T", "", "G"),
+                        ordered=ordered,
+                        members=members,
+                        handles=True,
+                    )
+                    nursery.start_soon(HandlingWork(task, history).run, stop)
+                    await trio.sleep(2 * EVERY_S)
+                stops[0].set()
+                await trio.sleep(65)
+                nursery.cancel_scope.cancel()
+    return handed_over(read_history(folder), "G")
+
+
+async def nothing(*_: object) -> None:
+    """What a client does that forgets it."""
+
+
+FORGOTTEN: dict[str, tuple[dict[str, Any], type, str]] = {
+    "locks": ({"ordered": True}, Locks, "leave"),
+    "pops": ({"members": 1}, Taking, "give_back"),
+}
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+@pytest.mark.parametrize("what", FORGOTTEN)
+async def test_locks_and_pops_that_are_left_behind_are_found(
+    what: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
+    *,
+    forgets: bool,
+) -> None:
+    """By the time for which they last; where they are given back, queues go on within the bound."""
+    clock = SimpleNamespace(
+        monotonic_ns=lambda: int(trio.current_time() * NS_PER_S), sleep=None, monotonic=None
+    )
+    monkeypatch.setattr(work, "time", clock)
+    monkeypatch.setattr(noting, "time", clock)
+    member, owner, method = FORGOTTEN[what]
+    if forgets:
+        monkeypatch.setattr(owner, method, nothing)
+    found = await deployed_once(tmp_path, **member)
+    assert found.times
+    assert bool(against_pausing(found, HANDED_OVER_WITHIN_S)) == forgets, found
