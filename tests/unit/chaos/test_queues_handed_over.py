@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -92,14 +91,14 @@ def test_the_longest_pause_of_all_readers_is_what_is_judged() -> None:
     ]
 
 
-BURST = 64
+BURST, BURSTS = 200, 3
 EVERY_S = 5
 
 
-async def keep_sending(producer: Producer, history: HistoryWriter) -> None:
+async def send_bursts(producer: Producer, history: HistoryWriter) -> None:
     """Bursts, of which members are in the middle at each of these seconds."""
     began_s = trio.current_time()
-    for burst in count(1):
+    for burst in range(1, BURSTS + 1):
         for number in range(BURST):
             message = Message("T", b"x", unique_key=f"k{burst}-{number}")
             history.write(acknowledged("p", await producer.send(message)))
@@ -115,7 +114,7 @@ async def deployed_once(folder: Path, *, ordered: bool = False, members: int = 0
                 files.enter_context(HistoryWriter(folder / f"{name}.jsonl")) for name in names
             ]
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(keep_sending, producer, sent)
+                nursery.start_soon(send_bursts, producer, sent)
                 stops = [trio.Event(), trio.Event()]
                 for name, history, stop in zip(names[1:], histories, stops, strict=True):
                     task = Consume(

@@ -163,6 +163,8 @@ class Deployed(Worker):
         if self._side_by_side:
             await new.go()
             await self._has_worked(new)
+        if self._told_to_finish.is_set():
+            return  # it ends by itself, and would hardly hear a signal
         self.deployed += 1
         old.terminate()
         await old.ended.wait()
