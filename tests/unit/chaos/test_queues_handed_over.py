@@ -124,7 +124,7 @@ async def deployed_once(folder: Path, *, ordered: bool = False, members: int = 0
                         handles=True,
                     )
                     nursery.start_soon(HandlingWork(task, history).run, stop)
-                    await trio.sleep(2 * EVERY_S)
+                    await trio.sleep(EVERY_S)
                 stops[0].set()
                 await trio.sleep(65)
                 nursery.cancel_scope.cancel()
