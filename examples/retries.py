@@ -25,7 +25,7 @@ def main() -> None:
         try:
             amount = int(message.body)
         except ValueError:
-            print(f"given up: {message.body.decode()!r} is no amount", flush=True)
+            print(f"given up: {message.body.decode()!r} is not an amount", flush=True)
             raise Nack(delay_level=-1) from None
         if amount > 100 and message.reconsume_times == 0:
             print(f"not yet: the bank does not answer for {amount}", flush=True)

@@ -70,7 +70,7 @@ class BrokerConfig(
             if not 0 < port <= foundation.PORT_MAX:
                 raise ConfigError(
                     f"dLegerPeers is not set, and listenPort {self.listen_port} + "
-                    f"{PEER_PORT_ABOVE} is no port: set dLegerPeers to {self.node_id}-host:port"
+                    f"{PEER_PORT_ABOVE} is not a port: set dLegerPeers to {self.node_id}-host:port"
                 )
             return {self.node_id: (self.broker_ip1, port)}
         return _members("dLegerPeers", self.d_leger_peers)

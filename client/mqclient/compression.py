@@ -59,7 +59,7 @@ def inflate(body: Buffer, sys_flag: int, what: str) -> bytes:
     kind = sys_flag & COMPRESSION_TYPE
     readers = {UNNAMED: _from_zlib, ZLIB: _from_zlib, LZ4: _from_lz4, ZSTD: _from_zstd}
     if kind not in readers:
-        raise RecordError(f"{what} is compressed by algorithm {kind:#x}, which is none")
+        raise RecordError(f"{what} is compressed by algorithm {kind:#x}, which is unknown")
     inflated, is_whole = readers[kind](body, what)
     if not is_whole:
         raise RecordError(
@@ -92,7 +92,7 @@ def _from_zlib(body: Buffer, what: str) -> tuple[bytes, bool]:
     try:
         inflated = inflater.decompress(body, limits.INFLATED_BODY_BYTES_MAX)
     except zlib.error as error:
-        raise RecordError(f"{what} is no zlib stream") from error
+        raise RecordError(f"{what} is not a zlib stream") from error
     return inflated, inflater.eof
 
 
@@ -103,7 +103,7 @@ def _from_lz4(body: Buffer, what: str) -> tuple[bytes, bool]:
     try:
         inflated: bytes = inflater.decompress(bytes(body), limits.INFLATED_BODY_BYTES_MAX)
     except (RuntimeError, EOFError) as error:
-        raise RecordError(f"{what} is no LZ4 frame") from error
+        raise RecordError(f"{what} is not an LZ4 frame") from error
     return inflated, bool(inflater.eof)
 
 
@@ -121,4 +121,4 @@ def _from_zstd(body: Buffer, what: str) -> tuple[bytes, bool]:
         whole = inflater.decompressobj()
         return whole.decompress(bytes(body)), whole.eof
     except zstandard.ZstdError as error:
-        raise RecordError(f"{what} is no Zstandard frame") from error
+        raise RecordError(f"{what} is not a Zstandard frame") from error

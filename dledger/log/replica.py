@@ -160,7 +160,9 @@ def describe_replica(folder: Path) -> ReplicaDescription:
     try:
         raw = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise ConfigError(f"{folder} is no replica's directory: it has no replica.json") from None
+        raise ConfigError(
+            f"{folder} is not a replica's directory: it has no replica.json"
+        ) from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     try:

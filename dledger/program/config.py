@@ -30,7 +30,7 @@ def load_config(path: Path | str, config_type: type[ConfigT]) -> ConfigT:
     except OSError as error:
         raise ConfigError(f"{path}: can't be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: no valid TOML: {error}") from error
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
     return parse_config(values, config_type, str(path))
 
 

@@ -44,7 +44,7 @@ def parse_properties(data: Buffer) -> dict[str, str]:
     try:
         lines = [line.strip() for line in str(data, "utf-8").splitlines()]
     except UnicodeDecodeError as error:
-        raise BadInput(f"the properties text is no UTF-8: {error}") from error
+        raise BadInput(f"the properties text is not valid UTF-8: {error}") from error
     pairs = {}
     for line in lines:
         if not line or line[0] in "#!":

@@ -129,7 +129,7 @@ async def _receive_small(sock: socket.socket | Channel) -> list[object]:
     try:
         fields = msgpack.unpackb(await _receive_exactly(sock, length))
     except (ValueError, msgpack.UnpackException) as error:
-        raise FrameError(f"a handshake message is no msgpack: {error}") from error
+        raise FrameError(f"a handshake message is not valid msgpack: {error}") from error
     if not isinstance(fields, list) or not fields:
         raise FrameError(f"a handshake message is {fields!r}, not a list")
     return fields

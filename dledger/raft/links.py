@@ -384,7 +384,9 @@ class PeerNetwork:
             raise FrameError(f"node {peer_id!r} must not dial this node: this node dials it")
         strangers = {*self._linked} - {*self._members} - {peer_id}
         if peer_id not in self._members and len(strangers) >= limits.STRANGERS_MAX:
-            raise FrameError(f"{len(strangers)} nodes are connected that are no members: the limit")
+            raise FrameError(
+                f"{len(strangers)} nodes that are not members are connected: the limit"
+            )
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -347,7 +347,7 @@ def decode_message(frame: memoryview) -> PeerMessage:
     try:
         head = msgpack.unpackb(frame[start : start + head_length], use_list=False)
     except (ValueError, msgpack.UnpackException) as error:
-        raise FrameError(f"a peer's message head is no msgpack: {error}") from error
+        raise FrameError(f"a peer's message head is not valid msgpack: {error}") from error
     if not isinstance(head, tuple) or len(head) < 2:
         raise FrameError(f"a peer's message head is {head!r}, not kind, term and fields")
     layout = LAYOUTS.get(head[0]) if type(head[0]) is int else None

@@ -151,7 +151,7 @@ def parse_cron(text: str) -> Cron:
     if len(text) > CRON_CHARACTERS_MAX:
         raise BadInput(f"a cron expression of {len(text)} characters, above {CRON_CHARACTERS_MAX}")
     if text.startswith("@") and text.lower() not in _NICKNAMES:
-        raise BadInput(f"the cron expression {text!r} is none of {', '.join(_NICKNAMES)}")
+        raise BadInput(f"the cron expression {text!r} is not one of {', '.join(_NICKNAMES)}")
     fields = _NICKNAMES.get(text.lower(), text).split()
     if len(fields) != len(_FIELDS):
         raise BadInput(
@@ -185,7 +185,9 @@ def _read(value: str, field: _Field, number: int, text: str) -> set[int]:
     for part in value.split(","):
         match = _PART.fullmatch(part)
         if match is None:
-            raise _wrong(text, number, field, f"{part!r} is no number, range, * or step of these")
+            raise _wrong(
+                text, number, field, f"{part!r} is not a number, a range, * or a step of these"
+            )
         span, step = match[1], match[2]
         low, dash, high = span.partition("-")
         begin = field.least if span == "*" else _number(low, field, number, text)
@@ -206,7 +208,7 @@ def _number(word: str, field: _Field, number: int, text: str) -> int:
         return value
     if not word.isdigit():
         named = f", nor one of {', '.join(field.names)}" if field.names else ""
-        raise _wrong(text, number, field, f"{word!r} is no number{named}")
+        raise _wrong(text, number, field, f"{word!r} is not a number{named}")
     if not field.least <= int(word) <= field.most:
         raise _wrong(text, number, field, f"{word} is not within {field.least} and {field.most}")
     return int(word)

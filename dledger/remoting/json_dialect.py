@@ -47,7 +47,7 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -224,7 +224,7 @@ def _key(text: str, position: int, depth_left: int) -> tuple[object, int]:
         try:
             return msgspec.convert(key, MessageQueue, strict=False), end
         except msgspec.ValidationError as error:
-            raise ValueError(f"a map key is no message queue: {error}") from error
+            raise ValueError(f"a map key is not a message queue: {error}") from error
     if isinstance(key, str):
         return key, end
     raise ValueError(f"a map key is {key!r}: character {position}")

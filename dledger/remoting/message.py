@@ -220,7 +220,7 @@ def host_bytes(host: str, port: int) -> bytes:
     try:
         address = ipaddress.ip_address(host)
     except ValueError as error:
-        raise BadInput(f"{host!r} is no IP address") from error
+        raise BadInput(f"{host!r} is not an IP address") from error
     return address.packed + port.to_bytes(_PORT_BYTES, "big")
 
 
@@ -246,9 +246,9 @@ def offset_message_id_decode(message_id: str) -> tuple[str, int, int]:
     try:
         data = bytes.fromhex(message_id)
     except ValueError as error:
-        raise BadInput(f"{message_id!r} is no offset message id: not hexadecimal") from error
+        raise BadInput(f"{message_id!r} is not an offset message id: not hexadecimal") from error
     if len(data) not in _OFFSET_ID_BYTES:
-        raise BadInput(f"{message_id!r} is no offset message id: not 32 or 56 characters")
+        raise BadInput(f"{message_id!r} is not an offset message id: not 32 or 56 characters")
     host, port = host_decode(data[:-_POSITION_BYTES])
     return host, port, int.from_bytes(data[-_POSITION_BYTES:], "big")
 

@@ -65,7 +65,7 @@ def read_receipt(text: str) -> Receipt:
         raise BadInput(f"the handle {text[:80]!r} has {len(words)} words, expected {_WORDS}")
     numbers = [words[number] for number in (1, 3, 6, 7)]
     if not all(word.isdecimal() and word.isascii() and len(word) <= _LONGEST for word in numbers):
-        raise BadInput(f"the handle {text[:80]!r} has a word that is no number")
+        raise BadInput(f"the handle {text[:80]!r} has a word that is not a number")
     pop_time, revive, queue_id, offset = map(int, numbers)
     if max(pop_time, offset) > INT64_MAX:
         raise BadInput(f"the handle {text[:80]!r} has a number above {INT64_MAX}")
@@ -91,7 +91,7 @@ def read_bits(text: str, bytes_max: int) -> int:
     try:
         data = b64decode(text, validate=True)
     except ValueError as error:
-        raise BadInput(f"the bits {text[:80]!r} are no Base64") from error
+        raise BadInput(f"the bits {text[:80]!r} are not Base64") from error
     if len(data) > bytes_max:
         raise BadInput(f"{len(data)} bytes of bits are above {bytes_max}")
     return int.from_bytes(data, "little")

@@ -33,7 +33,7 @@ def read_secret(path: Path) -> str:
         raise ConfigError(f"secretFile {path} can't be read: {error.strerror}") from error
     except UnicodeDecodeError:
         raise ConfigError(
-            f"secretFile {path} is no text; make another: {HOW_TO_MAKE_ONE}"
+            f"secretFile {path} is not text; make another: {HOW_TO_MAKE_ONE}"
         ) from None
     if stat.S_IMODE(mode) & 0o077:
         raise ConfigError(

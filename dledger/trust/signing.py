@@ -75,7 +75,7 @@ def _signed(command: Command) -> bytes:
         if name != TAG_FIELD and value is not None:
             shown = text(value)
             if not isinstance(shown, str):
-                raise FrameError(f"the field {name[:80]!r} can't be signed: it is no text")
+                raise FrameError(f"the field {name[:80]!r} can't be signed: it is not text")
             fields += [name, shown]
     body = hashlib.sha256(command.payload).digest()
     return encode_fields("request", command.code, *fields, body)

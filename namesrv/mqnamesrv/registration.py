@@ -154,7 +154,7 @@ def _check_loose(body: Buffer) -> None:
     most = RegisterBrokerBody.loose_bytes_max
     if len(body) > most:
         raise BadInput(
-            f"a registration of {len(body)} bytes that is no standard JSON is above {most}"
+            f"a registration of {len(body)} bytes that is not standard JSON is above {most}"
         )
 
 
@@ -195,7 +195,7 @@ def _inflated(body: Buffer) -> Steps[bytes]:
                 break
         data += inflater.flush()
     except zlib.error as error:
-        raise BadInput(f"the compressed body is no zlib stream: {error}") from error
+        raise BadInput(f"the compressed body is not a zlib stream: {error}") from error
     return bytes(data)
 
 

@@ -69,7 +69,7 @@ def test_a_payment_is_tried_again_or_given_up(namesrv: str) -> None:
 
     assert printed == [
         "not yet: the bank does not answer for 250",
-        "given up: 'much' is no amount",
+        "given up: 'much' is not an amount",
         "paid 20, at try 1",
         "paid 250, at try 2",
         "back to Payments: 'much'",

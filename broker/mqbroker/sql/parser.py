@@ -241,7 +241,7 @@ class _Parser:
     def condition(self, term: _Term) -> Condition:
         """A term as something that is true, false or unknown. A property alone is never true."""
         if term.kind == "constant" and not (term.value is None or isinstance(term.value, bool)):
-            raise self._refuse(f"{term.value!r} is no condition")
+            raise self._refuse(f"{term.value!r} is not a condition")
         evaluate = term.evaluate
         if term.kind == "condition":
             return cast("Condition", evaluate)

@@ -73,12 +73,14 @@ def read_hooks(path: Path) -> Hooks:
         with path.open("rb") as file:
             raw = file.read(HOOKS_BYTES_MAX + 1)
         if len(raw) > HOOKS_BYTES_MAX:
-            raise ConfigError(f"{path} has more than {HOOKS_BYTES_MAX} bytes: it is no hooks file")
+            raise ConfigError(
+                f"{path} has more than {HOOKS_BYTES_MAX} bytes: it is not a hooks file"
+            )
         hooks = msgspec.convert(tomllib.loads(raw.decode()), Hooks)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no TOML: {error}") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}") from error
     for field, problem in _problems(hooks):
@@ -99,7 +101,7 @@ def _problems(hooks: Hooks) -> list[tuple[str, str]]:
         try:
             parse_address(node.address)
         except BadInput as error:
-            found.append((f"{field}.address", f"is no host:port: {error}"))
+            found.append((f"{field}.address", f"is not a host:port: {error}"))
         if node.address in seen:
             found.append((f"{field}.address", f"is that of {seen[node.address]}, too"))
         seen[node.address] = name
@@ -118,10 +120,10 @@ def _hook_problems(field: str, fault: str, hook: Hook) -> list[tuple[str, str]]:
     known = [name for name, kind in KINDS.items() if kind.undone]
     found = []
     if fault not in known:
-        found.append((field, f"is no fault that is known; there are {', '.join(known)}"))
+        found.append((field, f"is not a known fault; there are {', '.join(known)}"))
     for name, command in (("inject", hook.inject), ("heal", hook.heal)):
         if not command.strip() or "\0" in command:
-            found.append((f"{field}.{name}", "is no command"))
+            found.append((f"{field}.{name}", "is not a command"))
     if not 0 < hook.timeout_s <= HOOK_TIMEOUT_S * 10:
         found.append(
             (f"{field}.timeout_s", f"is {hook.timeout_s}; it must be up to {HOOK_TIMEOUT_S * 10}")

@@ -20,7 +20,7 @@ class Needs(Enum):
     NOTHING = "nothing"
     LINKS = "links that pass the proxy, or are the kernel's"
     PACKETS = "links that are the kernel's"
-    MEMBERS = "links that are none of both"
+    MEMBERS = "links of neither kind"
     ORDERS = "brokers that take orders"
     PLACE = "brokers that take orders, and a place in our code"
     CLOCK = "brokers that take orders of their clock"

@@ -33,7 +33,7 @@ def read_line(data: bytes, where: str) -> RunLine:
     try:
         line = msgspec.json.decode(data, type=RunLine)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise BadInput(f"{where} is no line of a soak: {error}") from error
+        raise BadInput(f"{where} is not a line of a soak: {error}") from error
     for name, value, known in (
         ("workload", [line.workload], WORKLOADS),
         ("faults", line.faults, KINDS),

@@ -38,7 +38,9 @@ def runs_of(path: Path) -> Iterator[RunLine]:
                 return
             where = f"{path}, line {number}"
             if len(data) > SOAK_LINE_BYTES_MAX:
-                raise BadInput(f"{where} has more than {SOAK_LINE_BYTES_MAX} bytes: it is no run's")
+                raise BadInput(
+                    f"{where} has more than {SOAK_LINE_BYTES_MAX} bytes: it is not a run's"
+                )
             yield read_line(data, where)
 
 
@@ -47,11 +49,11 @@ def renew(page: Path, covered: Coverage) -> None:
     with page.open("rb") as file:
         old = file.read(COVERAGE_PAGE_BYTES_MAX + 1)
     if len(old) > COVERAGE_PAGE_BYTES_MAX:
-        raise BadInput(f"{page} has more than {COVERAGE_PAGE_BYTES_MAX} bytes: it is no page")
+        raise BadInput(f"{page} has more than {COVERAGE_PAGE_BYTES_MAX} bytes: it is not a page")
     try:
         text = old.decode()
     except UnicodeDecodeError as error:
-        raise BadInput(f"{page} is no text in UTF-8: {error}") from error
+        raise BadInput(f"{page} is not text in UTF-8: {error}") from error
     new = page.with_name(f"{page.name}.new")
     new.write_bytes(renewed(text, markdown(covered), str(page)).encode())
     new.replace(page)

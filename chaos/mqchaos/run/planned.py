@@ -108,7 +108,7 @@ def read_plan(directory: Path) -> Planned:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; name a run's directory") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is no plan: {error}") from error
+        raise ConfigError(f"{path} is not a plan: {error}") from error
     return checked(planned, path)
 
 

@@ -81,4 +81,4 @@ def remove_node(
     """
     change = common.ask(lambda admin: admin.members.remove(broker, node, within_s=within))
     members = ", ".join(change.members)
-    common.say("removeNode", change, f"{node} is no member any more; {members} are")
+    common.say("removeNode", change, f"{node} is not a member any more; {members} are")

@@ -114,7 +114,7 @@ def check_schedule(delays_s: Sequence[float]) -> tuple[int, ...]:
 def check_level(level: int) -> int:
     """A delay level that a message can be sent back with. Raises BadInput."""
     if not _is_whole(level):
-        raise BadInput(f"delay_level={level!r} is no whole number")
+        raise BadInput(f"delay_level={level!r} is not a whole number")
     if not DEAD <= level <= limits.DELAY_LEVEL_MAX:
         raise BadInput(
             f"delay_level={level} is not within {DEAD} (dead letters), 0 (the broker's choice) and "

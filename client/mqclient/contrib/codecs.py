@@ -44,7 +44,7 @@ def pydantic_codec(model: type[BaseModel]) -> Codec:
 
     def encode(value: object) -> bytes:
         if not isinstance(value, model):
-            raise TypeError(f"{value!r:.100} is no {model.__name__}")
+            raise TypeError(f"{value!r:.100} is not a {model.__name__}")
         return value.model_dump_json().encode()
 
     return Codec(encode, model.model_validate_json)

@@ -92,7 +92,7 @@ def _run(text: str) -> tuple[int, int]:
 
 def _number(text: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= limits.OFFSET_DIGITS_MAX):
-        raise ValueError(f"{text[:40]!r} is no number")
+        raise ValueError(f"{text[:40]!r} is not a number")
     value = int(text)
     if value > most:
         raise ValueError(f"{value} is above {most}")

@@ -132,5 +132,5 @@ class Publisher:
     def _selected(self, selector: Selector, message: Message) -> MessageQueue:
         queue = selector(self.queues, message)
         if queue not in self.queues:
-            raise BadMessage(f"the selector chose {queue}, which is no queue of {self.topic!r}")
+            raise BadMessage(f"the selector chose {queue}, which is not a queue of {self.topic!r}")
         return queue

@@ -122,7 +122,7 @@ def _segment_bases(folder: Path, names: list[str], segment_bytes: int, disk: Dis
     for path in (folder / name for name in names if name.endswith(".seg")):
         if not path.stem.isdecimal() or int(path.stem) % segment_bytes:
             raise StorageError(
-                f"{path}: its name is no multiple of the segment size of {segment_bytes} bytes; "
+                f"{path}: its name is not a multiple of the segment size of {segment_bytes} bytes; "
                 "this log was made with another segment size"
             )
         if (disk.size(path) or 0) > segment_bytes:

@@ -77,7 +77,7 @@ class Changes:
         current = self._current()
         if node_id not in current.members:
             raise UnknownMember(
-                f"{node_id} is no member; the members are {', '.join(sorted(current.members))}"
+                f"{node_id} is not a member; the members are {', '.join(sorted(current.members))}"
             )
         members = current.without(node_id)
         if current.votes(node_id):
@@ -166,7 +166,7 @@ class Changes:
                 f"{silent} have not answered this leader yet: try again in a moment"
             )
         raise WouldLoseMajority(
-            f"{silent} do not answer: the rest is no majority, and the group would stop. "
+            f"{silent} do not answer: the rest is not a majority, and the group would stop. "
             "Start them first, or add another member"
         )
 

@@ -86,14 +86,14 @@ def decode_body(body_type: type[BodyT], data: Buffer) -> BodyT:
             return decoder.decode(data)
     if len(data) > loose_bytes_max:
         raise BadInput(
-            f"a {body_type.__name__} of {len(data)} bytes that is no standard JSON "
+            f"a {body_type.__name__} of {len(data)} bytes that is not standard JSON "
             f"is above {loose_bytes_max}"
         )
     document = parse(data)
     try:
         return msgspec.convert(document, body_type, strict=False, str_keys=True)
     except msgspec.ValidationError as error:
-        raise BadInput(f"the body is no {body_type.__name__}: {error}") from error
+        raise BadInput(f"the body is not a {body_type.__name__}: {error}") from error
 
 
 def _bounds(body_type: type) -> tuple[int, int]:

@@ -149,7 +149,7 @@ def _record(data: memoryview, error: str | None) -> tuple[str, dict[str, int | s
     try:
         record = Record(bytes(data))
         if record.fault is not None:
-            return f"bytes that are no whole record: {error or record.fault}", {}
+            return f"bytes that are not a whole record: {error or record.fault}", {}
         properties = properties_decode(bytes(record.properties))
         fields: dict[str, int | str] = {
             "topic": _short(record.topic),
@@ -168,7 +168,7 @@ def _record(data: memoryview, error: str | None) -> tuple[str, dict[str, int | s
         shown = list(properties.items())[:EXHIBIT_PROPERTIES_MAX]
         fields |= {f"property {_short(name)}": _short(value) for name, value in shown}
     except (BadInput, ValueError, IndexError) as fault:
-        return f"bytes that are no whole record: {error or fault}", {}
+        return f"bytes that are not a whole record: {error or fault}", {}
     name = properties.get("UNIQ_KEY")
     what = f"message {_short(name)}" if name else "a message without UNIQ_KEY"
     return (what if error is None else f"{what}, damaged: {error}"), fields

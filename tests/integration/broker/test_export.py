@@ -62,7 +62,7 @@ async def test_a_group_that_serves_is_copied(
             (one,) = await admin.replicas.export("broker-a", "again", "n1")
             with pytest.raises(Refused, match="exists already"):
                 await admin.replicas.export("broker-a", "again", "n1")
-            with pytest.raises(Refused, match="no place for a copy"):
+            with pytest.raises(Refused, match="not a valid name for a copy"):
                 await admin.replicas.export("broker-a", "../up", "n1")
             with pytest.raises(UnknownTarget, match="no member 'n7'"):
                 await admin.replicas.export("broker-a", "other", "n7")

@@ -39,21 +39,24 @@ def test_a_hooks_file_names_nodes_and_commands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("broker = ", "is no TOML"),
-        (b"\xff", "is no TOML"),
-        ("x = " + "[" * 50_000, "is no TOML"),
+        ("broker = ", "is not valid TOML"),
+        (b"\xff", "is not valid TOML"),
+        ("x = " + "[" * 50_000, "is not valid TOML"),
         ("", "missing required field `broker`"),
         ('broker = "b"\nnodes = {}', "nodes names 0 nodes; there may be 1 to 7"),
         ('broker = ""\n' + HEAD.split("\n", 1)[1] + KILL, "broker is empty"),
-        (HEAD.replace("h:1", "h") + KILL, "nodes.n0.address is no host:port"),
+        (HEAD.replace("h:1", "h") + KILL, "nodes.n0.address is not a host:port"),
         (HEAD, "missing required field `faults` - at `$.nodes"),
         (HEAD + "faults = {}", "nodes.n0.faults is empty"),
         (HEAD + 'faults.kill = { inject = "x" }', "missing required field `heal`"),
-        (HEAD + 'faults.kill = { inject = " ", heal = "y" }', "faults.kill.inject is no command"),
+        (
+            HEAD + 'faults.kill = { inject = " ", heal = "y" }',
+            "faults.kill.inject is not a command",
+        ),
         (HEAD + 'faults.kill = { inject = 5, heal = "y" }', "Expected `str`, got `int` - at"),
         (
             HEAD + 'faults.eat = { inject = "x", heal = "y" }',
-            "faults.eat is no fault that is known",
+            "faults.eat is not a known fault",
         ),
         (HEAD + KILL.replace("}", ", timeout_s = 0 }"), "faults.kill.timeout_s is 0"),
         (HEAD + KILL.replace("}", ", timeout_s = nan }"), "faults.kill.timeout_s is nan"),
@@ -67,7 +70,7 @@ def test_a_hooks_file_names_nodes_and_commands(tmp_path: Path) -> None:
             "nodes have no fault in common",
         ),
         (HEAD + KILL + '[workload]\ncommand = " "', "workload.command is empty"),
-        ("#" * (1 << 20) + "\n" + HEAD, "it is no hooks file"),
+        ("#" * (1 << 20) + "\n" + HEAD, "it is not a hooks file"),
     ],
 )
 def test_a_bad_hooks_file_is_refused_by_the_field(

@@ -112,12 +112,12 @@ def test_a_plan_that_this_machine_can_not_do_is_named(
         ({"rate_per_s": 0}, "rate_per_s 0"),
         ({"busy": -1}, "busy -1; it must be from 0 to 64"),
         ({"busy": 65}, "busy 65"),
-        ({"busy": 1.5}, "is no plan"),
+        ({"busy": 1.5}, "is not a plan"),
         ({"version": 2}, "version 2"),
         ({"send_timeout_s": -1}, "send_timeout_s -1"),
-        ({"steps": "no"}, "is no plan"),
-        ({"steps": [{"phase": "inject"}]}, "is no plan"),
-        ({"color": "red"}, "is no plan"),
+        ({"steps": "no"}, "is not a plan"),
+        ({"steps": [{"phase": "inject"}]}, "is not a plan"),
+        ({"color": "red"}, "is not a plan"),
     ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, change: dict[str, object], words: str) -> None:

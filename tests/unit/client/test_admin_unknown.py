@@ -100,7 +100,7 @@ async def test_what_is_not_there_is_not_deleted(tmp_path: Path) -> None:
         ("queryMsgByOffset -t T -b b -i 0", "queryMsgByOffset needs --offset"),
         ("queryMsgByOffset -t T -b b -i 0 --offset 0 -o 0", "The queue offset is --offset here"),
         ("sendMessage -t T", "sendMessage needs -p (--body)"),
-        ("queryMsgById -i xyz", "-i: 'xyz' is no offset message id"),
+        ("queryMsgById -i xyz", "-i: 'xyz' is not an offset message id"),
         ("queryMsgById -i 7F00", "a unique key needs its topic, too (-t)"),
     ],
 )

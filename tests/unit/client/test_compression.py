@@ -97,7 +97,7 @@ def test_what_is_cut_off_or_of_another_kind_is_named(name: str) -> None:
     for wrong in (body[:-5], body[: len(body) // 2], b"", BODY, b"\0" * 40):
         with pytest.raises(RecordError, match="the body at 7"):
             inflate(wrong, sys_flag, "the body at 7")
-    with pytest.raises(RecordError, match="algorithm 0x400, which is none"):
+    with pytest.raises(RecordError, match="algorithm 0x400, which is unknown"):
         inflate(body, COMPRESSED | 0x400, "it")
 
 

@@ -104,9 +104,9 @@ class ExportHandler:
         if len(parts) > limits.EXPORT_DEPTH_MAX or not all(map(_NAME.fullmatch, parts)):
             raise Refused(
                 ResponseCode.NO_PERMISSION,
-                f"{to[:200]!r} is no place for a copy: it is a name below the broker's exportDir, "
-                f"such as nightly/2026-11-23, of letters, digits, '.', '_' and '-', at most "
-                f"{limits.EXPORT_DEPTH_MAX} deep",
+                f"{to[:200]!r} is not a valid name for a copy: give a name below the broker's "
+                "exportDir, such as nightly/2026-11-23, of letters, digits, '.', '_' and '-', at "
+                f"most {limits.EXPORT_DEPTH_MAX} deep",
             )
         allowed = Path(config.export_dir).resolve()
         parent = allowed.joinpath(*parts).resolve()

@@ -103,7 +103,8 @@ class RelayHandler:
             if client.client_id == client_id:
                 return connection
         raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"{client_id!r} is no consumer of {group!r} connected here"
+            ResponseCode.SYSTEM_ERROR,
+            f"{client_id!r} is not a consumer of {group!r} connected here",
         )
 
 

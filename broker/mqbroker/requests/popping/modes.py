@@ -42,7 +42,7 @@ class RequestModeHandler:
             )
         if body.mode not in REQUEST_MODES:
             raise invalid(
-                f"the mode {body.mode[:80]!r} is none of {', '.join(sorted(REQUEST_MODES))}"
+                f"the mode {body.mode[:80]!r} is not one of {', '.join(sorted(REQUEST_MODES))}"
             )
         definitions, modes = self._core.definitions, self._core.machine.modes
         definitions.topic(body.topic)

@@ -292,7 +292,7 @@ class Taking:
             starts = walk(view)
         except RecordError as error:
             raise BadInput(
-                f"{broker_name} answered a pop with what is no message: {error}"
+                f"{broker_name} answered a pop with bytes that are not a message: {error}"
             ) from error
         now_s = anyio.current_time()
         tags = subscription.tags_set

@@ -350,7 +350,7 @@ class FileOffsets:
 
     def _unreadable(self, reason: str) -> BadInput:
         return BadInput(
-            f"offsets={str(self._path)!r} is no file of offsets: {reason}. Name another one; or "
+            f"offsets={str(self._path)!r} is not a file of offsets: {reason}. Name another one; or "
             "remove it, to begin where consume_from says"
         )
 

@@ -139,7 +139,7 @@ class Plan:
         if isinstance(assign, Sequence):
             return cls("chosen", None, _checked(assign))
         if not callable(assign):
-            raise BadInput(f"assign={assign!r} is no strategy, and no list of queues")
+            raise BadInput(f"assign={assign!r} is neither a strategy nor a list of queues")
         if isinstance(assign, ConsistentHash | MachineRooms):
             return cls(repr(assign), assign)
         if isinstance(assign, NearbyRooms):
@@ -167,7 +167,7 @@ def _checked(given: Sequence[object]) -> tuple[MessageQueue, ...]:
     queues: dict[MessageQueue, None] = {}
     for queue in given:
         if not isinstance(queue, MessageQueue):
-            raise BadInput(f"assign: {queue!r} is no MessageQueue(topic, broker_name, queue_id)")
+            raise BadInput(f"assign: {queue!r} is not a MessageQueue(topic, broker_name, queue_id)")
         queues[queue] = None
     if not 0 < len(queues) <= limits.QUEUES_PER_TOPIC_MAX:
         raise BadInput(f"assign: {len(queues)} queues, not 1 to {limits.QUEUES_PER_TOPIC_MAX}")
