@@ -58,11 +58,12 @@ def restore(
     *,
     config: Annotated[Path, Parameter(name=["--config", "-c"])],
 ) -> int:
-    """Make this replica's store of a copy, for a group whose replicas are all lost.
+    """Create this replica's store from a copy, if all replicas of the broker group are lost.
 
-    Do so for each member of the group, best from one and the same copy, and start them all. Nothing
-    that was sent after the copy was made comes back. While a majority of the group is alive, start
-    a lost replica with an empty store instead: it copies everything from the others.
+    Do this for each member of the broker group, preferably from the same copy, and start all
+    members. Messages that were sent after the copy was made are lost. While a majority of the
+    broker group is alive, start a lost replica with an empty store instead: it copies everything
+    from the others.
 
     For example:
 

@@ -64,7 +64,7 @@ ATTACHED_TOPIC = "Attached"
 
 app = cyclopts.App(
     name="mqchaos",
-    help="Break a broker group on purpose and audit what is left.",
+    help="Inject faults into a broker group, and audit its replicas afterwards.",
     help_format="plaintext",
     help_formatter=FlowingHelp(),
 )
@@ -72,7 +72,7 @@ app = cyclopts.App(
 
 @app.command(name="list")
 def list_scenarios() -> None:
-    """Name the scenarios, the workloads, and the faults with what this machine lacks for them."""
+    """List the scenarios, the workloads and the faults, and what this machine lacks for a fault."""
     console = Console()
     scenarios = Table("scenario", "what happens")
     for scenario in SCENARIOS.values():
@@ -110,7 +110,7 @@ def _networks() -> Table:
 
 @app.command
 def failpoints() -> None:
-    """Name the places of our code at which a node can be stopped or held."""
+    """List the failpoints: places in the code at which a node can be stopped or held."""
     table = Table("place", "comes by", "because of", "what has happened, and what has not")
     for place in PLACES.values():
         table.add_row(place.name, place.by.value, place.when.value, place.told)
@@ -147,7 +147,7 @@ def run(
     Parameters
     ----------
     scenario
-        One of those that `mqchaos list` names, or random.
+        A scenario of `mqchaos list`, or random.
     directory
         A new or empty directory: history, replicas, logs and reports stay there.
     seed
@@ -155,20 +155,20 @@ def run(
     kills
         How many faults there are, one after the other; how many rounds of a restart.
     duration
-        Of a random schedule, in seconds.
+        Length of a random schedule in seconds.
     workload
-        One of those that `mqchaos list` names.
+        A workload of `mqchaos list`.
     network
-        What links are, where they are broken; with namespaces (root only) servers live in their
-        own.
+        How links are broken: by a proxy, or by the kernel, between namespaces (root only).
     disks
         Where replicas lie; own (root only): each on a file system of its own.
     clocks
-        Who sees a broker's clock jump: where it asks the time, or its whole process (libfaketime).
+        How far a clock fault reaches: to where the broker asks the time, or to its whole process
+        (libfaketime).
     history
-        What it is kept as; parquet: a tenth of the bytes, packed while the run goes on.
+        The history's format; parquet takes a tenth of the bytes, and is packed during the run.
     busy
-        So many processes beside the servers want a processor all the time, as on a shared machine.
+        How many busy processes run beside the servers, as on a shared machine.
     tls
         All ports take TLS alone, with certificates of the cluster's own authority.
     users
@@ -181,9 +181,9 @@ def run(
 
 @app.command
 def replay(*sources: Path, directory: Directory, busy: Whole | None = None) -> int:
-    """Run the very plan of another run again; exit status as of `run`.
+    """Repeat the plan of another run; the exit status is that of `run`.
 
-    Of several one after the other, until one has a violation; of those that hold the reports stay.
+    Several plans are repeated in order, until one has a violation. The reports of the others stay.
 
     For example:
 
@@ -212,7 +212,7 @@ def replay(*sources: Path, directory: Directory, busy: Whole | None = None) -> i
 def shrink(
     source: Path, /, *, directory: Directory, repeat: Whole = 2, runs: Whole = SHRINK_RUNS_MAX
 ) -> int:
-    """Make the plan of a run with a violation smaller, while the violation stays.
+    """Make the plan of a run with a violation smaller, as long as the violation stays.
 
     For example:
 
@@ -266,9 +266,9 @@ def soak(
     seed
         The first one.
     duration
-        Of each schedule, in seconds.
+        Length of each schedule in seconds.
     workload
-        One of those that `mqchaos list` names; by default all in turn.
+        A workload of `mqchaos list`; by default all in turn.
     network
         As of `run`.
     disks
@@ -298,7 +298,7 @@ def soak(
 def coverage(*soaks: Path, page: Path | None = None) -> None:
     """Add up soaks: tables of fault x workload, fault x property and workload x property.
 
-    As Markdown. What was never run has its row, too.
+    The tables are Markdown. Kinds that were never run have their rows, too.
 
     For example:
 
@@ -339,10 +339,10 @@ def attach(
     user: str = "",
     password_file: str = "",
 ) -> int:
-    """Hurt a cluster that runs already, by its operator's hooks, and judge what is read back.
+    """Inject faults into a running cluster with your own commands, and judge what is read back.
 
-    Ours or Apache RocketMQ's. Exit status 0 if all that was acknowledged was read back, as it was
-    sent, in order and once, and no exception reached the application; 1 if not.
+    The cluster may be Apache RocketMQ's. Exit status 0 if all acknowledged messages were read back
+    as they were sent, in order and once, and no exception reached the application; 1 if not.
 
     For example:
 
@@ -358,11 +358,11 @@ def attach(
     directory
         A new or empty directory: history, logs and report stay there.
     fault
-        Which of the hooks; by default the first that all nodes have.
+        The hook to use; by default the first that all nodes have.
     times
         How often, one after the other.
     on
-        Whom it hurts: whoever leads, or any node.
+        The node that the fault hits: the leader, or any node.
     seed
         Draws the times, and the nodes.
     topic

@@ -79,7 +79,7 @@ def up(
     tls: bool = False,
     output: Output = "table",
 ) -> int:
-    """Start a cluster, or what is missing of it, and wait until it serves.
+    """Start a cluster, or its missing servers, and wait until it serves.
 
     For example:
 
@@ -128,7 +128,7 @@ def kill(node: str, /, *, directory: Directory) -> int:
 
 @app.command
 def restart(node: str, /, *, directory: Directory) -> int:
-    """Start one server again; one that runs is ended with SIGTERM first.
+    """Start a server; if it runs, end it with SIGTERM first.
 
     For example:
 
@@ -139,7 +139,7 @@ def restart(node: str, /, *, directory: Directory) -> int:
 
 @app.command
 def add_node(*, directory: Directory, group: str = "broker-a") -> int:
-    """Start one node more in a broker group that serves; done when it has the log and votes.
+    """Add a node to a broker group that serves, and wait until the node has the log and votes.
 
     For example:
 

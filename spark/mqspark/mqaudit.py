@@ -68,8 +68,8 @@ def audit(
     Parameters
     ----------
     history:
-        The history: a file of JSON Lines or Parquet, or a directory of such. Without one, only what
-        replicas alone can show is judged.
+        The history: a file of JSON Lines or Parquet, or a directory of such. Without a history,
+        only properties of replicas alone are judged.
     store:
         A replica's directory (the one with replica.json), or a copy that exportReplica made. Give
         it once for each replica.

@@ -7,9 +7,9 @@ from mqclient.commands.terminal.output import Table, leaderless
 
 
 def cluster_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
-    """Show every broker: who leads, at which term, how busy, how far behind.
+    """Show every broker: its role, term, load and lag.
 
-    The version is a broker's own; of RocketMQ's brokers it is the one that they report.
+    The version is the broker's own, or the version that a RocketMQ broker reports.
 
     For example:
 

@@ -15,7 +15,7 @@ _HEADERS = ("CLIENT", "ADDRESS", "LANGUAGE", "VERSION")
 
 
 def consumer_connection(*, group: Group, common: Common = DEFAULTS) -> None:
-    """Show who consumes for a group at the moment, and what.
+    """Show the members of a consumer group and their subscriptions.
 
     For example:
 
@@ -35,7 +35,7 @@ def producer_connection(
     topic: Topic,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show who produces for a group at the moment, on the brokers of a topic.
+    """Show the producers of a group that are connected to the brokers of a topic.
 
     For example:
 
@@ -58,7 +58,7 @@ def consumer_status(
     stacks: Annotated[bool, Parameter(name=["--stacks", "-s", "--jstack"], negative=())] = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show what each consumer of a group says of itself: its queues, its pace, its settings.
+    """Show what each member of a consumer group reports: its queues, its pace, its settings.
 
     For example:
 
@@ -92,7 +92,7 @@ def reset_offset_by_time(
     force: Annotated[Switch, Parameter(name=["--force", "-f"])] = "true",
     common: Common = DEFAULTS,
 ) -> None:
-    """Have a group go on at the first message that was stored at or after a time.
+    """Reset a consumer group's offsets to the first message stored at or after a time.
 
     For example:
 

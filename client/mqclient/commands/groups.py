@@ -39,7 +39,7 @@ def consumer_progress(
     topic: OneTopic = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show how far a consumer group is in each queue; without -g, list all groups.
+    """Show a consumer group's offset and lag in each queue; without -g, list all groups.
 
     For example:
 
@@ -89,7 +89,7 @@ def update_sub_group(
     ] = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Create a consumer group or change it. What is not given stays as it is.
+    """Create a consumer group or change it. Settings that you don't name stay as they are.
 
     For example:
 
@@ -147,7 +147,7 @@ def delete_sub_group(
 ) -> None:
     """Delete a consumer group; on a whole cluster also its retry and dead-letter topics.
 
-    Status 1 if it is not there.
+    Status 1 if the group does not exist.
 
     For example:
 
@@ -177,7 +177,7 @@ def set_consume_mode(
     broker: ChangedBroker = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Have the members of a group that let brokers share the queues out pull a topic, or pop it.
+    """Set how members whose queues are shared out by brokers read a topic: by pull or by POP.
 
     For example:
 
@@ -188,7 +188,8 @@ def set_consume_mode(
     mode
         PULL: each queue is one member's. POP: messages are handed out one by one.
     share
-        With POP: each member pops its own queues and those of so many others; 0 (at first) for all.
+        With POP: a member pops its own queues and the queues of this many others; 0 (at first)
+        means all.
     """
     names = common.ask(
         lambda admin: admin.groups.set_request_mode(
@@ -208,7 +209,7 @@ def dead_letters(
     count: LetterCount = limits.DEAD_LETTERS_AT_ONCE,
     common: Common = DEFAULTS,
 ) -> None:
-    """List the messages that a consumer group gave up.
+    """List the dead letters of a consumer group.
 
     For example:
 
@@ -217,7 +218,7 @@ def dead_letters(
     Parameters
     ----------
     redriven
-        Those that were sent again already, too.
+        Also show dead letters that were redelivered already.
     """
     every = common.ask(
         lambda admin: admin.dead_letters.list(group, redriven=redriven, count=count + 1)
@@ -235,9 +236,10 @@ def redrive_dead_letters(
     count: LetterCount = limits.DEAD_LETTERS_AT_ONCE,
     common: Common = DEFAULTS,
 ) -> None:
-    """Send the messages that a consumer group gave up to their topics again, each once.
+    """Redeliver the dead letters of a consumer group to their topics, each once.
 
-    One that can't be sent is told (status 1), tried again by the next call, and stops no other.
+    A dead letter that can't be sent is reported (status 1), and the next call tries it again. It
+    stops no other.
 
     For example:
 

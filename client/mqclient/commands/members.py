@@ -18,7 +18,7 @@ Broker = Annotated[
         help="The group: its broker name, or a member's address.",
     ),
 ]
-Node = Annotated[str, Parameter(name=["--node"], help="Its dLegerSelfId, such as n3.")]
+Node = Annotated[str, Parameter(name=["--node"], help="The node's dLegerSelfId, such as n3.")]
 Within = Annotated[
     float,
     Parameter(
@@ -33,15 +33,18 @@ def add_node(
     *,
     broker: Broker,
     node: Node,
-    peer: Annotated[str, Parameter(name=["--peer"], help="host:port of its port for members.")],
+    peer: Annotated[
+        str, Parameter(name=["--peer"], help="The node's address for members, host:port.")
+    ],
     client: Annotated[str, Parameter(name=["--client"], help="host:port for clients.")],
     within: Within = limits.CATCH_UP_S,
     common: Common = DEFAULTS,
 ) -> None:
-    """Add a node to a group, while it serves; done when the node votes.
+    """Add a node to a broker group while it serves, and wait until the node votes.
 
-    Start the node first, with an empty store; its dLegerPeers and groupClientAddrs name all members
-    and itself. It copies the log, without being counted, and is made a voter when it has caught up.
+    Start the node first, with an empty store. Its dLegerPeers and groupClientAddrs name all members
+    and the node itself. The node copies the log without being counted, and becomes a voter when it
+    has caught up.
 
     For example:
 
@@ -70,10 +73,10 @@ def add_node(
 def remove_node(
     *, broker: Broker, node: Node, within: Within = limits.CATCH_UP_S, common: Common = DEFAULTS
 ) -> None:
-    """Remove a node from a group, whether it runs or not.
+    """Remove a node from a broker group, whether the node runs or not.
 
-    One that leads hands over first. Refused if those left could not go on without it. Stop it
-    afterwards: it serves nobody any more.
+    A leader hands over first. The command is refused if the remaining members could not go on
+    without the node. Stop the node afterwards: it serves nobody any more.
 
     For example:
 

@@ -171,7 +171,7 @@ def print_msg(
     Parameters
     ----------
     tags
-        Only those with one of these tags: "*", or "TagA || TagB".
+        Only messages with one of these tags: "*", or "TagA || TagB".
     count
         At most this many messages.
     """
@@ -217,7 +217,7 @@ def list_scheduled(
 ) -> None:
     """Show the messages that wait for their time: when they are due, and where they will arrive.
 
-    Beside each stands how it is repeated.
+    The table also shows how each message is repeated.
 
     For example:
 

@@ -15,10 +15,10 @@ Broker = Annotated[str | None, Parameter(name=["--broker", "-b", "--brokerName"]
 def raft_status(
     *, broker: Broker = None, cluster: Cluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Show all members of each group: who leads at which term, how far each log is.
+    """Show all members of each broker group: the leader, the term, and how far each log is.
 
-    docs/explanation/dledger.md explains the roles, and whose copies count;
-    docs/reference/broker.md entries that were set aside, and faults.
+    docs/explanation/dledger.md explains the roles and whose copies count. docs/reference/broker.md
+    explains entries that were set aside, and faults.
 
     For example:
 
@@ -66,10 +66,10 @@ def transfer_leader(
     to: str | None = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Hand a group's leadership to another member; done when that one serves.
+    """Hand leadership of a broker group to another member, and wait until the member serves.
 
-    For a moment appends are refused, and sent again by themselves. If the other member does not
-    take over within a second, everything stays as it was.
+    Appends are refused for a moment, and clients send them again. If the other member does not take
+    over within a second, nothing changes.
 
     For example:
 

@@ -62,8 +62,8 @@ def verify_log(
 ) -> None:
     """Check a replica's folder: segments, chain, watermarks, checkpoint, term and vote.
 
-    Not a byte of it is changed, and the node may run meanwhile. Exit status 1 if something that
-    was durable is damaged; docs/explanation/dledger.md says what to do then.
+    Nothing is changed, and the node may run meanwhile. Exit status 1 if durable data is damaged;
+    docs/explanation/dledger.md says what to do then.
 
     For example:
 
@@ -75,7 +75,7 @@ def verify_log(
     directory
         The replica's folder: storePathRootDir of its broker.
     dump
-        Show so many entries too.
+        How many entries to show as well.
     from_index
         The first entry to show.
     """
@@ -102,9 +102,9 @@ def export_replica(
     within: Annotated[float, Parameter(validator=Number(gt=0))] = limits.EXPORT_S,
     common: Common = DEFAULTS,
 ) -> None:
-    """Copy the replicas of a group while they serve: consistent, for mqaudit or a backup.
+    """Copy the replicas of a broker group while they serve: consistent, for mqaudit or a backup.
 
-    Each broker copies its own below the exportDir of its config, on its own machine. Segments that
+    Each broker writes its copy below the exportDir of its config, on its own machine. Segments that
     don't change any more are hard links where the file system has them: docs/reference/broker.md.
 
     For example:

@@ -68,9 +68,9 @@ def get_namesrv_config(*, common: Common = DEFAULTS) -> None:
 
 
 def update_namesrv_config(*, key: Key, value: Value, common: Common = DEFAULTS) -> None:
-    """Change a config key on every name server, until it is started again.
+    """Change a config key on every name server, until the name server is started again.
 
-    Such as returnOrderTopicConfigToBroker.
+    An example of a key is returnOrderTopicConfigToBroker.
 
     For example:
 
@@ -138,7 +138,7 @@ def delete_kv_config(*, namespace: Namespace, key: Key, common: Common = DEFAULT
 def wipe_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
     """Keep producers away from a broker group: routes say that its topics are not writable.
 
-    docs/reference/broker.md, Permissions, says who stays away, and who does not.
+    docs/reference/broker.md, Permissions, says which producers stay away.
 
     For example:
 
@@ -149,7 +149,7 @@ def wipe_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
 
 
 def add_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
-    """Let producers write to a broker group again.
+    """Allow writes to a broker group again.
 
     Topics that are read-only at their brokers stay so.
 
@@ -164,14 +164,14 @@ def add_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
 def clean_expired_cq(
     *, broker: CleanedBroker = None, cluster: CleanedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Have brokers remove consume queues whose messages are gone (ours do so by themselves)."""
+    """Remove consume queues whose messages are gone; our brokers do so by themselves."""
     _clean("cleanExpiredCQ", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, broker, cluster, common)
 
 
 def clean_unused_topic(
     *, broker: CleanedBroker = None, cluster: CleanedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Have brokers remove what is left of deleted topics (ours leave nothing)."""
+    """Remove the remains of deleted topics; our brokers leave none."""
     _clean("cleanUnusedTopic", RequestCode.CLEAN_UNUSED_TOPIC, broker, cluster, common)
 
 

@@ -19,9 +19,9 @@ def stats_all(
     topic: OneTopic = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show for each topic and each group that reads it: messages in and out, and the lag.
+    """Show messages in and out, and the lag, of each topic and each consumer group that reads it.
 
-    They are those of the last minute and of the last day.
+    The figures are of the last minute and of the last day.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ def stats_all(
 
 
 def list_rates(*, common: Common = DEFAULTS) -> None:
-    """Show the rates that are set for topics and groups, and how often they held something back.
+    """Show the rates that are set for topics and groups, and how often they held requests back.
 
-    updateTopic -a +send.rate.messages=N,+send.rate.bytes=N sets what a topic takes in a second, on
-    each broker group; updateSubGroup --attributes +consume.rate.messages=N,+consume.rate.bytes=N
-    what a group is given: docs/reference/broker.md, Flow control.
+    updateTopic -a +send.rate.messages=N,+send.rate.bytes=N sets a topic's rate on each broker
+    group. updateSubGroup --attributes +consume.rate.messages=N,+consume.rate.bytes=N sets a
+    consumer group's rate. docs/reference/broker.md, Flow control, explains both.
     """
     rates = common.ask(lambda admin: admin.statistics.rates())
     headers = (

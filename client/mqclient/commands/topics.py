@@ -48,7 +48,7 @@ def update_topic(
 ) -> None:
     """Create a topic or change it; returns when every name server shows it.
 
-    What is not given stays as it is. A new topic has 8 queues and both permissions.
+    Settings that you don't name stay as they are. A new topic has 8 queues and both permissions.
 
     For example:
 
@@ -94,7 +94,7 @@ def update_topic(
 def delete_topic(
     *, topic: Topic, cluster: ChangedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Delete a topic, its messages and its consumers' offsets; status 1 if it is not there.
+    """Delete a topic, its messages and its consumers' offsets; status 1 if it does not exist.
 
     For example:
 
@@ -106,7 +106,7 @@ def delete_topic(
 
 
 def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
-    """List the topics, and what they are for."""
+    """List the topics and their purposes."""
     topics = common.ask(lambda admin: admin.topics.list(cluster))
     rows = [(info.topic, info.kind) for info in topics]
     table = Table(("TOPIC", "KIND"), rows, [] if rows else ["no topics"])
@@ -114,7 +114,7 @@ def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
 
 
 def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
-    """Show which brokers serve a topic and who leads them, its queues and its permissions.
+    """Show the brokers that serve a topic, their leaders, and the topic's queues and permissions.
 
     For example:
 

@@ -20,19 +20,19 @@ Folder = Annotated[
     Path,
     Parameter(name="--dir", help="The server's folder of audit logs: auditLogDir, or STORE/audit."),
 ]
-Count = Annotated[Whole, Parameter(validator=Number(gte=1), help="The last so many lines.")]
+Count = Annotated[Whole, Parameter(validator=Number(gte=1), help="How many lines: the last ones.")]
 
 
 def audit_log(
     *,
     directory: Folder,
     begin: Begin = "0",
-    user: Annotated[str | None, Parameter(help="Only what this user asked for.")] = None,
-    refused: Annotated[bool, Parameter(help="Only what was refused.")] = False,
+    user: Annotated[str | None, Parameter(help="Only requests of this user.")] = None,
+    refused: Annotated[bool, Parameter(help="Only refused requests.")] = False,
     count: Count = limits.AUDIT_LINES_SHOWN,
     output: Output = DEFAULT_OUTPUT,
 ) -> None:
-    """Show the changes and refusals that a server has written down, oldest first.
+    """Show the changes and refusals in a server's audit log, oldest first.
 
     For example:
 

@@ -17,7 +17,7 @@ Address = Annotated[str, Parameter(help="The server, as host:port.")]
 
 
 def tls(action: Literal["check"], address: Address, /, *, common: Common = DEFAULTS) -> None:
-    """Check how a server's port is encrypted, and which end refuses what.
+    """Check how a server's port is encrypted, and which end refuses the connection.
 
     Connects twice, by plain text and by TLS, and changes nothing. Exit status 1 if TLS fails.
 

@@ -46,7 +46,7 @@ def create_acl(
     dry_run: DryRun = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Allow a user actions on resources, or deny them; an entry of the same resource is replaced.
+    """Allow or deny a user actions on resources; an entry for the same resource is replaced.
 
     For example: -s User:ann -r Topic:Orders,Group:g -a Pub,Sub -i 10.0.0.0/8
 
@@ -91,7 +91,7 @@ def delete_acl(
     dry_run: DryRun = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Remove what a user may do, of one resource or of all.
+    """Remove a user's rights on one resource, or all of them.
 
     For example:
 
@@ -121,7 +121,7 @@ def get_acl(
     cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show what a user may do.
+    """Show a user's rights.
 
     For example:
 
@@ -145,7 +145,7 @@ def list_acl(
     cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """List what users may do, or only users and resources whose names contain a text."""
+    """List the rights of users, or only of users and resources whose names contain a text."""
     found = common.ask(
         lambda admin: admin.rights.list(_user(subject), resource, broker=broker, cluster=cluster)
     )
@@ -162,7 +162,7 @@ def acl_explain(
     cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Say whether a user may do something, and by which entry of its policies.
+    """Show whether a user may do something, and which entry of its policies decides.
 
     For example:
 
@@ -185,9 +185,9 @@ def acl_explain(
 def acl_suggest(
     *, broker: ChangedBroker = None, cluster: ChangedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Write the smallest policies for what users lacked, since the leaders began to observe.
+    """Write the smallest policies for rights that users lacked, since the leaders began to observe.
 
-    The table has commands that grant them. Look at each before you run it.
+    The table has commands that grant these rights. Check each command before you run it.
 
     For example:
 

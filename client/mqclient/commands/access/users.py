@@ -44,7 +44,7 @@ Fresh = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool, Parameter(name="--dry-run", negative=(), help="Say what would be done, and do nothing.")
+    bool, Parameter(name="--dry-run", negative=(), help="Show what would be done, and do nothing.")
 ]
 ENVIRONMENT_NEW = "DLEDGER_NEW_PASSWORD"
 
@@ -60,7 +60,7 @@ def create_user(
     dry_run: DryRun = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Make a user. It may do nothing until createAcl allows it something, unless it is Super.
+    """Create a user. A user may do nothing until createAcl allows it, unless it is a super user.
 
     The password is the first line of a file, or DLEDGER_NEW_PASSWORD in the environment.
 
@@ -100,7 +100,7 @@ def update_user(
     dry_run: DryRun = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Change what is named of a user; the rest stays as it is.
+    """Change the named settings of a user; the other settings stay.
 
     For example:
 
@@ -145,7 +145,7 @@ def delete_user(
     dry_run: DryRun = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Remove a user, and what it may do.
+    """Delete a user and its rights.
 
     For example:
 
@@ -201,7 +201,7 @@ def list_user(
     cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """List the users of each broker group, or those whose names contain a text."""
+    """List the users of each broker group, or only users whose names contain a text."""
     found = common.ask(lambda admin: admin.users.list(filter, broker=broker, cluster=cluster))
     common.show("listUser", found, _table(found))
 

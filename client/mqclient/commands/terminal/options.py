@@ -183,7 +183,7 @@ class Common(Output):
             name="--tls",
             env_var="DLEDGER_TLS",
             help="Connect by TLS: the file of the authorities that sign the servers' "
-            "certificates, or `system` for those of this machine.",
+            "certificates, or `system` for this machine's authorities.",
         ),
     ] = None
     tls_cert: Annotated[
