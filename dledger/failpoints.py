@@ -97,7 +97,7 @@ _TOLD: Final = {
     },
     (When.START, By.ANY): {
         "recovery.checked": "a start has read the log, and changed nothing",
-        "recovery.dropped": "what lay behind the log's end is removed",
+        "recovery.dropped": "the data behind the log's end is removed",
         "recovery.opened": "the log is open, and nobody uses it yet",
         "register.send": "a replica is about to register with a name server",
         "register.told": "a name server knows of a replica, which does not know that",
@@ -125,7 +125,7 @@ _TOLD: Final = {
     },
     (When.CUT, By.FOLLOWER): {
         "log.cut": "a tail is about to be cut",
-        "log.cut-marked": "what vouched for the tail is lowered, the tail is there",
+        "log.cut-marked": "the watermark for the tail is lowered, and the tail is there",
         "log.cut-done": "the tail is gone, its successor not here",
     },
     (When.REPAIR, By.FOLLOWER): {

@@ -20,7 +20,7 @@ from dledger.program.logs import LogFormat
 
 app = App(
     name="mqbroker",
-    help="One replica of a broker group.\n\n"
+    help="Run one replica of a broker group.\n\n"
     "For example:\n\n    mqbroker -c broker.toml\n    mqbroker -n 127.0.0.1:9876",
     help_format="plaintext",
     help_formatter=FlowingHelp(),

@@ -56,7 +56,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "pending": Figure("gauge", "their size", ("group",), "bytes"),
     "pending_limit": Figure("gauge", "how large they may be together", ("group",), "bytes"),
     "received": Figure("counter", "messages fetched from brokers", _OF_TOPIC),
-    "redeliveries": Figure("counter", "those of them that had been given out before", _OF_TOPIC),
+    "redeliveries": Figure("counter", "messages that had been given out before", _OF_TOPIC),
     "handled": Figure("counter", "messages whose handler returned", _OF_TOPIC),
     "handler_failures": Figure(
         "counter", "messages whose handler raised, by the error", (*_OF_TOPIC, "error")

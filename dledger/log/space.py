@@ -71,7 +71,7 @@ class Space:
             return False
         self.lacking = (
             f"there is no space left on the disk for {error.filename or 'another segment'}; "
-            "what is there can be read. Make room there: it goes on by itself"
+            "stored messages can be read. Make room there: writing goes on by itself"
         )
         return True
 

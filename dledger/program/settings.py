@@ -61,12 +61,12 @@ def check_keys(config: msgspec.Struct, keys: Iterable[str], changeable: Collecti
     known = config.__struct_encode_fields__
     for key in keys:
         if key not in known:
-            can = f"what can change is {', '.join(sorted(changeable))}"
+            can = f"keys that can change: {', '.join(sorted(changeable))}"
             raise ConfigError(f"{unknown_key(key, known)}; {can}")
         if key not in changeable:
             raise FixedKey(
                 f"{key} can't change while the server runs: change its config file and restart "
-                f"it; what can change is {', '.join(sorted(changeable))}"
+                f"it; keys that can change: {', '.join(sorted(changeable))}"
             )
 
 

@@ -56,7 +56,7 @@ _OWN: Final[Mapping[str, str]] = {
     "NO_SHARED_CIPHER": _NO_CIPHER,
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate, and this end demands one",
     "NO_RENEGOTIATION": "it asked for a renegotiation, which is refused",
-    "DECRYPTION_FAILED_OR_BAD_RECORD_MAC": "what came was changed on the way",
+    "DECRYPTION_FAILED_OR_BAD_RECORD_MAC": "the data was changed on the way",
     "UNEXPECTED_EOF_WHILE_READING": "it closed the connection",
 }
 

@@ -105,8 +105,8 @@ def require_secret(what: str, host: str, secret: bytes) -> None:
     """Raise ConfigError, with a remedy, if others can reach a port of ours that needs a secret."""
     if not secret and not is_loopback(host):
         raise ConfigError(
-            f"{what} on {host} can be reached from other machines, and there is no secret: whoever "
-            f"connects could take part. Make one: {HOW_TO_MAKE_ONE}"
+            f"{what} on {host} can be reached from other machines, and there is no secret: anyone "
+            f"who connects could take part. Make one: {HOW_TO_MAKE_ONE}"
         )
     if not is_loopback(host) and len(secret) < SECRET_CHARACTERS_MIN:
         raise ConfigError(

@@ -80,7 +80,7 @@ class Door:
         raise NotLetIn(
             "brokers have to prove to this name server that they know the cluster's secret: give "
             "the broker the same secretFile. (RocketMQ's own brokers can't: "
-            "allowUnsignedBrokers = true lets those in that don't sign.)"
+            "allowUnsignedBrokers = true admits brokers that don't sign.)"
         )
 
     def guard(

@@ -138,8 +138,8 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     totals = _totals(evidence)
     if totals["elsewhere"]:
         raise ConfigError(
-            f"{totals['elsewhere']} messages were acknowledged or delivered by brokers of which no "
-            f"store is given; stores are given of {', '.join(evidence.members.brokers)}"
+            f"{totals['elsewhere']} messages were acknowledged or delivered by brokers whose "
+            f"stores were not given; given are the stores of {', '.join(evidence.members.brokers)}"
         )
     progress("comparing the replicas' entries")
     judgements = []

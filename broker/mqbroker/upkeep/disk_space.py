@@ -71,7 +71,7 @@ class DiskSpace:
         if used > level:
             self.refusal = (
                 f"the disk of {path} is full: {used} % used, above diskSpaceWarningLevelRatio "
-                f"{level}; what is there can be read. Make room there: it goes on by itself"
+                f"{level}; stored messages can be read. Make room there: writing goes on by itself"
             )
         if (refused is None) != (self.refusal is None):
             what = "messages taken again" if self.refusal is None else "no messages taken"

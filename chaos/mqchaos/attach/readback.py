@@ -35,7 +35,7 @@ UNJUDGED = {
     14: ("Each input that a group has passed has its output, and no other has", "none was written"),
     15: (
         "A popped message that is done stays done; what is passed was given",
-        "who was through with what was not noted",
+        "acknowledgements of single messages were not noted",
     ),
     16: ("No message is popped while one of a higher priority waits", "none had a priority"),
     17: ("What tools have set holds", "no tool was used"),

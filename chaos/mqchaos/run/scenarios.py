@@ -135,7 +135,7 @@ SCENARIOS = {
         ),
         Scenario(
             "leader-kill",
-            "SIGKILL whoever leads, start it again, wait until it is level; under steady sends",
+            "SIGKILL the leader, start it again, wait until it is level; under steady sends",
             partial(strikes, KILL, Target.LEADER),
         ),
         Scenario(
@@ -145,7 +145,7 @@ SCENARIOS = {
         ),
         Scenario(
             "leader-pause",
-            "SIGSTOP whoever leads until another does, and SIGCONT: it does not know of it",
+            "SIGSTOP the leader until another node leads, and SIGCONT: it does not know of it",
             partial(strikes, PAUSE, Target.LEADER),
         ),
         Scenario(
@@ -155,7 +155,7 @@ SCENARIOS = {
         ),
         Scenario(
             "majority-kill",
-            "SIGKILL whoever leads and another at once: nobody serves until they are back",
+            "SIGKILL the leader and another at once: nobody serves until they are back",
             partial(strikes, KILL_MAJORITY, Target.MAJORITY),
         ),
         Scenario(
@@ -192,7 +192,7 @@ SCENARIOS = {
         ),
         Scenario(
             "leader-isolated",
-            "whoever leads is cut off from its group, and the next time from clients as well",
+            "the leader is cut off from its group, and the next time from clients as well",
             partial(in_turn, [(PARTITION, Target.LEADER), (ISLAND, Target.LEADER)]),
             network=True,
         ),
@@ -293,7 +293,7 @@ SCENARIOS = {
         ),
         Scenario(
             "namesrv-blank",
-            "one of two name servers knows nothing, and says so to whoever asks it",
+            "one of two name servers knows nothing, and says so to anyone who asks",
             partial(strikes, BLANK_NAMESRV, Target.NAMESRV),
             namesrvs=2,
         ),

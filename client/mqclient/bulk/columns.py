@@ -172,7 +172,7 @@ def _all_properties(
             raise _wrong(
                 topic,
                 row,
-                f"properties of {len(found[-1])} bytes, with those that are added; at most "
+                f"properties of {len(found[-1])} bytes, the added ones included; at most "
                 f"{PROPERTIES_SENT_BYTES_MAX} are allowed",
             )
     return found
@@ -187,7 +187,7 @@ def _told(key: object, tag: object, given: Mapping[str, str] | Iterable[Any] | N
     properties = own
     for name, value in (("key", key), ("tags", tag)):
         if value is not None and (type(value) is not str or not value):
-            raise BadInput(f"{name}={value!r:.100}: it is a text that is not empty, or null")
+            raise BadInput(f"{name}={value!r:.100}: expected a text that is not empty, or null")
     if isinstance(key, str):
         properties = {**with_key(own, key), KEYS: keys_text(key)}
     if isinstance(tag, str):

@@ -23,7 +23,7 @@ T = TypeVar("T")
 def check_order(order: Order) -> Order:
     """Raises BadInput for another word."""
     if order not in ("queue", "key", "none"):
-        raise BadInput(f"order={order!r}: it is 'queue', 'key' or 'none'")
+        raise BadInput(f"order={order!r}: expected 'queue', 'key' or 'none'")
     return order
 
 

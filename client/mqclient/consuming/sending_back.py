@@ -128,7 +128,7 @@ def check_on_error(on_error: OnError | None, group: str | None, *, ordered: bool
     if on_error is None or callable(on_error):
         return "suspend" if group is None or ordered else "retry"
     if on_error not in ("retry", "suspend", "raise"):
-        raise BadInput(f"on_error={on_error!r}: it is 'retry', 'suspend' or 'raise'")
+        raise BadInput(f"on_error={on_error!r}: expected 'retry', 'suspend' or 'raise'")
     if on_error == "retry" and group is None:
         raise BadInput(
             "on_error='retry': only members that share queues read their group's retry topic; "

@@ -89,8 +89,8 @@ def with_key(properties: Mapping[str, str], order_key: str | None) -> dict[str, 
     own = properties.get(SHARDING_KEY, order_key)
     if own != order_key:
         raise BadInput(
-            f"key={order_key!r} and the property {SHARDING_KEY}={own!r}: each is the key whose "
-            "order is kept. Give one of them"
+            f"key={order_key!r} and the property {SHARDING_KEY}={own!r}: both are the key "
+            "whose order is kept. Give one of them"
         )
     return with_property(properties, SHARDING_KEY, order_key)
 
@@ -203,7 +203,7 @@ class Encoder:
                 properties += encode_properties(told)
                 if len(properties) > PROPERTIES_SENT_BYTES_MAX:
                     raise BadInput(
-                        f"properties of {len(properties)} bytes, with those that are added; at "
+                        f"properties of {len(properties)} bytes, the added ones included; at "
                         f"most {PROPERTIES_SENT_BYTES_MAX} are allowed"
                     )
             record = encode_record(

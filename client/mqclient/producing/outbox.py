@@ -338,8 +338,8 @@ class Outbox:
         number."""
         if self._named is not None:
             raise BadMessage(
-                f"a message to topic {topic!r} with {what}, by producer {self._named.name!r}: what "
-                "a named producer writes is stored at once, and once. Use one without a name"
+                f"a message to topic {topic!r} with {what}, by producer {self._named.name!r}: a "
+                "producer with a name stores each message at once, and once. Use one without a name"
             )
 
     async def flush(self) -> None:

@@ -110,8 +110,8 @@ class Producer(Sends):
         self.group = group
         if name is not None and at_least_once:
             raise BadInput(
-                f"producer {name!r} with at_least_once: what may be stored twice is not stored "
-                "once. Leave out one of them"
+                f"producer {name!r} with at_least_once: a producer with a name stores each message "
+                "once, at_least_once may store it twice. Leave out one of them"
             )
         #: Its name and the instance, for transactions with what a consumer has read.
         self.named = None if name is None else Named(name)
@@ -186,8 +186,8 @@ class Producer(Sends):
         """In a fork of the process that opened it: the outcomes of what is under way are there."""
         super().stay_behind()
         self._outbox.stay_behind(
-            f"its producer is in process {self._opened_in}, of which this is a fork: the outcome "
-            "is known there alone"
+            f"its producer is in process {self._opened_in}, and this process is a fork of it: only "
+            f"process {self._opened_in} knows the outcome"
         )
 
     async def send_batch(

@@ -50,8 +50,8 @@ class Publisher:
         if message.priority is not None:
             if (queue_id, key, selector) != (None, None, None):
                 raise BadMessage(
-                    f"a message to topic {self.topic!r} with priority={message.priority}: that is "
-                    "its queue, so none can be chosen"
+                    f"a message to topic {self.topic!r} with priority={message.priority}: the "
+                    "priority decides the queue, so you can't choose one"
                 )
             return self._level(message.priority)
         if key is not None:

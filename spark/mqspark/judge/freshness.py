@@ -58,5 +58,5 @@ PROPERTY: Final = Property(
     "A queue's end is never told too low",
     violations,
     noted(QUEUE_END),
-    needs_history="what brokers answered, only a history says",
+    needs_history="only a history says what brokers answered",
 )

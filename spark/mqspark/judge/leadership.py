@@ -153,7 +153,7 @@ ELECTION: Final = Property(
     election_violations,
     noted(LEAD, VOTE),
     explained=("forgotten",),
-    needs_history="who led and who voted for whom, only a history says",
+    needs_history="only a history says who led and who voted for whom",
 )
 
 
@@ -162,5 +162,5 @@ COMPLETENESS: Final = Property(
     "A new leader holds all that was acknowledged",
     completeness_violations,
     completeness_checked,
-    needs_history="who led, and what had been acknowledged by then, only a history says",
+    needs_history="only a history says who led, and what had been acknowledged by then",
 )

@@ -51,7 +51,7 @@ def parse_sink(given: Mapping[str, str], names: Mapping[str, str]) -> SinkOption
     delivery = values.get("delivery", "").strip()
     if delivery != AT_LEAST_ONCE:
         raise ConfigError(
-            f"option delivery={delivery!r}: say delivery={AT_LEAST_ONCE}. There "
+            f"option delivery={delivery!r}: give delivery={AT_LEAST_ONCE}. There "
             "is no other: rows of a task or batch that Spark runs again are stored again"
         )
     return SinkOptions(cluster, topic)

@@ -159,7 +159,7 @@ def test_a_table_fits_the_terminal_and_cuts_nothing(
     ("text", "told"),
     [
         ("2026-03-29T02:30:00", "does not exist: clocks go on"),
-        ("2026-10-25#02:30:00:000", r"comes twice: say .*\+02:00 or .*\+01:00"),
+        ("2026-10-25#02:30:00:000", r"comes twice: give .*\+02:00 or .*\+01:00"),
     ],
 )
 def test_a_time_is_read_as_it_is_printed(

@@ -137,13 +137,13 @@ WRONG = {
     "no body": {"body": [b"", None]},
     "a body of type str": {"body": [b"", "text"]},
     "a body of 4194305 bytes": {"body": [b"", bytes(4194305)]},
-    "key='': it is a text that is not empty": {"key": ["k", ""]},
-    "key=7: it is a text": {"key": ["k", 7]},
-    "tags='': it is a text": {"tags": ["t", ""]},
+    "key='': expected a text that is not empty": {"key": ["k", ""]},
+    "key=7: expected a text": {"key": ["k", 7]},
+    "tags='': expected a text": {"tags": ["t", ""]},
     "the property UNIQ_KEY='7' is not sent": {"properties": [None, {"UNIQ_KEY": "7"}]},
     "names and values of properties are texts": {"properties": [None, {"a": 7}]},
     "has an empty value": {"properties": [None, [("a", "")]]},
-    "each is the key whose order is kept": {
+    "both are the key whose order is kept": {
         "key": ["k", "l"],
         "properties": [None, {"__SHARDINGKEY": "m"}],
     },

@@ -120,7 +120,7 @@ class ExportHandler:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"{allowed} has {limits.EXPORTS_MAX} copies already, and each keeps old segments "
-                "on the disk: remove those that are not needed any more",
+                "on the disk: remove copies that you no longer need",
             )
         return parent / f"{config.broker_name}-{config.node_id}"
 

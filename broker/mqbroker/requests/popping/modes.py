@@ -38,7 +38,8 @@ class RequestModeHandler:
         body = decode_body(SetMessageRequestModeBody, request.payload)
         if body.topic.startswith(RETRY_PREFIX):
             raise Refused(
-                ResponseCode.NO_PERMISSION, f"{body.topic!r} is a retry topic: those are pulled"
+                ResponseCode.NO_PERMISSION,
+                f"{body.topic!r} is a retry topic: retry topics are pulled, not popped",
             )
         if body.mode not in REQUEST_MODES:
             raise invalid(

@@ -54,7 +54,7 @@ AskedBroker = Annotated[
     str | None,
     Parameter(
         name=_BROKER,
-        help="One broker by its address (host:port), or the leader of a broker name.",
+        help="A broker by its address (host:port), or the leader of a group by its name.",
     ),
 ]
 AskedCluster = Annotated[
@@ -66,7 +66,10 @@ AskedCluster = Annotated[
 ]
 CleanedBroker = Annotated[
     str | None,
-    Parameter(name=_BROKER, help="One broker by its address (host:port), or all of a broker name."),
+    Parameter(
+        name=_BROKER,
+        help="A broker by its address (host:port), or all brokers of a group by its name.",
+    ),
 ]
 CleanedCluster = Annotated[
     str | None,
@@ -219,7 +222,7 @@ class Common(Output):
         """How to reach servers by TLS; None for plain text. Raises ConfigError."""
         if self.tls is None:
             if self.tls_cert is not None:
-                raise ConfigError("--tls-cert is of no use without --tls")
+                raise ConfigError("--tls-cert needs --tls")
             return None
         ca = None if self.tls == SYSTEM else self.tls
         return Tls(ca=ca, cert=self.tls_cert, key=self.tls_key)

@@ -72,5 +72,5 @@ def _check_local(text: str, time: datetime) -> None:
     second = time.replace(fold=1).astimezone()
     if second.utcoffset() != local.utcoffset():
         raise ConfigError(
-            f"the local time {text!r} comes twice: say {local.isoformat()} or {second.isoformat()}"
+            f"the local time {text!r} comes twice: give {local.isoformat()} or {second.isoformat()}"
         )

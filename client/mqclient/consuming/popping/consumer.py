@@ -103,7 +103,7 @@ class PopConsumer(Living):
                 f"{limits.RETRY_DELAY_S_MAX}"
             )
         if consume_from not in ("first", "last"):
-            raise BadInput(f"consume_from={consume_from!r}: it is 'first' or 'last'")
+            raise BadInput(f"consume_from={consume_from!r}: expected 'first' or 'last'")
         if not retry_delays_s:
             raise BadInput("retry_delays_s is empty: name one delay at least")
         check_schedule(retry_delays_s)

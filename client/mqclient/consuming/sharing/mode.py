@@ -39,13 +39,13 @@ def check_mode(
     """Raises BadInput, with what to choose instead, for what does not go together."""
     if ordered and not plan.is_shared:
         raise BadInput(
-            "ordered=True: queues are locked for one member of a group that shares them; who reads "
-            "everything, or chosen queues, has nobody to keep away"
+            "ordered=True: queues are locked for one member of a group that shares them. A "
+            "consumer of everything, or of chosen queues, shares none: leave out ordered=True"
         )
     if group is not None:
         check_group_name(group)
     if not (offsets is None or isinstance(offsets, str | os.PathLike)):
-        raise BadInput(f"offsets={offsets!r}: it is 'broker', a path, or None to keep none")
+        raise BadInput(f"offsets={offsets!r}: expected 'broker', a path, or None to keep none")
     if group is None and plan.is_shared:
         raise BadInput(
             f"group is missing: queues are shared ({plan.name}) by the members of a group, and two "
@@ -55,7 +55,8 @@ def check_mode(
     if plan.is_shared and offsets != "broker":
         raise BadInput(
             f"offsets={offsets!r}: queues that are shared ({plan.name}) go on at the group's "
-            "offsets, whoever reads them next. Files are for assign='all' or a list of queues"
+            "offsets, whichever member reads them next. Files are for assign='all' or a list of "
+            "queues"
         )
     if plan.is_broadcast and offsets == "broker":
         raise BadInput(
@@ -114,7 +115,7 @@ class Wanted:
                 raise BadInput("a topic pattern, and a list of queues to read: choose one of them")
             chosen = {queue.topic for queue in plan.queues}
             if unread := sorted(set(named) - chosen):
-                raise BadInput(f"subscribed to {unread}, of which assign names no queue")
+                raise BadInput(f"subscribed to {unread}, but assign names no queue of them")
             named = {**dict.fromkeys(sorted(chosen), ALL), **named}
         if not named and not patterns:
             raise BadInput(f"consumer of group {group!r}: no subscription was given")

@@ -35,11 +35,11 @@ def check_start(start: Start, what: str) -> Start:
     """Raises BadInput for another word, and for a time without a time zone."""
     if isinstance(start, datetime):
         if start.tzinfo is None:
-            raise BadInput(f"{what}={start} has no time zone: say which, as in datetime.now(UTC)")
+            raise BadInput(f"{what}={start} has no time zone: give one, as in datetime.now(UTC)")
         if start.timestamp() < 0:
             raise BadInput(f"{what}={start} is before 1970")
     elif start not in ("first", "last"):
-        raise BadInput(f"{what}={start!r}: it is 'first', 'last' or a time")
+        raise BadInput(f"{what}={start!r}: expected 'first', 'last' or a time")
     return start
 
 

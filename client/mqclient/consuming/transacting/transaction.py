@@ -159,8 +159,8 @@ class Transacting:
             if fetcher is None or fetcher.progress is not progress or not progress.polled:
                 raise NotAssigned(
                     f"messages of {progress.queue} were handed out that are not this consumer's "
-                    "any more: a rebalance or a seek has moved it. Nothing was stored: who reads "
-                    "the queue gets them"
+                    "any more: a rebalance or a seek has moved the queue. Nothing was stored; the "
+                    "messages are delivered again"
                 )
             found.append(
                 _Covered(progress.queue, fetcher, progress.committed, progress.handed_out_to)
@@ -217,7 +217,7 @@ class Transacting:
         if any(fetcher.progress.handling for fetcher in self._readings().values()):
             raise BadInput(
                 "a transaction within a handler of run(): handlers finish their messages by "
-                "returning. Poll or iterate instead, with a transaction for what that gave"
+                "returning. Poll or iterate instead, with a transaction"
             )
 
 

@@ -55,7 +55,7 @@ def _timer_properties(level: int, delay_s: float, at: datetime | None) -> dict[s
     if at is None:
         return {}
     if at.tzinfo is None:
-        raise BadInput(f"deliver_at={at} has no time zone: say which, as in datetime.now(UTC)")
+        raise BadInput(f"deliver_at={at} has no time zone: give one, as in datetime.now(UTC)")
     return {TIMER_DELIVER_MS: str(math.ceil(at.timestamp() * 1000))}
 
 
@@ -113,6 +113,6 @@ def priority_properties(message: Message, half_of: str) -> dict[str, str]:
         raise BadInput(f"priority={priority!r}: expected a whole number from 0 on")
     if message.delayed or half_of or SHARDING_KEY in (message.properties or {}):
         raise BadInput(
-            f"priority={priority}: a message that is delayed, transactional or ordered has none"
+            f"priority={priority}: a delayed, transactional or ordered message can't have one"
         )
     return {PRIORITY: str(priority)}

@@ -212,5 +212,5 @@ PROPERTY: Final = Property(
     violations,
     checked,
     explained=("admitted", "shown", "served", "revived", "unasked"),
-    needs_history="what tools were told, only a history says",
+    needs_history="only a history says what tools were told",
 )

@@ -105,7 +105,7 @@ def _ahead(evidence: Evidence, doubted: DataFrame) -> DataFrame:
         "ahead",
         text(
             "group {group} committed {offset} at {t} ns, when not all from {begin} on had been "
-            "delivered to it (and {others} later commits likewise)"
+            "delivered to it (and {others} later commits too)"
         ),
     )
 
@@ -277,7 +277,7 @@ def _unlogged(evidence: Evidence, unlogged: DataFrame) -> DataFrame:
         "unlogged",
         text(
             "it was answered at {t} ns that group {group} goes on at {offset}, and no log has it "
-            "go on behind {logged} (and {others} other answers likewise)"
+            "go on behind {logged} (and {others} other answers too)"
         ),
         severity=1,
     )
@@ -322,5 +322,5 @@ PROPERTY: Final = Property(
     violations,
     noted(COMMIT),
     explained=("ahead", "back", "unlogged"),
-    needs_history="what was delivered when an offset was committed, only a history says",
+    needs_history="only a history says what was delivered when an offset was committed",
 )

@@ -293,5 +293,5 @@ PROPERTY: Final = Property(
     violations,
     lambda evidence: evidence.screened.popped,
     explained=("again", "back", "passed", "buried"),
-    needs_history="who was given what, and was through with it, only a history says",
+    needs_history="only a history says who was given what, and was through with it",
 )

@@ -141,6 +141,6 @@ PROPERTY: Final = Property(
     violations,
     checked,
     explained=("passed over",),
-    needs_history="who was given what, and when, only a history says",
+    needs_history="only a history says who was given what, and when",
     told_by_meta=True,
 )

@@ -184,7 +184,7 @@ def test_cluster_info_is_written_as_stock_name_servers_do() -> None:
         (b'{"a":' * 100_000, "deeper than 32"),
         (b"{{" * 100_000, "deeper than 32"),
         (b"{[1]:2}", "map key"),
-        (b'{{"topic":"T"}:2}', "no message queue"),
+        (b'{{"topic":"T"}:2}', "not a message queue"),
         (b"7", "Expected `object`, got `int`"),
         (b'{"brokerDatas":[{"brokerName":"b"}]}', r"`cluster` - at `\$.brokerDatas\[0\]`"),
         (

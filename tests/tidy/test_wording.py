@@ -1,0 +1,83 @@
+"""Plain English in what users read of the code: helps and errors. Patterns, as far as they go."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cyclopts import App
+
+from mqbroker.__main__ import app as mqbroker
+from mqchaos.mqchaos import app as mqchaos
+from mqchaos.mqcluster import app as mqcluster
+from mqclient.commands.__main__ import app as mqadmin
+from mqnamesrv.__main__ import app as mqnamesrv
+from mqspark.mqaudit import app as mqaudit
+
+if TYPE_CHECKING:
+    from conftest import Source
+
+APPS = (mqnamesrv, mqbroker, mqcluster, mqadmin, mqchaos, mqaudit)
+NOT_PLAIN = re.compile(
+    r"(?<![Tt]here )\b(?:is|are) (?:no|none)\b(?! longer)|\bno valid\b|\bis not any\b"
+    r"|\b[Ww]hoever\b|\blikewise\b|\bas ever\b|\bof (?:which|whom)\b|, say,|(?:^|[.:;] )[Ss]o many\b"
+)
+"""A subject that is a clause, "is no X" for "is not an X", "say" for "for example", and so on."""
+NO_BEGINNING = re.compile(r"(?:^|(?<=[.] ))(?:What|Who|Have|Let|One|Those|So|Of|As of)\b")
+"""A sentence of a help begins with its verb or its subject."""
+OF_THE_STATE = "mqbroker.state."
+"""Reasons there are part of the replicated state: all versions must give the same."""
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """Each command's own text, and that of each option."""
+    for app in APPS:
+        for name in ("", *(each for each in app if not each.startswith("-"))):
+            command = app[name] if name else app
+            yield f"{app.name[0]} {name}", inspect.cleandoc(command.help)
+            yield from options(command, f"{app.name[0]} {name}")
+
+
+def options(command: App, name: str) -> Iterator[tuple[str, str]]:
+    if command.default_command is not None:
+        for argument in command.assemble_argument_collection():
+            yield f"{name} {argument.name}", str(argument.parameter.help or "")
+
+
+def test_a_help_is_plain_english() -> None:
+    """Subject first, and the field's words."""
+    wrong = [
+        f"{name}: {text}"
+        for name, text in ((name, " ".join(text.split())) for name, text in helps())
+        if NOT_PLAIN.search(text) or NO_BEGINNING.search(text)
+    ]
+
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_error_is_plain_english(modules: list[Source]) -> None:
+    """Each text that a module raises an error with."""
+    wrong = [
+        f"{module.name}:{node.lineno}: {text}"
+        for module in modules
+        if not module.name.startswith(OF_THE_STATE) and ".testing." not in module.name
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)
+        for text in texts(node.exc)
+        if NOT_PLAIN.search(text)
+    ]
+
+    assert not wrong, "\n".join(wrong)
+
+
+def texts(call: ast.Call) -> Iterator[str]:
+    """Its arguments that are texts, without what is filled in."""
+    for node in (*call.args, *(keyword.value for keyword in call.keywords)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+            yield "".join(map(str, parts))
