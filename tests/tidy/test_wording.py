@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 APPS = (mqnamesrv, mqbroker, mqcluster, mqadmin, mqchaos, mqaudit)
 NOT_PLAIN = re.compile(
     r"(?<![Tt]here )\b(?:is|are) (?:no|none)\b(?! longer)|\bno valid\b|\bis not any\b"
-    r"|\b[Ww]hoever\b|\blikewise\b|\bas ever\b|\bof (?:which|whom)\b|, say,|(?:^|[.:;] )[Ss]o many\b"
+    r"|\b[Ww]hoever\b|\blikewise\b|\bas ever\b|\bof (?:which|whom)\b|, say,"
+    r"|(?:^|[.:;] )[Ss]o many\b"
 )
 """A subject that is a clause, "is no X" for "is not an X", "say" for "for example", and so on."""
 NO_BEGINNING = re.compile(r"(?:^|(?<=[.] ))(?:What|Who|Have|Let|One|Those|So|Of|As of)\b")

@@ -110,7 +110,7 @@ def _parse(core: Core, records: Buffer, header: ProduceHeader) -> RecordBatch | 
     if len(header.runs) > limits.QUEUES_PER_TOPIC_MAX:
         raise Refused(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"a batch of {len(header.runs)} runs: sort it by queues, a topic has at most "
+            f"a batch of {len(header.runs)} runs: sort it by queues; a topic has at most "
             f"{limits.QUEUES_PER_TOPIC_MAX}",
         )
     try:
