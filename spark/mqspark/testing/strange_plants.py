@@ -125,6 +125,24 @@ def letter_altered_on_a_node(run: SmallRun, draw: random.Random) -> None:
     run.change("n2", _dead(run, draw), of_topic=DEAD_LETTERS, body=b"another!")
 
 
+def buried_again_after_a_reset(run: SmallRun, draw: random.Random) -> None:
+    """A message was given up, its group set back, and it was given up once more."""
+    dead = draw.choice(run.of("settle", how="dead"))
+    found = run.stored(dead["id"], DEAD_LETTERS)
+    assert found is not None
+    run.add(replace(found, offset=_letters(run)))
+    place = {name: dead[name] for name in ("group", "topic", "broker", "queue_id")}
+    run.events.append(
+        {**place, "kind": "reset", "client": "tool", "offset": 0, "began": END, "t": END + 10}
+    )
+
+
+def buried_twice_beside_a_reset(run: SmallRun, draw: random.Random) -> None:
+    """A message is among the dead letters twice, and another queue of the group was set back."""
+    buried_again_after_a_reset(run, draw)
+    run.events[-1]["queue_id"] = 1 - run.events[-1]["queue_id"]
+
+
 def buried_after_an_ack(run: SmallRun, draw: random.Random) -> None:
     """A message is among the dead letters, though an ack of it had counted."""
     settle = draw.choice(run.of("settle", counted=True, how="ack"))
@@ -301,6 +319,7 @@ FOUND: Final[tuple[tuple[int, str, _Plant], ...]] = (
     (2, "altered", letter_altered),
     (2, "altered", letter_altered_on_a_node),
     (15, "buried", buried_after_an_ack),
+    (15, "buried twice", buried_twice_beside_a_reset),
     (15, "unburied", letter_of_another),
     (5, "disordered", index_twice),
     (1, "moved", entries_traded),
@@ -319,4 +338,5 @@ NOTHING: Final[tuple[_Plant, ...]] = (
     given_up_by_another_group,
     term_leaps,
     reset_to_where_it_stood,
+    buried_again_after_a_reset,
 )

@@ -66,7 +66,7 @@ def violations(evidence: Evidence) -> DataFrame:
         _again(evidence, messages, places),
         _back(evidence, told),
         _passed(evidence, sure, deliveries, messages),
-        _buried_twice(evidence, messages),
+        _buried_twice(evidence, messages, resets),
         _unburied(evidence),
         _unlogged(evidence, places),
         _buried(evidence, places),
@@ -75,6 +75,11 @@ def violations(evidence: Evidence) -> DataFrame:
 
 def _is_buried() -> Column:
     return (F.col("source") == BURIED) & F.col("error").isNull()
+
+
+def _buried_by() -> Column:
+    """The group whose dead letters a topic has."""
+    return F.expr(f"substring(topic, {len(DEAD_LETTERS) + 1})")
 
 
 def _messages(evidence: Evidence) -> DataFrame:
@@ -181,17 +186,33 @@ def _passed(
     )
 
 
-def _buried_twice(evidence: Evidence, messages: DataFrame) -> DataFrame:
-    """Messages that are in one topic of dead letters, on one replica, more than once."""
+def _buried_twice(evidence: Evidence, messages: DataFrame, resets: DataFrame) -> DataFrame:
+    """Messages that are in one topic of dead letters, on one replica, more often than they are
+    stored, though no tool had their group go back."""
     several = messages.where("buried_versions > 1").select("identity")
-    rows = (
-        evidence.testimony_of(several)
-        .where(_is_buried())
+    said = evidence.testimony_of(several)
+    source, named = F.col("source"), ["identity", "broker", "group"]
+    given_anew = (
+        said.where(source.isin(DELIVER, SETTLE))
+        .join(F.broadcast(resets), list(_PLACE), "left_semi")
+        .select(*named)
+    )
+    stored = said.where(source == STORED).groupBy("identity")
+    letters = (
+        said.where(_is_buried())
+        .withColumn("group", _buried_by())
+        .join(given_anew, named, "left_anti")
         .join(F.broadcast(evidence.members_table), "broker")
         .where(F.expr("getbit(holders, bit) = 1"))
-        .groupBy("id", "broker", "replica", "topic")
+        .groupBy("identity", "id", "broker", "group", "replica", "topic")
         .agg(F.count("*").alias("letters"), F.collect_list("position").alias("positions"))
         .where("letters > 1")
+    )
+    rows = (
+        of_lasting_groups(evidence, letters)
+        .join(stored.agg(F.count_distinct("position").alias("copies")), "identity", "left")
+        .where("letters > greatest(1, coalesce(copies, 1))")
+        .drop("identity", "copies", "group")
     )
     return violation(
         evidence.kept(rows),
@@ -230,7 +251,7 @@ def _letters(evidence: Evidence) -> DataFrame:
     holders."""
     return (
         evidence.testimony.where(_is_buried())
-        .withColumn("group", F.expr(f"substring(topic, {len(DEAD_LETTERS) + 1})"))
+        .withColumn("group", _buried_by())
         .groupBy("identity", "broker", "group")
         .agg(F.bit_or("holders").alias("holders"))
     )

@@ -204,6 +204,12 @@ def done_for_ever(run: Inputs) -> Iterator[Finding]:
             letters = run.letters(node, settle["id"], settle["group"])
             if settle["how"] == "dead" and not letters and not run.begins[node]:
                 yield 15, "unburied", settle["id"], node, None, None
+    done = {
+        (group, queue_id, pop_time, base + bit)
+        for group, _, queue_id, pop_time, base, bits in run.changes("settle_popped", "acks")
+        for bit in range(8 * len(bits))
+        if bits[bit // 8] >> bit % 8 & 1
+    }
     for settle in run.of("settle"):
         if (
             settle["counted"]
@@ -213,13 +219,13 @@ def done_for_ever(run: Inputs) -> Iterator[Finding]:
         ):
             queue_id = settle["queue_id"] % APART
             named = (settle["group"], queue_id, settle["pop_time"], settle["offset"])
-            rows = run.changes("settle_popped", "acks")
-            if named not in {(row[0], *row[2:5]) for row in rows if row[5] == b"\x01"}:
+            if named not in done:
                 yield 15, "unlogged", settle["id"], None, settle["queue_id"], settle["offset"]
 
 
 def rightly_buried(run: Inputs) -> Iterator[Finding]:
-    """15: what is stored once and done by an ack is no dead letter of that group; none is twice."""
+    """15: what is stored once and done by an ack is no dead letter of that group; none is more
+    often than it is stored, unless a tool had the group go back."""
     for settle in run.of("settle"):
         copies = {r.position for _, r in run.all_records if r.message_id == settle["id"]}
         is_acked = settle["counted"] and settle["how"] == "ack" and len(copies) == 1
@@ -230,8 +236,15 @@ def rightly_buried(run: Inputs) -> Iterator[Finding]:
                 yield 15, "buried", settle["id"], node, None, None
     for node in run.logs:
         buried = Counter((str(m.message_id), m.topic) for m in run.letters(node))
-        for (message_id, _), count in buried.items():
-            if count > 1:
+        for (message_id, topic), count in buried.items():
+            group = str(topic).removeprefix("%DLQ%")
+            copies = {r.position for _, r in run.all_records if r.message_id == message_id}
+            given_anew = any(
+                run.is_reset(event)
+                for event in (*run.of("deliver"), *run.of("settle"))
+                if (event["id"], event["group"]) == (message_id, group)
+            )
+            if count > max(1, len(copies)) and not given_anew and not run.is_deleted(group):
                 yield 15, "buried twice", message_id, node, None, None
 
 
