@@ -5,9 +5,9 @@ which of two deliveries was later, without a clock.
 
 **Done is done.** An ack *counted* if its answer says that the message was in flight by the delivery
 that it names. Then that delivery was the last one: none to the same group has a higher pop time. So
-with a message that was given up, which is a dead letter of the same group by the same entry: once
-at most, and on every replica if that was answered. An ack that counted is an entry of a log, and
-what it was about, if that is stored once, is no dead letter of that group.
+with a message that was given up, which is a dead letter of the same group by the same entry: at
+most as often as it is stored, and on every replica if that was answered. An ack that counted is an
+entry of a log, and what it was about, if that is stored once, is no dead letter of that group.
 
 **What is passed was given.** The group's offset is the lowest that is not done. It never goes back,
 from an answer to that of a question which was asked later. When it was told to be n, each message

@@ -128,6 +128,14 @@ class Inputs:
             for waiting in (False, True)
         }
 
+    def held_at(self, message_id: str) -> int:
+        """The lowest position that anybody gives to a message where it waits; -1 if nobody does."""
+        said = [e["position"] for e in self.of("waiting") if e["id"] == message_id]
+        for node in self.logs:
+            waiting = self.records(node, waiting=True)
+            said += [r.position for r in waiting if r.message_id == message_id]
+        return min(said, default=-1)
+
     def changes(self, name: str, rows: str) -> list[list[Any]]:
         """The rows of all changes of state that have this name, in any log."""
         return [row for named, fields in self._changes if named == name for row in fields[rows]]

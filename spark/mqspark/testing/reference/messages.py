@@ -259,7 +259,7 @@ def transacted(run: Inputs) -> Iterator[Finding]:
             yield 10, "visible", message_id, None, None, None
         if send.get("transaction") != "commit":
             continue
-        held = min((e["position"] for e in run.of("waiting") if e["id"] == message_id), default=-1)
+        held = run.held_at(message_id)
         if message_id in told:
             for node in set(run.logs) - where:
                 if not run.begins[node] or held >= run.begins[node]:
@@ -290,7 +290,7 @@ def in_time(run: Inputs) -> Iterator[Finding]:
         since = max(send["due"], *acks, 0)
         if acks and read and run.overdue(since, min(read), DELAY_LATE_S_MAX):
             yield 11, "late", message_id, None, None, None
-        held = min((e["position"] for e in run.of("waiting") if e["id"] == message_id), default=-1)
+        held = run.held_at(message_id)
         if run.begin and held < run.begin:
             continue
         if run.is_gone(send["topic"], held):
