@@ -12,6 +12,7 @@
 ``life_plants``  of them, those of what tools do to topics and groups
 ``strange_plants``  of them, those that whoever knows the promises alone would try
 ``subtle_plants``  of them, those at the edge of what proves something
+``thin_plants``  of them, those of properties that few others are about
 ``waiting_plants``  of them, those of delays and transactions
 ``reference``  a second judge, without Spark
 """

@@ -19,6 +19,7 @@ from mqspark.testing import life_plants as lives
 from mqspark.testing import log_plants as logs
 from mqspark.testing import strange_plants as strange
 from mqspark.testing import subtle_plants as subtle
+from mqspark.testing import thin_plants as thin
 from mqspark.testing import waiting_plants as waiting
 from mqspark.testing.content_plants import acked, waiting_ack
 from mqspark.testing.group_plants import END
@@ -350,6 +351,7 @@ FAULTS: Final = tuple(
         (14, "missing", subtle.contested_with_what_is_gone),
         (16, "misplaced", subtle.priority_above_the_last),
         *strange.FOUND,
+        *thin.FOUND,
     )
 )
 
@@ -466,6 +468,7 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     subtle.within_clocks,
     subtle.fresh_to_the_last,
     *strange.NOTHING,
+    *thin.NOTHING,
 )
 
 

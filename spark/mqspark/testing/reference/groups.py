@@ -191,13 +191,14 @@ def done_for_ever(run: Inputs) -> Iterator[Finding]:
     for settle in run.of("settle"):
         if not settle["counted"]:
             continue
+        lasts = not run.is_reset(settle) and not run.is_deleted(settle["group"])
         for event in run.of("deliver"):
             if (
                 (*queue_of(event), event["offset"], event["id"])
                 == (*queue_of(settle), settle["offset"], settle["id"])
                 and event.get("pop_time") is not None
                 and event["pop_time"] > settle["pop_time"]
-                and not run.is_reset(settle)
+                and lasts
             ):
                 yield 15, "again", settle["id"], None, settle["queue_id"], settle["offset"]
         for node in run.logs:
@@ -216,6 +217,7 @@ def done_for_ever(run: Inputs) -> Iterator[Finding]:
             and settle["how"] == "ack"
             and not run.begin
             and not run.is_reset(settle)
+            and not run.is_deleted(settle["group"])
         ):
             queue_id = settle["queue_id"] % APART
             named = (settle["group"], queue_id, settle["pop_time"], settle["offset"])
