@@ -113,6 +113,9 @@ def find_history(path: Path) -> list[Path]:
             f"{path}: no history there: a file of JSON Lines or Parquet, or a directory of "
             f"*{LINES} or *{PARQUET}"
         )
+    folder = next((file for file in files if file.is_dir()), None)
+    if folder is not None:
+        raise ConfigError(f"{folder} is a directory, where a history has a file: take it away")
     if len({file.suffix for file in files}) > 1:
         raise ConfigError(f"{path} has files of both kinds, *{LINES} and *{PARQUET}: keep one")
     return files

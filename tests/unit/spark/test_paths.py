@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mqspark import mqaudit
+from mqspark.testing.synthetic import Run, write_run
 
 
 def _pipe(path: Path) -> None:
@@ -50,6 +51,19 @@ def test_what_can_not_be_read_twice_is_refused(
     said = capsys.readouterr().err
     assert str(place) in " ".join(said.split())
     assert said.count("\n") == 1
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("name", ["c.jsonl", "c.parquet"])
+def test_a_directory_where_a_history_has_a_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """It is named, also beside files that can be read."""
+    _, stores = write_run(Run(messages=10, nodes=("n0",)), tmp_path / "run")
+    history = tmp_path / "run" / "history"
+    (history / name).mkdir()
+    assert mqaudit.audit(history=history, store=stores) == mqaudit.EXIT_UNUSABLE
+    assert f"{name} is a directory" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.usefixtures("no_spark")
