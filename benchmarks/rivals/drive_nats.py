@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import ssl
 import sys
 import time
 
@@ -116,8 +118,13 @@ async def main() -> None:
     async def quiet(_: Exception) -> None:
         pass
 
+    ca = os.environ.get("NATS_CA")
     connection = await nats.connect(
-        address.split(","), max_reconnect_attempts=-1, reconnect_time_wait=0.02, error_cb=quiet
+        address.split(","),
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=0.02,
+        error_cb=quiet,
+        tls=None if ca is None else ssl.create_default_context(cafile=ca),
     )
     js = connection.jetstream(publish_async_max_pending=PENDING_MAX, timeout=10.0)
     body = bytes(int(size))

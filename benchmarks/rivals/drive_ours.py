@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+from pathlib import Path
 
 import anyio
 from timing import one_outstanding, tell_gaps
@@ -16,6 +18,16 @@ from mqclient.errors import ClientError
 WARM_UP_S = 0.5
 BATCH = 64
 MANY = 2048
+
+
+def given() -> dict[str, str | None]:
+    """What this client gets in by."""
+    user, password = os.environ.get("OURS_USER"), os.environ.get("OURS_PASSWORD_FILE")
+    secret = None if password is None else Path(password).read_text().strip()
+    return {"user": user, "secret": secret, "tls": os.environ.get("OURS_CA")}
+
+
+GIVEN = given()
 
 
 async def hand_over(producer: Producer, topic: str, body: bytes, seconds: float) -> int:
@@ -124,7 +136,7 @@ async def main() -> None:
         found = await read(work, address, topic, int(size), float(seconds), int(count))
         print(json.dumps(found))
         return
-    async with Producer(address, "Benchmark", timeout_s=30.0) as producer:
+    async with Producer(address, "Benchmark", timeout_s=30.0, **GIVEN) as producer:
         await producer.send(Message(topic, body))
         if work == "gaps":
             await gaps(producer, topic, body)

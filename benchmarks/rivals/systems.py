@@ -20,6 +20,7 @@ from typing import Protocol
 
 import anyio
 
+from dledger.tls.authority import Authority
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import Flush, plan, ports_needed
 from mqchaos.cluster.probe import Probe, serving
@@ -120,9 +121,14 @@ def ours(*, fsync: bool) -> Iterator[Ours]:
 class Nats:
     """Three servers of one cluster."""
 
-    def __init__(self, folder: Path, program: str, *, fsync: bool) -> None:
+    def __init__(
+        self, folder: Path, program: str, *, fsync: bool, authority: Authority | None = None
+    ) -> None:
+        """With an `authority` clients and servers reach each other by TLS."""
         self._folder = folder
         self._program = program
+        #: What clients trust; None for plain text.
+        self.ca: Path | None = None
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._python = drivers.nats_py()
         said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
@@ -130,15 +136,26 @@ class Nats:
         if fsync and not _at_least(self.version, (2, 10)):
             raise Missing(f"nats-server {self.version} can't sync each message: 2.10 can")
         ports = free_ports(6)
-        self.address = ",".join(f"nats://127.0.0.1:{port}" for port in ports[:3])
+        scheme = "nats" if authority is None else "tls"
+        self.address = ",".join(f"{scheme}://127.0.0.1:{port}" for port in ports[:3])
         routes = ",".join(f'"nats://127.0.0.1:{port}"' for port in ports[3:])
+        tls = "" if authority is None else self._certified(authority)
         sync = ", sync_interval: always" if fsync else ""
         for node, port, peer_port in zip(NODES, ports, ports[3:], strict=False):
             (folder / f"{node}.conf").write_text(
                 f"server_name: {node}\nlisten: 127.0.0.1:{port}\n"
                 f'jetstream {{ store_dir: "{folder / node}"{sync} }}\n'
-                f"cluster {{ name: peers, listen: 127.0.0.1:{peer_port}, routes: [{routes}] }}\n"
+                f"cluster {{ name: peers, listen: 127.0.0.1:{peer_port}, routes: [{routes}] {tls} }}"
+                f"\n{tls}\n"
             )
+
+    def _certified(self, authority: Authority) -> str:
+        """The words that name a certificate for loopback."""
+        self.ca = self._folder / "ca.pem"
+        self.ca.write_bytes(authority.pair.certificate)
+        names = (self._folder / "tls.pem", self._folder / "tls.key")
+        authority.sign("nats", ["127.0.0.1"]).write(*names)
+        return f'tls {{ cert_file: "{names[0]}", key_file: "{names[1]}", ca_file: "{self.ca}" }}'
 
     def start(self, node: str) -> None:
         """Start a server on the files that it has."""
@@ -172,7 +189,10 @@ class Nats:
             time.sleep(0.3)
 
     def _ask(self, work: str, topic: str) -> dict[str, object]:
-        return dict(drivers.run(self._python, arguments(self.address, topic, work)))
+        environment = [] if self.ca is None else ["env", f"NATS_CA={self.ca}"]
+        return dict(
+            drivers.run([*environment, *self._python], arguments(self.address, topic, work))
+        )
 
 
 @contextmanager

@@ -6,8 +6,9 @@ hand, so it can't promise what was not seen:
 
     ./dev test --all tests/conformance && python tests/conformance/compatibility.py
 
-    # after a change of the codes alone
+    # after a change of the codes alone; after a run of test_doors.py alone
     python tests/conformance/compatibility.py --codes
+    python tests/conformance/compatibility.py --doors
 
 What RocketMQ's own integration tests found is in `stock_tests.json`, which `stock_tests.py` writes.
 """
@@ -23,13 +24,16 @@ from pathlib import Path
 from typing import Any
 
 import trio
+from clients import CLIENTS
 from codes import declared
+from doors import DOORS, NOTES
 
 from dledger.remoting.codes import RequestCode
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / ".cache" / "conformance" / "results.json"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
+DOORS_FOUND = ROOT / ".cache" / "conformance" / "doors.json"
 STOCK_TESTS = Path(__file__).parent / "stock_tests.json"
 
 PAGE_WIDTH = 120
@@ -55,6 +59,13 @@ groups, routes, progress and queries by key or id; with 5.5.0 delays and `PopCon
 stores a send again whose first answer was lost, so such sends are *at least once* there. Named
 producers, large bodies in parts, priorities and the commands about Raft need our brokers. RocketMQ
 4 refuses delays other than its levels, and so does our client then.
+"""
+
+GUARDED = """
+## Users and encryption
+
+Found on {made} by `tests/conformance/test_doors.py`, at groups of three that enforce rights: one
+takes plain text alone, the other TLS alone.
 """
 
 OTHERS = """
@@ -101,15 +112,15 @@ refused with that code only.
 """
 
 
-def render(results: dict[str, Any], tested: dict[str, Any]) -> str:
-    """The page without its codes. `results` is what the suite wrote, by the names that are used
-    below; `tested` what `stock_tests.py` did."""
+def render(results: dict[str, Any], guarded: dict[str, Any], tested: dict[str, Any]) -> str:
+    """The page without its codes. `results` and `guarded` are what the suite wrote, by the names
+    that are used below; `tested` what `stock_tests.py` did."""
     clients = results["clients"]
     versions = "\n".join(f"- {each['title']} {each['version']}" for each in clients)
     lines = [INTRODUCTION.format(made=results["made"], versions=versions)]
     lines += matrix(clients, results["titles"], results["features"])
     lines += remarks(clients, results["titles"], results["features"])
-    lines += [OTHERS.rstrip("\n"), *stock_tests(tested)]
+    lines += [*doors(guarded), OTHERS.rstrip("\n"), *stock_tests(tested)]
     return "\n".join(lines) + "\n"
 
 
@@ -158,6 +169,23 @@ def remarks(
     return ["", *lines] if lines else []
 
 
+def doors(found: dict[str, Any]) -> list[str]:
+    """The section of users and encryption, from its heading on."""
+    names = ("name", "title", "version")
+    clients = [{name: getattr(each, name) for name in names} for each in CLIENTS]
+    titles = {name: door.title for name, door in DOORS.items()}
+    lines = [GUARDED.format(**found), *matrix(clients, titles, found["doors"])]
+    return [*lines, *remarks(clients, titles, found["doors"]), "", NOTES.rstrip("\n")]
+
+
+def with_doors(page: str, found: dict[str, Any]) -> str:
+    """The page with this section in place of the one that it has, or before that of others."""
+    section = "\n".join(doors(found)).lstrip("\n") + "\n\n"
+    others = page.index(OTHERS.splitlines()[1])
+    heading = page.find(GUARDED.splitlines()[1])
+    return page[: others if heading < 0 else heading] + section + page[others:]
+
+
 def stock_tests(tested: dict[str, Any]) -> list[str]:
     """The section of RocketMQ's own tests, from its heading on."""
     classes: dict[str, dict[str, dict[str, str]]] = tested["classes"]
@@ -178,6 +206,8 @@ def stock_tests(tested: dict[str, Any]) -> list[str]:
         for test, why in found.get("not applicable", {}).items():
             unfit[why][name if len(found) == 1 else f"{name}.{test}"] += 1
     lines += ["", *remarks, ""] if remarks else [""]
+    for name, day in tested.get("later", {}).items():
+        lines.insert(-1, f"`{name}` was run on {day}.")
     lines.append("Not applicable, by what they need or do:\n")
     for why, names in sorted(unfit.items()):
         told = ", ".join(f"`{name}` ({count})" for name, count in names.items())
@@ -206,11 +236,14 @@ def with_stock_tests(page: str, tested: dict[str, Any]) -> str:
 
 def main() -> None:
     """Write the page."""
+    if "--doors" in sys.argv[1:]:
+        PAGE.write_text(with_doors(PAGE.read_text(), json.loads(DOORS_FOUND.read_text())))
+        return
     if "--codes" in sys.argv[1:]:
         page = PAGE.read_text().partition(CODES.splitlines(keepends=True)[1])[0].rstrip("\n") + "\n"
     else:
-        results, tested = (json.loads(path.read_text()) for path in (RESULTS, STOCK_TESTS))
-        page = render(results, tested)
+        found = [json.loads(path.read_text()) for path in (RESULTS, DOORS_FOUND, STOCK_TESTS)]
+        page = render(*found)
     PAGE.write_text(page + code_table(trio.run(declared)))
 
 

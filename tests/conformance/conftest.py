@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 pytest.register_assert_rewrite("judges")
 
 from clients import CACHE, CLIENTS  # noqa: E402 -- beside this file, which is no package
+from doors import DOORS  # noqa: E402 -- beside this file, which is no package
 from drivers import pop_by_default, run_all  # noqa: E402 -- beside this file, which is no package
 from judges import FEATURES, Scenario  # noqa: E402 -- beside this file, which is no package
 
@@ -106,6 +107,7 @@ def runs(
 
 
 _found: dict[str, dict[str, Any]] = {}
+_doors: dict[str, dict[str, Any]] = {}
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -119,15 +121,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if report.failed and cluster is not None:
         report.sections.append(("What the cluster met", "\n".join(met(cluster))))
     parameters = getattr(item, "callspec", None)
-    if parameters is None or "feature" not in parameters.params:
+    names = {} if parameters is None else parameters.params
+    found, of = (_found, "feature") if "feature" in names else (_doors, "door")
+    if of not in names:
         return
     kind = "missing" if report.skipped else report.outcome
     reason = str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else ""
     if report.failed and call_error(report):
         reason = call_error(report)
     noted = {"outcome": kind, "reason": reason.removeprefix("reason: ")}
-    client, feature = parameters.params["client"], parameters.params["feature"]
-    _found.setdefault(feature, {})[client.name] = noted
+    found.setdefault(names[of], {})[names["client"].name] = noted
 
 
 def met(cluster: Cluster) -> list[str]:
@@ -151,7 +154,10 @@ def call_error(report: pytest.TestReport) -> str:
 
 
 def pytest_sessionfinish() -> None:
-    """Leave the results of a whole run to the page's generator."""
+    """Leave the results of a whole run to the page's generator; so those of its doors alone."""
+    if all({*_doors.get(name, ())} == {*door.clients} for name, door in DOORS.items()):
+        doors = {"made": datetime.now(UTC).date().isoformat(), "doors": _doors}
+        (CACHE / "doors.json").write_text(json.dumps(doors, indent=1))
     if len(_found) < len(FEATURES):
         return
     results = {

@@ -24,7 +24,14 @@ DRIVER_TIMEOUT_S = 150
 class Run:
     """One driver, from its start to its end."""
 
-    def __init__(self, client: Client, argv: list[str], namesrv_addr: str, output: Path) -> None:
+    def __init__(
+        self,
+        client: Client,
+        argv: list[str],
+        namesrv_addr: str,
+        output: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.client = client
         self.stdout, self.stderr = output / f"{client.name}.jsonl", output / f"{client.name}.txt"
         arguments = [namesrv_addr, client.name, str(client.at_once), *client.features]
@@ -35,7 +42,7 @@ class Run:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, "HOME": str(client.home)},
+                env={**os.environ, "HOME": str(client.home), **(environment or {})},
             )
 
     def scenarios(self, timeout_s: float = DRIVER_TIMEOUT_S) -> dict[str, Scenario]:

@@ -497,6 +497,14 @@ controls: st.SearchStrategy[Control] = st.one_of(
     st.builds(control.UnlockQueues, texts, texts, queue_rows),
     st.builds(control.DropHead, integers, integers),
     st.builds(control.RegisterProducer, texts | st.just("named"), texts | st.just("a"), times),
+    st.builds(
+        control.ClaimProducer,
+        texts | st.just("named"),
+        texts | st.just("a"),
+        texts | st.just("ann"),
+        st.booleans(),
+        times,
+    ),
     st.builds(control.ForgetProducers, st.lists(texts | st.just("named"), max_size=3), times),
     st.builds(
         popping.PopMessages,

@@ -19,11 +19,26 @@ from dledger.log.entry import Kind
 from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
+from dledger.remoting.headers import (
+    RegisterProducerHeader,
+    RegisterProducerResponseHeader,
+    WriteOnceHeader,
+    decode_header,
+    encode_header,
+)
 from dledger.trust.policies import Entry
 from dledger.trust.signatures import CLUSTER_USER, OWN_SIGNATURE, SIGNATURE, STAMP, Key, Stamp
 from dledger.trust.users import User
 from dledger.trust.wrapping import Wrapping
-from mqbroker.state.control import PutUser, encode_control
+from mqbroker.state.control import (
+    ClaimProducer,
+    DeleteUser,
+    PutUser,
+    RegisterProducer,
+    encode_control,
+)
+from mqbroker.state.producers import Judged, Producers
+from mqbroker.testing.pictured import kept
 from mqbroker.testing.requests import GROUP, TOPIC, produce_request, send_request, topic_request
 
 WORD = "the word of this cluster"
@@ -418,3 +433,97 @@ async def test_only_a_super_user_ends_the_enforcing(tmp_path: Path, mock_clock: 
             answer = await asker.ask(Command(Code.UPDATE_BROKER_CONFIG, {}, body))
             assert answer is not None
             assert (answer.code, found.core.guard.mode) == (0, mode), answer.remark
+
+
+def user_entry(name: str, *, is_super: bool = False) -> bytes:
+    """An entry that makes a user who may do everything with each topic and group."""
+    everything = [
+        Entry("Custom", f"{kind}:*", ("All",), (), "Allow") for kind in ("Topic", "Group")
+    ]
+    wrapped = Wrapping(WORD.encode()).wrap(name, PASSWORD)
+    user = User(name, wrapped, is_super=is_super, entries=tuple(everything))
+    return encode_control(PutUser(user, NOW_MS))
+
+
+def registering(instance: str) -> Command:
+    """The name "bills" is wanted."""
+    header = RegisterProducerHeader(producer_name="bills", instance=instance)
+    return Command(Code.REGISTER_PRODUCER, encode_header(header))
+
+
+def writing(epoch: int, sequence: int) -> Command:
+    """A write under that name, of an offset alone."""
+    header = WriteOnceHeader(
+        producer_name="bills",
+        epoch=epoch,
+        stream=0,
+        sequence=sequence,
+        parts=[],
+        group=GROUP,
+        moves=[(TOPIC, 1, sequence, sequence, None)],
+    )
+    return Command(Code.WRITE_ONCE, encode_header(header))
+
+
+async def test_a_producers_name_is_its_users(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Another one with the same rights neither fences it nor writes under it, with the right epoch
+    or any; a super user and the secret may, and it stays its user's. It is free once that user is
+    gone. A snapshot and the log itself keep it alike."""
+    async with enforcing(tmp_path) as (found, cluster):
+        for name in ("ann", "bob", "root"):
+            found.commit_raw(Kind.CONTROL, user_entry(name, is_super=name == "root"))
+        stranger = found.connect(FAR)
+
+        async def ask(request: Command, name: str) -> Command:
+            answer = await stranger.ask(stock(request, name))
+            assert answer is not None
+            return answer
+
+        def epoch_of(answer: Command) -> int:
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+            return decode_header(RegisterProducerResponseHeader, answer).epoch
+
+        epoch = epoch_of(await ask(registering("a"), "ann"))
+        before = found.machine.applied_index
+        for request in (registering("b"), writing(epoch, 0), writing(epoch + 1, 0)):
+            refused = await ask(request, "bob")
+            assert refused.code == REFUSED
+            assert "'bills' belongs to another user" in str(refused.remark)
+        assert found.machine.applied_index == before
+        assert (await ask(writing(epoch, 0), "ann")).code == ResponseCode.SUCCESS
+        by_root = epoch_of(await ask(registering("c"), "root"))
+        assert (await ask(writing(epoch, 1), "ann")).code == ResponseCode.PRODUCER_FENCED
+        assert by_root < epoch_of(await cluster_answer(cluster, registering("d")))
+        assert found.machine.producers.owner("bills") == "ann"
+        assert (await ask(registering("e"), "bob")).code == REFUSED
+        rows, owners = kept(found.machine.producers.picture()), found.machine.producers.owners()
+        again = Producers()
+        again.restore(rows)
+        again.give(owners)
+        assert (kept(again.picture()), again.owners()) == (rows, {"bills": "ann"})
+
+        found.commit_raw(Kind.CONTROL, encode_control(DeleteUser("ann", NOW_MS)))
+        epoch_of(await ask(registering("f"), "bob"))
+        assert found.machine.producers.owner("bills") == "bob"
+
+
+async def cluster_answer(cluster: Signer, request: Command) -> Command:
+    """What whoever has the secret is answered."""
+    answer = await cluster.ask(request)
+    assert answer is not None
+    return answer
+
+
+async def test_two_users_who_want_one_name_at_once(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Neither was there when the other was judged: the log decides, on each replica alike."""
+    async with enforcing(tmp_path) as (found, _):
+        for name in ("ann", "bob"):
+            found.commit_raw(Kind.CONTROL, user_entry(name))
+        change = found.machine.change
+        claims = [ClaimProducer("bills", name, name, False, NOW_MS) for name in ("ann", "bob")]
+        assert change(claims[0], 100) == 100
+        assert change(claims[1], 101) is Judged.TAKEN
+        assert change(claims[1].__class__("bills", "b", "bob", True, NOW_MS), 102) == 102
+        assert found.machine.producers.owner("bills") == "ann"
+        assert change(RegisterProducer("bills", "nobody's", NOW_MS), 103) == 103
+        assert found.machine.producers.owner("bills") == "ann"

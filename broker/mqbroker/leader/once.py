@@ -28,19 +28,29 @@ from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.log import Log
 from mqbroker.leader.offset_commits import OffsetCommits, check_room
 from mqbroker.refusal import Refused, busy
-from mqbroker.state.control import ForgetProducers, RegisterProducer
+from mqbroker.state.control import ClaimProducer, ForgetProducers, RegisterProducer
 from mqbroker.state.derived.indexing import index_entry
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
 from mqbroker.state.once import MARK, Once, encode_once
-from mqbroker.state.producers import Judged, Stamp, Written
+from mqbroker.state.producers import Claim, Judged, Stamp, Written
 
 _FORGOTTEN_MAX: Final = limits.PRODUCERS_FORGOTTEN_MAX
 _FULL: Final = (
     f"{limits.PRODUCERS_MAX} producers have names; one that is not used for "
     f"{limits.PRODUCER_KEPT_S // 86_400} days gives up its own, one that wrote nothing at once"
 )
+NOBODYS: Final = Claim()
 _REMEDY: Final = "This instance must not go on: stop it, or give it a name of its own"
+
+
+def taken(name: str) -> Refused:
+    """The answer to a user who asks for another one's name."""
+    return Refused(
+        ResponseCode.NO_PERMISSION,
+        f"the producer name {name!r} belongs to another user, who registered it first: choose "
+        "another name, or ask as a super user",
+    )
 
 
 def once_draft(
@@ -80,7 +90,9 @@ class OnceAppender:
         #: By producer and stream.
         self._writing: InFlight[tuple[str, int], _Write] = InFlight()
 
-    def register(self, name: str, instance: str, now_ms: int, tell: Tell[int]) -> None:
+    def register(
+        self, name: str, instance: str, now_ms: int, tell: Tell[int], claim: Claim = NOBODYS
+    ) -> None:
         """Give a name to an instance; `tell` is told its epoch. Raises Refused, BadInput."""
 
         def done(outcome: Appended | AppendError) -> None:
@@ -94,7 +106,10 @@ class OnceAppender:
 
         self._make_room(name, now_ms)
         self._registering[name] = self._registering.get(name, 0) + 1
-        self._definitions.change(RegisterProducer(name, instance, now_ms), done)
+        wanted: ClaimProducer | RegisterProducer = RegisterProducer(name, instance, now_ms)
+        if claim.user:
+            wanted = ClaimProducer(name, instance, claim.user, claim.over, now_ms)
+        self._definitions.change(wanted, done)
 
     def _make_room(self, name: str, now_ms: int) -> None:
         """If all names are taken, have some forgotten that never wrote anything. Raises Refused if
@@ -122,7 +137,7 @@ class OnceAppender:
                 f"this instance of producer {name!r} was replaced: epoch {newer} has the name. "
                 f"{_REMEDY}",
             )
-        return busy(_FULL)
+        return taken(name) if result is Judged.TAKEN else busy(_FULL)
 
     def knows(self, stamp: Stamp) -> bool:
         """Whether a write is stored, or on its way there."""

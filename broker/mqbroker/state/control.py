@@ -106,6 +106,16 @@ class RegisterProducer(msgspec.Struct, frozen=True):
     now_ms: int
 
 
+class ClaimProducer(msgspec.Struct, frozen=True):
+    """The same for one of a user's; with `over` the name may be another user's, and stays so."""
+
+    name: str
+    instance: str
+    user: str
+    over: bool
+    now_ms: int
+
+
 class ForgetProducers(msgspec.Struct, frozen=True):
     """Make room for other names: of these, forget those that have written nothing."""
 
@@ -148,6 +158,7 @@ Control: TypeAlias = (
     | SettlePopped
     | PutRequestMode
     | RegisterProducer
+    | ClaimProducer
     | ForgetProducers
     | PutUser
     | DeleteUser
@@ -167,6 +178,7 @@ _OPERATIONS: Final[dict[str, type[Control]]] = {
     "settle_popped": SettlePopped,
     "put_request_mode": PutRequestMode,
     "register_producer": RegisterProducer,
+    "claim_producer": ClaimProducer,
     "forget_producers": ForgetProducers,
     "put_user": PutUser,
     "delete_user": DeleteUser,

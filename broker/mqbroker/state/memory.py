@@ -24,7 +24,7 @@ from mqbroker.state.groups.popping import PopMessages, SettlePopped, follow, pop
 from mqbroker.state.groups.subscriptions import Beginning, SubscriptionGroups
 from mqbroker.state.moves import Delays
 from mqbroker.state.once import Once, move_offsets
-from mqbroker.state.producers import Producers
+from mqbroker.state.producers import Claim, Judged, Producers
 from mqbroker.state.rows.picture import ROWS_AT_ONCE, Fields, Pairs, batched, rows_of
 from mqbroker.state.shares import Owners, Shares
 from mqbroker.state.topics import Topics
@@ -93,7 +93,10 @@ class Memory:
                 return self._change_popped(change)
             case control.RegisterProducer(name, instance, now_ms):
                 self.clock_ms = max(self.clock_ms, now_ms)
-                return self.producers.register(name, instance, index, self.clock_ms)
+                return self._register(name, instance, index, Claim())
+            case control.ClaimProducer(name, instance, user, over, now_ms):
+                self.clock_ms = max(self.clock_ms, now_ms)
+                return self._register(name, instance, index, Claim(user, over))
             case control.ForgetProducers(names, now_ms):
                 self.clock_ms = max(self.clock_ms, now_ms)
                 self.producers.forget(names)
@@ -104,6 +107,17 @@ class Memory:
             case _:
                 return self._change_groups(change, index)
         return None
+
+    def owner_of(self, producer: str) -> str:
+        """The user whose a producer's name is; "" for nobody's, and for a user that is no more."""
+        owner = self.producers.owner(producer)
+        return owner if owner and self.users.get(owner) is not None else ""
+
+    def _register(self, name: str, instance: str, index: int, claim: Claim) -> object:
+        owner = self.owner_of(name)
+        if owner and owner != claim.user and not claim.over:
+            return Judged.TAKEN
+        return self.producers.register(name, instance, index, self.clock_ms, owner or claim.user)
 
     def _change_groups(self, change: control.Control, index: int) -> object:
         match change:
@@ -183,6 +197,7 @@ class Memory:
         yield from _in_parts(self.offsets.add_kept, state.offsets)
         yield from self.popped.adding(state.popped)
         yield from _in_parts(self.producers.add_kept, state.producers)
+        self.producers.give(state.producer_owners)
         self.dedup.restore([])
         yield from _in_parts(self.dedup.add_kept, state.dedup, 1)
         yield from self.locks.restoring(state.locks, state.lock_tokens, state.lock_clock_ms)
@@ -217,6 +232,7 @@ class Memory:
         fields["offsets"] = yield from self.offsets.picture()
         fields["popped"] = yield from self.popped.picture()
         fields["producers"] = yield from self.producers.picture()
+        fields["producer_owners"] = self.producers.owners()
 
 
 def _in_parts(

@@ -25,6 +25,9 @@ is not known             WRITE e                         is not known: refused a
 Numbers may be left out: a write that its producer gave up, with an unknown outcome, is either
 stored before the next one of its stream, or overtaken by it and refused.
 
+Where users sign, a name belongs to the user who registered it first. While that one is a user,
+nobody else registers or writes under it, but those who may do everything.
+
 An instance that was replaced does not get the name back: its registration may only have been slow,
 or repeated. The last `INSTANCES_PER_NAME_KEPT` of a name are remembered for that.
 
@@ -38,7 +41,7 @@ the name known again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -78,16 +81,26 @@ class Judged(Enum):
     OVERTAKEN = "a later one is stored"
     FENCED = "a newer instance has the name"
     FORGOTTEN = "the name is not known"
+    TAKEN = "another user has the name"
+
+
+class Claim(NamedTuple):
+    """Who wants a name: a user, "" for nobody that is known; `over`: one who may take each name."""
+
+    user: str = ""
+    over: bool = True
 
 
 class _Producer:
-    __slots__ = ("epoch", "instances", "streams", "used_ms")
+    __slots__ = ("epoch", "instances", "owner", "streams", "used_ms")
 
-    def __init__(self, instances: list[str], epoch: int, used_ms: int) -> None:
+    def __init__(self, instances: list[str], epoch: int, used_ms: int, owner: str = "") -> None:
         #: The one that has the name, and those that had it before.
         self.instances = instances
         self.epoch = epoch
         self.used_ms = used_ms
+        #: The user whose the name is; "" for nobody's.
+        self.owner = owner
         self.streams: dict[int, Written] = {}
 
     @property
@@ -111,15 +124,21 @@ class Producers:
         known = self._names.get(name)
         return None if known is None else known.epoch
 
+    def owner(self, name: str) -> str:
+        """The user whose a name is; "" for nobody's."""
+        known = self._names.get(name)
+        return "" if known is None else known.owner
+
     def written(self, name: str, stream: int) -> Written | None:
         """The last write of a stream."""
         known = self._names.get(name)
         return None if known is None else known.streams.get(stream)
 
     def register(
-        self, name: str, instance: str, index: int, now_ms: int
+        self, name: str, instance: str, index: int, now_ms: int, owner: str = ""
     ) -> int | Literal[Judged.FENCED] | None:
-        """Give a name to an instance, by the entry `index`; returns its epoch.
+        """Give a name to an instance, by the entry `index`; returns its epoch. The name is the
+        `owner`'s then.
 
         FENCED if it was replaced already. None if there are too many names: then nothing has
         changed but that old ones are forgotten.
@@ -136,6 +155,7 @@ class Producers:
         elif instance != known.instances[0]:
             kept = known.instances[: limits.INSTANCES_PER_NAME_KEPT - 1]
             known = _Producer([instance, *kept], index, now_ms)
+        known.owner = owner
         self._use(name, known, now_ms)
         return known.epoch
 
@@ -206,6 +226,16 @@ class Producers:
             rows.append((name, producer.instances, producer.epoch, producer.used_ms, streams))
             yield
         return rows_of(rows)
+
+    def owners(self) -> dict[str, str]:
+        """The names that are somebody's, for a snapshot."""
+        return {name: each.owner for name, each in self._names.items() if each.owner}
+
+    def give(self, owners: Mapping[str, str]) -> None:
+        """Take over what a snapshot kept of that."""
+        for name, owner in owners.items():
+            if (known := self._names.get(name)) is not None:
+                known.owner = owner
 
     def restore(self, rows: Iterable[ProducerRow]) -> None:
         """Take over what a snapshot kept."""

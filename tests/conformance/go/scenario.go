@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,11 @@ import (
 )
 
 const wait = 20 * time.Second
+
+// Whom requests are signed as; without them nothing is signed.
+var credentials = primitive.Credentials{
+	AccessKey: os.Getenv("SIGN_AS"), SecretKey: os.Getenv("PASSWORD"),
+}
 
 // One feature, tried with stock types: its own topic and group, its clients, its JSON lines.
 type scenario struct {
@@ -40,6 +46,7 @@ func (s *scenario) producer(options ...producer.Option) rocketmq.Producer {
 		producer.WithGroupName(name),
 		producer.WithInstanceName(name),
 		producer.WithRetry(2),
+		producer.WithCredentials(credentials),
 	}, options...)
 	made, err := rocketmq.NewProducer(options...)
 	must(err)
@@ -70,6 +77,7 @@ func (s *scenario) listenTo(
 		consumer.WithGroupName(s.group),
 		consumer.WithInstance(s.group + "_" + name),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+		consumer.WithCredentials(credentials),
 	}, options...)
 	made, err := rocketmq.NewPushConsumer(options...)
 	must(err)

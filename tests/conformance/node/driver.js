@@ -28,7 +28,7 @@ class Scenario {
   options(name) {
     const httpclient = { request() { throw new Error('no HTTP here'); } };
     return { httpclient, nameSrv: namesrv, instanceName: name, logger: quiet, onsChannel: 'CLOUD',
-      accessKeyId: 'access', accessKeySecret: 'secret' };
+      accessKeyId: process.env.SIGN_AS || 'access', accessKeySecret: process.env.PASSWORD || 'secret' };
   }
 
   async producer(more = {}) {

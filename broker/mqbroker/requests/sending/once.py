@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from dledger.errors import BadInput, RecordError
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
+from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -25,13 +26,14 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.names import check_producer_name
+from dledger.trust.guard import Guard, Mode
 from dledger.trust.rights import SIGNED
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.drafts import MessagesDraft
-from mqbroker.leader.appending.in_flight import Stored
+from mqbroker.leader.appending.in_flight import Stored, Tell
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.leader.once import OnceAppender, once_draft
+from mqbroker.leader.once import OnceAppender, once_draft, taken
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
@@ -43,6 +45,9 @@ from mqbroker.requests.sending.produce import check_sendable, draft_of
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.groups.places import fault, is_other_life
 from mqbroker.state.once import OffsetMove, Once
+from mqbroker.state.producers import Claim
+
+_log = get_logger(__name__)
 
 
 class OnceHandler:
@@ -70,9 +75,27 @@ class OnceHandler:
             return request.reply(ext=encode_header(RegisterProducerResponseHeader(epoch)))
 
         self._count(header.producer_name, connection)
+        claim = self._claim(header.producer_name, request, connection)
         now_ms = self._core.assignments.now_ms()
-        register = partial(self._once.register, header.producer_name, header.instance, now_ms)
+
+        def register(tell: Tell[int]) -> None:
+            self._once.register(header.producer_name, header.instance, now_ms, tell, claim)
+
         return Later(register, answer)
+
+    def _claim(self, name: str, request: Command, connection: Connection) -> Claim:
+        """Who asks for a name, or writes under it. Refused where it is another user's."""
+        core = self._core
+        claim, owner = _claim_of(core.guard), core.machine.owner_of(name)
+        if owner and owner != claim.user:
+            refused = taken(name)
+            if not claim.over:
+                core.auditor.refused(request, core.door.who(request, connection), str(refused))
+                raise refused
+            if core.guard.mode is Mode.OBSERVE and not core.guard.asker.may_all:
+                core.guard.refused += 1
+                _log.info("would be refused", user=claim.user, reason=str(refused))
+        return claim
 
     def _count(self, name: str, connection: Connection) -> None:
         """Count a new name; refuse it if its client has made more than it would leave free."""
@@ -95,6 +118,7 @@ class OnceHandler:
         core = self._core
         header = decode_header(WriteOnceHeader, request)
         _check_header(header)
+        self._claim(header.producer_name, request, connection)
         once = Once(
             header.producer_name,
             header.epoch,
@@ -179,6 +203,15 @@ class OnceHandler:
                     f"from queue {queue_id} of {topic!r}: nothing was stored. Pull or pop, not "
                     "both in one group",
                 )
+
+
+def _claim_of(guard: Guard) -> Claim:
+    """As whom who asks now wants a name. Servers, and whoever has the cluster's secret, as
+    nobody."""
+    asker = guard.asker
+    if guard.mode is Mode.OFF or asker.problem or asker.user is None:
+        return Claim()
+    return Claim(asker.name, guard.mode is not Mode.ENFORCE or asker.may_all)
 
 
 def _check_header(header: WriteOnceHeader) -> None:

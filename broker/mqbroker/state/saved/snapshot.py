@@ -87,6 +87,7 @@ class State(msgspec.Struct):
     timer_owners: OwnersKept = ([], b"")
     half_owners: OwnersKept = ([], b"")
     users: list[User] = []
+    producer_owners: dict[str, str] = {}
 
 
 _FIELDS: Final = get_type_hints(State)

@@ -1,0 +1,248 @@
+"""Stock clients at clusters that are guarded: signed, over TLS, as users who may and may not.
+
+Each test is a row of docs/reference/compatibility.md.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace as but
+from pathlib import Path
+
+import pytest
+import trio
+from _pytest.mark import ParameterSet
+from clients import CLIENTS, Client, Missing, java
+from doors import DOORS
+from drivers import Run
+from judges import Scenario, judge
+
+from dledger.tls.authority import Authority
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import AUTHORITY, CERTIFICATE, KEY, TLS_FOLDER, Layout, plan
+from mqchaos.cluster.probe import serving
+from mqchaos.cluster.processes import free_ports
+from mqclient import Admin
+
+pytestmark = [pytest.mark.slow, pytest.mark.conformance]
+
+PASSWORD = "a-password"  # noqa: S105
+TIMEOUT_S = 120
+SENDS = "send_sync"
+"""What drivers do here: send, and read back."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For clusters, and for what clients of them are given."""
+    return tmp_path_factory.mktemp("doors")
+
+
+def running(cluster: Cluster) -> Iterator[Cluster]:
+    """Users, and rights that are enforced."""
+    try:
+        cluster.start()
+        trio.run(prepare, cluster)
+        yield cluster
+        assert cluster.stop() == []
+    finally:
+        cluster.kill_all()
+
+
+async def prepare(cluster: Cluster) -> None:
+    """As whoever has the cluster's secret: one user may all that tests do, another nothing."""
+    await serving(cluster)
+    secret, tls = cluster.secret_file, cluster.tls
+    async with Admin(cluster.layout.namesrv_addr, secret_file=secret, tls=tls) as admin:
+        topics = ["Orders", *(f"{client.name}_{SENDS}" for client in CLIENTS)]
+        for topic in topics:
+            await admin.topics.update(topic, read_queues=2, write_queues=2)
+        await admin.users.create("root", PASSWORD, super_user=True)
+        for name in ("may", "may-not"):
+            await admin.users.create(name, PASSWORD)
+        mine = [f"{kind}:{topic}" for kind in ("Topic", "Group") for topic in (*topics, "Readers")]
+        await admin.rights.grant("may", mine, ["Pub", "Sub"])
+        await admin.settings.update_broker_config("authorizationMode", "enforce")
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> Iterator[Cluster]:
+    """Its ports take plain text alone."""
+    yield from running(Cluster.create(folder / "plain", layout()))
+
+
+@pytest.fixture(scope="module")
+def encrypted(folder: Path) -> Iterator[Cluster]:
+    """Its ports take TLS alone; who shows a certificate must have one of its authority."""
+    cluster = Cluster.create(folder / "encrypted", layout(tls=True))
+    for config in cluster.directory.glob("*/*.toml"):
+        with config.open("a") as file:
+            print('"tls.server.need.client.auth" = "optional"', file=file)
+    yield from running(cluster)
+
+
+def layout(*, tls: bool = False) -> Layout:
+    """A group of three."""
+    return plan(free_ports(7), nodes=3, groups=1, namesrvs=1, tls=tls)
+
+
+def row(door: str) -> pytest.MarkDecorator:
+    """The clients of a row of the page; the older of two releases run with `--all` only."""
+    parameters: list[ParameterSet] = [
+        pytest.param(
+            client, door, id=client.name, marks=[pytest.mark.long] * (client.name != "java5")
+        )
+        for client in CLIENTS
+        if client.name in DOORS[door].clients
+    ]
+    return pytest.mark.parametrize(("client", "door"), parameters)
+
+
+def told(client: Client, cluster: Cluster, user: str, password: str = PASSWORD) -> Scenario:
+    """What a client's driver has to say that signs as a user."""
+    try:
+        argv = client.prepare(client)
+    except Missing as reason:
+        pytest.skip(str(reason))
+    if client.name.startswith("java"):
+        return said_by_java(client, cluster, [], user, password)
+    environment = {"SIGN_AS": user, "PASSWORD": password}
+    output = cluster.directory.parent / f"{client.name}-{user}-{password}"
+    output.mkdir()
+    alone = but(client, features=(SENDS,))
+    done = Run(alone, argv, cluster.layout.namesrv_addr, output, environment)
+    return done.scenarios(TIMEOUT_S)[SENDS]
+
+
+def said_by_java(
+    client: Client, cluster: Cluster, options: list[str], user: str, password: str = PASSWORD
+) -> Scenario:
+    """Of the program Signed, whose words are made events."""
+    try:
+        client.prepare(client)
+    except Missing as reason:
+        pytest.skip(str(reason))
+    argv = java(client)
+    argv[1:1] = options
+    done = subprocess.run(
+        [*argv, "Signed", cluster.layout.namesrv_addr, "Orders", "Readers", user, user],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, "PASSWORD": password},
+    )
+    events = []
+    for line in done.stdout.splitlines():
+        if line.startswith("REFUSED"):
+            events.append({"what": "error", "error": line})
+        elif line in ("SEND_OK", "RECEIVED", "MISSING"):
+            events.append({"what": line})
+    return Scenario(client.name, "", tuple(events))
+
+
+def check_served(scenario: Scenario) -> None:
+    """All that was sent was received."""
+    if scenario.feature:
+        judge(scenario)
+    else:
+        assert [each["what"] for each in scenario.events] == ["SEND_OK"] * 3 + ["RECEIVED"]
+
+
+def check_refused(scenario: Scenario, *words: str) -> None:
+    """Nothing was sent or received, and the application was told why, in one of these ways."""
+    errors = [str(event.get("error")) for event in scenario.of("error")]
+    assert not scenario.of("SEND_OK")
+    assert not scenario.of("sent")
+    assert not scenario.of("received")
+    assert errors, "the application was told nothing"
+    assert any(word in error for error in errors for word in words), errors
+
+
+@row("signed")
+def test_a_user_who_may_is_served(client: Client, door: str, plain: Cluster) -> None:
+    """Each request is signed as the client signs it."""
+    check_served(told(client, plain, "may"))
+
+
+@row("no right")
+def test_a_user_who_may_not_is_told_so(client: Client, door: str, plain: Cluster) -> None:
+    """By code 16, with RocketMQ's words; the C++ client shows the code alone."""
+    check_refused(told(client, plain, "may-not"), *DOORS[door].words)
+
+
+@row("wrong password")
+def test_a_wrong_password_is_told_so(client: Client, door: str, plain: Cluster) -> None:
+    """Likewise."""
+    check_refused(told(client, plain, "may", "another"), *DOORS[door].words)
+
+
+UNREACHED = ("connect to", "No route", "send request to")
+"""What a Java client tells of servers that it can't speak to."""
+TRUSTING = ["-Dtls.enable=true"]
+"""A stock client that asks for TLS: by default it takes any certificate."""
+
+
+def verifying(cluster: Cluster, folder: Path, ca: Path, *, shows: bool = False) -> list[str]:
+    """Options for one that looks who signed, by the file that RocketMQ's page names; it may show a
+    certificate of its own."""
+    own = cluster.directory / TLS_FOLDER
+    lines = {
+        "tls.test.mode.enable": "false",
+        "tls.client.authServer": "true",
+        "tls.client.trustCertPath": str(ca),
+    }
+    if shows:
+        lines["tls.client.certPath"] = str(own / CERTIFICATE)
+        lines["tls.client.keyPath"] = str(own / KEY)
+    path = folder / f"tls-{ca.stem}-{shows}.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return [*TRUSTING, f"-Dtls.config.file={path}"]
+
+
+@row("tls")
+def test_a_client_that_takes_any_certificate_is_served(
+    client: Client, door: str, encrypted: Cluster
+) -> None:
+    """Signed, and over TLS to name server and brokers, as `tls.enable` by itself has it."""
+    check_served(said_by_java(client, encrypted, TRUSTING, "may"))
+
+
+@row("tls, authority")
+def test_a_client_that_looks_who_signed_is_served(
+    client: Client, door: str, encrypted: Cluster, folder: Path
+) -> None:
+    """By our authority; with another one in its file it reaches nobody."""
+    ca, other = encrypted.directory / AUTHORITY, folder / "other.pem"
+    other.write_bytes(Authority.make("another").pair.certificate)
+    check_served(said_by_java(client, encrypted, verifying(encrypted, folder, ca), "may"))
+    options = verifying(encrypted, folder, other)
+    check_refused(said_by_java(client, encrypted, options, "may"), *UNREACHED)
+
+
+@row("tls, own certificate")
+def test_a_client_that_shows_a_certificate_is_served(
+    client: Client, door: str, encrypted: Cluster, folder: Path
+) -> None:
+    """Signed by the servers' authority, with its key as `mqcluster up --tls` makes it."""
+    options = verifying(encrypted, folder, encrypted.directory / AUTHORITY, shows=True)
+    check_served(said_by_java(client, encrypted, options, "may"))
+
+
+@row("tls, no right")
+def test_over_tls_a_user_who_may_not_is_told_so(
+    client: Client, door: str, encrypted: Cluster
+) -> None:
+    """As over plain text: encryption gives no right."""
+    refused = said_by_java(client, encrypted, TRUSTING, "may-not")
+    check_refused(refused, *DOORS[door].words)
+
+
+@row("plain, enforcing")
+def test_plain_text_is_not_taken_where_tls_is_enforced(
+    client: Client, door: str, encrypted: Cluster
+) -> None:
+    """The client is told that it can't connect; nothing is sent."""
+    check_refused(said_by_java(client, encrypted, [], "may"), *UNREACHED)
