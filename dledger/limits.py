@@ -340,4 +340,7 @@ AUDIT_TEXT_CHARACTERS_MAX = 300
 """Of one value in a line."""
 AUDIT_FILE_BYTES = 8 * MIB
 AUDIT_FILES_MAX = 8
+AUDIT_PAGE_BYTES = 256 * KIB
+"""So much of an audit log is read for one answer."""
+AUDIT_LINES_PER_STEP = 64
 """64 MiB in all; the oldest file goes first."""

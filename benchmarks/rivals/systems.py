@@ -145,8 +145,8 @@ class Nats:
             (folder / f"{node}.conf").write_text(
                 f"server_name: {node}\nlisten: 127.0.0.1:{port}\n"
                 f'jetstream {{ store_dir: "{folder / node}"{sync} }}\n'
-                f"cluster {{ name: peers, listen: 127.0.0.1:{peer_port}, routes: [{routes}] {tls} }}"
-                f"\n{tls}\n"
+                f"cluster {{ name: peers, listen: 127.0.0.1:{peer_port}, routes: [{routes}] "
+                f"{tls} }}\n{tls}\n"
             )
 
     def _certified(self, authority: Authority) -> str:
@@ -190,9 +190,8 @@ class Nats:
 
     def _ask(self, work: str, topic: str) -> dict[str, object]:
         environment = [] if self.ca is None else ["env", f"NATS_CA={self.ca}"]
-        return dict(
-            drivers.run([*environment, *self._python], arguments(self.address, topic, work))
-        )
+        words = arguments(self.address, topic, work)
+        return dict(drivers.run([*environment, *self._python], words))
 
 
 @contextmanager

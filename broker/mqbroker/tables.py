@@ -18,6 +18,7 @@ from dledger.limits import (
     ACL_SOURCES_MAX,
     KIB,
     TOPIC_BYTES_MAX,
+    USER_NAME_BYTES_MAX,
     USERS_MAX,
 )
 from mqbroker import limits
@@ -98,6 +99,12 @@ TABLES: Final[Mapping[str, Table]] = {
         "the next ones",
     ),
     "settings": Table(limits.SETTINGS_MAX, KIB, "an empty value", "administrators"),
+    "producer_owners": Table(
+        limits.PRODUCERS_MAX,
+        TOPIC_BYTES_MAX + USER_NAME_BYTES_MAX + 4,
+        "as producers",
+        "connection",
+    ),
     "users": Table(
         USERS_MAX + ACL_ENTRIES_MAX,
         ACL_NAME_BYTES_MAX + 46 * ACL_SOURCES_MAX + 128,

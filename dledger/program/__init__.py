@@ -5,6 +5,7 @@
 ``settings``  a config as administration tools see it, and its changes at run time (pure)
 ``arming``    failpoints of a process, armed by whoever started it
 ``audit_log``  an audit log on disk, of bounded size
+``audit_pages``  its lines in pages, as they are asked for over the network
 ``console``   standard output whose reader may leave early
 ``logs``      logging of our own programs: structlog, for people or for programs
 ``entering``  imports a command, and runs it

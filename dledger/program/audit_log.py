@@ -38,6 +38,11 @@ class AuditLog:
         self._size = 0
         self._problem = ""
 
+    @property
+    def folder(self) -> Path | None:
+        """Where its files are."""
+        return self._folder
+
     def write(self, lines: Iterable[AuditLine]) -> None:
         """Append lines."""
         if self._folder is None:
@@ -82,8 +87,17 @@ class AuditLog:
         """The lines since a time, oldest first; what is damaged is passed over."""
         if self._folder is None:
             return []
-        files = [*_full(self._folder), self._folder / _NAME]
-        return [line for path in files for line in _lines(path) if line.time_ms >= since_ms]
+        return [
+            line
+            for path in files_of(self._folder)
+            for line in _lines(path)
+            if line.time_ms >= since_ms
+        ]
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of an audit log, the oldest first; the last one may not be there."""
+    return [*_full(folder), folder / _NAME]
 
 
 def _full(folder: Path) -> list[Path]:

@@ -166,6 +166,7 @@ class RequestCode(IntEnum):
     SIGN_ON = 9013
     REGISTER_USERS = 9014
     LIST_OBSERVED = 9015
+    LIST_AUDITED = 9016
 
 
 def name_of(code: int) -> str:

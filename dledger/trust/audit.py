@@ -48,6 +48,19 @@ class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):
     times: int = 1
 
 
+class AuditPage(msgspec.Struct, frozen=True):
+    """Some lines of an audit log, oldest first, as a server answers them.
+
+    `next`: where the next page begins; `more`: whether it has something by now; `missed`: whether
+    lines between the page before and this one are gone.
+    """
+
+    lines: list[AuditLine]
+    next: str
+    more: bool
+    missed: bool
+
+
 class Trail:
     """What one server has to write down. `server` is its name in the lines."""
 

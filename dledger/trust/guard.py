@@ -233,6 +233,8 @@ class Guard:
             return asker.problem
         if rights.by_secret:
             return f"User:{asker.name} has no permission: request {request.code} is for servers"
+        if rights.by_super:
+            return f"User:{asker.name} has no permission: request {request.code} is for super users"
         reason = None
         for alternatives in rights.needs(request, self.look):
             if not self.meets(asker, alternatives):

@@ -95,13 +95,14 @@ class Rights:
     """The needs of a request code. `shown` is what docs say of it.
 
     `signed`: whether a user must ask. `by_secret`: whether only servers and tools with the
-    cluster's secret may.
+    cluster's secret may; `by_super`: whether super users and they may.
     """
 
     shown: str
     needs: Finder
     signed: bool = True
     by_secret: bool = False
+    by_super: bool = False
 
     @property
     def changes(self) -> bool:
@@ -123,6 +124,7 @@ OPEN: Final = Rights("-", _nothing, signed=False)
 """What must be answered before anybody can prove who they are, and tells no secret."""
 SIGNED: Final = Rights("any user", _nothing)
 BY_SECRET: Final = Rights("the cluster's secret", _nothing, by_secret=True)
+BY_SUPER: Final = Rights("a super user", _nothing, by_super=True)
 
 
 def field(request: Command, name: str) -> str:

@@ -19,6 +19,7 @@ from dledger.net.serving import Right, Served, serves
 from dledger.net.turns import encoding
 from dledger.observe import get_logger
 from dledger.program.audit_log import AuditLog
+from dledger.program.audit_pages import answer_of
 from dledger.remoting.bodies import TopicList
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
@@ -32,7 +33,7 @@ from dledger.remoting.headers import (
 from dledger.trust.accepting import NotLetIn
 from dledger.trust.audit import Trail
 from dledger.trust.guard import Asker, Guard, Mode
-from dledger.trust.rights import BY_SECRET, OPEN, SIGNED
+from dledger.trust.rights import BY_SECRET, BY_SUPER, OPEN, SIGNED
 from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER
 from dledger.trust.users import Users, decoded, unwrapped
 from mqnamesrv import limits
@@ -114,6 +115,11 @@ class UserDoor:
         self._users[header.broker_name] = users
         _log.info("users told", broker_name=header.broker_name, users=len(users))
         return request.reply()
+
+    @serves(RequestCode.LIST_AUDITED, needs=Right.ADMIN, rights=BY_SUPER)
+    def list_audited(self, request: Command, _: Connection) -> Steps[Command]:
+        """A page of this name server's audit log."""
+        return answer_of(request, self._auditor.log)
 
     def unreadable(self, present: tuple[bytes, ...], wanted: tuple[bytes, ...]) -> Iterator[str]:
         """Users whose passwords the present secrets read, and the wanted ones would not."""

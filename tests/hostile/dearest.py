@@ -441,6 +441,7 @@ REQUESTS: dict[int, Requests] = {
     Code.GET_ACL: asks(Code.GET_ACL, {"subject": "User:user-1"}),
     Code.LIST_ACL: asks(Code.LIST_ACL, {}, {"subjectFilter": "er", "resourceFilter": "pic"}),
     Code.LIST_OBSERVED: asks(Code.LIST_OBSERVED),
+    Code.LIST_AUDITED: asks(Code.LIST_AUDITED),
     Code.GET_BROKER_CONFIG: asks(Code.GET_BROKER_CONFIG),
     Code.GET_BROKER_RUNTIME_INFO: asks(Code.GET_BROKER_RUNTIME_INFO),
     Code.CLEAN_EXPIRED_CONSUMEQUEUE: asks(Code.CLEAN_EXPIRED_CONSUMEQUEUE),

@@ -29,6 +29,8 @@ SIGNED: Final = {
     Code.REGISTER_PRODUCER,
 }
 """Answered to any user, lists cut to what that one may see."""
+SUPER: Final = {Code.LIST_AUDITED}
+"""Answered to super users, and to the cluster's secret."""
 CLUSTER_UPDATE: Final = {
     Code.ADD_MEMBER,
     Code.REMOVE_MEMBER,

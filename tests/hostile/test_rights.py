@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from replicas import NOW_MS, Group, Stranger, group
-from rights import OPEN, SIGNED, requests
+from rights import OPEN, SIGNED, SUPER, requests
 from trio.testing import MockClock
 
 from dledger.limits import WRONG_PROOFS_AT_ONCE, WRONG_PROOFS_PER_S, WRONG_SIGNATURES_MAX
@@ -127,7 +127,7 @@ def position_of(found: Group) -> int:
 async def test_each_code_is_asked(tmp_path: Path, mock_clock: MockClock) -> None:
     """A code that is added needs a line in `rights`, beside the one where it is served."""
     async with enforcing(tmp_path) as (found, _):
-        asked = set(requests(0)) | OPEN | SIGNED
+        asked = set(requests(0)) | OPEN | SIGNED | SUPER
         assert set(found.broker.handler.table) == asked
 
 
@@ -162,6 +162,32 @@ async def test_exactly_these_rights_are_enough(tmp_path: Path, mock_clock: MockC
             answer = await stranger.ask(stock(requests(position)[code][0]))
             assert answer is None or answer.code != REFUSED, (code.name, answer.remark)
             stranger.close()
+
+
+async def test_codes_that_super_users_alone_may_ask(tmp_path: Path, mock_clock: MockClock) -> None:
+    """Every right together is too little, and is suggested to nobody."""
+    everything = [
+        Entry("Custom", f"{kind}:*", ("All",), (), "Allow")
+        for kind in ("Topic", "Group", "Cluster")
+    ]
+    async with enforcing(tmp_path) as (found, cluster):
+        for code in sorted(SUPER):
+            put(found, *everything)
+            stranger = found.connect(FAR)
+            for request in (Command(code), stock(Command(code))):
+                answer = await stranger.ask(request)
+                assert answer is not None
+                assert answer.code == REFUSED, code.name
+            assert "is for super users" in str(answer.remark)
+            put(found, is_super=True)
+            for answer in (
+                await stranger.ask(stock(Command(code))),
+                await cluster.ask(Command(code)),
+            ):
+                assert answer is not None
+                assert answer.code != REFUSED, code.name
+            stranger.close()
+        assert not found.broker.core.guard.observed
 
 
 async def test_codes_that_any_user_may_ask(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -20,6 +20,7 @@ from dledger.limits import (
     PASSWORD_BYTES_MAX,
     RATE_PER_S_MAX,
     STATE_BYTES_MAX,
+    USER_NAME_BYTES_MAX,
 )
 from dledger.remoting.bodies import (
     LockBatchBody,
@@ -89,6 +90,7 @@ def largest() -> State:
         half_owners=([[NAME, NAME]], b"1234"),
         delays={63: LARGE},
         producers=[(NAME, instances * limits.INSTANCES_PER_NAME_KEPT, LARGE, LARGE, streams)],
+        producer_owners={NAME: "u" * USER_NAME_BYTES_MAX},
         dedup=[msgspec.msgpack.encode((copies, copies))],
         settings={"registerBrokerHeartbeatMillis": "1" * 20},
         # A row for the user, and one for what it may do.

@@ -35,6 +35,7 @@ from dledger.tls.options import AskedTls
 from dledger.trust.rolling import Secrets
 from dledger.trust.secret import read_secrets
 from mqclient import limits
+from mqclient.admin.access.audit import Audit
 from mqclient.admin.access.rights import Rights
 from mqclient.admin.access.users import Users
 from mqclient.admin.brokers import Brokers
@@ -98,6 +99,7 @@ class Admin(Living):
         self.dead_letters = DeadLetters(session)
         self.users = Users(session)
         self.rights = Rights(session)
+        self.audit = Audit(session)
 
     @property
     def left_out(self) -> tuple[str, ...]:

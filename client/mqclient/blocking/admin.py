@@ -18,7 +18,7 @@ from mqclient.admin import (
     statistics,
     topics,
 )
-from mqclient.admin.access import rights, users
+from mqclient.admin.access import audit, rights, users
 from mqclient.blocking.face import Caller, Face, R, T, blocking, taking_what
 
 
@@ -154,6 +154,12 @@ class Rights(AdminPart[rights.Rights]):
     suggest = blocking(rights.Rights.suggest)
 
 
+class Audit(AdminPart[audit.Audit]):
+    """`mqclient.Admin.audit`, blocking."""
+
+    lines = blocking(audit.Audit.lines)
+
+
 class Admin(Face[admins.Admin]):
     """`mqclient.Admin`, blocking."""
 
@@ -173,6 +179,7 @@ class Admin(Face[admins.Admin]):
         self.dead_letters = DeadLetters(self, admin.dead_letters)
         self.users = Users(self, admin.users)
         self.rights = Rights(self, admin.rights)
+        self.audit = Audit(self, admin.audit)
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -36,6 +36,16 @@ class ListUserHeader(Header, frozen=True):
     filter: str | None = None
 
 
+class ListAuditedHeader(Header, frozen=True):
+    """LIST_AUDITED (9016). `after`: where the page before ended; `begin_ms`, `user` and `refused`
+    leave lines out."""
+
+    after: str | None = None
+    begin_ms: int | None = None
+    user: str | None = None
+    refused: bool | None = None
+
+
 class CreateAclHeader(Header, frozen=True):
     """CREATE_ACL (3006)."""
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from dledger.errors import BadInput
 from dledger.limits import AUDIT_FILE_BYTES, AUDIT_FILES_MAX, AUDIT_FOLD_S, AUDIT_FOLDED_MAX
 from dledger.net import Peer
+from dledger.program import audit_log, audit_pages
 from dledger.program.audit_log import AuditLog
+from dledger.program.audit_pages import page_of
 from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
-from dledger.remoting.command import Command
+from dledger.remoting.command import Command, ExtValue
+from dledger.slices import drained
 from dledger.testing.logs import capture_logs
-from dledger.trust.audit import AuditLine, Trail
+from dledger.trust.audit import AuditLine, AuditPage, Trail
 from mqbroker.config import BrokerConfig
 from mqbroker.testing.memory import MemoryBroker, served
 from mqbroker.testing.requests import TOPIC, send_request, topic_request
@@ -175,3 +183,87 @@ async def test_what_can_not_be_read_is_answered_as_without_an_audit_log(
         served = broker.broker.handler.table[Code.UPDATE_AND_CREATE_TOPIC_LIST]
         assert answer.code != ResponseCode.SUCCESS
         assert served.rights.changes
+
+
+LINE = AuditLine(1, "s", "ann", "10.0.0.9", 17, "UPDATE_AND_CREATE_TOPIC", "done")
+
+
+def paged(folder: Path, after: str = "") -> AuditPage:
+    """A page, all of it."""
+    return drained(page_of(folder, after, lambda _: True))
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=30), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_pages_have_each_line_once_over_full_files(writes: list[int], pages: int) -> None:
+    """A reader asks for some pages after each burst of writes; files are full after a few lines,
+    and the oldest ones go. A cursor whose file is gone says that lines are missing; else none is,
+    and none comes twice."""
+    with (
+        tempfile.TemporaryDirectory() as name,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(audit_log, "AUDIT_FILE_BYTES", 700)
+        patch.setattr(audit_log, "AUDIT_FILES_MAX", 3)
+        patch.setattr(audit_pages, "AUDIT_PAGE_BYTES", 900)
+        log, written, after = AuditLog(Path(name)), 0, ""
+        read: list[int] = []
+        for count in [*writes, 0]:
+            log.write(
+                msgspec.structs.replace(LINE, time_ms=number)
+                for number in range(written + 1, written + count + 1)
+            )
+            written += count
+            for _ in range(pages if count else 100):
+                page = paged(Path(name), after)
+                new = [line.time_ms for line in page.lines]
+                begins = read[-1] + 1 if read else 1
+                if new and not page.missed and after:
+                    assert new[0] == begins
+                assert new == [*range(new[0], new[-1] + 1)] if new else True
+                read += new
+                after = page.next
+                if not page.more:
+                    assert not read or read[-1] == written
+                    break
+        log.close()
+        assert read == sorted(set(read))
+        assert not written or read[-1] == written
+
+
+def test_a_line_that_is_being_written_waits_for_the_next_page(tmp_path: Path) -> None:
+    """And a damaged one is passed over; a text that is no cursor is refused."""
+    log = AuditLog(tmp_path)
+    log.write([LINE])
+    log.close()
+    whole = paged(tmp_path)
+    assert (len(whole.lines), whole.more) == (1, False)
+    with (tmp_path / "audit.jsonl").open("ab") as file:
+        file.write(b"no line\n{" + b'"time_ms":2')
+    assert paged(tmp_path, whole.next).lines == []
+    log.write([LINE])
+    assert len(paged(tmp_path, whole.next).lines) == 1
+    with pytest.raises(BadInput, match="is no place in an audit log"):
+        paged(tmp_path, "../../etc/passwd")
+    assert paged(tmp_path / "none") == AuditPage([], "", more=False, missed=False)
+
+
+async def test_a_tool_reads_the_log_over_the_network(tmp_path: Path) -> None:
+    """By user, by refusal, since a time; a server without a log says so."""
+    async with audited(tmp_path) as (_, peer, log):
+        await peer.request(topic_request(TOPIC), ANSWER_S)
+        log.write([msgspec.structs.replace(LINE, verdict="refused", time_ms=5)])
+
+        async def asked(**header: ExtValue) -> list[str]:
+            answer = await peer.request(Command(Code.LIST_AUDITED, header), ANSWER_S)
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+            page = msgspec.json.decode(answer.payload, type=AuditPage)
+            return [line.verdict for line in page.lines]
+
+        assert await asked() == ["done", "refused"]
+        assert await asked(refused=True) == ["refused"]
+        assert await asked(user="ann") == ["refused"]
+        assert await asked(beginMs=6) == ["done"]
+    async with served(tmp_path / "other", BrokerConfig()) as (_, peer):
+        answer = await peer.request(Command(Code.LIST_AUDITED), ANSWER_S)
+        assert "keeps no audit log: set auditLogDir" in str(answer.remark)

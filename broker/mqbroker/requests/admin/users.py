@@ -18,6 +18,7 @@ from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.net.turns import in_turns
 from dledger.observe import get_logger
+from dledger.program.audit_pages import answer_of
 from dledger.remoting.bodies import Body, decode_body
 from dledger.remoting.bodies.access import AclInfo, ObservedNeed, UserInfo
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -44,7 +45,7 @@ from dledger.trust.policies import (
     policy_type,
     resource,
 )
-from dledger.trust.rights import GET, UPDATE, cluster
+from dledger.trust.rights import BY_SUPER, GET, UPDATE, cluster
 from dledger.trust.signatures import check_name
 from dledger.trust.users import User, Users, unwrapped, wrapped_anew
 from dledger.trust.wrapping import Wrapping
@@ -236,6 +237,11 @@ class UserHandler:
             for (user, need), count in sorted(self._core.guard.observed.items())
         )
         return _listed(request, rows)
+
+    @serves(RequestCode.LIST_AUDITED, needs=Needs.NOTHING, right=Right.ADMIN, rights=BY_SUPER)
+    async def list_audited(self, request: Command, _: Connection) -> Command:
+        """A page of this replica's own audit log."""
+        return await in_turns(answer_of(request, self._core.auditor.log))
 
     # -- parts ------------------------------------------------------------------------------
 
