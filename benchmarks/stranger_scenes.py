@@ -14,12 +14,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 from dledger.limits import FRAME_BYTES_MAX
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
 from dledger.remoting.framing import FrameDecoder
+from dledger.trust.signatures import Key
 
 MIB = 1 << 20
 PATIENCE_S = 60.0
@@ -27,6 +29,10 @@ TOPIC = "Strangers"
 MESSAGES = 600
 BROKER = "broker-a"
 GROUPS = tuple(f"made-up-{number}" for number in range(20))
+FLOODING = "127.0.0.2"
+"""Where wrong signatures come from: others are at another address."""
+GUARDED = ("signatures",)
+"""The scenes of a group that enforces rights."""
 HOLDER = Path(__file__).with_name("strangers")
 
 
@@ -36,8 +42,12 @@ HOLDER = Path(__file__).with_name("strangers")
 class Client:
     """A connection that asks one thing at a time, or only sends."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    #: What signs each request, where rights are enforced.
+    sign: ClassVar[Callable[[Command], None] | None] = None
+
+    def __init__(self, port: int, source: str = "127.0.0.1") -> None:
+        place = ("127.0.0.1", port)
+        self.socket = socket.create_connection(place, PATIENCE_S, (source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = FrameDecoder()
         self._answers: list[Command] = []
@@ -48,6 +58,8 @@ class Client:
 
     def ask(self, command: Command) -> Command:
         """Send a request and wait for an answer."""
+        if Client.sign is not None:
+            Client.sign(command)
         self.send(command)
         return self.receive()
 
@@ -360,6 +372,36 @@ def rows(port: int, scale: float, held: ExitStack) -> None:
                 client.receive()
 
 
+def signatures(port: int, scale: float, held: ExitStack) -> None:
+    """Forty connections from another address, each with one wrong signature after the other, of
+    users that are there and that are not, over small and large bodies; closed, they come again."""
+    wrong = Key("a wrong password")
+    requests = []
+    for name, size in (("root", 1_000), ("nobody", 1_000), ("clients", 1 << 20)):
+        request = message(0, bytes(size))
+        wrong.sign_as_stock(request, name)
+        requests.append(b"".join(bytes(piece) for piece in encode_frame(request)))
+    over = time.monotonic() + 10 * scale
+    clients = [Client(port, FLOODING) for _ in range(40)]
+    for each in clients:
+        each.socket.setblocking(False)
+    number = 0
+    while time.monotonic() < over:
+        for at, client in enumerate(clients):
+            number += 1
+            try:
+                client.socket.send(requests[2] if number % 50 == 0 else requests[number % 2])
+                client.socket.recv(1 << 16)
+            except BlockingIOError:
+                continue
+            except OSError:
+                client.socket.close()
+                clients[at] = Client(port, FLOODING)
+                clients[at].socket.setblocking(False)
+    for client in clients:
+        client.socket.close()
+
+
 def tidy_up(port: int) -> None:
     """What an operator deletes afterwards: the groups and topics of the last scene."""
     client = Client(port)
@@ -424,6 +466,7 @@ SCENES: dict[str, Callable[[int, float, ExitStack], None]] = {
         pops,
         one_way,
         large_waits,
+        signatures,
         rows,
     )
 }

@@ -36,13 +36,14 @@ def accepting_context(files: Files, client_auth: ClientAuth) -> ssl.SSLContext:
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_CIPHER_SERVER_PREFERENCE
     _load_own(context, files)
+    if files.authorities:
+        _load_authorities(context, files)
     if client_auth is not ClientAuth.NONE:
         if not files.authorities:
             raise ConfigError(
                 f"clients' certificates can't be verified without {names.authorities}: set it to a "
                 "file with the authorities that sign them"
             )
-        _load_authorities(context, files)
         needed = client_auth is ClientAuth.REQUIRE
         context.verify_mode = ssl.CERT_REQUIRED if needed else ssl.CERT_OPTIONAL
     return context
@@ -147,6 +148,8 @@ def _text(path: str, name: str, *, private: bool = False) -> str:
     file = Path(path)
     try:
         found = file.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ConfigError(f"{name} {path} is {kind_of(found.st_mode)}: name a file in PEM")
         if found.st_size > TLS_FILE_BYTES_MAX:
             raise ConfigError(f"{name} {path} has {found.st_size} bytes: that is not a PEM file")
         if private and stat.S_IMODE(found.st_mode) & OTHERS:
@@ -158,6 +161,12 @@ def _text(path: str, name: str, *, private: bool = False) -> str:
         return file.read_bytes().decode("ascii", "replace")
     except OSError as error:
         raise ConfigError(f"{name} {path} can't be read: {error.strerror}") from error
+
+
+def kind_of(mode: int) -> str:
+    """What stands in a file's place. To read a pipe would wait for whoever writes."""
+    kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+    return next((kind for is_it, kind in kinds if is_it(mode)), "a device")
 
 
 def _other(text: str) -> str:

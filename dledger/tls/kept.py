@@ -55,13 +55,24 @@ class Kept:
         _log.info("certificates taken over", files=", ".join(map(str, self._files.paths)))
 
     def warn_of_end(self) -> None:
-        """Log once a day that the certificate ends soon, or has ended."""
+        """Log once a day that the certificate ends soon, or is not valid now."""
         if not self._files.certificate or steady_s() - self._warned_at_s < DAY_S:
             return
         try:
             validity = own_validity(self._files)
         except ConfigError:
             return  # `look` has said so
+        problem = problem_of(validity)
+        if problem is not None:
+            self._warned_at_s = steady_s()
+            reason = f"{self._files.names.certificate} {self._files.certificate} {problem}"
+            _log.error(
+                "certificate not valid",
+                reason=reason,
+                remedy="others refuse this server until the files are replaced: they are taken "
+                "over without a restart",
+            )
+            return
         left_s = float("inf") if validity is None else validity.ends_s - unix_ms() / 1000
         if left_s < TLS_EXPIRES_SOON_S:
             self._warned_at_s = steady_s()
@@ -74,11 +85,11 @@ class Kept:
 
     def _now(self) -> _Stamps:
         stamps = []
-        for path in self._files.paths:
+        for name, path in self._files.named:
             try:
                 found = path.stat()
             except OSError as error:
-                raise ConfigError(f"{path} can't be read: {error.strerror}") from error
+                raise ConfigError(f"{name} {path} can't be read: {error.strerror}") from error
             stamps.append((found.st_ino, found.st_mtime_ns, found.st_size))
         return tuple(stamps)
 

@@ -73,7 +73,18 @@ class Files:
     @property
     def paths(self) -> tuple[Path, ...]:
         """The files that may change."""
-        return tuple(Path(p) for p in (self.certificate, self.key, self.authorities) if p)
+        return tuple(path for _, path in self.named)
+
+    @property
+    def named(self) -> tuple[tuple[str, Path], ...]:
+        """The same, each with the setting that names it."""
+        names = self.names
+        settings = (
+            (names.certificate, self.certificate),
+            (names.key, self.key),
+            (names.authorities, self.authorities),
+        )
+        return tuple((name, Path(path)) for name, path in settings if path)
 
 
 @dataclass(frozen=True, slots=True)

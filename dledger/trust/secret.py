@@ -28,6 +28,8 @@ def read_secret(path: Path) -> str:
     """The secret in a file, without the white space around it. Raises ConfigError."""
     try:
         mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise ConfigError(f"secretFile {path} is no file; make one: {HOW_TO_MAKE_ONE}")
         secret = path.read_text("ascii").strip()
     except OSError as error:
         raise ConfigError(f"secretFile {path} can't be read: {error.strerror}") from error

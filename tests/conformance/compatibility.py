@@ -206,8 +206,10 @@ def stock_tests(tested: dict[str, Any]) -> list[str]:
         for test, why in found.get("not applicable", {}).items():
             unfit[why][name if len(found) == 1 else f"{name}.{test}"] += 1
     lines += ["", *remarks, ""] if remarks else [""]
+    since = defaultdict(list)
     for name, day in tested.get("later", {}).items():
-        lines.insert(-1, f"`{name}` was run on {day}.")
+        since[day].append(f"`{name}`")
+    lines += [f"Run by themselves on {day}: {', '.join(names)}.\n" for day, names in since.items()]
     lines.append("Not applicable, by what they need or do:\n")
     for why, names in sorted(unfit.items()):
         told = ", ".join(f"`{name}` ({count})" for name, count in names.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -54,6 +55,9 @@ def test_a_file_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None
     """Nobody starts without a secret because of a misspelt path."""
     with pytest.raises(ConfigError, match=r"none can't be read: No such file"):
         read_secret(tmp_path / "none")
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(ConfigError, match="is no file"):
+        read_secret(tmp_path / "pipe")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "localhost"])

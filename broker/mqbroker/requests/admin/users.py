@@ -16,7 +16,7 @@ from dledger import limits
 from dledger.errors import BadInput
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
-from dledger.net.turns import in_turns
+from dledger.net.turns import in_turns, result_in_turns
 from dledger.observe import get_logger
 from dledger.program.audit_pages import answer_of
 from dledger.remoting.bodies import Body, decode_body
@@ -241,7 +241,7 @@ class UserHandler:
     @serves(RequestCode.LIST_AUDITED, needs=Needs.NOTHING, right=Right.ADMIN, rights=BY_SUPER)
     async def list_audited(self, request: Command, _: Connection) -> Command:
         """A page of this replica's own audit log."""
-        return await in_turns(answer_of(request, self._core.auditor.log))
+        return await result_in_turns(answer_of(request, self._core.auditor.log))
 
     # -- parts ------------------------------------------------------------------------------
 

@@ -40,6 +40,12 @@ def put(path: str, data: bytes) -> None:
     Path(path).chmod(0o600)
 
 
+def make_anew(path: str, make: Callable[[str], object]) -> None:
+    """Something else in a file's place."""
+    Path(path).unlink()
+    make(path)
+
+
 SPOILED: dict[str, tuple[Callable[[Files], object], str]] = {
     "no certificate file": (lambda f: Path(f.certificate).unlink(), f"{CERT} .* can't be read: No"),
     "no key file": (lambda f: Path(f.key).unlink(), f"{KEY} .* can't be read: No such file"),
@@ -75,6 +81,23 @@ SPOILED: dict[str, tuple[Callable[[Files], object], str]] = {
         f"{CA} .* can't be used",
     ),
     "no authority": (lambda f: put(f.authorities, b"text"), f"{CA} .* no certificate in PEM"),
+    "a folder": (
+        lambda f: make_anew(f.certificate, os.mkdir),
+        f"{CERT} .* is a folder: name a file",
+    ),
+    "a pipe for a certificate": (
+        lambda f: make_anew(f.certificate, os.mkfifo),
+        f"{CERT} .* is a pipe: name a file",
+    ),
+    "a pipe for a key": (lambda f: make_anew(f.key, os.mkfifo), f"{KEY} .* is a pipe: name a file"),
+    "a pipe for authorities": (
+        lambda f: make_anew(f.authorities, os.mkfifo),
+        f"{CA} .* is a pipe: name a file",
+    ),
+    "a device": (
+        lambda f: make_anew(f.authorities, lambda path: Path(path).symlink_to("/dev/zero")),
+        f"{CA} .* is a device: name a file",
+    ),
     "a huge file": (lambda f: put(f.certificate, bytes(2 << 20)), f"{CERT} .* 2097152 bytes"),
 }
 
@@ -92,6 +115,18 @@ def test_a_file_that_can_not_be_used_is_named(name: str, tmp_path: Path) -> None
 
     lines = pair().key.decode().splitlines()
     assert not any(line in str(caught.value) for line in lines[1:-1])
+
+
+@pytest.mark.parametrize("auth", ClientAuth)
+def test_authorities_that_are_named_are_read_whoever_needs_them(
+    auth: ClientAuth, tmp_path: Path
+) -> None:
+    """A server that asks clients for no certificate refuses a file of authorities that is none."""
+    given = files(tmp_path)
+    put(given.authorities, b"text")
+
+    with pytest.raises(ConfigError, match=f"{CA} .* no certificate in PEM"):
+        accepting_context(given, auth)
 
 
 @pytest.mark.parametrize("form", ["PKCS8", "SEC1"])

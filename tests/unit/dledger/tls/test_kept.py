@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import trio
 
 from dledger.private import replace
-from dledger.testing.certificates import ca_file, client, contexts, pair
+from dledger.testing.certificates import authority, ca_file, client, contexts, pair
 from dledger.testing.logs import capture_logs
 from dledger.tls.clients import ClientContexts
 from dledger.tls.handshake import dial
@@ -118,3 +119,19 @@ async def test_a_certificate_that_ends_soon_is_warned_of_once_a_day(tmp_path: Pa
     (said,) = logs
     assert said["event"] == "certificate ends"
     assert said["days_left"] in (2, 1)
+
+
+@pytest.mark.parametrize(("begins", "words"), [(-9, "has expired"), (2, "is not valid yet")])
+async def test_a_server_that_starts_with_an_invalid_certificate_says_so(
+    begins: int, words: str, tmp_path: Path
+) -> None:
+    """It starts, as its group may need it, and members that dial it refuse it until then."""
+    moment = datetime.now(UTC) + timedelta(days=begins)
+    given = authority().sign("s", ["localhost"], valid_from=moment, days=5)
+    with capture_logs() as logs:
+        contexts(tmp_path, given=given)._kept.warn_of_end()
+
+    (said,) = logs
+    assert said["event"] == "certificate not valid"
+    assert str(tmp_path) in said["reason"]
+    assert words in said["reason"]
