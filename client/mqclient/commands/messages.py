@@ -94,7 +94,8 @@ async def _send(
         GROUP,
         timeout_s=common.timeout_s,
         user=common.user,
-        secret=common.secret(),
+        secret=common.any_secret(),
+        tls=common.encryption(),
     ) as producer:
         if broker is None and queue_id is None:
             return await producer.send(message)

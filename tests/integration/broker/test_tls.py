@@ -135,6 +135,10 @@ def test_tools_and_blocking_clients_speak_tls(cluster: Cluster) -> None:
         assert producer.send(Message(TOPIC, b"hello")).message_id
     listed = mqadmin("topicList", "-n", address, "--tls", ca, "-o", "json")
     assert TOPIC in listed.stdout, listed.stderr
+    for command in (("sendMessage", "-p", "from a tool"), ("consumeMessage",)):
+        done = mqadmin(*command, "-t", TOPIC, "-n", address, "--tls", ca)
+        assert done.returncode == 0, done.stderr
+    assert "from a tool" in done.stdout
     refused = mqadmin("topicList", "-n", address, "--timeout", "2")
     assert refused.returncode == 1
     checked = mqadmin("tls", "check", address, "--tls", ca, "-o", "json")

@@ -19,6 +19,7 @@ from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConfigError
 from dledger.program.whole import Whole
 from dledger.tls.options import Tls
+from dledger.trust.secret import read_secrets
 from mqclient import limits
 from mqclient.admin import Admin
 from mqclient.commands.terminal.output import Table, print_json, print_table
@@ -217,6 +218,12 @@ class Common(Output):
         if self.user is None:
             return None
         return read_password(self.password_file, f"--user {self.user}")
+
+    def any_secret(self) -> str | None:
+        """The user's password; without a user the cluster's secret, if it was given."""
+        if self.user is not None or self.secret_file is None:
+            return self.secret()
+        return read_secrets(self.secret_file)[0].decode()
 
     def encryption(self) -> Tls | None:
         """How to reach servers by TLS; None for plain text. Raises ConfigError."""
