@@ -58,7 +58,7 @@ def _place(after: str, marks: list[str]) -> tuple[int, int, bool]:
         return 0, 0, False
     matched = _CURSOR.fullmatch(after)
     if matched is None:
-        raise BadInput(f"{after[:80]!r} is no place in an audit log: begin without one")
+        raise BadInput(f"{after[:80]!r} is not a place in an audit log: begin without one")
     mark, offset = matched.groups()
     return (marks.index(mark), int(offset), False) if mark in marks else (0, 0, bool(marks))
 

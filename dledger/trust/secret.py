@@ -29,7 +29,7 @@ def read_secret(path: Path) -> str:
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
-            raise ConfigError(f"secretFile {path} is no file; make one: {HOW_TO_MAKE_ONE}")
+            raise ConfigError(f"secretFile {path} is not a file; make one: {HOW_TO_MAKE_ONE}")
         secret = path.read_text("ascii").strip()
     except OSError as error:
         raise ConfigError(f"secretFile {path} can't be read: {error.strerror}") from error

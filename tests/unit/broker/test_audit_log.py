@@ -243,7 +243,7 @@ def test_a_line_that_is_being_written_waits_for_the_next_page(tmp_path: Path) ->
     assert paged(tmp_path, whole.next).lines == []
     log.write([LINE])
     assert len(paged(tmp_path, whole.next).lines) == 1
-    with pytest.raises(BadInput, match="is no place in an audit log"):
+    with pytest.raises(BadInput, match="is not a place in an audit log"):
         paged(tmp_path, "../../etc/passwd")
     assert paged(tmp_path / "none") == AuditPage([], "", more=False, missed=False)
 
