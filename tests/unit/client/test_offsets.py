@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
+import trio
+import trio.testing
+
 from dledger.errors import RequestTimeout
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -28,6 +31,9 @@ class Group:
         self.offset = offset
         self.is_mute = False
         self.heard: list[tuple[int, bool | None]] = []
+        self.answers = trio.Event()
+        self.answers.set()
+        self.under_way = self.most_under_way = 0
 
     async def granted(
         self, _what: str, _name: str, _topic: str, command: Command, *_: object
@@ -40,6 +46,12 @@ class Group:
         self.heard.append((header.commit_offset, header.sought_back))
         if self.is_mute:
             raise RequestTimeout("the test's leader is mute")
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            await self.answers.wait()
+        finally:
+            self.under_way -= 1
         return command.reply()
 
 
@@ -95,3 +107,48 @@ async def test_a_queue_that_comes_again_begins_anew() -> None:
     await offsets.load(QUEUE)
     await commit(offsets, 3)
     assert [back for _, back in group.heard] == [False] * 3
+
+
+async def test_commits_of_a_queue_are_under_way_one_at_a_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """RocketMQ's brokers keep whichever they handle last. While one waits for its answer the newest
+    place is all that is sent of those that come; each caller is told what is stored."""
+    group = Group(0)
+    offsets = member_of(group)
+    await offsets.load(QUEUE)
+    stored: dict[int, Place] = {}
+
+    async def commit(offset: int) -> None:
+        stored[offset] = (await offsets.store({QUEUE: Place(offset)}, 5.0))[QUEUE]
+
+    group.answers = trio.Event()
+    async with trio.open_nursery() as nursery:
+        for offset in (10, 20, 30, 25):
+            nursery.start_soon(commit, offset)
+            await trio.sleep(0.1)
+        assert [offset for offset, _ in group.heard] == [10]
+        group.answers.set()
+    assert [offset for offset, _ in group.heard] == [10, 25]
+    assert stored == {10: Place(10), 20: Place(25), 30: Place(25), 25: Place(25)}
+    assert group.most_under_way == 1
+
+
+async def test_a_commit_waits_no_longer_than_its_caller_said(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """For the answer to the one before it; and one that is cancelled keeps nobody waiting."""
+    group = Group(0)
+    offsets = member_of(group)
+    group.answers = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(commit, offsets, 10)
+        await trio.sleep(0.1)
+        began = trio.current_time()
+        assert await offsets.store({QUEUE: Place(20)}, 0.5) == {}
+        assert 0.5 <= trio.current_time() - began < 0.6
+        nursery.cancel_scope.cancel()
+    group.answers.set()
+    with trio.fail_after(1):
+        assert await offsets.store({QUEUE: Place(15)}, 0.5) == {QUEUE: Place(15)}
+    assert [offset for offset, _ in group.heard] == [10, 15]

@@ -6,6 +6,7 @@
 ``leases``      how long a lock may be trusted (pure)
 ``locks``       the locks of an ordered consumer's queues
 ``offsets``     where offsets are kept: by the brokers, in a file, nowhere
+``commits``     the commits of one queue, one after the other
 ``starts``      where in a queue a place or a time is
 ``beginnings``  what is older, a queue or the reading of it
 """

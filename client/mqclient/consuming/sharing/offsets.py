@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 from anyio import CancelScope, Lock, sleep
 
-from dledger.errors import BadInput, RemotingError
+from dledger.errors import BadInput, RemotingError, RequestTimeout
 from dledger.log.disk import Disk
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -35,6 +37,7 @@ from mqclient.connection.leaders import LeaderFinder, log_failure
 from mqclient.connection.lifetime import together
 from mqclient.consuming.progress import Place
 from mqclient.consuming.sharing.beginnings import ask_place, born_ms, is_held, is_younger
+from mqclient.consuming.sharing.commits import Commits
 from mqclient.consuming.sharing.locks import Locks
 from mqclient.errors import ClientError, Refused
 
@@ -135,6 +138,7 @@ class BrokerOffsets:
         self._locks = locks
         self._known: dict[MessageQueue, int] = {}
         self._born_ms: dict[MessageQueue, int] = {}
+        self._commits: defaultdict[MessageQueue, Commits] = defaultdict(Commits)
 
     def open(self) -> None:
         """Nothing to do."""
@@ -194,8 +198,10 @@ class BrokerOffsets:
         stored: dict[MessageQueue, Place] = {}
 
         async def commit(queue: MessageQueue, place: Place) -> None:
-            if await self._commit(queue, place, timeout_s):
-                stored[queue] = place
+            send = partial(self._commit, queue)
+            kept = await self._commits[queue].commit(place, send, timeout_s)
+            if kept is not None:
+                stored[queue] = kept
 
         async with together() as tasks:
             for queue, place in offsets.items():
@@ -213,11 +219,13 @@ class BrokerOffsets:
             sought_back=offset < self._known.get(queue, 0),
             life=place.life or None,
         )
-        # Though it may fail for us, it may be kept.
-        self._known[queue] = max(offset, self._known.get(queue, 0))
         command = Command(RequestCode.UPDATE_CONSUMER_OFFSET, encode_header(header))
         what = f"the commit of {queue} for group {self._group!r}"
         try:
+            if timeout_s <= 0:
+                raise RequestTimeout("the commit before it was not answered in time")
+            # Though it may fail for us, it may be kept.
+            self._known[queue] = max(offset, self._known.get(queue, 0))
             await self._finder.granted(what, queue.broker_name, queue.topic, command, timeout_s)
         except (RemotingError, ClientError) as error:
             log_failure(
