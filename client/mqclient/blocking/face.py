@@ -78,10 +78,15 @@ class Face(Hinting, Caller[ClientT]):
         return ClientClosed(f"this {type(self).__name__} {forked_from(self._opened_in)}")
 
     def call(self, function: Callable[[], Awaitable[R]]) -> R:
-        """Call `function` in the event loop, and wait for its result."""
+        """Call `function` in the event loop, and wait for its result. An exception that a signal's
+        handler raises meanwhile, as Ctrl-C does, cancels the call: nobody waits for it any more."""
         portal = self.portal
         try:
-            return portal.call(function)
+            called = portal.start_task_soon(function)
+            try:
+                return called.result()
+            finally:
+                called.cancel()  # does nothing to one that has ended
         except (CancelledError, RuntimeError) as error:
             if self._running is not None:
                 raise
