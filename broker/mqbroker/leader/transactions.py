@@ -9,7 +9,8 @@ the leader changes.
 A producer that says nothing is asked (`checks`), first after `timeout_ms`, then every
 `check_interval_ms`. After `check_max` intervals the half message goes to
 `TRANS_CHECK_MAX_TIME_TOPIC`, for a person to look at. How old a half message is follows from its
-store time, so a new leader goes on asking where the old one stopped.
+store time, so a new leader goes on asking where the old one stopped. A half message ends with its
+topic: nobody is asked about it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.remoting import message as names
+from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from dledger.remoting.record import TRANSACTION_BITS, Record
@@ -64,6 +66,14 @@ class Half(NamedTuple):
     def properties(self) -> dict[str, str]:
         """Its properties, with its real place."""
         return names.properties_decode(self.record.properties)
+
+
+class Checks(NamedTuple):
+    """Half messages: those to ask about, to lay aside, and those whose topic's life is over."""
+
+    asked: list[Half]
+    given_up: list[Half]
+    over: list[Half]
 
 
 def half_message(
@@ -110,20 +120,24 @@ class Transactions:
         if not commit:
             self._take(half.offset, [], on_done)
             return
-        properties = half.properties
-        topic = self._definitions.lasting(properties.pop(names.REAL_TOPIC))
-        queue_id = int(properties.pop(names.REAL_QID))
-        # TRAN_MSG is kept, as in RocketMQ: with it consumers show the transaction's id.
-        at = half.record.physical_offset
-        if topic is None or not is_of_life(self._machine, topic.topic_name, at):
+        topic = self._topic(half)
+        if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, "the topic of the transaction is deleted")
+        # TRAN_MSG is kept, as in RocketMQ: with it consumers show the transaction's id.
         committed = NewRecord.copy(half.record)._replace(
             properties=names.properties_without(half.record.properties, names.REAL_PLACE),
             sys_flag=half.record.sys_flag & ~TRANSACTION_BITS | COMMITTED,
             prepared_offset=half.record.physical_offset,
         )
-        queue_id %= topic.read_queue_nums
+        queue_id = int(half.properties[names.REAL_QID]) % topic.read_queue_nums
         self._take(half.offset, [Arrival(topic.topic_name, queue_id, committed)], on_done)
+
+    def _topic(self, half: Half) -> TopicConfig | None:
+        """Its topic, if that lasts and was not made again since."""
+        topic = self._definitions.lasting(half.properties[names.REAL_TOPIC])
+        at = half.record.physical_offset
+        lasts = topic is not None and is_of_life(self._machine, topic.topic_name, at)
+        return topic if lasts else None
 
     def give_up(self, half: Half, on_done: OnDone) -> None:
         """No producer knows how the transaction ended: move the half message aside."""
@@ -153,15 +167,14 @@ class Transactions:
         position, size = int(units["position"][0]), int(units["size"][0])
         return Half(offset, Record(self._log.view(position, size)))
 
-    def checks(self, now_ms: int) -> tuple[list[Half], list[Half]]:
-        """The half messages to ask about now, and those to give up; a bounded number."""
-        asked: list[Half] = []
-        given_up: list[Half] = []
+    def checks(self, now_ms: int) -> Checks:
+        """What to do about half messages now; a bounded number."""
+        checks = asked, given_up, over = Checks([], [], [])
         timing = self._timing
         for offset, stored_ms in self._machine.halves.items():
             if now_ms < stored_ms + timing.timeout_ms:
                 break  # later ones are younger
-            if len(asked) + len(given_up) >= limits.TRANSACTION_CHECKS_PER_TURN_MAX:
+            if sum(map(len, checks)) >= limits.TRANSACTION_CHECKS_PER_TURN_MAX:
                 break
             last_ms = self._asked_ms.get(offset)
             if last_ms is not None and now_ms < last_ms + timing.check_interval_ms:
@@ -169,12 +182,14 @@ class Transactions:
             half = self.half(offset)
             if half is None:
                 continue
-            if now_ms >= stored_ms + timing.age_max_ms:
+            if self._topic(half) is None:
+                over.append(half)
+            elif now_ms >= stored_ms + timing.age_max_ms:
                 given_up.append(half)
             elif now_ms >= stored_ms + _immunity_ms(half):
                 self._asked_ms[offset] = now_ms
                 asked.append(half)
-        return asked, given_up
+        return checks
 
     def unheard(self, half: Half) -> None:
         """No producer of its group is connected: `producer_came` will have it asked about again."""

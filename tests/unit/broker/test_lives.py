@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from dledger.net import Peer, connect_peer
+from dledger.remoting.bodies import HeartbeatData, ProducerData, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
 from dledger.remoting.headers import (
@@ -250,6 +251,34 @@ async def test_a_transaction_ends_with_its_topic(tmp_path: Path) -> None:
         )
         assert ended.code != Code.SUCCESS
         assert here.bodies(TOPIC, 1) == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_nobody_is_asked_about_a_transaction_whose_topic_is_gone(
+    tmp_path: Path, again: bool
+) -> None:
+    """Its half message is dropped, and not laid aside; one of the new life is asked about."""
+    async with scene(tmp_path) as here:
+        asked: list[Command] = []
+        async with connect_peer("127.0.0.1", here.broker.port, on_request=asked.append) as producer:
+            data = HeartbeatData("p1", [ProducerData("P")], [])
+            await ask(producer, RequestCode.HEART_BEAT, encode_body(data))
+            tran = properties_encode({"TRAN_MSG": "true", "PGROUP": "P"}).decode()
+            sent = await producer.request(send_request(b"old", i=tran, f="4"), TIMEOUT_S)
+            assert sent.code == Code.SUCCESS, sent.remark
+            await here.delete()
+            if again:
+                await make_topic(here.peer)
+                sent = await producer.request(send_request(b"new", i=tran, f="4"), TIMEOUT_S)
+                assert sent.code == Code.SUCCESS, sent.remark
+            here.later_ms += 6_000
+            halves = here.broker.machine.halves
+            await until(lambda: len(halves) == int(again))
+            await until(lambda: len(asked) == int(again))
+            here.later_ms += 20 * 60_000
+            await until(lambda: len(halves) == 0)
+        aside = here.bodies("TRANS_CHECK_MAX_TIME_TOPIC")
+        assert aside == [b"new"] * again
 
 
 async def test_a_send_that_is_repeated_in_the_new_life_is_stored_there(tmp_path: Path) -> None:

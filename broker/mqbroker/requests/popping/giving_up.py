@@ -60,6 +60,11 @@ class GivingUp:
         self._copies.add(row, flight)
         core.appender.submit(flight)
 
+    def deliveries(self, row: Row) -> int:
+        """How often the one message of `row` was handed out, its sender's time the last."""
+        delivery = self._delivery(row)
+        return 1 if delivery is None else delivery.deliveries
+
     def _delivery(self, row: Row) -> Delivery | None:
         """The delivery that its sender has the message by, if it is in flight."""
         queue = self._core.machine.popped.queue(row.group, row.topic, row.queue_id)

@@ -85,7 +85,12 @@ class SendBackHandler:
         wanted = _destination(group, header, record)
         destination = core.definitions.topic_for_send(wanted, None)
         check_writable(destination, core.permission)
-        draft = self._copy(header, record, wanted)
+        row, tried = None, 1
+        if header.pop_time is not None:
+            place = (record.topic, record.queue_id, header.pop_time, record.queue_offset)
+            row = Row(header.group, *place, 1)
+            tried = self._giving_up.deliveries(row)
+        draft = self._copy(header, record, wanted, tried)
         core.definitions.ensure_topic(destination)
 
         def answer(stored: Stored | None) -> Command:
@@ -100,14 +105,15 @@ class SendBackHandler:
                     core.rates.traffic.give_up(header.group, topic)
             return request.reply(ext=ext)
 
-        if header.pop_time is None:
+        if row is None:
             return Later(partial(core.appender.append, draft, None), answer, (wanted,))
-        place = (record.topic, record.queue_id, header.pop_time, record.queue_offset)
-        row = Row(header.group, *place, 1)
         return Later(partial(self._giving_up.give_up, row, draft), answer, (wanted,))
 
-    def _copy(self, header: ConsumerSendMsgBackHeader, record: Record, wanted: str) -> RecordsDraft:
-        """The message as it is stored once more, for the topic `wanted`."""
+    def _copy(
+        self, header: ConsumerSendMsgBackHeader, record: Record, wanted: str, tried: int
+    ) -> RecordsDraft:
+        """The message as it is stored once more, for the topic `wanted`; this record of it was
+        tried so often."""
         core = self._core
         added = _added(record, header, dead=wanted != retry_topic(header.group))
         topic, queue_id, added = core.detour(wanted, 0, added)
@@ -117,7 +123,7 @@ class SendBackHandler:
         copy = NewRecord.copy(record)._replace(
             properties=properties,
             # A record can't hold a higher count; the group's limit is far lower.
-            reconsume_times=min(record.reconsume_times + 1, INT32_MAX),
+            reconsume_times=min(record.reconsume_times + tried, INT32_MAX),
         )
         return RecordsDraft([copy], topic, [(queue_id, 1)], core.assignments, core.store_host)
 

@@ -27,7 +27,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.names import HALF_TOPIC
 from dledger.remoting.record import Record
-from mqbroker.leader.transactions import Half, Timing, Transactions
+from mqbroker.leader.transactions import Half, OnDone, Timing, Transactions
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
@@ -87,13 +87,18 @@ class TransactionHandler:
 
     def check(self) -> None:
         """Ask the producers of half messages that are due; move those aside that were asked about
-        too often."""
+        too often, and drop those whose topic is deleted."""
         self._transactions.producer_came(cache(lambda group: bool(self._clients.producers(group))))
-        asked, given_up = self._transactions.checks(self._core.assignments.now_ms())
-        for half in asked:
+        checks = self._transactions.checks(self._core.assignments.now_ms())
+        for half in checks.asked:
             self._guarded(self._ask, half)
-        for half in given_up:
-            self._guarded(self._give_up, half)
+        for half in checks.given_up:
+            self._guarded(
+                partial(self._end, "transaction given up", self._transactions.give_up), half
+            )
+        drop = partial(self._transactions.end, commit=False)
+        for half in checks.over:
+            self._guarded(partial(self._end, "transaction ended with its topic", drop), half)
 
     def _guarded(self, act: Callable[[Half], None], half: Half) -> None:
         """Act on one half message. If that fails, the others are still asked about."""
@@ -104,11 +109,12 @@ class TransactionHandler:
         except Exception as error:
             self._core.faults.note("transaction not checked", error, offset=half.offset)
 
-    def _give_up(self, half: Half) -> None:
+    @staticmethod
+    def _end(what: str, end: Callable[[Half, OnDone], None], half: Half) -> None:
         topic = half.properties.get(names.REAL_TOPIC)
-        _log.warning("transaction given up", offset=half.offset, topic=topic)
+        _log.warning(what, offset=half.offset, topic=topic)
         try:
-            self._transactions.give_up(half, lambda _: None)
+            end(half, lambda _: None)
         except Refused as refused:
             _log.info("transaction waits", offset=half.offset, reason=str(refused))
 
