@@ -26,16 +26,16 @@ import mqclient
 from dledger.errors import DledgerError
 from dledger.remoting.numbers import Int32, Int64, Port
 from mqbroker import keys as broker_keys
-from mqbroker.__main__ import app as mqbroker
 from mqbroker.keys import BrokerKeys
+from mqbroker.mqbroker import app as mqbroker
 from mqchaos.mqchaos import app as mqchaos
 from mqchaos.mqcluster import app as mqcluster
 from mqclient.admin.session import Part
-from mqclient.commands.__main__ import COMMANDS
-from mqclient.commands.__main__ import app as mqadmin
+from mqclient.commands.mqadmin import COMMANDS
+from mqclient.commands.mqadmin import app as mqadmin
 from mqnamesrv import config as namesrv_keys
-from mqnamesrv.__main__ import app as mqnamesrv
 from mqnamesrv.config import NamesrvConfig
+from mqnamesrv.mqnamesrv import app as mqnamesrv
 from mqspark.mqaudit import app as mqaudit
 
 REFERENCE = Path(__file__).parent / "reference"

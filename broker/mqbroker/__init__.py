@@ -2,7 +2,7 @@
 
 Layout
 ------
-``entry``         where the command `mqbroker` begins
+``mqbroker``      the command of that name
 ``app``           the process: ledger, listener, name servers, snapshots
 ``starting``      from the command line to a running process, or an error message
 ``restoring``     a store made of a copy

@@ -27,11 +27,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 from dledger.version import __version__ as __version__
 
+# Commands come through here first: until they see to Ctrl-C nothing that takes time is imported.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dledger.errors import (
         BadInput,
@@ -205,6 +204,8 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used: `mqadmin topicList` needs no consumer, and starts
     faster."""
+    from importlib import import_module  # noqa: PLC0415 - see above
+
     for module, names in _HOMES.items():
         if name in names.split():
             return getattr(import_module(module), name)

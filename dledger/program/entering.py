@@ -2,9 +2,11 @@
 
 The imports of a command take a second and more, in which its own `main` can't say yet that it was
 interrupted. While they run nothing needs to be tidied up, and an exception could be taken for a
-library that is missing: so the process ends at once.
+library that is missing: so the process ends at once. So it does when `main` is through, while
+Python ends.
 
-Imports the standard library alone.
+Imports nothing that takes time, and neither do the packages on the way here: an interrupt before
+`enter` meets Python's own start, which prints a traceback.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from importlib import import_module
-from types import FrameType
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
+
     from dledger.program.extras import Extra
 
 EXIT_USAGE = 2
@@ -28,14 +30,17 @@ def enter(name: str, module: str, extra: Extra) -> None:
     """Run `main` of a command's module. Ctrl-C ends it with status 130 and without a traceback; a
     package of the `extra` that is not installed, with status 2 and what to install."""
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:
+    answers = before is signal.default_int_handler  # a job in the background has it ignored
 
-        def end(number: int, frame: FrameType | None) -> None:
-            os.write(sys.stderr.fileno(), _line(name).encode())
-            os._exit(EXIT_INTERRUPTED)
+    def end(number: int, frame: FrameType | None) -> None:
+        os.write(2, _line(name).encode())
+        os._exit(EXIT_INTERRUPTED)
 
+    if answers:
         signal.signal(signal.SIGINT, end)
     try:
+        from importlib import import_module  # noqa: PLC0415 - Ctrl-C is seen to now
+
         main = import_module(module).main
         signal.signal(signal.SIGINT, before)
         main()
@@ -50,6 +55,9 @@ def enter(name: str, module: str, extra: Extra) -> None:
             raise
         sys.stderr.write(f"{name}: {advice(name, extra, [missing])}\n")
         sys.exit(EXIT_USAGE)
+    finally:
+        if answers:
+            signal.signal(signal.SIGINT, end)
 
 
 def _line(name: str) -> str:

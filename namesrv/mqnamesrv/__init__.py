@@ -1,7 +1,7 @@
 """The name server: which broker serves which queues of which topic, right now.
 
 ``app``           a socket, a clock, and the scan for silent brokers
-``entry``         where the command `mqnamesrv` begins
+``mqnamesrv``     the command of that name
 ``dispatch``      requests, one small method per code
 ``routes``        the route table: groups, members, who leads (pure)
 ``groups``        groups and members, and which registrations are refused (pure)

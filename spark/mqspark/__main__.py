@@ -8,3 +8,7 @@ from dledger.program.entering import enter
 def main() -> None:
     """The console command."""
     enter("mqaudit", "mqspark.mqaudit", "spark")
+
+
+if __name__ == "__main__":
+    main()

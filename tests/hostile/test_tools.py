@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import mqbroker.__main__ as mqbroker
-import mqclient.commands.__main__ as mqadmin
-import mqnamesrv.__main__ as mqnamesrv
+from mqbroker import mqbroker
 from mqchaos import mqchaos, mqcluster
+from mqclient.commands import mqadmin
+from mqnamesrv import mqnamesrv
 
 Main = Callable[[Sequence[str] | None], None]
 

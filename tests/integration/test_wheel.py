@@ -182,9 +182,9 @@ def test_a_client_needs_few_packages(light: Away) -> None:
 @pytest.mark.parametrize(
     ("module", "extra"),
     [
-        ("mqbroker.entry", "server"),
-        ("mqnamesrv.entry", "server"),
-        ("mqclient.commands.entry", "tools"),
+        ("mqbroker.__main__", "server"),
+        ("mqnamesrv.__main__", "server"),
+        ("mqclient.commands.__main__", "tools"),
         ("mqspark.__main__", "spark"),
     ],
 )

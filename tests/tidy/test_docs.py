@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mqbroker.__main__ import app as mqbroker
 from mqbroker.config import BrokerConfig
+from mqbroker.mqbroker import app as mqbroker
 from mqchaos.mqchaos import app as mqchaos
 from mqchaos.mqcluster import app as mqcluster
 from mqchaos.run.scenarios import RANDOM, SCENARIOS
-from mqclient.commands.__main__ import app as mqadmin
-from mqnamesrv.__main__ import app as mqnamesrv
+from mqclient.commands.mqadmin import app as mqadmin
 from mqnamesrv.config import NamesrvConfig
+from mqnamesrv.mqnamesrv import app as mqnamesrv
 from mqspark.mqaudit import app as mqaudit
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mqclient.commands.__main__ import MODULES
+from mqclient.commands.mqadmin import MODULES
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "pysyncobj")
@@ -26,7 +26,7 @@ for module in {modules}:
 def test_commands_import_nothing_heavy() -> None:
     """Neither numpy nor Spark nor the Raft library: each command starts in some 0.2 s."""
     targets = {f"mqclient.commands.{name}" for name in MODULES}
-    others = ["mqchaos.mqcluster", "mqchaos.mqchaos", "mqbroker.__main__", "mqspark.mqaudit"]
+    others = ["mqchaos.mqcluster", "mqchaos.mqchaos", "mqbroker.mqbroker", "mqspark.mqaudit"]
     modules = [*sorted(targets - {READS_LOGS}), *others]
     printed = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(modules=modules, heavy=HEAVY)],

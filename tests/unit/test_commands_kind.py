@@ -14,7 +14,7 @@ from dledger.ledger.ledger import open_ledger
 from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from dledger.program import extras
 from dledger.raft.engine import StateMachine
-from mqbroker.__main__ import main as mqbroker
+from mqbroker.mqbroker import main as mqbroker
 from mqchaos import demo, mqchaos
 from mqchaos.run.load.workload import read_lines
 from mqchaos.run.planned import PLAIN

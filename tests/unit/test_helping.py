@@ -14,11 +14,11 @@ from cyclopts.help import format_doc
 from rich.console import Console
 
 from dledger.program.helping import FlowingHelp, flowing
-from mqbroker.__main__ import app as mqbroker
+from mqbroker.mqbroker import app as mqbroker
 from mqchaos.mqchaos import app as mqchaos
 from mqchaos.mqcluster import app as mqcluster
-from mqclient.commands.__main__ import app as mqadmin
-from mqnamesrv.__main__ import app as mqnamesrv
+from mqclient.commands.mqadmin import app as mqadmin
+from mqnamesrv.mqnamesrv import app as mqnamesrv
 from mqspark.mqaudit import app as mqaudit
 
 APPS = (mqnamesrv, mqbroker, mqcluster, mqadmin, mqchaos, mqaudit)

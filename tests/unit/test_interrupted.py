@@ -1,22 +1,25 @@
-"""Ctrl-C while a command imports what it needs."""
+"""Ctrl-C while a command starts."""
 
 from __future__ import annotations
 
 import random
+import re
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
 
 ENTRIES = {
-    "mqadmin": "mqclient.commands.entry:main",
+    "mqadmin": "mqclient.commands.__main__:main",
     "mqaudit": "mqspark.__main__:main",
-    "mqbroker": "mqbroker.entry:main",
+    "mqbroker": "mqbroker.__main__:main",
     "mqchaos": "mqchaos.entry:mqchaos",
     "mqcluster": "mqchaos.entry:mqcluster",
-    "mqnamesrv": "mqnamesrv.entry:main",
+    "mqnamesrv": "mqnamesrv.__main__:main",
 }
 PROGRAM = """
 import os, signal, sys
@@ -39,6 +42,74 @@ sys.meta_path.insert(0, Interrupting({after}))
 sys.argv = [name, "--help"]
 command()
 """
+
+
+BEFORE = """
+import signal, sys
+from importlib import import_module
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+seen = []
+
+class Seeing:
+    def find_spec(self, name, path=None, target=None):
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            seen.append(name)
+        else:
+            print(*seen)
+            sys.exit()
+
+sys.meta_path.insert(0, Seeing())
+module, _, name = {entry!r}.partition(":")
+getattr(import_module(module), name)()
+"""
+OURS = {"dledger", "mqbroker", "mqchaos", "mqclient", "mqnamesrv", "mqspark"}
+OF_THE_START = re.compile(r"/(__init__|__main__|entry|entering|version)\.py$")
+
+
+def as_in_the_foreground() -> None:
+    """In a child: a shell's background job ignores SIGINT."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values())
+def test_a_command_sees_to_ctrl_c_before_it_imports_what_takes_time(entry: str) -> None:
+    """Up to then it imports its own packages alone, which import nothing either."""
+    program = BEFORE.format(entry=entry)
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    imported = told.stdout.split()
+    assert {name.partition(".")[0] for name in imported} <= {*OURS, "__future__"}
+    assert 0 < len(imported) < 12, imported
+
+
+def test_ctrl_c_at_any_moment_of_a_start() -> None:
+    """Where Python's own start is over, the status is 130, or the command was done before."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    folder = Path(sys.executable).parent
+    modules = {entry.partition(":")[0].removesuffix(".__main__") for entry in ENTRIES.values()}
+    starts = [[str(folder / name)] for name in ENTRIES]
+    starts += [[sys.executable, "-m", name] for name in modules if name != "mqchaos.entry"]
+    for start in starts:
+        for _ in range(4):
+            process = subprocess.Popen(
+                [*start, "--help"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                preexec_fn=as_in_the_foreground,  # noqa: PLW1509 - nothing runs beside it
+            )
+            time.sleep(rng.random() / 2)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=120)
+            if "Traceback" not in said:
+                assert process.returncode in (0, 130, -signal.SIGINT), (start, said)
+                continue
+            ours = [path for path in re.findall(r'File "(.*?)"', said) if "/mq" in path]
+            assert all(OF_THE_START.search(path) or path == start[0] for path in ours), said
 
 
 @pytest.mark.parametrize(("name", "entry"), ENTRIES.items())

@@ -1,8 +1,8 @@
 """`mqadmin`: the commands that RocketMQ users type, as tables for people and JSON for programs.
 
-`__main__` lists the commands, each module here holds a few of them.
+`mqadmin` lists the commands, each module here holds a few of them.
 
-``entry``       where `mqadmin` begins
+``mqadmin``     the list of commands, and the handling of their errors
 ``topics``      topics, and who serves them
 ``groups``      consumer groups, how far they are, and what they gave up
 ``clients``     who is connected, and what they say of themselves

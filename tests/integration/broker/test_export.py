@@ -17,7 +17,7 @@ from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Message, Producer
 from mqclient.admin import UnknownTarget
-from mqclient.commands.__main__ import main
+from mqclient.commands.mqadmin import main
 from mqclient.errors import Refused
 
 pytestmark = pytest.mark.slow

@@ -252,7 +252,7 @@ def test_a_command_starts_without_what_it_does_not_need(cluster: Cluster) -> Non
     """What makes a start slow is what it imports: listing topics needs no records and no Raft."""
     program = f"""
 import sys
-from mqclient.commands.__main__ import main
+from mqclient.commands.mqadmin import main
 try:
     main(["topicList", "-n", {cluster.layout.namesrv_addr!r}])
 finally:

@@ -26,7 +26,7 @@ from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Consumer, Message, Producer, SendResult
 from mqclient.admin import UnknownTarget
-from mqclient.commands.__main__ import COMMANDS, main
+from mqclient.commands.mqadmin import COMMANDS, main
 
 pytestmark = pytest.mark.slow
 

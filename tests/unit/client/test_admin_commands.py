@@ -19,8 +19,8 @@ from dledger.observe import one_line
 from dledger.program.ending import sentence
 from mqclient import commands
 from mqclient.admin.results import QueueStatus, TopicInfo
-from mqclient.commands.__main__ import _fail
 from mqclient.commands.messages import first_offset, parse_offset
+from mqclient.commands.mqadmin import _fail
 from mqclient.commands.terminal.output import (
     Table,
     leaderless,

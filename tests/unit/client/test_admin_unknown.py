@@ -25,7 +25,7 @@ from dledger.remoting.command import Command
 from mqbroker.testing.memory import MemoryBroker, served
 from mqbroker.testing.requests import ask, heartbeat, make_topic
 from mqclient.admin import Admin, UnknownTarget
-from mqclient.commands.__main__ import main
+from mqclient.commands.mqadmin import main
 
 
 class NameServer:

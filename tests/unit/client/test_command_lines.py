@@ -11,13 +11,13 @@ from cyclopts import App, CycloptsError
 from cyclopts.argument import Argument
 
 PROGRAMS = (
-    "mqclient.commands.__main__",
+    "mqclient.commands.mqadmin",
     "mqchaos.mqcluster",
     "mqchaos.mqchaos",
     "mqchaos.demo",
     "mqspark.mqaudit",
-    "mqbroker.__main__",
-    "mqnamesrv.__main__",
+    "mqbroker.mqbroker",
+    "mqnamesrv.mqnamesrv",
 )
 
 

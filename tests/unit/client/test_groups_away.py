@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from mqclient import Message
-from mqclient.commands.__main__ import main
+from mqclient.commands.mqadmin import main
 from mqlocal import ThreadedCluster, local_cluster_in_thread
 
 AWAY = "broker-b"

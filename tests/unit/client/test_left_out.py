@@ -18,7 +18,7 @@ from dledger.remoting.command import Command
 from mqbroker.testing.requests import heartbeat
 from mqclient import Message
 from mqclient.admin.session import change_each
-from mqclient.commands.__main__ import main
+from mqclient.commands.mqadmin import main
 from mqclient.errors import NoRoute, PartlyDone
 from mqlocal import ThreadedCluster, local_cluster, local_cluster_in_thread
 

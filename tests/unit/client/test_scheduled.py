@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from dledger.errors import BadInput
 from mqclient import Message
-from mqclient.commands.__main__ import main
+from mqclient.commands.mqadmin import main
 from mqclient.producing.waiting.delays import (
     delay_properties,
     expiry_properties,

@@ -13,7 +13,7 @@ from dledger.errors import BadInput
 from dledger.remoting.bodies.access import ObservedNeed
 from mqclient import Admin, Consumer, Message, PopConsumer, Producer, blocking
 from mqclient.admin.access.suggest import suggested
-from mqclient.commands.__main__ import main
+from mqclient.commands.mqadmin import main
 from mqclient.connection.credentials import Credentials
 from mqclient.errors import ClientError, Refused
 from mqlocal import local_cluster, local_cluster_in_thread

@@ -21,7 +21,7 @@ from dledger.log.recovery.verify import verify_replica
 from dledger.log.replica import hold_replica
 from dledger.log.scanning.scan import Found
 from dledger.log.segment import segment_path
-from mqclient.commands.__main__ import main
+from mqclient.commands.mqadmin import main
 
 SEGMENT_BYTES = 4096
 ENTRIES = 60
