@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from mqclient import Admin, Consumer, Decision, Message, PopConsumer, Producer, ReceivedMessage
+from mqclient import (
+    Admin,
+    BulkWriter,
+    Columns,
+    Consumer,
+    Decision,
+    Message,
+    NoReply,
+    PopConsumer,
+    Producer,
+    RangeReader,
+    ReceivedMessage,
+)
 from mqclient.connection.lifetime import Living
 from mqclient.consuming.sharing.offsets import FileOffsets
 from mqlocal import LocalCluster, local_cluster
@@ -65,6 +78,40 @@ async def pop(consumer: PopConsumer) -> None:
     await consumer.poll(2, timeout_s=5)
 
 
+async def drain(consumer: Consumer | PopConsumer) -> None:
+    """Handlers are at work while it drains."""
+
+    async def slow(_: ReceivedMessage) -> None:
+        await trio.sleep(0.2)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(consumer.run, slow, 2)
+        await trio.sleep(0.1)
+        await consumer.drain(2)
+
+
+async def ask(producer: Producer) -> None:
+    with suppress(NoReply):
+        await producer.request(Message("T", b"who?"), timeout_s=0.5)
+
+
+async def write_columns(writer: BulkWriter) -> None:
+    await writer.write("T", Columns([b"x"] * 100))
+    await writer.flush()
+
+
+async def read_ranges(reader: RangeReader) -> None:
+    ((queue, bounds), *_) = (await reader.bounds("T")).queues.items()
+    await reader.read(queue, bounds.begin, bounds.end)
+
+
+async def process_once(consumer: Consumer) -> None:
+    async with Producer(";".join(consumer._session.name_servers), "P", name="once") as producer:
+        await consumer.poll(3, timeout_s=5, one_group=True)
+        async with consumer.transaction(producer) as transaction:
+            await transaction.send(Message("Out", b"x"))
+
+
 async def list_topics(admin: Admin) -> None:
     await admin.topics.list()
 
@@ -87,6 +134,16 @@ CLIENTS: dict[str, MakeAndUse] = {
     ),
     "pop": (lambda cluster, _: PopConsumer(cluster.namesrv_addr, "C", {"T": "*"}), pop),
     "pop run": (lambda cluster, _: PopConsumer(cluster.namesrv_addr, "C", {"T": "*"}), handle),
+    "pop ordered": (
+        lambda cluster, _: PopConsumer(cluster.namesrv_addr, "C", {"T": "*"}, ordered=True),
+        handle,
+    ),
+    "drain": (lambda cluster, _: cluster.consumer("C", {"T": "*"}), drain),
+    "pop drain": (lambda cluster, _: PopConsumer(cluster.namesrv_addr, "C", {"T": "*"}), drain),
+    "once": (lambda cluster, _: cluster.consumer("C", {"T": "*"}, auto_commit=False), process_once),
+    "request": (lambda cluster, _: cluster.producer("P"), ask),
+    "bulk": (lambda cluster, _: BulkWriter(cluster.namesrv_addr, "P"), write_columns),
+    "ranges": (lambda cluster, _: RangeReader(cluster.namesrv_addr), read_ranges),
     "admin": (lambda cluster, _: cluster.admin(), list_topics),
 }
 
@@ -131,8 +188,8 @@ async def test_what_is_cancelled_leaves_nothing(
 
 def expect_nothing_left(face: Living, directory: Path) -> None:
     """After its block was left, or not entered."""
-    session = face._requests if isinstance(face, Admin) else face._session
-    pool = session._pool if isinstance(face, Admin) else session.pool
+    session = face._requests if isinstance(face, Admin | RangeReader) else face._session
+    pool = session._pool if isinstance(face, Admin | RangeReader) else session.pool
     assert all(slot.peer is None or slot.peer.closed for slot in pool._slots.values())
     if isinstance(face, Producer):
         assert face.pending == 0
