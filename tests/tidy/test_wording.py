@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App
 
-from mqbroker.__main__ import app as mqbroker
+from mqbroker.mqbroker import app as mqbroker
 from mqchaos.mqchaos import app as mqchaos
 from mqchaos.mqcluster import app as mqcluster
-from mqclient.commands.__main__ import app as mqadmin
-from mqnamesrv.__main__ import app as mqnamesrv
+from mqclient.commands.mqadmin import app as mqadmin
+from mqnamesrv.mqnamesrv import app as mqnamesrv
 from mqspark.mqaudit import app as mqaudit
 
 if TYPE_CHECKING:

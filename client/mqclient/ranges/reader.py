@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import anyio
 
-from dledger.errors import RecordError, RemotingError
+from dledger.errors import BadInput, RecordError, RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.bodies import (
     BrokerData,
@@ -205,9 +205,14 @@ class RangeReader(Living):
 
         `life` is that of the topic to which the offsets belong. Tags are compared by their hashes
         only: with an `expression` of tags, there may be messages of others among those found.
-        Raises Refused if the broker does not give them, NoLeader or RemotingError if nobody does.
+        Raises BadInput for offsets that are not a range, Refused if the broker does not give them,
+        NoLeader or RemotingError if nobody does.
         """
         self.check_open()
+        if not 0 <= begin <= end:
+            raise BadInput(f"offsets {begin} to {end} are not a range of {queue}")
+        if begin == end:
+            return Piece(end)
         wanted = parse_subscription(queue.topic, expression, 0)
         header = PullMessageHeader(
             consumer_group=limits.READERS_GROUP,

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from mqclient import Message, MessageQueue, NoLeader, Piece, RangeReader, Refused, Sql
+from mqclient import BadInput, Message, MessageQueue, NoLeader, Piece, RangeReader, Refused, Sql
 from mqclient.ranges.pieces import DELETED, MADE_AGAIN, TRUNCATED
 from mqlocal import LocalCluster, local_cluster
 
@@ -58,6 +58,20 @@ async def test_any_range_is_read_exactly(cluster: LocalCluster) -> None:
                 at, found = piece.next_offset, [*found, piece]
             assert at == end
             assert offsets_in(found) == [*range(begin, end)]
+
+
+async def test_a_range_without_offsets_is_read_at_once(cluster: LocalCluster) -> None:
+    """Of a queue that has messages, and of one that has none; what is not a range is refused."""
+    await send(cluster, "T", [b"x"] * 3)
+    async with RangeReader(cluster.namesrv_addr) as reader:
+        began = trio.current_time()
+        for queue, bounds in (await reader.bounds("T")).queues.items():
+            piece = await reader.read(queue, bounds.end, bounds.end, life=bounds.life)
+            assert piece == Piece(bounds.end)
+        assert trio.current_time() - began < 1
+        for begin, end in ((2, 1), (-1, 1)):
+            with pytest.raises(BadInput, match=f"offsets {begin} to {end} are not a range"):
+                await reader.read(queue, begin, end)
 
 
 async def test_a_broker_filters_and_the_range_still_ends(cluster: LocalCluster) -> None:
