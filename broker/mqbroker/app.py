@@ -25,8 +25,8 @@ from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.space import FULL
 from dledger.metrics.config import Port, port_of
 from dledger.net import serve_remoting
-from dledger.net.machine import calm_collector, room_on_machine
-from dledger.net.room import Room
+from dledger.net.machine import calm_collector, quota_on_machine
+from dledger.net.quota import ConnectionQuota
 from dledger.net.turns import in_turns
 from dledger.net.watchdog import Watchdog, watched_loop
 from dledger.observe import get_logger
@@ -72,7 +72,7 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
     """
     config.check()
     anyio.get_cancelled_exc_class()  # loads its modules for trio now: 0.1 s, while no client waits
-    room = room_on_machine(
+    quota = quota_on_machine(
         config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
     )
     tls = _contexts_of(config)
@@ -80,16 +80,16 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
     async with _open_replica(config, tls, secrets) as (machine, ledger):
         calm_collector()
         with watched_loop() as watchdog:
-            await _serve(config, machine, ledger, room, stop, tls, secrets, watchdog)
+            await _serve(config, machine, ledger, quota, stop, tls, secrets, watchdog)
 
 
-async def run_replica(config: BrokerConfig, room: Room, stop: Stop) -> None:
+async def run_replica(config: BrokerConfig, quota: ConnectionQuota, stop: Stop) -> None:
     """Run a broker until `stop` returns, in a process that is not its own. Raises likewise."""
     config.check()
     tls = _contexts_of(config)
     secrets = config.secrets()
     async with _open_replica(config, tls, secrets) as (machine, ledger):
-        await _serve(config, machine, ledger, room, stop, tls, secrets)
+        await _serve(config, machine, ledger, quota, stop, tls, secrets)
 
 
 def _contexts_of(config: BrokerConfig) -> ServerContexts | None:
@@ -129,7 +129,7 @@ async def _serve(
     config: BrokerConfig,
     machine: Machine,
     ledger: Ledger,
-    room: Room,
+    quota: ConnectionQuota,
     stop: Stop,
     tls: ServerContexts | None,
     secrets: Secrets,
@@ -137,7 +137,7 @@ async def _serve(
 ) -> None:
     audit = AuditLog(config.audit_folder)
     parts = (config, machine, ledger, unix_ms, steady_s)
-    core = Core.build(*parts, room=room, tls=tls, audit_log=audit, secrets=secrets)
+    core = Core.build(*parts, quota=quota, tls=tls, audit_log=audit, secrets=secrets)
     registration = Registration(core)
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
@@ -146,7 +146,7 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         host = config.client_host
         serve = partial(
-            serve_remoting, broker.handler, host, faults=core.faults, room=room, tls=tls
+            serve_remoting, broker.handler, host, faults=core.faults, quota=quota, tls=tls
         )
         port = await nursery.start(serve, config.listen_port)
         if config.vip_channel_enable:
@@ -156,8 +156,8 @@ async def _serve(
             node=config.node_id,
             address=f"{host}:{port}",
             entries_to_apply=ledger.status.last_index - machine.applied_index,
-            connections_max=room.places_max,
-            client_memory_max=room.bytes_max,
+            connections_max=quota.places_max,
+            client_memory_max=quota.bytes_max,
         )
         await _tell_figures(nursery, figures, broker.sources, process)
         space = DiskSpace(config, ledger.refuses_messages)

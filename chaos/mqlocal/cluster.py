@@ -19,7 +19,7 @@ from trio.testing import MockClock
 
 from dledger.errors import ConfigError, RemotingError
 from dledger.net import connect_peer
-from dledger.net.room import Room
+from dledger.net.quota import ConnectionQuota
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import GroupInfoResponseHeader, decode_header
@@ -216,13 +216,13 @@ async def _role(config: BrokerConfig) -> str | None:
     return decode_header(GroupInfoResponseHeader, answer).role
 
 
-def _room() -> Room:
-    return Room(bytes_max=limits.CLIENT_MEMORY_BYTES_MAX)
+def _quota() -> ConnectionQuota:
+    return ConnectionQuota(bytes_max=limits.CLIENT_MEMORY_BYTES_MAX)
 
 
 async def _serve_names(layout: Layout, stop: Stop) -> None:
     async with trio.open_nursery() as nursery:
-        serve = partial(serve_names, layout.namesrv, _room(), groups=layout.groups)
+        serve = partial(serve_names, layout.namesrv, _quota(), groups=layout.groups)
         await nursery.start(serve)
         await stop()
         nursery.cancel_scope.cancel()
@@ -230,6 +230,6 @@ async def _serve_names(layout: Layout, stop: Stop) -> None:
 
 def _broker(config: BrokerConfig) -> Serve:
     async def serve(stop: Stop) -> None:
-        await run_replica(config, _room(), stop)
+        await run_replica(config, _quota(), stop)
 
     return serve

@@ -249,8 +249,8 @@ class Ledger:
 
         This is so when the log has begun anew behind the state that a restart would find.
         """
-        footing = self._engine.footing
-        return not footing.is_saved and not footing.is_missing
+        base_state = self._engine.base_state
+        return not base_state.is_saved and not base_state.is_missing
 
     @property
     def status(self) -> LedgerStatus:

@@ -22,7 +22,7 @@ from dledger.ledger.syncing import Syncing
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 from dledger.raft.engine import RaftEngine
-from dledger.raft.greeting import Greeter
+from dledger.raft.handshake import Handshaker
 from dledger.raft.links import LinkOwner, PeerNetwork, SocketLink
 from dledger.raft.membership.members import Members
 from dledger.raft.messages import PeerMessage
@@ -40,8 +40,8 @@ def unforeseen(error: Exception, where: str) -> Fenced:
 
 def peer_network(config: LedgerConfig, owner: LinkOwner) -> PeerNetwork:
     """The connections to a node's peers."""
-    greeter = Greeter(config.group, config.node_id, config.segment_bytes, config.secret)
-    return PeerNetwork(config.node_id, greeter, owner, config.tls)
+    handshaker = Handshaker(config.group, config.node_id, config.segment_bytes, config.secret)
+    return PeerNetwork(config.node_id, handshaker, owner, config.tls)
 
 
 class Stepper:

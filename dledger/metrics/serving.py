@@ -21,14 +21,14 @@ import h11
 import trio
 
 from dledger.errors import ConfigError
+from dledger.keepalive import end_unacknowledged
 from dledger.limits import CLIENT_UNACKNOWLEDGED_S, LOOP_SLICE_S
 from dledger.metrics import limits
 from dledger.metrics.requests import Answer, Asked
 from dledger.net.faults import Faults
 from dledger.net.listening import accept_forever
-from dledger.net.room import Room
+from dledger.net.quota import ConnectionQuota
 from dledger.net.turns import Share, turns_of_loop
-from dledger.vanished import end_unacknowledged
 from dledger.world import listen
 
 Answers: TypeAlias = Callable[[Asked], Awaitable[Answer]]
@@ -43,13 +43,13 @@ async def serve_figures(
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled. `task_status` is told the port. ConfigError if it can't be had."""
-    room = Room(limits.CONNECTIONS_MAX, limits.MEMORY_BYTES_MAX)
+    quota = ConnectionQuota(limits.CONNECTIONS_MAX, limits.MEMORY_BYTES_MAX)
     with _listen(host, port) as listener:
         end_unacknowledged(listener, CLIENT_UNACKNOWLEDGED_S)
         async with trio.open_nursery() as nursery:
 
             def start(accepted: socket.socket, peer: tuple[str, int]) -> None:
-                connection = _Connection(accepted, peer[0], answers, room, faults)
+                connection = _Connection(accepted, peer[0], answers, quota, faults)
                 nursery.start_soon(connection.serve)
 
             task_status.started(listener.getsockname()[1])
@@ -70,18 +70,23 @@ class _Connection:
     """One accepted connection: a request, its answer, and so on."""
 
     def __init__(
-        self, accepted: socket.socket, source: str, answers: Answers, room: Room, faults: Faults
+        self,
+        accepted: socket.socket,
+        source: str,
+        answers: Answers,
+        quota: ConnectionQuota,
+        faults: Faults,
     ) -> None:
         accepted.setblocking(False)
         self._socket = accepted
         self._source = source
         self._answers = answers
         self._faults = faults
-        self._room = room
+        self._quota = quota
         self._scope = trio.CancelScope()
         self._is_head = False
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.REQUEST_BYTES_MAX)
-        self._place = room.enter(source, lambda _: self._scope.cancel())
+        self._place = quota.enter(source, lambda _: self._scope.cancel())
         self._turns, self._share = turns_of_loop(), Share()
         self._began_s = self._turns.clock_s()
 
@@ -95,7 +100,7 @@ class _Connection:
             self._faults.note("figures not told", error, peer=self._source)
         finally:
             if self._place is not None:
-                self._room.leave(self._place)
+                self._quota.leave(self._place)
             self._socket.close()
 
     async def _serve(self) -> None:
@@ -171,15 +176,15 @@ class _Connection:
         if not answer.keeps:
             headers.append(("Connection", "close"))
         if answer.keeps:
-            self._room.spoke(self._place)
-        self._room.charge(self._place, len(answer.body))
+            self._quota.spoke(self._place)
+        self._quota.charge(self._place, len(answer.body))
         parts: list[h11.Event] = [h11.Response(status_code=answer.status, headers=headers)]
         if not self._is_head:
             parts.append(h11.Data(data=answer.body))
         parts.append(h11.EndOfMessage())
         for part in parts:
             await self._write(self._http.send(part) or b"")
-        self._room.charge(self._place, 0)
+        self._quota.charge(self._place, 0)
 
     async def _write(self, data: bytes) -> None:
         left = memoryview(data)

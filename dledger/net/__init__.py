@@ -8,7 +8,7 @@
 ``peer``        the asking end: matches responses to requests
 ``auditing``    notes who changes what, and who is refused
 ``proving``     proves to a server that both know the cluster's secret
-``room``        how many connections, from where, and how much memory is kept for them (pure)
+``quota``       how many connections, from where, and how much memory is kept for them (pure)
 ``turns``       shares the event loop, so that costly requests do not delay others
 ``lanes``       keeps requests of a connection in order, though some take many turns
 ``watchdog``    logs a turn that takes too long, with what ran

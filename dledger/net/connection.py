@@ -32,7 +32,7 @@ from dledger.limits import (
 )
 from dledger.net.faults import Faults
 from dledger.net.link import Link
-from dledger.net.room import Place, Room
+from dledger.net.quota import ConnectionQuota, Place
 from dledger.net.turns import Share, Turns, turns_of_loop
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
@@ -84,7 +84,7 @@ class Connection:
         connection_id: int,
         peer: tuple[str, int],
         link: Link,
-        room: Room,
+        quota: ConnectionQuota,
         requests_in_flight_max: int,
         faults: Faults | None = None,
     ) -> None:
@@ -98,7 +98,7 @@ class Connection:
         self._faults = faults or Faults()
         #: Memory that the handler keeps for this client until the connection ends.
         self.kept_bytes = 0
-        self._room = room
+        self._quota = quota
         self._told_bytes = 0
         self._opaques = itertools.count(1)
         self._close_reason: str | None = None
@@ -113,7 +113,7 @@ class Connection:
         self._in_flight = 0
         self._in_flight_max = requests_in_flight_max
         self._answered = trio.Event()
-        self._place: Place | None = room.enter(peer[0], self.close)
+        self._place: Place | None = quota.enter(peer[0], self.close)
 
     @property
     def admitted(self) -> bool:
@@ -187,7 +187,7 @@ class Connection:
         )
         if abs(kept_bytes - self._told_bytes) > CHARGE_STEP_BYTES and self._place is not None:
             self._told_bytes = kept_bytes
-            self._room.charge(self._place, kept_bytes)
+            self._quota.charge(self._place, kept_bytes)
 
     def send_oneway_request(self, command: Command) -> None:
         """Tell the client something that needs no answer, in the encoding that it uses."""
@@ -243,7 +243,7 @@ class Connection:
             if self._close_reason is None:
                 self._close_reason = "the server stops"
             if self._place is not None:
-                self._room.leave(self._place)
+                self._quota.leave(self._place)
                 self._place = None  # it refers to this connection, which should be freed at once
             with suppress(OSError):
                 self.link.flush()
@@ -350,7 +350,7 @@ class Connection:
             return
         self.encoding = request.encoding
         if self._place is not None and not self._place.spoke:
-            self._room.spoke(self._place)
+            self._quota.spoke(self._place)
         self.unanswered += 1
         if request.size_bytes > UNANSWERED_REQUEST_BYTES or self._large:
             self._note_large(request)

@@ -10,14 +10,16 @@ from pathlib import Path
 
 from dledger.errors import ConfigError
 from dledger.limits import CONNECTIONS_MIN, DESCRIPTORS_MAX
-from dledger.net.room import Room, memory_for_connections, places_for
+from dledger.net.quota import ConnectionQuota, memory_for_connections, places_for
 
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 _COLLECTOR_THRESHOLDS = (10_000, 10, 20)
 
 
-def room_on_machine(memory_bytes_max: int, per_address_max: int, reserved_descriptors: int) -> Room:
-    """Room for connections as this machine allows; 0 stands for a default.
+def quota_on_machine(
+    memory_bytes_max: int, per_address_max: int, reserved_descriptors: int
+) -> ConnectionQuota:
+    """The quota of connections that this machine allows; 0 stands for a default.
 
     Raises this process's limit of descriptors as far as it may. `reserved_descriptors` are left for
     the log and everything else, since a server that can't open its next segment can't go on. Raises
@@ -32,7 +34,7 @@ def room_on_machine(memory_bytes_max: int, per_address_max: int, reserved_descri
             f"{reserved_descriptors + CONNECTIONS_MIN} or more (ulimit -Hn)"
         )
     bytes_max = memory_bytes_max or memory_for_connections(_memory_bytes())
-    return Room(places, bytes_max, per_address_max)
+    return ConnectionQuota(places, bytes_max, per_address_max)
 
 
 def raise_descriptor_limit() -> int:

@@ -29,6 +29,7 @@ from dledger.errors import (
     RemotingError,
     RequestTimeout,
 )
+from dledger.keepalive import end_unacknowledged
 from dledger.limits import (
     BUSY_RETRY_S,
     CONNECT_TIMEOUT_S,
@@ -40,7 +41,6 @@ from dledger.net.link import Link
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
-from dledger.vanished import end_unacknowledged
 from dledger.world import world
 
 if TYPE_CHECKING:

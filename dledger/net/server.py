@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import trio
 
 from dledger import limits as bounds
+from dledger.keepalive import end_unacknowledged, probe_idle
 from dledger.net.connection import Connection, Handler
 from dledger.net.faults import Faults
 from dledger.net.link import Link
 from dledger.net.listening import accept_forever
-from dledger.net.room import Room
+from dledger.net.quota import ConnectionQuota
 from dledger.observe import get_logger
 from dledger.program.pulse import look
-from dledger.vanished import end_unacknowledged, probe_idle
 from dledger.world import listen
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _connection_ids = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What one connection may cost a server; all of them together: `dledger.net.room`."""
+    """What one connection may cost a server; all of them together: `dledger.net.quota`."""
 
     requests_in_flight_per_connection_max: int = bounds.REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
     send_buffer_bytes_max: int = bounds.SEND_BUFFER_BYTES_MAX
@@ -58,7 +58,7 @@ async def serve_remoting(
     *,
     limits: ServerLimits | None = None,
     faults: Faults | None = None,
-    room: Room | None = None,
+    quota: ConnectionQuota | None = None,
     tls: ServerContexts | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -74,7 +74,9 @@ async def serve_remoting(
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_DEATH)
         end_unacknowledged(listener, bounds.CLIENT_UNACKNOWLEDGED_S)
         probe_idle(listener, bounds.CLIENT_PROBED_AFTER_S, bounds.CLIENT_PROBED_EVERY_S)
-        server = _Server(handler, limits or ServerLimits(), faults or Faults(), room or Room(), tls)
+        server = _Server(
+            handler, limits or ServerLimits(), faults or Faults(), quota or ConnectionQuota(), tls
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.sweep_forever)
             task_status.started(listener.getsockname()[1])
@@ -98,16 +100,16 @@ class _Server:
         handler: Handler,
         limits: ServerLimits,
         faults: Faults,
-        room: Room,
+        quota: ConnectionQuota,
         tls: ServerContexts | None,
     ) -> None:
         self._handler = handler
         self._tls = tls
         self.faults = faults
         self._limits = limits
-        self._room = room
+        self._quota = quota
         self._progress: dict[Connection, _Progress] = {}
-        self._refusals_told = room.refused
+        self._refusals_told = quota.refused
 
     def start(self, nursery: trio.Nursery, accepted: socket.socket, peer: tuple[str, int]) -> None:
         """Serve a connection, if there is room for it."""
@@ -117,7 +119,7 @@ class _Server:
             next(_connection_ids),
             peer,
             link,
-            self._room,
+            self._quota,
             limits.requests_in_flight_per_connection_max,
             self.faults,
         )
@@ -149,9 +151,9 @@ class _Server:
                     connection.tell_kept()
                 except Exception as error:  # one connection's: the others are still looked after
                     self.faults.note("connection not looked after", error, peer=connection.peer)
-            if refused := self._room.refused - self._refusals_told:
+            if refused := self._quota.refused - self._refusals_told:
                 self._refusals_told += refused
-                log.warning("connections refused", count=refused, reason=self._room.refusal)
+                log.warning("connections refused", count=refused, reason=self._quota.refusal)
 
     def _overdue(self, connection: Connection, progress: _Progress, now: float) -> str | None:
         """Note what changed since the last sweep; returns the reason to close, if there is one."""

@@ -11,8 +11,8 @@ Layout
 ``appends``      a leader's appends that wait for their answer (pure)
 ``links``        the sockets between the nodes, under trio
 ``dialling``     how one peer is reached: names, addresses, one attempt
-``greeting``     the handshake on a connection: ids and proofs
-``sealing``      the tags of frames after the handshake
+``handshake``    the handshake on a connection: ids and proofs
+``frame_tags``   the tags of frames after the handshake
 ``roles``        a node's role, and election timeouts (pure)
 ``limits``       bounds, waits and paces of all these (pure)
 ``claims``       which terms and leaders a node believes of a peer (pure)

@@ -34,7 +34,7 @@ class Acknowledging:
         self._members = replica.members
         self._log = replica.log
         self._hard_state = replica.hard_state
-        self._footing = replica.footing
+        self._base_state = replica.base_state
         self._sync = sync
         self._asked_without_space_at = float("-inf")
 
@@ -52,12 +52,12 @@ class Acknowledging:
     @property
     def is_counted(self) -> bool:
         """Whether a leader may count this node's acknowledgements for a majority."""
-        return self.seated and self._footing.is_saved
+        return self.seated and self._base_state.is_saved
 
     @property
     def counted_index(self) -> int:
         """The last entry that this node counts for itself when it leads."""
-        return self.vouched_index if self._footing.is_saved else 0
+        return self.vouched_index if self._base_state.is_saved else 0
 
     # -- this node's own copy --------------------------------------------------------------
 
@@ -161,12 +161,12 @@ class Acknowledging:
         next_index = message.next_index
         if next_index - 1 > self._log.last_index:
             raise FrameError(f"an acknowledgement up to {next_index - 1}, which was never sent")
-        peer.sent.pace.acknowledged(next_index - 1)
+        peer.sent.flow.acknowledged(next_index - 1)
         if message.reset:
             if message.sequence <= peer.answers.reset_sequence:
                 return
             peer.answers.reset_sequence = peer.sent.sequence
-            peer.sent.pace.start_again()
+            peer.sent.flow.start_again()
             self._peers.ask_to_send()
         elif isinstance(message, Ack) and next_index - 1 > self.counted_index:
             peer.answers.early = message, self._core.now if received_at is None else received_at

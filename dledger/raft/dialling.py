@@ -2,7 +2,7 @@
 
 A host may be a name. It is looked up off the event loop, for as long as a resolver may take; the
 addresses that were found last are tried before, so a slow or silent resolver does not keep a node
-from a peer that it knows. Whoever answers proves that it is that peer (`greeting`), so an address
+from a peer that it knows. Whoever answers proves that it is that peer (`handshake`), so an address
 that has become another's does no harm.
 """
 
@@ -18,7 +18,8 @@ import trio
 
 from dledger.addresses import check_host, check_port
 from dledger.errors import FrameError
-from dledger.raft.greeting import Greeter
+from dledger.keepalive import end_unacknowledged
+from dledger.raft.handshake import Handshaker
 from dledger.raft.limits import (
     CONNECT_TIMEOUT_S,
     HANDSHAKE_TIMEOUT_S,
@@ -28,7 +29,6 @@ from dledger.raft.limits import (
 )
 from dledger.tls.options import TlsFailed
 from dledger.trust.proof import Session
-from dledger.vanished import end_unacknowledged
 from dledger.world import Found, world
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ class Dialling:
 
     def __init__(
         self,
-        greeter: Greeter,
+        handshaker: Handshaker,
         peer_id: str,
         host: str,
         port: int,
         tls: ServerContexts | None = None,
     ) -> None:
         self.peer_id = peer_id
-        self._greeter = greeter
+        self._handshaker = handshaker
         self._host = host
         self._port = port
         self._tls = tls
@@ -119,7 +119,7 @@ class Dialling:
             if waiting.cancelled_caught:
                 raise OSError(f"no answer within {CONNECT_TIMEOUT_S:g} s")
             agreed = sock if tls is None else await self._agreed(sock, tls)
-            return agreed, await self._greeter.dial(agreed, self.peer_id)
+            return agreed, await self._handshaker.dial(agreed, self.peer_id)
         except BaseException:
             sock.close()
             raise

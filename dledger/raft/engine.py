@@ -69,10 +69,10 @@ from dledger.raft.messages import Ack, PeerMessage
 from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Link, Peer
 from dledger.raft.peers import Peers
-from dledger.raft.replication.footing import Footing
+from dledger.raft.replication.base_state import BaseState
+from dledger.raft.replication.majority_space import MajoritySpace
 from dledger.raft.replication.reads import OnRead, Reads
 from dledger.raft.replication.repair import Giving
-from dledger.raft.replication.room import Room
 from dledger.raft.replication.sending import Sending
 from dledger.raft.replication.state_transfer import StateTransfer
 from dledger.raft.roles import Role, Standing, Timing
@@ -131,14 +131,14 @@ class RaftEngine:
         self._pending = PendingAppends()
         self._whole_index = 0
         self._standing: Standing | None = None
-        self.footing = Footing(log, machine)
+        self.base_state = BaseState(log, machine)
         self.transport = transport = PeerTransport(log, members)
         journal = LogJournal(log, hard_state, members)
         log.commit_index = max(log.commit_index, min(machine.applied_index, log.last_index))
         core = self.core = Core(node_id, journal, transport, timing, self._role_changed)
         self.peers = Peers(node_id, core, transport, members)
         consensus = Consensus(core, transport, self.peers)
-        replica = Replica(log, hard_state, members, self.footing)
+        replica = Replica(log, hard_state, members, self.base_state)
         acks = self.acknowledging = Acknowledging(consensus, replica, sync=sync)
         self._claims = Claims(core, node_id)
         self.sending = Sending(consensus, replica)
@@ -153,7 +153,7 @@ class RaftEngine:
         self.holds = 0
         self.changes = Changes(consensus, replica)
         self._reads = Reads(consensus, replica)
-        self._room = Room(consensus, replica, timing.heartbeat_s)
+        self._majority_space = MajoritySpace(consensus, replica, timing.heartbeat_s)
         self._giving = Giving(consensus, replica)
         self._hand_over = HandOver(consensus, replica, self.changes, preference, self._lacks_room)
 
@@ -172,7 +172,7 @@ class RaftEngine:
         size = self.log.checked_size(body)
         self._pending.check_room(size)
         try:
-            self._room.check(size, kind, self._stepped_at, urgent=urgent)
+            self._majority_space.check(size, kind, self._stepped_at, urgent=urgent)
         except NoSpace as error:
             raise Busy(str(error), NO_SPACE_RETRY_AFTER_S) from error
         header = self.log.append(self.log.last_index + 1, self.core.term, kind, body)
@@ -333,7 +333,7 @@ class RaftEngine:
                 if transport.deliver_from_leader(peer, message):
                     self._claims.accepted(node_id, message.term)
                     self.elections.heard_from_leader(now)
-                    self._room.tell(peer, now)
+                    self._majority_space.tell(peer, now)
             case Ack():
                 self.acknowledging.deliver_ack(peer, message)
             case messages.Vote() | messages.Prevote():
@@ -349,7 +349,7 @@ class RaftEngine:
             case messages.Willing():
                 self._hand_over.deliver(node_id, message)
             case messages.Declined():
-                self._room.heard(node_id, message, now)
+                self._majority_space.heard(node_id, message, now)
                 self._hand_over.deliver(node_id, message)
             case messages.Confirm() | messages.Confirmed():
                 self._reads.deliver(peer, message)
@@ -426,7 +426,7 @@ class RaftEngine:
 
     def _apply_committed(self) -> bool:
         """Apply committed entries, up to two bounds; returns whether some are left."""
-        if self.footing.is_missing or self.holds or self.state_transfer.holds:
+        if self.base_state.is_missing or self.holds or self.state_transfer.holds:
             return False
         machine, budget = self.machine, APPLY_BYTES_PER_STEP
         commit_index, until = self.core.commit_index, self._clock() + APPLY_S_PER_STEP

@@ -70,7 +70,7 @@ next."""
 COMMITS_GO_ON_S = 0.2
 """A leader that has committed nothing for this long has no appends that copying could slow down."""
 PACE_S = 0.02
-"""A peer that its pace held back is looked at again after this time."""
+"""A peer that flow control held back is looked at again after this time."""
 HEAD_AGAIN_S = 0.5
 """A head that was sent and not answered is sent again after this time."""
 NO_SPACE_ASK_S = 1.0

@@ -4,9 +4,9 @@ In each pair the node with the higher id dials, so there is one connection; a ne
 older one. Members do not all hear of a new member at the same time. So a node that was not dialled
 for a second dials itself, and a node that is not known as a member is let in.
 
-First both sides prove that they know the group's secret (`greeting`). From then on every frame
-carries a tag that nobody else can make (`sealing`). Without a proof a stranger can hold only a few
-connections, for two seconds each.
+First both sides prove that they know the group's secret (`handshake`). From then on every frame
+carries a tag that nobody else can make (`frame_tags`). Without a proof a stranger can hold only a
+few connections, for two seconds each.
 
 An address is the group's word, not this node's choice: it may be a name that nobody knows, or that
 a resolver takes its time for. So names are looked up off the loop, and a peer that can't be dialled
@@ -31,7 +31,8 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput, FrameError
 from dledger.observe import get_logger
 from dledger.raft.dialling import Connected, Dialling, tune
-from dledger.raft.greeting import Greeter, readable_of
+from dledger.raft.frame_tags import FrameTags, RunHash
+from dledger.raft.handshake import Handshaker, readable_of
 from dledger.raft.limits import (
     ACCEPT_AGAIN_S,
     BUFFERS_PER_WRITE,
@@ -42,7 +43,6 @@ from dledger.raft.limits import (
 )
 from dledger.raft.membership.configuration import Configuration, Member
 from dledger.raft.messages import PREFIX, PeerMessage, decode_message, frame_length
-from dledger.raft.sealing import RunHash, Sealing
 from dledger.trust.proof import TAG_BYTES, Session
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ class LinkOwner(Protocol):
 class SocketLink:
     """A connection to one peer. Writes go straight to the kernel while it takes them.
 
-    With `sealing` every frame sent or received is followed by its tag. An encrypting channel may
+    With `tags` every frame sent or received is followed by its tag. An encrypting channel may
     stand for the socket.
     """
 
     def __init__(
-        self, sock: socket.socket | Channel, node_id: str, sealing: Sealing | None = None
+        self, sock: socket.socket | Channel, node_id: str, tags: FrameTags | None = None
     ) -> None:
         self.node_id = node_id
         self.queued_bytes = 0
@@ -94,14 +94,14 @@ class SocketLink:
         self._readable = readable_of(sock)
         self._queue: deque[memoryview] = deque()
         self._has_queued = trio.Event()
-        self._sealing = sealing
+        self._tags = tags
 
     def send(self, buffers: tuple[Buffer, ...]) -> None:
         """Queue bytes, and write at once if nothing is queued before them."""
         if self.closed_because is not None:
             return
-        if self._sealing is not None:
-            buffers = self._sealing.seal(buffers)
+        if self._tags is not None:
+            buffers = self._tags.append(buffers)
         sent = 0 if self._queue else self._write(buffers)
         if sent is None:
             return
@@ -173,7 +173,7 @@ class SocketLink:
         buffer = bytearray(READ_BUFFER_BYTES)
         view = memoryview(buffer)
         start = end = 0
-        tag_bytes = 0 if self._sealing is None else TAG_BYTES
+        tag_bytes = 0 if self._tags is None else TAG_BYTES
         # The link may have been closed while this task was about to wait for it.
         while self.closed_because is None:
             await self._readable()
@@ -193,8 +193,8 @@ class SocketLink:
                     break
                 # Copied once: the buffer is used again while the message waits for its step.
                 frame = memoryview(bytes(view[start : start + needed]))
-                if self._sealing is not None:
-                    frame = self._sealing.open(frame)
+                if self._tags is not None:
+                    frame = self._tags.check(frame)
                 owner.receive(self.node_id, self, decode_message(frame))
                 start += needed
                 needed = PREFIX.size
@@ -217,11 +217,11 @@ class PeerNetwork:
     def __init__(
         self,
         node_id: str,
-        greeter: Greeter,
+        handshaker: Handshaker,
         owner: LinkOwner,
         tls: ServerContexts | None = None,
     ) -> None:
-        self._greeter = greeter
+        self._handshaker = handshaker
         self._tls = tls
         self._node_id = node_id
         self._owner = owner
@@ -295,7 +295,7 @@ class PeerNetwork:
         try:
             tune(sock)
             agreed = await self._agreed(sock)
-            peer_id, session = await self._greeter.accept(agreed, self._admit)
+            peer_id, session = await self._handshaker.accept(agreed, self._admit)
         except _REFUSED as error:
             address = self._unproven.get(sock, "")
             self._complain("a connection to the peer port was refused", str(error), peer=address)
@@ -324,8 +324,8 @@ class PeerNetwork:
         self, sock: socket.socket | Channel, peer_id: str, session: Session | None
     ) -> None:
         self._linked[peer_id] += 1
-        sealing = None if session is None else Sealing(session, self._run_hash)
-        link = SocketLink(sock, peer_id, sealing)
+        tags = None if session is None else FrameTags(session, self._run_hash)
+        link = SocketLink(sock, peer_id, tags)
         try:
             await link.run(self._owner)
         finally:
@@ -339,7 +339,7 @@ class PeerNetwork:
 
     async def _dial(self, peer_id: str, address: tuple[str, int], scope: trio.CancelScope) -> None:
         wait_s = REDIAL_WAIT_S if self._node_id > peer_id else UNDIALLED_WAIT_S
-        dialling = Dialling(self._greeter, peer_id, *address, self._tls)
+        dialling = Dialling(self._handshaker, peer_id, *address, self._tls)
         with scope:
             if self._node_id < peer_id:
                 await trio.sleep(wait_s)

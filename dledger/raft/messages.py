@@ -170,7 +170,8 @@ class Willing(PeerMessage, frozen=True):
 
 class Declined(PeerMessage, frozen=True):
     """The answer to Consult or TakeOver of who can't; or said unasked, by who has no room for
-    another segment (`dledger.raft.replication.room`). `reason`: an `Obstacle` by its number."""
+    another segment (`dledger.raft.replication.majority_space`). `reason`: an `Obstacle` by its
+    number."""
 
     kind = PeerKind.DECLINED
     reason: int

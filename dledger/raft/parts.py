@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dledger.raft.library.transport import PeerTransport
     from dledger.raft.membership.members import Members
     from dledger.raft.peers import Peers
-    from dledger.raft.replication.footing import Footing
+    from dledger.raft.replication.base_state import BaseState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,4 +32,4 @@ class Replica:
     log: SegmentedLog
     hard_state: HardStateFile
     members: Members
-    footing: Footing
+    base_state: BaseState

@@ -1,7 +1,7 @@
 """What a node knows of each of its peers: the link to it, and what is in flight on it.
 
 A new link starts with new parts. Each part belongs to one class, and only that class sets its
-fields. The pace is told of sends and answers by its methods.
+fields. Flow control is told of sends and answers by its methods.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dledger.raft.replication.pacing import Pace
+from dledger.raft.replication.flow_control import FlowControl
 
 if TYPE_CHECKING:
     from dledger.buffers import Buffer
@@ -48,7 +48,7 @@ class Sent:
     at: float = 0.0
     head_at: float = float("-inf")
     held_back: bool = False
-    pace: Pace = field(default_factory=Pace)
+    flow: FlowControl = field(default_factory=FlowControl)
 
 
 @dataclass(slots=True)

@@ -66,7 +66,7 @@ class Proofs:
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         header = decode_header(ProveHeader, request)
         if header.proof is None:
-            return self._greet(request, header, connection_id)
+            return self._hello(request, header, connection_id)
         proving = self._proving.get(connection_id)
         if proving is None or proving.verifying is not None:
             raise NotLetIn("a proof without a hello before it: begin again on a new connection")
@@ -78,7 +78,7 @@ class Proofs:
         proving.verifying = Verifying(session)
         return request.reply(ext=encode_header(ProveResponseHeader(proof=proof.hex())))
 
-    def _greet(self, request: Command, header: ProveHeader, connection_id: int) -> Command:
+    def _hello(self, request: Command, header: ProveHeader, connection_id: int) -> Command:
         if connection_id in self._proving:
             raise NotLetIn("a second hello: begin again on a new connection")
         if max(len(header.cluster_name), len(header.broker_name)) > PROVEN_NAME_CHARACTERS_MAX:

@@ -12,8 +12,8 @@ import trio
 
 from dledger.metrics.config import port_of
 from dledger.net import Faults, serve_remoting
-from dledger.net.machine import room_on_machine
-from dledger.net.room import Room
+from dledger.net.machine import quota_on_machine
+from dledger.net.quota import ConnectionQuota
 from dledger.net.watchdog import watched_loop
 from dledger.observe import get_logger
 from dledger.program.pulse import look
@@ -32,7 +32,7 @@ _log = get_logger(__name__)
 
 async def serve(
     config: NamesrvConfig,
-    room: Room | None = None,
+    quota: ConnectionQuota | None = None,
     *,
     groups: Collection[str] = (),
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
@@ -44,7 +44,7 @@ async def serve(
     """
     kv = KvStore(Path(config.kv_config_path) if config.kv_config_path else None)
     door = config.door(partial(os.urandom, NONCE_BYTES))
-    room = room or room_on_machine(
+    quota = quota or quota_on_machine(
         config.client_memory_max, config.connections_per_address_max, limits.DESCRIPTORS_RESERVED
     )
     tls_options = config.tls_options()
@@ -56,18 +56,18 @@ async def serve(
         faults = Faults()
         address = config.bind_address, config.listen_port
         port = await nursery.start(
-            partial(serve_remoting, dispatcher, *address, faults=faults, room=room, tls=tls)
+            partial(serve_remoting, dispatcher, *address, faults=faults, quota=quota, tls=tls)
         )
         _log.info(
             "name server started",
             address=f"{config.bind_address}:{port}",
-            connections_max=room.places_max,
-            client_memory_max=room.bytes_max,
+            connections_max=quota.places_max,
+            client_memory_max=quota.bytes_max,
         )
         if tls is not None:
             nursery.start_soon(tls.run)
         if figures is not None:
-            tell = partial(serve_metrics, figures, dispatcher, room, faults)
+            tell = partial(serve_metrics, figures, dispatcher, quota, faults)
             told = await nursery.start(tell)
             _log.info("figures told", address=f"{figures.host}:{told}")
         task_status.started(port)

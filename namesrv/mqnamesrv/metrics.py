@@ -15,7 +15,7 @@ from dledger.metrics.pages import Details, Pages
 from dledger.metrics.serving import serve_figures
 from dledger.metrics.text import Family, Sample, Writer
 from dledger.net import Faults
-from dledger.net.room import Room
+from dledger.net.quota import ConnectionQuota
 from dledger.version import __version__
 from mqnamesrv.dispatch import Dispatcher
 
@@ -23,9 +23,9 @@ from mqnamesrv.dispatch import Dispatcher
 class NamesrvFigures:
     """Makes the pages."""
 
-    def __init__(self, dispatcher: Dispatcher, room: Room, faults: Faults) -> None:
+    def __init__(self, dispatcher: Dispatcher, quota: ConnectionQuota, faults: Faults) -> None:
         self._dispatcher = dispatcher
-        self._room = room
+        self._quota = quota
         self._faults = faults
         self._writer = Writer({"node_type": "namesrv"})
 
@@ -39,7 +39,7 @@ class NamesrvFigures:
         return iter(())
 
     def _families(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
-        routes, room = self._dispatcher.routes, self._room
+        routes, quota = self._dispatcher.routes, self._quota
         members, terms = list[Sample](), list[Sample]()
         for group in list(routes.groups.values()):
             labels = {"cluster": group.cluster, "node_id": group.broker_name}
@@ -59,10 +59,10 @@ class NamesrvFigures:
                 int(self._dispatcher.settles_in_ms() is None),
                 "Whether all is known.",
             ),
-            ("dledger_connections", room.places_taken, "Connections."),
-            ("dledger_connections_max", room.places_max, "How many there may be."),
-            ("dledger_connections_memory_bytes", room.charged_bytes, "Bytes kept for them."),
-            ("dledger_connections_memory_bytes_max", room.bytes_max, "How many there may be."),
+            ("dledger_connections", quota.places_taken, "Connections."),
+            ("dledger_connections_max", quota.places_max, "How many there may be."),
+            ("dledger_connections_memory_bytes", quota.charged_bytes, "Bytes kept for them."),
+            ("dledger_connections_memory_bytes_max", quota.bytes_max, "How many there may be."),
         ):
             yield Family(name, "gauge", told), [({}, value)]
         told = "The version that runs here."
@@ -70,9 +70,9 @@ class NamesrvFigures:
         told = "Unforeseen exceptions."
         yield Family("dledger_faults_total", "counter", told), [({}, self._faults.count)]
         ended = [
-            ({"reason": "no room"}, room.refused),
-            ({"reason": "never spoke"}, room.evicted),
-            ({"reason": "memory"}, room.offenders),
+            ({"reason": "no room"}, quota.refused),
+            ({"reason": "never spoke"}, quota.evicted),
+            ({"reason": "memory"}, quota.offenders),
         ]
         told = "Connections that were refused or closed by a bound."
         yield Family("dledger_connections_turned_away_total", "counter", told), ended
@@ -100,13 +100,13 @@ class NamesrvHealth:
 async def serve_metrics(
     where: Port,
     dispatcher: Dispatcher,
-    room: Room,
+    quota: ConnectionQuota,
     faults: Faults,
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled; `task_status` is told the port. ConfigError if it can't be had."""
-    figures = NamesrvFigures(dispatcher, room, faults)
+    figures = NamesrvFigures(dispatcher, quota, faults)
     admission = Admission(
         where.host, where.token, dispatcher.users.guard, lambda: dispatcher.users.cluster
     )

@@ -20,7 +20,7 @@ import trio.testing
 from dledger.limits import LOOP_STALL_S
 from dledger.net import Connection, Faults, Handler
 from dledger.net.link import Link
-from dledger.net.room import Room
+from dledger.net.quota import ConnectionQuota
 from dledger.remoting.command import Command
 
 REFERENCE_S = 0.06
@@ -101,7 +101,7 @@ class Asker:
         self._ours.setblocking(False)
         number = next(self._numbers)
         peer, link = ("127.0.0.1", 1024), Link(theirs)
-        self._connection = Connection(number, peer, link, Room(), 64, self._faults)
+        self._connection = Connection(number, peer, link, ConnectionQuota(), 64, self._faults)
         self._nursery.start_soon(self._serve, self._connection)
 
     async def _serve(self, connection: Connection) -> None:

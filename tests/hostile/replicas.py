@@ -23,7 +23,7 @@ import trio.testing
 from dledger.log.entry import Entry
 from dledger.net import Connection
 from dledger.net.link import Link
-from dledger.net.room import Room
+from dledger.net.quota import ConnectionQuota
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
@@ -121,7 +121,7 @@ class Group:
         self._nursery = nursery
         self._clock = clock
         self._ids = itertools.count(1)
-        self._room = Room()
+        self._quota = ConnectionQuota()
         self._strangers: list[Stranger] = []
         self._looks = 0
         self._acknowledged = 0
@@ -133,7 +133,7 @@ class Group:
         ours.setblocking(False)
         number = next(self._ids)
         peer, faults = (host, 1024 + number), self.core.faults
-        connection = Connection(number, peer, Link(theirs), self._room, 64, faults)
+        connection = Connection(number, peer, Link(theirs), self._quota, 64, faults)
         self._nursery.start_soon(self._serve, connection)
         self._strangers.append(Stranger(ours, connection))
         return self._strangers[-1]

@@ -28,7 +28,7 @@ from dledger.net import Faults, connect_peer
 from dledger.raft import links
 from dledger.raft.dialling import Dialling
 from dledger.raft.engine import RaftEngine
-from dledger.raft.greeting import Greeter
+from dledger.raft.handshake import Handshaker
 from dledger.raft.links import PeerNetwork, listen
 from dledger.raft.membership import configuration
 from dledger.raft.membership.configuration import (
@@ -125,7 +125,7 @@ def test_a_member_that_is_added_can_be_dialled(host: str, service: str, port: in
 
 @given(st.text(max_size=140), st.binary(max_size=40) | st.just(bytes(NONCE_BYTES)))
 def test_an_id_is_read_or_refused(node_id: str, nonce: bytes) -> None:
-    """In a greeting, and of a member."""
+    """In a handshake, and of a member."""
     for check, kind in ((check_node_id, BadInput), (lambda it: check_hello(it, nonce), FrameError)):
         with suppress(kind):
             check(node_id)
@@ -272,7 +272,7 @@ async def test_a_slow_resolver_holds_up_nothing(monkeypatch: pytest.MonkeyPatch)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
             for node_id, listener, owner in zip("ab", (one, other), owners, strict=True):
-                network = PeerNetwork(node_id, Greeter("g", node_id, 1 << 20, b""), owner)
+                network = PeerNetwork(node_id, Handshaker("g", node_id, 1 << 20, b""), owner)
                 nursery.start_soon(network.run, listener, Configuration(initial(peers)))
             await until(lambda: owners[1].links)
             count = len(asked)
@@ -296,7 +296,7 @@ async def test_a_peer_that_is_down_is_looked_up_seldom(
 
     monkeypatch.setattr(World, "lookup", lookup)
     monkeypatch.setattr(Dialling, "_connect", dialled)
-    dialling = Dialling(Greeter("g", "a", 1 << 20, b""), "b", "name-b", 1)
+    dialling = Dialling(Handshaker("g", "a", 1 << 20, b""), "b", "name-b", 1)
     for _ in range(50):
         with pytest.raises(OSError, match="refused"):
             await dialling.connect()

@@ -26,7 +26,7 @@ from dledger.errors import ConfigError
 from dledger.limits import CONNECTION_BYTES, FRAME_BYTES_MAX, KIB, MIB
 from dledger.net import Connection, connect_peer, machine, serve_remoting, server
 from dledger.net.link import Link
-from dledger.net.room import Place, Room, memory_for_connections, places_for
+from dledger.net.quota import ConnectionQuota, Place, memory_for_connections, places_for
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode
@@ -58,9 +58,9 @@ class Handler:
 
 
 @asynccontextmanager
-async def serving(room: Room) -> AsyncIterator[int]:
+async def serving(quota: ConnectionQuota) -> AsyncIterator[int]:
     async with trio.open_nursery() as nursery:
-        yield await nursery.start(partial(serve_remoting, Handler(), "127.0.0.1", 0, room=room))
+        yield await nursery.start(partial(serve_remoting, Handler(), "127.0.0.1", 0, quota=quota))
         nursery.cancel_scope.cancel()
 
 
@@ -79,24 +79,24 @@ async def asked(port: int) -> int:
         return (await peer.request(Command(ECHO), 30)).code
 
 
-# -- the room, as values ---------------------------------------------------------------------
+# -- the quota, as values --------------------------------------------------------------------
 
 
 def test_whoever_keeps_most_is_closed_when_all_keep_too_much() -> None:
     """With a reason that names the sums; the others stay."""
-    room, closed = Room(bytes_max=MIB), dict[str, str]()
+    quota, closed = ConnectionQuota(bytes_max=MIB), dict[str, str]()
     places = {}
     for name in ("small", "large", "middle"):
-        places[name] = room.enter("127.0.0.1", partial(closed.__setitem__, name))
+        places[name] = quota.enter("127.0.0.1", partial(closed.__setitem__, name))
     for name, kept in (("small", 100 * KIB), ("large", 500 * KIB), ("middle", 400 * KIB)):
         place = places[name]
         assert place is not None
-        room.charge(place, kept)
+        quota.charge(place, kept)
     assert list(closed) == ["large"]
     assert "the most of all" in closed["large"]
     assert str(MIB) in closed["large"]
-    assert room.charged_bytes <= MIB
-    assert (room.offenders, room.places_taken) == (1, 2)
+    assert quota.charged_bytes <= MIB
+    assert (quota.offenders, quota.places_taken) == (1, 2)
 
 
 actions = st.lists(
@@ -112,47 +112,47 @@ actions = st.lists(
 @given(actions)
 def test_the_bounds_hold_together_whatever_clients_do(steps: list[tuple[str, int, int]]) -> None:
     """Places, bytes and origins, after each step; and all is given back in the end."""
-    room = Room(places_max=8, bytes_max=MIB, per_address_max=3)
+    quota = ConnectionQuota(places_max=8, bytes_max=MIB, per_address_max=3)
     inside: list[Place] = []
     for action, number, kept in steps:
         if action == "enter":
-            place = room.enter(f"10.0.0.{number % 4}", lambda _: None)
+            place = quota.enter(f"10.0.0.{number % 4}", lambda _: None)
             inside += [place] if place is not None else []
         elif inside:
             place = inside[number % len(inside)]
             if action == "leave":
-                room.leave(place)
+                quota.leave(place)
             elif action == "speak":
-                room.spoke(place)
+                quota.spoke(place)
             else:
-                room.charge(place, kept)
+                quota.charge(place, kept)
         inside = [place for place in inside if place.taken]
-        assert room.places_taken == len(inside) <= 8
-        assert room.charged_bytes == sum(place.charged_bytes for place in inside) <= MIB
+        assert quota.places_taken == len(inside) <= 8
+        assert quota.charged_bytes == sum(place.charged_bytes for place in inside) <= MIB
         origins = [place.origin for place in inside]
         assert all(origins.count(origin) <= 3 for origin in origins)
     for place in inside:
-        room.leave(place)
-    assert room.charged_bytes == room.places_taken == 0
+        quota.leave(place)
+    assert quota.charged_bytes == quota.places_taken == 0
 
 
 def test_a_silent_connection_makes_room_and_one_that_spoke_does_not() -> None:
     """The one that has been silent longest goes first."""
-    room, closed = Room(places_max=3), list[int]()
+    quota, closed = ConnectionQuota(places_max=3), list[int]()
 
     def enter(number: int) -> Place | None:
-        return room.enter("127.0.0.1", lambda _: closed.append(number))
+        return quota.enter("127.0.0.1", lambda _: closed.append(number))
 
     places = [enter(number) for number in range(3)]
     assert places[0] is not None
-    room.spoke(places[0])
+    quota.spoke(places[0])
     places.append(enter(3))
     assert closed == [1]
     for place in places:
         assert place is not None
-        room.spoke(place)
+        quota.spoke(place)
     assert enter(4) is None
-    assert "3 are open" in room.refusal
+    assert "3 are open" in quota.refusal
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_limit_of_descriptors_that_leaves_no_room_is_told(
     """Before anything starts, with the remedy."""
     monkeypatch.setattr(machine, "raise_descriptor_limit", lambda: 256)
     with pytest.raises(ConfigError, match="raise the hard limit to 764"):
-        machine.room_on_machine(0, 0, 700)
+        machine.quota_on_machine(0, 0, 700)
 
 
 # -- connections -------------------------------------------------------------------------------
@@ -195,8 +195,8 @@ def test_a_limit_of_descriptors_that_leaves_no_room_is_told(
 
 async def test_half_sent_frames_are_paid_for_by_whoever_sent_most() -> None:
     """Not by those who stand by, and not by the machine."""
-    room = Room(bytes_max=4 * MIB)
-    async with serving(room) as port:
+    quota = ConnectionQuota(bytes_max=4 * MIB)
+    async with serving(quota) as port:
         streams = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(8)]
         with capture_logs() as logs:
             for number, stream in enumerate(streams, 1):
@@ -207,7 +207,7 @@ async def test_half_sent_frames_are_paid_for_by_whoever_sent_most() -> None:
                     continue
             await until_closed(streams[-1])
             assert await asked(port) == 0
-        assert room.charged_bytes <= 4 * MIB
+        assert quota.charged_bytes <= 4 * MIB
         assert any("the bound is 4194304" in log.get("reason", "") for log in logs)
         for stream in streams:
             await stream.aclose()
@@ -223,25 +223,25 @@ async def send_for_ever(stream: trio.SocketStream, request: Command) -> None:
 @pytest.mark.parametrize("code", [NEVER, LATER])
 async def test_requests_that_wait_for_their_answer_count(code: int, size: int, flag: int) -> None:
     """A large one with its size, each with what a task or a closure takes; one-way ones, too."""
-    room = Room(bytes_max=MIB if code == NEVER else 200 * KIB)
-    async with serving(room) as port:
+    quota = ConnectionQuota(bytes_max=MIB if code == NEVER else 200 * KIB)
+    async with serving(quota) as port:
         request = Command(code, body=bytes(size), flag=flag)
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
             with pytest.raises(trio.BrokenResourceError):
                 await send_for_ever(stream, request)
-        assert room.offenders == 1
+        assert quota.offenders == 1
         assert await asked(port) == 0
 
 
 async def test_what_was_kept_is_given_back() -> None:
     """After requests of all sizes, answered, nothing is charged but the connection."""
-    room = Room()
-    async with serving(room) as port, connect_peer("127.0.0.1", port) as peer:
+    quota = ConnectionQuota()
+    async with serving(quota) as port, connect_peer("127.0.0.1", port) as peer:
         for size in (0, 10, 5 * KIB, MIB, 0):
             peer.send_oneway(Command(ECHO, body=bytes(size)))
             await peer.request(Command(ECHO, body=bytes(size)), 30)
-        assert room.charged_bytes <= CONNECTION_BYTES + 20 * KIB
-    assert room.places_taken == 0
+        assert quota.charged_bytes <= CONNECTION_BYTES + 20 * KIB
+    assert quota.places_taken == 0
 
 
 async def test_the_memory_of_a_closed_connection_is_free_at_once(
@@ -259,7 +259,7 @@ async def test_the_memory_of_a_closed_connection_is_free_at_once(
     gc.collect()
     gc.disable()
     try:
-        async with serving(Room(bytes_max=MIB)) as port:
+        async with serving(ConnectionQuota(bytes_max=MIB)) as port:
             for size in (100 * KIB, 2 * MIB):
                 async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
                     with suppress(trio.BrokenResourceError):
@@ -276,7 +276,7 @@ async def test_the_memory_of_a_closed_connection_is_free_at_once(
 async def test_an_opaque_used_twice_can_not_hide_a_large_request() -> None:
     """Answers are matched by it: the second one would pay for the first."""
     async with (
-        serving(Room()) as port,
+        serving(ConnectionQuota()) as port,
         await trio.open_tcp_stream("127.0.0.1", port) as stream,
     ):
         with capture_logs() as logs:
@@ -289,7 +289,7 @@ async def test_an_opaque_used_twice_can_not_hide_a_large_request() -> None:
 
 async def test_newcomers_are_served_though_all_places_are_taken_by_silent_ones() -> None:
     """Each of many, one after the other."""
-    async with serving(Room(places_max=4)) as port:
+    async with serving(ConnectionQuota(places_max=4)) as port:
         silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(20)]
         for _ in range(6):
             assert await asked(port) == 0

@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from dledger.net import Connection, Faults
 from dledger.net.link import Link
-from dledger.net.room import Room
+from dledger.net.quota import ConnectionQuota
 from dledger.remoting import headers as H  # noqa: N812 -- a table of them follows
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, HeaderEncoding
@@ -88,7 +88,7 @@ def frames(draw: st.DrawFn) -> bytes:
 
 async def try_packets(packets: list[bytes], nursery: trio.Nursery) -> None:
     """Send each; an honest client asks for all that a name server tells of everybody."""
-    faults, room, ids = Faults(), Room(), itertools.count(1)
+    faults, quota, ids = Faults(), ConnectionQuota(), itertools.count(1)
     dispatcher = Dispatcher(
         CONFIG, KvStore(None), trio.current_time, CONFIG.door(lambda: bytes(NONCE_BYTES))
     )
@@ -96,7 +96,7 @@ async def try_packets(packets: list[bytes], nursery: trio.Nursery) -> None:
     def connect() -> Stranger:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        connection = Connection(next(ids), ("127.0.0.1", 1), Link(theirs), room, 64, faults)
+        connection = Connection(next(ids), ("127.0.0.1", 1), Link(theirs), quota, 64, faults)
         nursery.start_soon(connection.serve, dispatcher)
         strangers.append(Stranger(ours, connection))
         return strangers[-1]

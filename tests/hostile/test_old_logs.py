@@ -20,7 +20,7 @@ from dledger.errors import WrittenByNewer
 from dledger.ledger.config import LedgerConfig
 from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.entry import HEADER_BYTES, Entry, Kind
-from dledger.raft.replication.footing import Hold
+from dledger.raft.replication.base_state import Hold
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import GroupInfoResponseHeader, decode_header

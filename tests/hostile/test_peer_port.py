@@ -19,8 +19,8 @@ import trio
 from dledger import limits
 from dledger.checksum import crc32
 from dledger.errors import FrameError
-from dledger.raft import greeting
-from dledger.raft.greeting import PROTOCOL_VERSION, Greeter
+from dledger.raft import handshake
+from dledger.raft.handshake import PROTOCOL_VERSION, Handshaker
 from dledger.raft.links import PeerNetwork, SocketLink, listen
 from dledger.raft.membership.configuration import Configuration, initial
 from dledger.raft.messages import (
@@ -94,8 +94,8 @@ def start(
 ) -> Node:
     """A node's network on a port of its own; `ports` names its peers' ones."""
     owner, listener = Owner(), listen("127.0.0.1", 0)
-    greeter = Greeter(group, node_id, SEGMENT_BYTES, secret)
-    network = PeerNetwork(node_id, greeter, owner)
+    handshaker = Handshaker(group, node_id, SEGMENT_BYTES, secret)
+    network = PeerNetwork(node_id, handshaker, owner)
     peers = {**ports, node_id: port_of(listener)}
     addresses = {name: ("127.0.0.1", port) for name, port in peers.items()}
 
@@ -217,7 +217,7 @@ async def test_a_stranger_is_told_a_hello_and_nothing_signed(
     attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it tries, its connection is closed, and no link stands."""
-    monkeypatch.setattr(greeting, "HANDSHAKE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(handshake, "HANDSHAKE_TIMEOUT_S", 0.3)
     async with running() as nursery:
         node = start(nursery, "n1", {"n2": 1})
         assert await attack(node.port) is None

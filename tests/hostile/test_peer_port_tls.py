@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from dledger.raft.greeting import Greeter
+from dledger.raft.handshake import Handshaker
 from dledger.raft.links import PeerNetwork, SocketLink, listen
 from dledger.raft.membership.configuration import Configuration, initial
 from dledger.raft.messages import Denied, PeerMessage, encode_message
@@ -69,7 +69,7 @@ async def two(
             for name, listener, owner, tls in zip(
                 "ab", listeners, owners, (first, second), strict=True
             ):
-                network = PeerNetwork(name, Greeter("g", name, 1 << 20, WORD), owner, tls)
+                network = PeerNetwork(name, Handshaker("g", name, 1 << 20, WORD), owner, tls)
                 nursery.start_soon(network.run, listener, Configuration(initial(addresses)))
             yield owners
             nursery.cancel_scope.cancel()

@@ -25,7 +25,7 @@ from dledger.limits import (
     TLS_HANDSHAKE_S,
 )
 from dledger.net import Connection, connect_peer, serve_remoting
-from dledger.net.room import Room
+from dledger.net.quota import ConnectionQuota
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.command import Command
 from dledger.testing.certificates import client, contexts, pair, stranger
@@ -54,7 +54,7 @@ class Server:
     """A server in this loop, and how a good client reaches it."""
 
     port: int
-    room: Room
+    quota: ConnectionQuota
     tls: ClientContexts
     logs: list[dict[str, object]]
 
@@ -74,13 +74,13 @@ async def serving(
     folder: Path, mode: Mode = Mode.ENFORCING, client_auth: ClientAuth = ClientAuth.NONE
 ) -> AsyncIterator[Server]:
     """A server of this mode."""
-    room, taker = Room(), contexts(folder / "server", mode, client_auth).taker
+    quota, taker = ConnectionQuota(), contexts(folder / "server", mode, client_auth).taker
     tls = ClientContexts.of(client(folder / "client"))
     assert tls is not None
     with capture_logs() as logs:
         async with trio.open_nursery() as nursery:
-            serve = partial(serve_remoting, Echo(), "127.0.0.1", 0, room=room, tls=taker)
-            yield Server(await nursery.start(serve), room, tls, logs)
+            serve = partial(serve_remoting, Echo(), "127.0.0.1", 0, quota=quota, tls=taker)
+            yield Server(await nursery.start(serve), quota, tls, logs)
             nursery.cancel_scope.cancel()
 
 
@@ -199,7 +199,7 @@ async def test_half_handshakes_delay_nobody_and_end(
         for stream in streams:
             await until_closed(stream)
         assert trio.current_time() - began <= TLS_HANDSHAKE_S + 1
-        assert server.room.places_taken == 0
+        assert server.quota.places_taken == 0
         assert all("no TLS handshake within" in reason for reason in server.reasons)
 
 
@@ -301,15 +301,15 @@ async def test_bytes_that_are_changed_on_the_way_end_the_connection(
 
 
 async def test_encrypted_connections_are_charged_for_their_memory(tmp_path: Path) -> None:
-    """In the same room as all others."""
+    """Of the same quota as all others."""
     async with serving(tmp_path) as server:
         async with connect_peer("127.0.0.1", server.port, tls=server.tls) as peer:
             await peer.request(Command(1), ANSWER_S)
-            assert server.room.charged_bytes >= CONNECTION_BYTES + TLS_CONNECTION_BYTES
+            assert server.quota.charged_bytes >= CONNECTION_BYTES + TLS_CONNECTION_BYTES
         with trio.fail_after(ANSWER_S):
-            while server.room.places_taken:  # noqa: ASYNC110 - the server's
+            while server.quota.places_taken:  # noqa: ASYNC110 - the server's
                 await trio.sleep(0.01)
-        assert server.room.charged_bytes == 0
+        assert server.quota.charged_bytes == 0
 
 
 async def test_a_flood_of_handshakes_shares_the_loop(tmp_path: Path) -> None:

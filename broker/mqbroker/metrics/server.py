@@ -142,7 +142,7 @@ class ServerFigures:
             yield _gauge(name, told), [({}, value)]
 
     def _about_process(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
-        core, room, process = self._core, self._core.room, self._process
+        core, quota, process = self._core, self._core.quota, self._process
         info = {"version": __version__}
         yield _gauge("dledger_build_info", "The version that runs here."), [(info, 1)]
         yield _counter("dledger_faults_total", "Unforeseen exceptions."), [({}, core.faults.count)]
@@ -152,16 +152,16 @@ class ServerFigures:
             [({}, core.entries.times.appends)],
         )
         for name, value, told in (
-            ("", room.places_taken, "Connections of clients."),
-            ("_max", room.places_max, "How many there may be."),
-            ("_memory_bytes", room.charged_bytes, "Bytes that are kept for them."),
-            ("_memory_bytes_max", room.bytes_max, "How many there may be."),
+            ("", quota.places_taken, "Connections of clients."),
+            ("_max", quota.places_max, "How many there may be."),
+            ("_memory_bytes", quota.charged_bytes, "Bytes that are kept for them."),
+            ("_memory_bytes_max", quota.bytes_max, "How many there may be."),
         ):
             yield _gauge(f"dledger_connections{name}", told), [({}, value)]
         ended = [
-            ({"reason": "no room"}, room.refused),
-            ({"reason": "never spoke"}, room.evicted),
-            ({"reason": "memory"}, room.offenders),
+            ({"reason": "no room"}, quota.refused),
+            ({"reason": "never spoke"}, quota.evicted),
+            ({"reason": "memory"}, quota.offenders),
         ]
         told = "Connections that were refused or closed by a bound."
         yield _counter("dledger_connections_turned_away_total", told), ended

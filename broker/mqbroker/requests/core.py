@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dledger.errors import ConfigError, Rot, StorageError
 from dledger.net import Faults
 from dledger.net.auditing import Auditor
-from dledger.net.room import Room
+from dledger.net.quota import ConnectionQuota
 from dledger.program.audit_log import AuditLog
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
 from dledger.remoting.codes import ResponseCode
@@ -84,7 +84,7 @@ class Core:
     clock_ms: Callable[[], int]
     clock_s: Callable[[], float]
     faults: Faults
-    room: Room
+    quota: ConnectionQuota
     tls: ServerContexts | None
     metrics_address: str = ""
     """Where figures are told, if they are."""
@@ -98,7 +98,7 @@ class Core:
         clock_ms: Callable[[], int],
         clock_s: Callable[[], float],
         *,
-        room: Room | None = None,
+        quota: ConnectionQuota | None = None,
         tls: ServerContexts | None = None,
         audit_log: AuditLog | None = None,
         secrets: Secrets | None = None,
@@ -149,7 +149,7 @@ class Core:
             clock_ms=clock_ms,
             clock_s=clock_s,
             faults=faults,
-            room=room or Room(),
+            quota=quota or ConnectionQuota(),
             tls=tls,
         )
         core.take_settings()

@@ -31,7 +31,7 @@ from typing import NamedTuple
 from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, StorageError, WrittenByNewer
 from dledger.log.entry import OF_MESSAGES, Entry, Kind
-from dledger.raft.replication.footing import Hold
+from dledger.raft.replication.base_state import Hold
 from dledger.remoting.message import PGROUP, REAL_TOPIC
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.remoting.record import Record

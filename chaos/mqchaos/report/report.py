@@ -52,8 +52,8 @@ def make_report(
     """Put the verdict and the measured times together, and judge the times.
 
     Where faults overlap, no pause is one fault's: `pauses_judged` is False then. `pauses_stretch`:
-    of the bounds of their kinds. `slowness`: of the machine (`mqchaos.run.pace`), which is told, as
-    are `notes`.
+    of the bounds of their kinds. `slowness`: of the machine (`mqchaos.run.machine_speed`), which is
+    told, as are `notes`.
     """
     gaps = [
         GapFound(gap.fault.what, gap.fault.node, gap.fault.at_s, gap.length_s) for gap in found.gaps

@@ -16,5 +16,5 @@
 ``covering``   soaks added up
 ``covered``    what many runs covered, as Markdown (pure)
 ``display``    progress on the terminal
-``pace``       how fast the machine is meanwhile
+``machine_speed``  how fast the machine is meanwhile
 """

@@ -40,7 +40,7 @@ class Assigning(NamedTuple):
     def _rate_per_s(self) -> float:
         """Of all producers."""
         workload = self.workload
-        return min(self.planned.rate_per_s, workload.rate_per_s_max) * workload.pace
+        return min(self.planned.rate_per_s, workload.rate_per_s_max) * workload.rate_share
 
     @property
     def _send_timeout_s(self) -> float:

@@ -76,8 +76,8 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
         order.replay,
         run.findings,
         pauses_judged=planned.strict and WORKLOADS[planned.workload].paused_by_faults_alone,
-        pauses_stretch=stretch * run.pace.slowness,
-        slowness=run.pace.slowness,
+        pauses_stretch=stretch * run.machine_speed.slowness,
+        slowness=run.machine_speed.slowness,
         notes=run.notes,
     )
     write_report(order.report, report, found, [node.node for node in nodes])

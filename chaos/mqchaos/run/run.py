@@ -71,11 +71,11 @@ from mqchaos.run.load.workload import (
     caught_up,
     outputs_of,
 )
+from mqchaos.run.machine_speed import MachineSpeed
 from mqchaos.run.observer import Observer, nothing_left, without_their_output
 from mqchaos.run.ordinary.look import Lived, look
 from mqchaos.run.others.programs import Client, Program
 from mqchaos.run.others.stock import argv_of, client_of, group_of
-from mqchaos.run.pace import Pace
 from mqchaos.run.planned import Planned
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Run:
         self.done: list[str] = []
         self.findings: list[str] = []
         self.notes: list[str] = []
-        self.pace = Pace()
+        self.machine_speed = MachineSpeed()
         self._lines = lines
         self._hurt: list[_Hurt] = []
         self._part_bytes = HISTORY_PART_BYTES if planned.parquet else 0
@@ -192,7 +192,11 @@ class Run:
             WORKLOADS[self.planned.workload],
             partial(read_history, self.history),
             Lived(
-                GROUP, deployed, QUEUES, self.pace.slowness * stretch(self.planned.busy), readers
+                GROUP,
+                deployed,
+                QUEUES,
+                self.machine_speed.slowness * stretch(self.planned.busy),
+                readers,
             ),
         )
         self.findings += wrong
@@ -223,7 +227,7 @@ class Run:
                 )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, probe, observer)
-            nursery.start_soon(self.pace.keep_looking)
+            nursery.start_soon(self.machine_speed.keep_looking)
             if self._packer is not None:
                 nursery.start_soon(self._packer.keep_packing)
             nursery.start_soon(observer.keep_asking, self.topic, QUEUES, self.group)

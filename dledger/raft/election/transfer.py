@@ -47,7 +47,7 @@ class Obstacle(IntEnum):
     REPLAYS = 1
     NO_ROOM = 2
     NO_SEGMENT = 3
-    """Told to a leader unasked: see `dledger.raft.replication.room`."""
+    """Told to a leader unasked: see `dledger.raft.replication.majority_space`."""
 
 
 _IN_WORDS: Final = {

@@ -5,8 +5,8 @@ Three things may be missing, and each comes in its own way:
 - a seat (:mod:`dledger.raft.membership.seat`);
 - entries that the others no longer hold: the leader sends the head of its log, with the first entry
   that it holds, and this node begins a new log there. It gets later entries as any follower does;
-- the state that those entries build on. :mod:`dledger.raft.replication.footing` says why it must be
-  saved, :mod:`dledger.raft.replication.state_transfer` how it comes.
+- the state that those entries build on. :mod:`dledger.raft.replication.base_state` says why it must
+  be saved, :mod:`dledger.raft.replication.state_transfer` how it comes.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Joining:
         self._acknowledging = acknowledging
         self._log = replica.log
         self._hard_state = replica.hard_state
-        self._footing = replica.footing
-        self._was_saved = self._footing.is_saved
+        self._base_state = replica.base_state
+        self._was_saved = self._base_state.is_saved
         self._lacks_something = True
         self._members = members = replica.members
         self._forming = Forming(sorted({*members.base.members} - {peers.node_id}))
@@ -75,8 +75,8 @@ class Joining:
 
     def step(self) -> None:
         """Be counted once the state is saved."""
-        was_saved, self._was_saved = self._was_saved, self._footing.is_saved
-        self._lacks_something = self._footing.is_missing or not self._was_saved
+        was_saved, self._was_saved = self._was_saved, self._base_state.is_saved
+        self._lacks_something = self._base_state.is_missing or not self._was_saved
         if self._was_saved and not was_saved:
             self._acknowledging.count_early_acks()
 
@@ -164,7 +164,7 @@ class Joining:
         core, index = self._core, message.index
         if self.seated or message.term != core.term or core.leader_id != str(peer.node.id):
             return
-        if not self._footing.is_saved:
+        if not self._base_state.is_saved:
             return  # the learner answers again and again, so this is tried again
         # A log that began anew behind the barrier counts too, if it holds an entry of this term.
         held = max(index, self._log.first_index)

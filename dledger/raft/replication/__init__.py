@@ -1,11 +1,11 @@
 """How entries get from the leader to the others, and what may be read.
 
 ``sending``     what a leader sends of its log, and how much at a time
-``pacing``      how much may be under way to a peer (pure)
+``flow_control``  how much may be under way to a peer (pure)
 ``reads``       read index: reads that miss nothing that was acknowledged before
-``footing``     whether a node has the state before its log's first entry
+``base_state``     whether a node has the state before its log's first entry
 ``state_copy``  the state machine's state, in parts, for a node that can't replay it (pure)
 ``state_transfer``  gives and takes that state, a slice in each step
-``room``        whether the disks of a majority have room for what a leader takes
+``majority_space``  whether the disks of a majority have room for what a leader takes
 ``repair``      good bytes for a node whose log is damaged, before it takes part
 """

@@ -81,7 +81,7 @@ class Sending:
         """Forget what this node sent when it led before: that is no longer acknowledged."""
         failpoint("raft.elected")
         for peer in self._peers.known.values():
-            peer.sent.pace.start_again()
+            peer.sent.flow.start_again()
 
     def send_new(self) -> None:
         """Send what is new, or what was held back, if this node leads."""
@@ -134,7 +134,7 @@ class Sending:
         # If nothing is being committed, either there are no appends, or they wait for this very
         # peer.
         busy = core.now - self._committed[1] < COMMITS_GO_ON_S
-        return peer.sent.pace.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
+        return peer.sent.flow.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
 
     def _show_life(self, peer: Peer, next_index: int) -> None:
         """Send a peer that gets no entries for now a message that shows that there is a leader."""
@@ -150,7 +150,7 @@ class Sending:
         peer.sent.sequence += 1
         peer.sent.at = core.now
         if count:
-            peer.sent.pace.sent(last_index, len(run), core.now)
+            peer.sent.flow.sent(last_index, len(run), core.now)
         link.send(
             encode_message(
                 Append(

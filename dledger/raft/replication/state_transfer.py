@@ -23,7 +23,7 @@ from dledger.errors import StorageError
 from dledger.failpoints import failpoint
 from dledger.raft.limits import PICTURE_KEPT_S, STATE_ASK_AGAIN_S
 from dledger.raft.messages import PeerMessage, State, Wanted
-from dledger.raft.replication.footing import Applying, Hold, PortableState
+from dledger.raft.replication.base_state import Applying, Hold, PortableState
 from dledger.raft.replication.state_copy import Copy, Picture
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class StateTransfer:
         self._core = consensus.core
         self._peers = consensus.peers
         self._log = replica.log
-        self._footing = replica.footing
+        self._base_state = replica.base_state
         self._machine = machine
         self._copy = Copy()
         self._asked_at = -math.inf
@@ -93,7 +93,7 @@ class StateTransfer:
     # -- giving ----------------------------------------------------------------------------
 
     def _give(self, peer: Peer, message: Wanted, now: float) -> None:
-        if self._footing.is_missing or not isinstance(self._machine, PortableState):
+        if self._base_state.is_missing or not isinstance(self._machine, PortableState):
             return
         if self._picture is not None and self._picture.index == message.index:
             self._send(peer, self._picture, message.offset, now)
@@ -134,7 +134,7 @@ class StateTransfer:
 
     @property
     def _lacks(self) -> bool:
-        return self._footing.is_missing and self._installing is None
+        return self._base_state.is_missing and self._installing is None
 
     def _next_to_ask(self) -> Peer | None:
         """The peer to ask: the leader; or one peer after the other if this node leads, or none

@@ -38,7 +38,7 @@ def sleep_through_lost_quorum() -> Planted:
 
 
 def forget_what_was_held_back() -> Planted:
-    """A leader is not stepped to send more to a peer that its pace held back."""
+    """A leader is not stepped to send more to a peer that flow control held back."""
     return patch.object(Sending, "next_at", lambda self, stepped_at: self._core.heartbeat_at())
 
 

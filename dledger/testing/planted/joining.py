@@ -16,7 +16,7 @@ from dledger.raft.membership.joining import Joining
 from dledger.raft.membership.seat import Barrier, Forming
 from dledger.raft.messages import Ack, Answer, Seated
 from dledger.raft.peer import Peer
-from dledger.raft.replication.footing import Footing
+from dledger.raft.replication.base_state import BaseState
 from dledger.raft.replication.state_transfer import StateTransfer
 from dledger.testing.planted.raft import together
 
@@ -95,12 +95,12 @@ def apply_under_a_picture() -> Planted:
 
 def count_without_the_state() -> Planted:
     """A node takes a seat and is counted without the state before its log's first entry."""
-    return patch.object(Footing, "is_saved", True)
+    return patch.object(BaseState, "is_saved", True)
 
 
 def take_memory_for_a_saved_state() -> Planted:
     """A state that was received counts, even if it is not saved."""
-    return patch.object(Footing, "is_saved", property(lambda self: not self.is_missing))
+    return patch.object(BaseState, "is_saved", property(lambda self: not self.is_missing))
 
 
 def take_a_seat_without_the_state() -> Planted:
@@ -108,7 +108,7 @@ def take_a_seat_without_the_state() -> Planted:
     original = Joining._take_offered_seat
 
     def take(self: Joining, peer: Peer, message: Seated) -> None:
-        with patch.object(Footing, "is_saved", True):
+        with patch.object(BaseState, "is_saved", True):
             original(self, peer, message)
 
     return patch.object(Joining, "_take_offered_seat", take)
@@ -116,4 +116,4 @@ def take_a_seat_without_the_state() -> Planted:
 
 def apply_before_the_state_is_there() -> Planted:
     """A node applies its log's first entry although what came before it is missing."""
-    return patch.object(Footing, "is_missing", property(lambda self: False))
+    return patch.object(BaseState, "is_missing", property(lambda self: False))

@@ -22,7 +22,7 @@ from dledger.log.recovery.startup import open_log
 from dledger.log.segment import segment_path
 from dledger.raft.appends import Appended
 from dledger.raft.messages import Given, PeerMessage
-from dledger.raft.replication.footing import Hold
+from dledger.raft.replication.base_state import Hold
 from dledger.raft.replication.repair import Asking
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.scripted.node import FOLDER, Recorder, ScriptedNode, Wire

@@ -114,6 +114,6 @@ def facts_of(node: ScriptedNode) -> dict[str, str]:
         "end": f"log ends with {end}",
         "durable": "" if log.durable_index == log.last_index else f"durable {log.durable_index}",
         "commit": f"committed {core.commit_index}",
-        "state": "lacks the state" if node.engine.footing.is_missing else "",
+        "state": "lacks the state" if node.engine.base_state.is_missing else "",
         "serving": "serves" if node.engine.standing.serving else "",
     }

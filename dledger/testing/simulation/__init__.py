@@ -10,6 +10,6 @@
 ``streams``    random numbers, a separate stream for each kind of fault
 ``clients``    the requests of clients and operators
 ``odds``       which faults a run has, and how often
-``weather``    the faults, and how they end
+``nemesis``    the faults, and how they end
 ``judge``      checks that Raft's promises are kept
 """

@@ -11,7 +11,7 @@ from dledger.raft.appends import Appended
 from dledger.raft.roles import Role
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.node import SimulatedNode
-from dledger.testing.simulation.odds import Weather
+from dledger.testing.simulation.odds import Odds
 from dledger.testing.simulation.streams import Streams
 
 ASK_ANYBODY = 0.02
@@ -21,7 +21,7 @@ class Served(Protocol):
     """The group that is asked."""
 
     streams: Streams
-    weather: Weather
+    odds: Odds
     judge: Judge
 
     def note(self, text: str) -> None:
@@ -29,7 +29,7 @@ class Served(Protocol):
 
 
 class Clients:
-    """Appends, reads and transfers of leadership, by the weather's odds."""
+    """Appends, reads and transfers of leadership, by the odds's odds."""
 
     def __init__(self, group: Served) -> None:
         self.transfers = 0
@@ -38,23 +38,23 @@ class Clients:
 
     def ask(self, node: SimulatedNode) -> None:
         """Perhaps ask a node for something, before it steps. Raises Crashed if it dies of it."""
-        weather, streams = self._group.weather, self._group.streams
+        odds, streams = self._group.odds, self._group.streams
         # Now and then a client asks a node that does not lead, and is refused.
         asked = node.engine.standing.serving or streams["ask"].random() < ASK_ANYBODY
-        if asked and streams["append"].random() < weather.append:
+        if asked and streams["append"].random() < odds.append:
             self._append_some(node)
         may_read = asked or node.engine.core.role is Role.LEADER
-        if may_read and streams["read"].random() < weather.read:
+        if may_read and streams["read"].random() < odds.read:
             self._read(node)
 
     def _append_some(self, node: SimulatedNode) -> None:
-        weather, judge = self._group.weather, self._group.judge
-        if self._sent >= weather.appends_max:
+        odds, judge = self._group.odds, self._group.judge
+        if self._sent >= odds.appends_max:
             return
         rng = self._group.streams["append"]
-        for _ in range(rng.randint(1, weather.burst_max)):
+        for _ in range(rng.randint(1, odds.burst_max)):
             self._sent += 1
-            body = b"%d:" % self._sent + b"x" * rng.choice(weather.body_bytes)
+            body = b"%d:" % self._sent + b"x" * rng.choice(odds.body_bytes)
 
             def on_done(outcome: Appended | AppendError, body: bytes = body) -> None:
                 judge.client.answered(body, outcome, judge.committed_end)
@@ -83,7 +83,7 @@ class Clients:
     def wish_for_another(self, node: SimulatedNode) -> None:
         """An operator hands leadership to a certain node, or to any."""
         group, rng = self._group, self._group.streams["transfer"]
-        if rng.random() >= group.weather.transfer:
+        if rng.random() >= group.odds.transfer:
             return
         target = rng.choice((None, *node.peer_ids))
 

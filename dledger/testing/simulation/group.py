@@ -2,7 +2,7 @@
 
 Each node is a real :class:`~dledger.raft.engine.RaftEngine` over a real log on a
 :class:`~dledger.testing.disk.SimulatedDisk`, stepped as the ledger's loops would. The seed draws
-the run's :class:`~dledger.testing.weather.Weather` and everything that happens; a
+the run's :class:`~dledger.testing.simulation.odds.Odds` and everything that happens; a
 :class:`~dledger.testing.judge.Judge` looks at every step. In the end all faults stop, and the
 group must heal: equal logs that hold every acknowledged append.
 """
@@ -24,15 +24,15 @@ from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.simulation.clients import Clients
 from dledger.testing.simulation.judge.client_history import Violation
 from dledger.testing.simulation.judge.invariants import FIRST_INDEX, Judge
+from dledger.testing.simulation.nemesis.damage import Damages
+from dledger.testing.simulation.nemesis.faults import Faults
+from dledger.testing.simulation.nemesis.healing import heal
+from dledger.testing.simulation.nemesis.regrouping import Regrouping
 from dledger.testing.simulation.network import Network, SimulatedLink
 from dledger.testing.simulation.node import FOLDER, SimulatedNode
-from dledger.testing.simulation.odds import Weather, calmer, draw_weather
+from dledger.testing.simulation.odds import Odds, calmer, draw_odds
 from dledger.testing.simulation.repairing import CRASH_IN_REPAIR, Repairs
 from dledger.testing.simulation.streams import Streams
-from dledger.testing.simulation.weather.damage import Damages
-from dledger.testing.simulation.weather.faults import Faults
-from dledger.testing.simulation.weather.healing import heal
-from dledger.testing.simulation.weather.regrouping import Regrouping
 from dledger.world import steady_s
 
 TRANSCRIPT_LINES = 60
@@ -46,7 +46,7 @@ class Simulation:
     def __init__(self, seed: int, size: int = 3, without: Collection[str] = ()) -> None:
         self.seed = seed
         self.streams = Streams(f"{seed}/{size}")
-        self.weather: Weather = calmer(draw_weather(self.streams), without)
+        self.odds: Odds = calmer(draw_odds(self.streams), without)
         random.seed(seed)  # the library draws its timeouts from the module's generator
         self.network = Network(self.streams)
         self.network.on_down = self._link_down
@@ -92,8 +92,8 @@ class Simulation:
         if stuck_s > 0:
             return stuck_s
         rng = self.streams["slow_sync"]
-        if rng.random() < self.weather.slow_sync:
-            return rng.uniform(0, self.weather.slow_sync_s)
+        if rng.random() < self.odds.slow_sync:
+            return rng.uniform(0, self.odds.slow_sync_s)
         return rng.choice((0.0005, 0.002, 0.01))
 
     # -- nodes that come and go ------------------------------------------------------------
@@ -101,7 +101,7 @@ class Simulation:
     def start(self, node_id: str) -> None:
         """Start a node on what its disk holds; one whose log is damaged asks for help first."""
         damaged = None
-        flips = self.streams["bit_flip"].random() < self.weather.bit_flip
+        flips = self.streams["bit_flip"].random() < self.odds.bit_flip
         if flips and self.damages.may_rot(node_id):
             damaged = self._damage(node_id)
         applied = self.kept.get(node_id, self.snapshots[node_id])
@@ -123,7 +123,7 @@ class Simulation:
 
     def _damage(self, node_id: str) -> str | None:
         """Damage what was durable for sure; the node may die while that is found or repaired."""
-        disk, segment_bytes = self.disks[node_id], self.weather.segment_bytes
+        disk, segment_bytes = self.disks[node_id], self.odds.segment_bytes
         try:
             log = open_log(FOLDER, segment_bytes, disk)[0]
         except CorruptLog as error:
@@ -184,7 +184,7 @@ class Simulation:
         else:
             disk.stop_process()
         rng = self.streams["restart"]
-        quick = rng.random() < self.weather.quick_restart
+        quick = rng.random() < self.odds.quick_restart
         wait_s = rng.uniform(0, 0.05) if quick else rng.uniform(0.05, 3.0)
         self.down_until[node_id] = self.network.now + wait_s
 
@@ -196,7 +196,7 @@ class Simulation:
     def _loses_disk(self) -> bool:
         """Draw it; the odds are others until the group has its first entry."""
         kind = "empty_at_birth" if self.judge.committed_end == FIRST_INDEX else "empty"
-        return bool(self.streams[kind].random() < getattr(self.weather, kind))
+        return bool(self.streams[kind].random() < getattr(self.odds, kind))
 
     def retire(self, node_id: str) -> None:
         """Stop a node for good, or until its disk is used again."""
@@ -209,8 +209,8 @@ class Simulation:
         self.node_ids.remove(node_id)
 
     def crash_somehow(self, node_id: str) -> None:
-        """Kill the process or cut the power, as the weather has it."""
-        self.crash(node_id, power=self.streams["power"].random() < self.weather.power)
+        """Kill the process or cut the power, by the odds."""
+        self.crash(node_id, power=self.streams["power"].random() < self.odds.power)
 
     def _link_down(self, link: SimulatedLink) -> None:
         node = self.nodes.get(link.receiver)
@@ -256,7 +256,7 @@ class Simulation:
             for node_id, until in sorted(self.down_until.items()):
                 if until < network.now or not faults:
                     self._restart(node_id)
-            self._reconnect(self.weather.reconnect if faults else 1.0)
+            self._reconnect(self.odds.reconnect if faults else 1.0)
             self._stop_the_rotten()
             self.repairs.step()
             order = sorted(self.nodes)
@@ -277,7 +277,7 @@ class Simulation:
         node = self.nodes.get(node_id)
         if node is None or node.fenced or (faults and node.paused_until > self.network.now):
             return
-        weather, streams = self.weather, self.streams
+        odds, streams = self.odds, self.streams
         if faults and node.engine.standing.serving:
             self.clients.wish_for_another(node)
         core = node.engine.core
@@ -302,7 +302,7 @@ class Simulation:
             return
         committing = core.role is Role.LEADER and core.commit_index > committed
         electing = standing != (core.role, core.term)
-        if committing and streams["crash_after_commit"].random() < weather.crash_after_commit:
+        if committing and streams["crash_after_commit"].random() < odds.crash_after_commit:
             self.crash_somehow(node_id)
         elif electing:
             self.faults.hit_while_electing(node_id)
@@ -330,7 +330,7 @@ def run_seed(
     """
     simulation = Simulation(seed, size, without)
     try:
-        with patch.object(sending, "BATCH_BYTES", simulation.weather.batch_bytes):
+        with patch.object(sending, "BATCH_BYTES", simulation.odds.batch_bytes):
             simulation.run(duration_s, faults=True)
             simulation.healed_s = heal(simulation)
     except Violation as violation:

@@ -30,12 +30,12 @@ from dledger.raft.library.adapter import use_clock
 from dledger.raft.membership.configuration import Member
 from dledger.raft.membership.members import Members, open_members
 from dledger.raft.messages import decode_message
-from dledger.raft.replication.footing import Hold
+from dledger.raft.replication.base_state import Hold
 from dledger.raft.roles import Timing
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.invariants import Judge
 from dledger.testing.simulation.network import Network
-from dledger.testing.simulation.odds import Weather
+from dledger.testing.simulation.odds import Odds
 from dledger.testing.simulation.streams import Streams
 
 PREFERRED_HEALTHY_S = 1.0
@@ -51,7 +51,7 @@ class Group(Protocol):
     """What a node needs of the simulation that it is part of."""
 
     streams: Streams
-    weather: Weather
+    odds: Odds
     network: Network
     judge: Judge
     node_ids: list[str]
@@ -128,7 +128,7 @@ class SimulatedNode:
         self.is_rotten = False
         self.heard_at: dict[str, float] = {}
         self.clock_ahead_s = 0.0
-        self._rate = 1 + group.streams["clock_drift"].uniform(-1, 1) * group.weather.clock_drift
+        self._rate = 1 + group.streams["clock_drift"].uniform(-1, 1) * group.odds.clock_drift
         self._look_s = self._spent_s = 0.0
         self._passed_at = group.network.now
         #: Its time when its last step began; what is due then is done in it.
@@ -139,7 +139,7 @@ class SimulatedNode:
         self._trim: tuple[float, TrimJob] | None = None
         self._save: tuple[float, int] | None = None
         use_clock(self.clock)
-        preferred = "n0" if group.weather.preferred else None
+        preferred = "n0" if group.odds.preferred else None
         self.log, members = self._open(committed_end)
         self._scrub = Scrub(self.log)
         if applied_index > self.log.last_index:
@@ -162,7 +162,7 @@ class SimulatedNode:
         """Open the log and the members, as :mod:`dledger.ledger.opening` does."""
         by_config = self.group.members_of(self.node_id)
         while True:
-            log = open_log(FOLDER, self.group.weather.segment_bytes, self.disk, committed_end)[0]
+            log = open_log(FOLDER, self.group.odds.segment_bytes, self.disk, committed_end)[0]
             try:
                 return log, open_members(FOLDER, self.disk, log, by_config)
             except Rot as rot:
@@ -184,7 +184,7 @@ class SimulatedNode:
         passed_s, self._passed_at = self.group.network.now - self._passed_at, self.group.network.now
         self._spent_s = max(0.0, self._spent_s - passed_s * self._rate)
         self.began_s = self.clock()
-        busy_s = self.group.weather.busy_s
+        busy_s = self.group.odds.busy_s
         self._look_s = busy_s if busy_s and self.group.streams["busy"].random() < BUSY else 0.0
 
     def step(self, *, calm: bool = False) -> bool:
@@ -305,7 +305,7 @@ class SimulatedNode:
         if self._trim is not None and self._trim[0] <= now:
             self._trim[1].run()
             self._trim = None
-        elif self._trim is None and streams["trim"].random() < self.group.weather.trim:
+        elif self._trim is None and streams["trim"].random() < self.group.odds.trim:
             self._begin_trim(now)
         self._save_what_is_waited_for(now)
 
@@ -316,11 +316,11 @@ class SimulatedNode:
 
     def _save_what_is_waited_for(self, now: float) -> None:
         """A node that is not counted before its state is saved saves it."""
-        footing = self.engine.footing
+        base_state = self.engine.base_state
         if self._save is not None and self._save[0] <= now:
             (_, applied_index), self._save = self._save, None
             self.save_state(applied_index)
-        elif self._save is None and not footing.is_saved and not footing.is_missing:
+        elif self._save is None and not base_state.is_saved and not base_state.is_missing:
             rng = self.group.streams["save_state"]
             wait_s = rng.uniform(0, rng.choice((0.05, 1.0)))
             self._save = now + wait_s, self.engine.machine.applied_index

@@ -1,7 +1,7 @@
 """What may go wrong in one simulated run, and how often: drawn from the run's seed.
 
 Runs that mix all faults evenly all look alike, and some bugs need one fault to be frequent while
-others are absent. So each run has its own weather: about half of the faults are switched off, the
+others are absent. So each run has its own odds: about half of the faults are switched off, the
 others come between a quarter and four times as often as usual. Probabilities are for one step of
 simulated time, about 5 ms, unless the name says otherwise. Each is drawn from a stream of its own.
 """
@@ -39,7 +39,7 @@ def _one_of(*settings: _Setting) -> _Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class Odds:
     """The odds of one run."""
 
     # The network.
@@ -110,17 +110,16 @@ class Weather:
         return 300 if self.batch_bytes == 1 else 1500
 
 
-def draw_weather(streams: Streams) -> Weather:
-    """A run's weather."""
+def draw_odds(streams: Streams) -> Odds:
+    """A run's odds."""
     drawn: dict[str, Any] = {
-        knob.name: knob.metadata["draw"](streams[f"weather/{knob.name}"])
-        for knob in fields(Weather)
+        knob.name: knob.metadata["draw"](streams[f"weather/{knob.name}"]) for knob in fields(Odds)
     }
-    weather = Weather(**drawn)
+    odds = Odds(**drawn)
     roll = streams["weather/mood"].random()
     if roll < 0.35:
-        return _quarrel(weather, streams)
-    return _contest(weather, streams) if roll < 0.5 else weather
+        return _quarrel(odds, streams)
+    return _contest(odds, streams) if roll < 0.5 else odds
 
 
 #: What a failing run can be tried without: whatever is a fault by its odds.
@@ -132,22 +131,22 @@ FAULTS = (
 )
 
 
-def calmer(weather: Weather, without: Collection[str]) -> Weather:
-    """The same weather, but for faults that shall not come."""
-    names = {field.name for field in fields(weather)}
+def calmer(odds: Odds, without: Collection[str]) -> Odds:
+    """The same odds, without some faults."""
+    names = {field.name for field in fields(odds)}
     none: dict[str, Any] = {name: 0.0 for name in without if name in names}
-    return replace(weather, **none)
+    return replace(odds, **none)
 
 
-def _quarrel(weather: Weather, streams: Streams) -> Weather:
+def _quarrel(odds: Odds, streams: Streams) -> Odds:
     """Leaders are cut off again and again, and little else happens: logs part and are mended."""
     return replace(
-        weather,
+        odds,
         cut=0.0,
-        stall=weather.stall / 8,
+        stall=odds.stall / 8,
         partition=0.0,
         isolate_leader=streams["mood/isolate_leader"].choice((0.002, 0.005)),
-        crash=weather.crash / 8,
+        crash=odds.crash / 8,
         crash_while_electing=streams["mood/crash_while_electing"].choice((0.0, 0.3)),
         blackout=0.0,
         pause=0.0,
@@ -158,10 +157,10 @@ def _quarrel(weather: Weather, streams: Streams) -> Weather:
     )
 
 
-def _contest(weather: Weather, streams: Streams) -> Weather:
+def _contest(odds: Odds, streams: Streams) -> Odds:
     """One election after the other, over slow links, and voters that die and come back at once."""
     return replace(
-        weather,
+        odds,
         stall=0.0,
         partition=0.0,
         slow=0.1,

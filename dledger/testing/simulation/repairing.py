@@ -13,7 +13,7 @@ from dledger.raft.replication.repair import Asking
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.simulation.network import Network, SimulatedLink
 from dledger.testing.simulation.node import FOLDER
-from dledger.testing.simulation.odds import Weather
+from dledger.testing.simulation.odds import Odds
 
 CRASH_IN_REPAIR = 0.3
 
@@ -21,7 +21,7 @@ CRASH_IN_REPAIR = 0.3
 class Repaired(Protocol):
     """The group whose nodes are repaired."""
 
-    weather: Weather
+    odds: Odds
     network: Network
     node_ids: list[str]
     disks: dict[str, SimulatedDisk]
@@ -116,7 +116,7 @@ class Repairs:
         """A start has found damage; the node may die while it is repaired."""
         group = self._group
         group.note(f"{node_id} is silent: entry {damage.place.next_index} is damaged")
-        disk, segment_bytes = group.disks[node_id], group.weather.segment_bytes
+        disk, segment_bytes = group.disks[node_id], group.odds.segment_bytes
         self.under_way[node_id] = RepairingNode(node_id, group, disk, segment_bytes, damage)
 
     def step(self) -> None:

@@ -2,7 +2,7 @@
 
 If all draws came from one generator, a new fault, even one that never comes in a run, would shift
 every draw after it, and no seed would mean what it meant before. So each kind of fault, each knob
-of the weather, each pair of nodes whose messages take their time draws from a stream of its own,
+of the odds, each pair of nodes whose messages take their time draws from a stream of its own,
 made of the run's seed and a name. A new kind then changes only the runs in which it comes.
 """
 

@@ -24,7 +24,7 @@ NEW_SEED_MIN, NEW_SEED_MAX = 10**6, 10**9
 
 @pytest.mark.parametrize("nodes", SEEDS, ids="{}-nodes".format)
 def test_no_fixed_seed_breaks_an_invariant(nodes: int) -> None:
-    """Whatever the weather, nothing acknowledged is lost, and every group heals."""
+    """Whatever faults a run draws, nothing acknowledged is lost, and every group heals."""
     assert_clean(range(FIRST, FIRST + SEEDS[nodes]), nodes)
 
 
@@ -40,7 +40,7 @@ def test_a_repair_that_a_crash_has_cut_short_is_begun_anew() -> None:
 
 @pytest.mark.parametrize("nodes", SEEDS, ids="{}-nodes".format)
 def test_no_new_seed_breaks_an_invariant(nodes: int, say_at_the_end: list[str]) -> None:
-    """Nor in weather that comes for the first time."""
+    """Nor a seed that no run had before."""
     first = NEW_SEED_MIN + secrets.randbelow(NEW_SEED_MAX - NEW_SEED_MIN)
     seeds = range(first, first + SEEDS[nodes])
     say_at_the_end.append(f"new seeds of {nodes} nodes: {seeds.start}-{seeds.stop}")
@@ -52,7 +52,7 @@ def test_no_new_seed_breaks_an_invariant(nodes: int, say_at_the_end: list[str]) 
     ("nodes", "seeds"), [(3, range(260, 1700)), (5, range(140, 500))], ids=["3-nodes", "5-nodes"]
 )
 def test_no_seed_of_many_breaks_an_invariant(nodes: int, seeds: range) -> None:
-    """Nor in the weather of those that were found to be hard, and of all around them."""
+    """Nor seeds that were found to be hard, nor their neighbours."""
     assert_clean(seeds, nodes)
 
 

@@ -15,7 +15,7 @@ from dledger.errors import StorageError
 from dledger.ledger.config import LedgerStatus
 from dledger.log.disk import Disk as RealDisk
 from dledger.log.entry import Entry
-from dledger.raft.replication.footing import Hold
+from dledger.raft.replication.base_state import Hold
 from dledger.remoting.message import properties_encode
 from dledger.slices import drained
 from dledger.testing.local import LocalLedger

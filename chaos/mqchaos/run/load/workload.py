@@ -58,7 +58,7 @@ class Workload:
     story: str
     lines: int = 1
     keyed: bool = True
-    pace: float = 1.0
+    rate_share: float = 1.0
     stay_s: float | None = None
     sends: Sends = "plain"
     rate_per_s_max: float = math.inf
@@ -103,7 +103,9 @@ WORKLOADS: Final = {
     for workload in (
         Workload("keyed", "lines, each with a key that decides its queue; sends are idempotent"),
         Workload("spread", "lines without a key, over all queues in turn", keyed=False),
-        Workload("large", "messages of some 40 KiB, a fiftieth as many", lines=1000, pace=0.02),
+        Workload(
+            "large", "messages of some 40 KiB, a fiftieth as many", lines=1000, rate_share=0.02
+        ),
         Workload("churn", "as keyed; consumers leave their group and join again", stay_s=2.0),
         Workload(
             "delayed",

@@ -5,5 +5,5 @@
 ``taking``    pops ahead of who asks
 ``settling``  acknowledges, many messages in a request; and asks for other times
 ``running``   hands messages to a handler, and keeps them hidden while it works
-``pace``      how far ahead, and when again (pure)
+``window``    how far ahead, and when again (pure)
 """

@@ -39,10 +39,10 @@ from mqclient.consuming.membership.filters import check_filters
 from mqclient.consuming.membership.notices import new_offsets, positions_reply, refused
 from mqclient.consuming.membership.running_info import running_info
 from mqclient.consuming.popping.message import PoppedMessage
-from mqclient.consuming.popping.pace import retry_delay_s
 from mqclient.consuming.popping.running import Handler, Policy, Running, delay_seconds
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.popping.taking import Taking
+from mqclient.consuming.popping.window import retry_delay_s
 from mqclient.consuming.sending_back import DEAD, Delay, OnFailure, SendingBack, check_schedule
 from mqclient.consuming.sharing.beginnings import learn_brokers
 from mqclient.consuming.subscriptions import Sql, check_readable, parse_subscription

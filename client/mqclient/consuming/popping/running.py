@@ -28,9 +28,9 @@ from mqclient.connection.lifetime import together
 from mqclient.consuming.handling import call_handler, check_at_work
 from mqclient.consuming.lanes import Lanes
 from mqclient.consuming.popping.message import PoppedMessage
-from mqclient.consuming.popping.pace import Window, lane_of, retry_delay_s
 from mqclient.consuming.popping.settling import Settling
 from mqclient.consuming.popping.taking import Taking
+from mqclient.consuming.popping.window import Window, lane_of, retry_delay_s
 from mqclient.consuming.sending_back import DEAD, Delay, Nack, OnFailure, SendingBack, tell_failure
 
 log = get_logger(__name__)

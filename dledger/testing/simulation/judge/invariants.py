@@ -253,7 +253,7 @@ class Judge:
                     f"{SERVES_ALONE_S} s after it last heard from a majority"
                 )
         self._check_match(node_id, seen, engine)
-        if engine.acknowledging.seated and not seen.seated and not self._has_footing(node_id):
+        if engine.acknowledging.seated and not seen.seated and not self._has_base_state(node_id):
             raise self.violation(f"{node_id} takes a seat without a saved state to build on")
         self._check_transfer(node_id, seen, engine, now)
         seen.role, seen.term, seen.last_index = core.role, core.term, log.last_index
@@ -395,9 +395,9 @@ class Judge:
         path = segment_path(self._folder, header.position - offset)
         held = self._disks[holder].durable_bytes(path, offset, header.size)
         intact = held[:HEADER_BYTES] == raw and crc32(held[HEADER_BYTES:]) == header.body_crc
-        return intact and self._has_footing(holder)
+        return intact and self._has_base_state(holder)
 
-    def _has_footing(self, holder: str) -> bool:
+    def _has_base_state(self, holder: str) -> bool:
         """Whether the saved state of `holder` reaches to where the log on its disk begins."""
         return self._saved[holder] + 1 >= self._first_index(holder)
 

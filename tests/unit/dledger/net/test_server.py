@@ -13,7 +13,7 @@ import trio.testing
 
 from dledger.errors import BadInput
 from dledger.net import Connection, Faults, ServerLimits, serve_remoting
-from dledger.net.room import Room
+from dledger.net.quota import ConnectionQuota
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
 from dledger.remoting.framing import FrameDecoder
@@ -119,7 +119,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(room: Room | None = None, **limits: float) -> AsyncIterator[Server]:
+async def serving(quota: ConnectionQuota | None = None, **limits: float) -> AsyncIterator[Server]:
     handler, faults = Handler(), Faults()
     async with trio.open_nursery() as nursery:
         port = await nursery.start(
@@ -129,7 +129,7 @@ async def serving(room: Room | None = None, **limits: float) -> AsyncIterator[Se
                 0,
                 limits=ServerLimits(**limits),  # type: ignore[arg-type]
                 faults=faults,
-                room=room,
+                quota=quota,
                 task_status=task_status,
             )
         )
@@ -324,7 +324,7 @@ async def test_a_silent_connection_is_closed_in_time(mock_clock: trio.testing.Mo
 
 async def test_connections_above_the_bound_are_refused(mock_clock: trio.testing.MockClock) -> None:
     """Those who are in stay; one log line a second tells how many were refused."""
-    async with serving(Room(places_max=2)) as server:
+    async with serving(ConnectionQuota(places_max=2)) as server:
         first, second = await server.connect(), await server.connect()
         await first.ask(ECHO)
         await second.ask(ECHO)

@@ -1,6 +1,6 @@
 """Whole groups on virtual time, under what a test does to them.
 
-The groups are those of the simulation, real engines over real logs, in calm weather; only what a
+The groups are those of the simulation, real engines over real logs, without faults; only what a
 test breaks is broken.
 """
 
@@ -20,14 +20,12 @@ Pair = tuple[str, str]
 
 
 class Group:
-    """A simulated group in calm weather, and what a test does to it."""
+    """A simulated group without faults, and what a test does to it."""
 
     def __init__(self, size: int = 3, seed: int = 1, *, preferred: bool = False) -> None:
         print(f"seed {seed}, {size} nodes")
         self.sim = Simulation(seed, size)
-        self.sim.weather = replace(
-            self.sim.weather, slow_sync=0.0, clock_drift=0.0, preferred=preferred
-        )
+        self.sim.odds = replace(self.sim.odds, slow_sync=0.0, clock_drift=0.0, preferred=preferred)
         for node_id in self.sim.node_ids:  # again, since the preference is the node's own
             self.sim.crash(node_id, power=False)
             self.sim.down_until[node_id] = 0.0

@@ -23,7 +23,7 @@ from dledger.raft.messages import (
     Vote,
     Wanted,
 )
-from dledger.raft.replication.footing import Hold
+from dledger.raft.replication.base_state import Hold
 from dledger.raft.roles import Role
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Donor, ScriptedNode, follower_of

@@ -144,7 +144,7 @@ def leader_that_holds_back() -> ScriptedNode:
     """Its peers take no more before they have acknowledged what they were sent."""
     node = leader()
     for peer in node.engine.peers.known.values():
-        peer.sent.pace.in_flight_bytes = limits.PEER_IN_FLIGHT_BYTES_MAX
+        peer.sent.flow.in_flight_bytes = limits.PEER_IN_FLIGHT_BYTES_MAX
     node.append()
     return node
 

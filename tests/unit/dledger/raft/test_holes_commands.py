@@ -21,7 +21,7 @@ from dledger.errors import FrameError, NotLeader, OutcomeUnknown
 from dledger.log.entry import Entry, Kind
 from dledger.raft import engine as engine_module
 from dledger.raft.appends import Appended
-from dledger.raft.greeting import Greeter
+from dledger.raft.handshake import Handshaker
 from dledger.raft.library.adapter import Node, use_clock
 from dledger.raft.messages import PREFIX, PeerKind, decode_message
 from dledger.testing.disk import SimulatedDisk
@@ -110,9 +110,9 @@ def test_hole_11_a_pickled_frame_closes_the_link() -> None:
 async def test_hole_11_who_does_not_know_the_secret_is_no_node() -> None:
     """The dialling node claims to be n1. Without the group's secret it is refused."""
 
-    async def greeting(secret: bytes) -> str:
-        ours = Greeter("g", "n0", 1 << 20, b"right")
-        theirs = Greeter("g", "n1", 1 << 20, secret)
+    async def handshake(secret: bytes) -> str:
+        ours = Handshaker("g", "n0", 1 << 20, b"right")
+        theirs = Handshaker("g", "n1", 1 << 20, secret)
         near, far = socket.socketpair()
         near.setblocking(False)
         far.setblocking(False)
@@ -131,12 +131,12 @@ async def test_hole_11_who_does_not_know_the_secret_is_no_node() -> None:
             nursery.start_soon(check)
         return found[0]
 
-    assert await greeting(b"right") == "n1"
+    assert await handshake(b"right") == "n1"
     with pytest.raises(ExceptionGroup) as refusal:
-        await greeting(b"wrong")
+        await handshake(b"wrong")
     assert refusal.group_contains(FrameError, match="secret")
     with patch.object(proof, "_right_ones", lambda _, right, __: list(right)):
-        assert await greeting(b"wrong") == "n1"
+        assert await handshake(b"wrong") == "n1"
 
 
 def test_hole_16_whoever_waits_for_a_deposed_leader_is_told() -> None:

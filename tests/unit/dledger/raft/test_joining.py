@@ -31,8 +31,8 @@ from dledger.raft.messages import (
     Voted,
     Wanted,
 )
-from dledger.raft.replication.footing import Hold
-from dledger.raft.replication.pacing import Pace
+from dledger.raft.replication.base_state import Hold
+from dledger.raft.replication.flow_control import FlowControl
 from dledger.raft.replication.state_copy import Copy, Picture
 from dledger.raft.roles import Role
 from dledger.slices import drained
@@ -415,18 +415,18 @@ def test_a_follower_that_is_far_behind_gets_no_more_than_it_can_take() -> None:
 
 def test_catching_up_is_slowed_only_beside_appends() -> None:
     """A copy takes what there is while nobody else wants it."""
-    pace, behind = Pace(), 1 << 30
-    pace.sent(5, limits.CATCH_UP_BYTES_PER_S, now=10.0)
-    pace.acknowledged(5)
-    assert pace.in_flight_bytes == 0
-    assert not pace.may_send(10.5, behind_bytes=behind, busy=True)
-    assert pace.may_send(10.5, behind_bytes=behind, busy=False)
-    assert pace.may_send(10.5, behind_bytes=1000, busy=True)
-    assert pace.may_send(11.0, behind_bytes=behind, busy=True)
-    pace.sent(6, limits.PEER_IN_FLIGHT_BYTES_MAX, now=11.0)
-    assert not pace.may_send(99.0, behind_bytes=1000, busy=False)
-    pace.start_again()
-    assert pace.may_send(99.0, behind_bytes=1000, busy=False)
+    flow, behind = FlowControl(), 1 << 30
+    flow.sent(5, limits.CATCH_UP_BYTES_PER_S, now=10.0)
+    flow.acknowledged(5)
+    assert flow.in_flight_bytes == 0
+    assert not flow.may_send(10.5, behind_bytes=behind, busy=True)
+    assert flow.may_send(10.5, behind_bytes=behind, busy=False)
+    assert flow.may_send(10.5, behind_bytes=1000, busy=True)
+    assert flow.may_send(11.0, behind_bytes=behind, busy=True)
+    flow.sent(6, limits.PEER_IN_FLIGHT_BYTES_MAX, now=11.0)
+    assert not flow.may_send(99.0, behind_bytes=1000, busy=False)
+    flow.start_again()
+    assert flow.may_send(99.0, behind_bytes=1000, busy=False)
 
 
 def test_a_state_travels_in_parts_and_goes_on_where_it_was() -> None:

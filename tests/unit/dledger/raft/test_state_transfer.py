@@ -18,7 +18,7 @@ from dledger.raft.messages import (
     State,
     Wanted,
 )
-from dledger.raft.replication.footing import Hold
+from dledger.raft.replication.base_state import Hold
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import Donor, Recorder, ScriptedNode
 

@@ -17,7 +17,7 @@ import trio
 from mqchaos.limits import LOOK_EVERY_S, LOOK_WORK, LOOK_WORK_S, SLOWNESS_MAX
 
 
-class Pace:
+class MachineSpeed:
     """What a run's machine was like. `looks`: processor time of each, in s."""
 
     def __init__(self) -> None:

@@ -15,8 +15,8 @@ from dledger import limits
 
 
 @dataclass(slots=True)
-class Pace:
-    """The pace of one peer, on one link."""
+class FlowControl:
+    """What is in flight to one peer, on one link."""
 
     in_flight_bytes: int = 0
     _sent: deque[tuple[int, int]] = field(default_factory=deque)

@@ -38,7 +38,7 @@ PROTOCOL_VERSION = 5
 """4 knew SHA-256 only, for the tags of frames."""
 
 
-class Greeter:
+class Handshaker:
     """One node's side of the handshakes."""
 
     def __init__(

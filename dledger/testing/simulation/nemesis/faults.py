@@ -1,6 +1,6 @@
-"""What goes wrong in a simulated group: the weather's odds, turned into events.
+"""What goes wrong in a simulated group: a run's odds, turned into events.
 
-Each kind has its odds in the weather, its method here and its own stream of chance, all of one
+Each kind has its own odds, its method here and its own stream of chance, all of one
 name. Events that need others before them are put off: a connection that breaks when a partition
 ends, a node that dies in one of its next file operations, a disk that is stuck for a while.
 """
@@ -16,7 +16,7 @@ from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.invariants import FIRST_INDEX, Judge
 from dledger.testing.simulation.network import Network
 from dledger.testing.simulation.node import SimulatedNode
-from dledger.testing.simulation.odds import Weather
+from dledger.testing.simulation.odds import Odds
 from dledger.testing.simulation.streams import Streams
 
 CRASH_FENCED = 0.01
@@ -27,7 +27,7 @@ class Victims(Protocol):
     """The group that things happen to."""
 
     streams: Streams
-    weather: Weather
+    odds: Odds
     network: Network
     judge: Judge
     node_ids: list[str]
@@ -79,7 +79,7 @@ class Faults:
         """Draw what goes wrong in this step, and do what was put off until now."""
         for name, do in self._kinds.items():
             rng = self._streams[name]
-            if rng.random() < getattr(self._group.weather, name):
+            if rng.random() < getattr(self._group.odds, name):
                 do(rng)
         self._crash_fenced()
         self._do_later()
@@ -102,7 +102,7 @@ class Faults:
 
     def _stall(self, rng: random.Random) -> None:
         first, second = self._pair(rng)
-        until, then = self._until(rng.uniform(0.1, 1.0) * self._group.weather.stall_s)
+        until, then = self._until(rng.uniform(0.1, 1.0) * self._group.odds.stall_s)
         self._network.stalled_until[first, second] = until
         self._group.note(f"{second} hears nothing from {first} {then}")
 
@@ -128,10 +128,10 @@ class Faults:
         side = {node_id, *rng.sample(others, rng.randint(0, max(0, len(others) // 2 - 1)))}
         until, then = self._until(rng.uniform(0.3, 3.0))
         self._group.note(f"{', '.join(sorted(side))} cut off {then}")
-        if rng.random() < 0.5 and self._group.weather.slow_sync:
+        if rng.random() < 0.5 and self._group.odds.slow_sync:
             self.stuck_until[node_id] = until + rng.uniform(-0.2, 0.5)
         breaks = rng.random() < 0.5
-        dies = rng.random() < self._group.weather.crash_while_electing
+        dies = rng.random() < self._group.odds.crash_while_electing
         for near in sorted(side):
             for far in self._group.node_ids:
                 if far not in side:
@@ -145,7 +145,7 @@ class Faults:
     def _slow(self, rng: random.Random) -> None:
         first, second = self._pair(rng)
         slow = self._network.slow
-        slow[first, second] = rng.choice(self._group.weather.latencies_s)
+        slow[first, second] = rng.choice(self._group.odds.latencies_s)
         if rng.random() < 0.5:
             slow[second, first] = slow[first, second]
 
@@ -214,7 +214,7 @@ class Faults:
     def hit_while_electing(self, node_id: str) -> None:
         """A node has just changed its role or term: let it die now or soon, as the odds have it."""
         rng = self._streams["crash_while_electing"]
-        if rng.random() >= self._group.weather.crash_while_electing:
+        if rng.random() >= self._group.odds.crash_while_electing:
             return
         if rng.random() < 0.5:
             self._group.crash_somehow(node_id)

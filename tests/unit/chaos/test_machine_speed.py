@@ -9,13 +9,13 @@ import pytest
 import trio
 
 from mqchaos.limits import LOOK_WORK_S, SLOWNESS_MAX
-from mqchaos.run import pace
-from mqchaos.run.pace import Pace, work_s
+from mqchaos.run import machine_speed
+from mqchaos.run.machine_speed import MachineSpeed, work_s
 
 
-def paced(*times: float) -> Pace:
+def paced(*times: float) -> MachineSpeed:
     """A machine whose looks took so many times as long as they should."""
-    looked = Pace()
+    looked = MachineSpeed()
     looked.looks = [each * LOOK_WORK_S for each in times]
     return looked
 
@@ -42,8 +42,8 @@ async def test_the_machine_is_looked_at_until_the_run_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Again and again."""
-    monkeypatch.setattr(pace, "LOOK_EVERY_S", 0.001)
-    looking = Pace()
+    monkeypatch.setattr(machine_speed, "LOOK_EVERY_S", 0.001)
+    looking = MachineSpeed()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(looking.keep_looking)
         while len(looking.looks) < 5:  # noqa: ASYNC110 - it tells nobody

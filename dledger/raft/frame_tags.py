@@ -49,7 +49,7 @@ class RunHash:
         return self._digest
 
 
-class Sealing:
+class FrameTags:
     """One connection's tags, in both directions."""
 
     def __init__(self, session: Session, run_hash: RunHash) -> None:
@@ -57,15 +57,15 @@ class Sealing:
         self._receiving = Tags(session.receiving_key)
         self._run_hash = run_hash
 
-    def seal(self, buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
+    def append(self, buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
         """Append the tag to a frame, which is given as a head and perhaps a run."""
         head, *runs = buffers
         return (*buffers, self._sending.next(head, *map(self._run_hash.of, runs)))
 
-    def open(self, sealed: memoryview) -> memoryview:
+    def check(self, tagged: memoryview) -> memoryview:
         """Check the tag behind a frame, and return the frame. Raises FrameError unless it is the
         next one."""
-        frame, tag = sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]
+        frame, tag = tagged[:-TAG_BYTES], tagged[-TAG_BYTES:]
         end = head_end(frame)
         head, run = frame[:end], frame[end:]
         hashed = [hash_of(run)] if len(run) else []

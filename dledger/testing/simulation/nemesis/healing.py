@@ -11,10 +11,10 @@ from typing import Protocol
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.client_history import Violation
 from dledger.testing.simulation.judge.invariants import Judge
+from dledger.testing.simulation.nemesis.damage import Damages
 from dledger.testing.simulation.network import Network
 from dledger.testing.simulation.node import SimulatedNode
-from dledger.testing.simulation.odds import Weather
-from dledger.testing.simulation.weather.damage import Damages
+from dledger.testing.simulation.odds import Odds
 
 HEAL_LIMIT_S = 15.0
 LOOK_S = 0.5
@@ -35,7 +35,7 @@ class UnderWay(Protocol):
 class Healed(Protocol):
     """The group that heals."""
 
-    weather: Weather
+    odds: Odds
     network: Network
     judge: Judge
     node_ids: list[str]
@@ -123,5 +123,5 @@ def _led_as_preferred(group: Healed) -> bool:
     members = group.nodes[leaders[0]].engine.members.current
     if members.learners or len(_members_up(group)) < len(members.members):
         return False
-    preferred = group.weather.preferred and members.votes("n0")
+    preferred = group.odds.preferred and members.votes("n0")
     return not preferred or leaders == ["n0"]

@@ -15,11 +15,11 @@ from dledger.errors import AppendError, BadInput, MembershipError, TransferFaile
 from dledger.raft.appends import Appended
 from dledger.raft.membership.configuration import Configuration, Member, initial
 from dledger.testing.simulation.judge.invariants import Judge
+from dledger.testing.simulation.nemesis.damage import Damages
 from dledger.testing.simulation.network import Network
 from dledger.testing.simulation.node import SimulatedNode
-from dledger.testing.simulation.odds import Weather
+from dledger.testing.simulation.odds import Odds
 from dledger.testing.simulation.streams import Streams
-from dledger.testing.simulation.weather.damage import Damages
 
 ADDRESS = "host", 1
 LINGER_S = 3.0
@@ -30,7 +30,7 @@ class Regrouped(Protocol):
     """The group that changes."""
 
     streams: Streams
-    weather: Weather
+    odds: Odds
     network: Network
     judge: Judge
     damages: Damages
@@ -63,7 +63,7 @@ class Regrouping:
 
     def step(self, leader: SimulatedNode, *, calm: bool) -> None:
         """See who came and went, and perhaps change something."""
-        odds = self._group.weather.member_change
+        odds = self._group.odds.member_change
         if not odds:
             return
         self._take_back(leader.engine.members.current)
@@ -101,7 +101,7 @@ class Regrouping:
         current = leader.engine.members.current
         members = current.members
         growing = len(members) <= self._rng.randint(self._size - 1, self._size + 1)
-        if self._group.streams["shrink"].random() < self._group.weather.shrink:
+        if self._group.streams["shrink"].random() < self._group.odds.shrink:
             growing = False
         try:
             if growing and len(self._group.node_ids) < self._size + 3:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dledger.raft.peer import Peer
 
 
-class Room:
+class MajoritySpace:
     """A node's part in this: as a follower that tells, and as a leader that hears."""
 
     def __init__(self, consensus: Consensus, replica: Replica, heartbeat_s: float) -> None:

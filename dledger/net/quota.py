@@ -1,6 +1,6 @@
-"""Room for connections: how many, from where, and how much memory is kept for them. Pure.
+"""The quota of connections: how many, from where, and how much memory is kept for them. Pure.
 
-One `Room` is shared by all ports of a server. It holds three bounds together:
+One `ConnectionQuota` is shared by all ports of a server. It holds three bounds together:
 
 * places: when all are taken, a newcomer replaces the oldest connection that has not sent a request;
   if all have sent one the newcomer is refused;
@@ -36,7 +36,7 @@ class Place:
         self.charged_bytes = CONNECTION_BYTES
 
 
-class Room:
+class ConnectionQuota:
     """The places of one server, and the memory that they share. 0 per address: half of all."""
 
     def __init__(

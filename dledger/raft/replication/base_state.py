@@ -62,7 +62,7 @@ class PortableState(Protocol):
         """
 
 
-class Footing:
+class BaseState:
     """Whether the state before a log's first entry is there, in memory and on the disk.
 
     If a machine's state can't be copied, either its log begins with the first entry, or the caller

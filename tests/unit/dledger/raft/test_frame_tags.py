@@ -7,20 +7,20 @@ import random
 import pytest
 
 from dledger.errors import FrameError
+from dledger.raft.frame_tags import LONG_RUN_BYTES, FrameTags, RunHash
 from dledger.raft.messages import Given, decode_message, encode_message
-from dledger.raft.sealing import LONG_RUN_BYTES, RunHash, Sealing
 from dledger.testing.scripted.node import ScriptedNode
 from dledger.trust.proof import TAG_BYTES, Session
 
 
-def two_ends() -> tuple[Sealing, Sealing]:
+def two_ends() -> tuple[FrameTags, FrameTags]:
     """Both ends of a connection."""
     hashes = RunHash()
-    return Sealing(Session(b"a", b"b"), hashes), Sealing(Session(b"b", b"a"), hashes)
+    return FrameTags(Session(b"a", b"b"), hashes), FrameTags(Session(b"b", b"a"), hashes)
 
 
-def sealed(end: Sealing, run: bytes | memoryview) -> bytes:
-    return b"".join(end.seal(encode_message(Given(1, 1, 1, 1, 1, run=run))))
+def tagged(end: FrameTags, run: bytes | memoryview) -> bytes:
+    return b"".join(end.append(encode_message(Given(1, 1, 1, 1, 1, run=run))))
 
 
 @pytest.mark.parametrize("size", [0, 1, 47, 4096, LONG_RUN_BYTES - 1, LONG_RUN_BYTES, 1 << 20])
@@ -28,18 +28,18 @@ def test_a_sealed_frame_is_opened_to_what_was_said(size: int) -> None:
     """With a run and without, one after the other."""
     near, far = two_ends()
     for filling in (b"\x01", b"\x02"):
-        frame = far.open(memoryview(sealed(near, filling * size)))
+        frame = far.check(memoryview(tagged(near, filling * size)))
         assert decode_message(frame).run == filling * size
 
 
 def test_a_bit_that_flips_anywhere_is_noticed_by_the_tag_alone() -> None:
     """In the lengths, the CRC, the head, the run or the tag: no CRC is looked at here."""
-    for at in range(len(sealed(two_ends()[0], bytes(40)))):
+    for at in range(len(tagged(two_ends()[0], bytes(40)))):
         near, far = two_ends()
-        damaged = bytearray(sealed(near, bytes(40)))
+        damaged = bytearray(tagged(near, bytes(40)))
         damaged[at] ^= 1
         with pytest.raises(FrameError, match="does not match its tag"):
-            far.open(memoryview(damaged))
+            far.check(memoryview(damaged))
 
 
 @pytest.mark.parametrize("size", [LONG_RUN_BYTES - 1, LONG_RUN_BYTES, 1 << 20])
@@ -49,23 +49,23 @@ def test_a_bit_that_flips_in_a_long_run_is_noticed(size: int) -> None:
     print(f"seed {seed}")
     for bit in (0, 8 * size - 1, 4 * size, *(random.Random(seed).sample(range(8 * size), 20))):
         near, far = two_ends()
-        damaged = bytearray(sealed(near, bytes(size)))
+        damaged = bytearray(tagged(near, bytes(size)))
         damaged[len(damaged) - TAG_BYTES - size + bit // 8] ^= 1 << bit % 8
         with pytest.raises(FrameError, match="does not match its tag"):
-            far.open(memoryview(damaged))
+            far.check(memoryview(damaged))
 
 
 def test_head_and_run_can_not_be_told_apart_otherwise() -> None:
     """A frame that says that its head is longer, over the same bytes, has another tag."""
     near, far = two_ends()
-    frame = bytearray(sealed(near, bytes(40)))
+    frame = bytearray(tagged(near, bytes(40)))
     frame[5] += 8
     with pytest.raises(FrameError, match="does not match its tag"):
-        far.open(memoryview(frame))
+        far.check(memoryview(frame))
     near, far = two_ends()
-    frame = bytearray(sealed(near, b""))
+    frame = bytearray(tagged(near, b""))
     with pytest.raises(FrameError, match="does not match its tag"):
-        far.open(memoryview(frame[:-TAG_BYTES] + bytes(32) + frame[-TAG_BYTES:]))
+        far.check(memoryview(frame[:-TAG_BYTES] + bytes(32) + frame[-TAG_BYTES:]))
 
 
 def test_a_run_is_hashed_again_unless_it_is_the_same_object() -> None:
