@@ -173,7 +173,7 @@ class Ledger:
         last = end if last_index is None else min(last_index, end)
         for index in range(max(first_index, self._log.first_index), last + 1):
             try:
-                entry = self._log.entry(index)
+                entry = self._log.reader.entry(index)
             except Rot as rot:
                 self._stepper.fail(rot)
                 raise
@@ -185,7 +185,7 @@ class Ledger:
         Raises Rot if they are damaged. If peers can repair them, the repair begins.
         """
         try:
-            return self._log.checked_view(position, size)
+            return self._log.reader.checked_view(position, size)
         except Rot as rot:
             self._upkeep.found(rot)
             raise
@@ -327,7 +327,7 @@ class Ledger:
 
     def segments(self) -> list[SegmentInfo]:
         """The log's segments, the oldest first."""
-        return self._log.segments()
+        return self._log.reader.segments()
 
     @property
     def sent_to_all_index(self) -> int:
@@ -352,8 +352,8 @@ class Ledger:
         last_index = min(self._engine.core.commit_index, log.durable_index)
         if last_index < log.first_index:
             raise StorageError(f"{config.node_id} of {config.group} holds nothing committed yet")
-        last = log.header(last_index)
-        bases = [segment.base_position for segment in log.segments()]
+        last = log.reader.header(last_index)
+        bases = [segment.base_position for segment in log.reader.segments()]
         return ExportPlan(
             folder=config.directory,
             group=config.group,
@@ -364,7 +364,7 @@ class Ledger:
             last_term=last.term,
             last_chain_crc=last.chain_crc,
             end_position=last.end,
-            head=log.head_before(log.first_index),
+            head=log.reader.head_before(log.first_index),
         )
 
     # -- running ---------------------------------------------------------------------------

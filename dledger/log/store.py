@@ -57,7 +57,7 @@ from dledger.log.writing import Writing
 class SegmentedLog:
     """A replica's log. Only `run` of jobs and `prepare_segment` may be called in other threads.
 
-    Its methods for reading are those of `LogReader`.
+    What is in it is read by its `reader`.
     """
 
     def __init__(
@@ -96,15 +96,7 @@ class SegmentedLog:
         self.space = Space(self)
         #: What a restart need not read again.
         self.checkpoints = Checkpoints(self, self._contents, disk)
-        self.write_out = self._writing.write_out
-        self.reader = reader = LogReader(self._contents, self._writing, disk, unchecked_index)
-        self.header, self.chain_crc_before = reader.header, reader.chain_crc_before
-        self.entry, self.checked_entry = reader.entry, reader.checked_entry
-        self.view, self.checked_view = reader.view, reader.checked_view
-        self.run_of, self.checked_run_of = reader.run_of, reader.checked_run_of
-        self.batch_end, self.head_before = reader.batch_end, reader.head_before
-        self.segments, self.sealed = reader.segments, reader.sealed
-        self.doubt_all = reader.doubt_all
+        self.reader = LogReader(self._contents, self._writing, disk, unchecked_index)
 
     # -- where things are ------------------------------------------------------------------
 
@@ -204,10 +196,14 @@ class SegmentedLog:
         if header.index != contents.last_index + 1:
             raise StorageError(f"index {header.index} cannot follow {contents.last_index}")
         if not segments or header.position >= segments[-1].base_position + self.segment_bytes:
-            self.write_out()
+            self._writing.write_out()
             contents.begin_segment(self._start_segment(header))
         self._writing.stage(header.position - segments[-1].base_position, raw_header, body)
         contents.add(header)
+
+    def write_out(self) -> None:
+        """Hand what is staged to the kernel. Raises Fenced if that fails."""
+        self._writing.write_out()
 
     # -- segments --------------------------------------------------------------------------
 
@@ -313,7 +309,7 @@ class SegmentedLog:
 
     def start_sync(self) -> SyncJob | None:
         """What has to be synced now; None if everything is durable. Raises Fenced."""
-        self.write_out()
+        self._writing.write_out()
         if not self._writing.unsynced:
             return None
         # Marked here and not in the sync's thread: after a cut in between, a watermark would vouch
@@ -350,7 +346,7 @@ class SegmentedLog:
                 f"up to {self.commit_index}: refused"
             )
         self.on_cut(first_index, self.last_index)
-        self.write_out()
+        self._writing.write_out()
         self._generation += 1
         self.durable_index = min(self.durable_index, first_index - 1)
         try:
@@ -408,7 +404,7 @@ class SegmentedLog:
             count += 1
         if not count:
             return None
-        head = self.head_before(segments[count].first_index)
+        head = self.reader.head_before(segments[count].first_index)
         removed = self._contents.trim(count, head)
         self._retired += removed
         return TrimJob(self, head, tuple(segment.path for segment in removed), self.replacements)
@@ -445,7 +441,7 @@ class SegmentedLog:
             failpoint("log.replace")
             self._drop_all(head)
             self.append_copy(header, raw_header, body)
-            self.write_out()
+            self._writing.write_out()
             # Not by `self.sync`: that would close files that a thread may still be syncing.
             self._contents.segments[-1].sync()
             self.durable_index = self.last_index

@@ -431,7 +431,7 @@ class RaftEngine:
         machine, budget = self.machine, APPLY_BYTES_PER_STEP
         commit_index, until = self.core.commit_index, self._clock() + APPLY_S_PER_STEP
         while machine.applied_index < commit_index and budget > 0 and self._clock() <= until:
-            entry = self.log.checked_entry(machine.applied_index + 1)
+            entry = self.log.reader.checked_entry(machine.applied_index + 1)
             budget -= HEADER_BYTES + len(entry.body)
             result = machine.apply(entry)
             if machine.applied_index < entry.index - 1:

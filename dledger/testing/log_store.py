@@ -35,11 +35,34 @@ class Job(Protocol):
         """Do it. Raises OSError."""
 
 
+class Reader(Protocol):
+    """What reads a log. What each call does is said at :class:`~dledger.log.reading.LogReader`."""
+
+    def header(self, index: int) -> Header:
+        """An entry's header. Raises StorageError if it is not in the log."""
+
+    def entry(self, index: int) -> Entry:
+        """An entry. Raises StorageError if it is not in the log."""
+
+    def view(self, position: int, size_bytes: int) -> memoryview:
+        """Bytes by position, of one segment. Raises StorageError."""
+
+    def run_of(self, first_index: int, last_index: int) -> memoryview:
+        """The raw bytes of consecutive entries of one segment."""
+
+    def head_before(self, index: int) -> LogHead:
+        """Where a log would begin that begins with a segment's first entry."""
+
+
 class LogStore(Protocol):
     """A log of one replica. What each call does is said at :class:`SegmentedLog`."""
 
     commit_index: int
     durable_index: int
+
+    @property
+    def reader(self) -> Reader:
+        """What reads the log."""
 
     @property
     def fenced(self) -> str | None:
@@ -75,18 +98,6 @@ class LogStore(Protocol):
     def append_copy(self, header: Header, raw_header: Buffer, body: Buffer) -> None:
         """An entry that another replica made. Raises CorruptLog, Fenced, StorageError."""
 
-    def header(self, index: int) -> Header:
-        """An entry's header. Raises StorageError if it is not in the log."""
-
-    def entry(self, index: int) -> Entry:
-        """An entry. Raises StorageError if it is not in the log."""
-
-    def view(self, position: int, size_bytes: int) -> memoryview:
-        """Bytes by position, of one segment. Raises StorageError."""
-
-    def run_of(self, first_index: int, last_index: int) -> memoryview:
-        """The raw bytes of consecutive entries of one segment."""
-
     def start_sync(self) -> SyncJob | None:
         """What has to be made durable; None if there is nothing. Raises Fenced."""
 
@@ -101,9 +112,6 @@ class LogStore(Protocol):
 
     def trim(self, first_index: int) -> Job | None:
         """Forget the whole segments before an index; None if there are none."""
-
-    def head_before(self, index: int) -> LogHead:
-        """Where a log would begin that begins with a segment's first entry."""
 
     def replace_by(self, head: LogHead) -> None:
         """Drop everything and begin anew, durably. Raises StorageError, CorruptLog, Fenced."""
@@ -120,20 +128,20 @@ def fill(log: LogStore, count: int, term: int = 1, size: int = 100) -> None:
 
 def entries_of(log: LogStore) -> list[Entry]:
     """All entries, so that two logs compare by index, term, kind, position and body."""
-    return [log.entry(index) for index in range(log.first_index, log.last_index + 1)]
+    return [log.reader.entry(index) for index in range(log.first_index, log.last_index + 1)]
 
 
 def copy_to(log: LogStore, source: LogStore, last_index: int) -> None:
     """Append another log's entries up to `last_index`, as a follower does."""
     for index in range(log.last_index + 1, last_index + 1):
-        raw, header = source.run_of(index, index), source.header(index)
+        raw, header = source.reader.run_of(index, index), source.reader.header(index)
         log.append_copy(header, raw[:HEADER_BYTES], raw[HEADER_BYTES : header.size])
 
 
 def head_at(log: LogStore, index: int) -> LogHead:
     """What a leader with this log offers to a follower that has to begin at `index`."""
-    header, head = log.header(index), log.head_before(index)
-    return LogHead(header.position, index, head.chain_crc, bytes(log.run_of(index, index)))
+    header, head = log.reader.header(index), log.reader.head_before(index)
+    return LogHead(header.position, index, head.chain_crc, bytes(log.reader.run_of(index, index)))
 
 
 class Storage(Protocol):

@@ -210,8 +210,8 @@ def _look(cluster: Cluster, node: NodeLayout, report: Report) -> None:
 def _message_at(log: SegmentedLog, position: int) -> str | None:
     """The id of the message at a position; None if there is none."""
     try:
-        size = Record(log.view(position, RECORD_OVERHEAD_BYTES)).size
-        return properties_decode(Record(log.view(position, size)).properties).get(UNIQ_KEY)
+        size = Record(log.reader.view(position, RECORD_OVERHEAD_BYTES)).size
+        return properties_decode(Record(log.reader.view(position, size)).properties).get(UNIQ_KEY)
     except (DledgerError, LookupError, ValueError, struct.error):
         # The log ends before, or something else stands there.
         return None

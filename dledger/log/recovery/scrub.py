@@ -70,9 +70,9 @@ class Scrub:
         if self._place is None or is_void or self._place.end_position < log.first_position:
             self._replacements = log.replacements
             self._place = Place(
-                log.first_index, log.chain_crc_before(log.first_index), log.first_position
+                log.first_index, log.reader.chain_crc_before(log.first_index), log.first_position
             )
-        for segment in log.sealed(committed_index):
+        for segment in log.reader.sealed(committed_index):
             start = max(self._place.end_position, segment.base_position)
             if start < segment.base_position + segment.end:
                 place = self._place._replace(end_position=start)

@@ -102,7 +102,7 @@ class LogJournal(Journal):  # type: ignore[misc]
 
     def library_entry(self, index: int) -> LibraryEntry:
         """An entry as the library wants it."""
-        header = self.log.header(index)
+        header = self.log.reader.header(index)
         return Command(header.kind, header.body_length), index, header.term
 
     def __getitem__(self, key: SupportsIndex | slice) -> LazySlice | LibraryEntry:
@@ -140,10 +140,10 @@ class LogJournal(Journal):  # type: ignore[misc]
 
     def _add_copy(self, copy: Copy, index: int, term: int) -> None:
         if index <= self.log.last_index:
-            held = self.log.header(index)
+            held = self.log.reader.header(index)
             if (held.term, held.chain_crc) == (term, copy.header.chain_crc):
                 return
-            self.log.checked_run_of(index, index)
+            self.log.reader.checked_run_of(index, index)
             self._check_chain(copy, index)
             if held.term == term:
                 raise CorruptLog(
@@ -166,7 +166,9 @@ class LogJournal(Journal):  # type: ignore[misc]
         If a bit of an entry's term has flipped, at the leader or here, an entry that this node has
         acknowledged looks like one of another leader, and would be cut.
         """
-        chain_crc = chain(self.log.chain_crc_before(index), copy.raw_header, copy.header.body_crc)
+        chain_crc = chain(
+            self.log.reader.chain_crc_before(index), copy.raw_header, copy.header.body_crc
+        )
         if chain_crc != copy.header.chain_crc:
             raise CorruptLog(
                 f"entry {index} of term {copy.header.term} does not continue this log, which "

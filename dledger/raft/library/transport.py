@@ -184,7 +184,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         """Whether a leader's first entry lies behind this log, or differs from this log's entry."""
         log, first_index = self._log, header.index
         return first_index > log.last_index or (
-            first_index >= log.first_index and log.header(first_index).chain_crc != header.chain_crc
+            first_index >= log.first_index
+            and log.reader.header(first_index).chain_crc != header.chain_crc
         )
 
     def deliver_vote(self, peer: Peer, message: Vote) -> None:

@@ -168,5 +168,5 @@ class Joining:
             return  # the learner answers again and again, so this is tried again
         # A log that began anew behind the barrier counts too, if it holds an entry of this term.
         held = max(index, self._log.first_index)
-        if held <= self._log.durable_index and self._log.header(held).term == core.term:
+        if held <= self._log.durable_index and self._log.reader.header(held).term == core.term:
             self._take_seat()

@@ -172,5 +172,5 @@ def note_committed(folder: Path, disk: Disk, configuration: Configuration) -> No
 def _holds(log: SegmentedLog, configuration: Configuration) -> bool:
     if configuration.index > log.last_index:
         return False
-    entry = log.checked_entry(configuration.index)
+    entry = log.reader.checked_entry(configuration.index)
     return (entry.term, entry.kind) == (configuration.term, Kind.CONFIGURATION)

@@ -78,5 +78,8 @@ class MajoritySpace:
         """Whether nothing of this leader's last segment is committed: the others may not have the
         segment, and would drop whatever comes."""
         log = self._log
-        committed, last = log.header(self._core.commit_index), log.header(log.last_index)
+        committed, last = (
+            log.reader.header(self._core.commit_index),
+            log.reader.header(log.last_index),
+        )
         return committed.position // log.segment_bytes < last.position // log.segment_bytes

@@ -142,7 +142,7 @@ class Giving:
         run = EMPTY_RUN
         if first <= commit_index:
             last = min(batch_end(log, first), commit_index)
-            chain_crc = log.chain_crc_before(first)
-            count, run = last - first + 1, log.checked_run_of(first, last)
+            chain_crc = log.reader.chain_crc_before(first)
+            count, run = last - first + 1, log.reader.checked_run_of(first, last)
         given = Given(self._core.term, first, chain_crc, commit_index, count, run)
         self._peers.post(peer, given)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def batch_end(log: SegmentedLog, first_index: int) -> int:
     """The last entry of a message that begins with `first_index`."""
-    return log.batch_end(first_index, BATCH_BYTES)
+    return log.reader.batch_end(first_index, BATCH_BYTES)
 
 
 class Sending:
@@ -128,7 +128,7 @@ class Sending:
 
     def _may_send(self, peer: Peer, next_index: int) -> bool:
         log, core = self._log, self._core
-        behind_bytes = log.end_position - log.header(next_index - 1).end
+        behind_bytes = log.end_position - log.reader.header(next_index - 1).end
         if core.commit_index != self._committed[0]:
             self._committed = core.commit_index, core.now
         # If nothing is being committed, either there are no appends, or they wait for this very
@@ -146,7 +146,7 @@ class Sending:
         log, core = self._log, self._core
         count = last_index - first_index + 1
         run = self._run(first_index, last_index) if count else EMPTY_RUN
-        previous = log.header(first_index - 1)
+        previous = log.reader.header(first_index - 1)
         peer.sent.sequence += 1
         peer.sent.at = core.now
         if count:
@@ -171,10 +171,10 @@ class Sending:
         """The bytes of these entries: the same object for all peers of a round, so that it is
         checked and hashed once."""
         if self._runs is None:
-            return self._log.checked_run_of(first_index, last_index)
+            return self._log.reader.checked_run_of(first_index, last_index)
         key = first_index, last_index
         if key not in self._runs:
-            self._runs[key] = self._log.checked_run_of(*key)
+            self._runs[key] = self._log.reader.checked_run_of(*key)
         return self._runs[key]
 
     def _send_head(self, peer: Peer) -> None:
@@ -187,7 +187,7 @@ class Sending:
         peer.sent.sequence += 1
         peers.tell_members(peer)
         first = log.first_index
-        head = log.head_before(first)
+        head = log.reader.head_before(first)
         place = first, head.base_position, head.chain_crc
-        run = log.checked_run_of(first, first)
+        run = log.reader.checked_run_of(first, first)
         peers.post(peer, Head(core.term, core.commit_index, *place, peer.sent.sequence, run))

@@ -181,7 +181,7 @@ class StateTransfer:
         elif picture.index + 1 >= self._log.first_index:
             # Entries that came while the state was missing are applied only now, and may have
             # rotted since.
-            self._log.doubt_all()
+            self._log.reader.doubt_all()
             failpoint("state.install")
             first = self._installing_from = self._log.first_index
             self._installing = self._machine.install(picture.index, picture.payload, first)

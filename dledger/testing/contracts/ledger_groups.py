@@ -38,7 +38,7 @@ class OnVirtualTime:
         """What is applied."""
         node = self._group.nodes[node_id]
         applied = range(node.log.first_index, node.machine.applied_index + 1)
-        return [node.log.entry(index) for index in applied]
+        return [node.log.reader.entry(index) for index in applied]
 
     def append(self, node_id: str, body: bytes) -> Outcome:
         """Append."""

@@ -76,9 +76,9 @@ class LogStoreContract:
         fill(log, 3)
         for index in (0, 4):
             with pytest.raises(StorageError, match=rf"index {index} is outside .*1 to 3"):
-                log.entry(index)
+                log.reader.entry(index)
         with pytest.raises(StorageError, match="positions"):
-            log.view(log.end_position - 8, 16)
+            log.reader.view(log.end_position - 8, 16)
 
     def test_positions_follow_from_sizes(self, storage: Storage) -> None:
         """An entry follows the one before it, or starts the next segment: it never spans two."""
@@ -91,7 +91,7 @@ class LogStoreContract:
             if expected % SEGMENT_BYTES + size > log.entry_bytes_max:
                 expected += SEGMENT_BYTES - expected % SEGMENT_BYTES
             assert entry.position == expected
-            assert bytes(log.view(entry.body_position, len(entry.body))) == bytes(entry.body)
+            assert bytes(log.reader.view(entry.body_position, len(entry.body))) == bytes(entry.body)
             expected += padded(size)
         assert log.end_position == expected
         assert expected > 2 * SEGMENT_BYTES
@@ -101,7 +101,7 @@ class LogStoreContract:
         log = storage.open()
         fill(log, 3)
         log.append(4, 7, Kind.MESSAGES, Positioned())
-        entry = log.entry(4)
+        entry = log.reader.entry(4)
         assert bytes(entry.body) == b"%08d%08d%08d" % (entry.body_position, 4, 7)
 
     def test_an_index_follows_the_one_before(self, storage: Storage) -> None:
@@ -124,7 +124,7 @@ class LogStoreContract:
         assert log.last_index == 0
         log.append(1, 1, Kind.MESSAGES, bytes(room))
         log.close()
-        assert len(storage.open().entry(1).body) == room
+        assert len(storage.open().reader.entry(1).body) == room
 
     def test_a_copy_is_equal_byte_by_byte(self, storage: Storage) -> None:
         """A follower that takes a leader's raw entries has the same bytes at the same positions."""
@@ -134,7 +134,7 @@ class LogStoreContract:
         assert entries_of(follower) == entries_of(leader)
         assert follower.chain_crc == leader.chain_crc
         for index in range(1, 81):
-            assert follower.run_of(index, index) == leader.run_of(index, index)
+            assert follower.reader.run_of(index, index) == leader.reader.run_of(index, index)
 
     def test_a_copy_that_does_not_continue_the_log_is_refused(self, storage: Storage) -> None:
         """Its chain CRC tells that the replicas differ somewhere below."""
@@ -142,7 +142,7 @@ class LogStoreContract:
         log.append(1, 1, Kind.MESSAGES, b"x" * 10)
         other.append(1, 1, Kind.MESSAGES, b"y" * 10)
         other.append(2, 1, Kind.MESSAGES, b"z" * 10)
-        raw, header = other.run_of(2, 2), other.header(2)
+        raw, header = other.reader.run_of(2, 2), other.reader.header(2)
         with pytest.raises(CorruptLog, match=r"entry 2 .*not continue"):
             log.append_copy(header, raw[:HEADER_BYTES], raw[HEADER_BYTES : header.size])
         assert log.last_index == 1
@@ -215,7 +215,7 @@ class LogStoreContract:
         log.sync()
         fill(log, 1)
         log.sync()
-        storage.damage(log.header(7))
+        storage.damage(log.reader.header(7))
         for _ in range(2):
             with pytest.raises(CorruptLog, match=r"entry 7 .*damaged|entry 7 .*body has CRC"):
                 storage.open()
@@ -226,7 +226,7 @@ class LogStoreContract:
         fill(log, 20)
         log.sync()
         fill(log, 3)
-        before, header = entries_of(log), log.header(22)
+        before, header = entries_of(log), log.reader.header(22)
         log.start_sync()
         storage.damage(header)
         again = storage.open()
@@ -277,7 +277,7 @@ class LogStoreContract:
         log.trim(1000)
         assert log.first_index <= log.last_index == 100
         with pytest.raises(StorageError, match=f"{log.first_index} to 100"):
-            log.entry(log.first_index - 1)
+            log.reader.entry(log.first_index - 1)
 
     def test_a_trimmed_log_is_found_again_from_where_it_begins(self, storage: Storage) -> None:
         """Its head tells what its first entry continues."""
@@ -288,13 +288,13 @@ class LogStoreContract:
         job = log.trim(60)
         assert job is not None
         job.run()
-        kept, head = entries_of(log), log.head_before(log.first_index)
+        kept, head = entries_of(log), log.reader.head_before(log.first_index)
         assert kept[0].index == log.first_index <= 60
         assert log.first_position == kept[0].position
         log.close()
         again = storage.open()
         assert entries_of(again) == kept
-        assert again.head_before(again.first_index) == head
+        assert again.reader.head_before(again.first_index) == head
         fill(again, 1)
         assert again.last_index == 101
 
@@ -303,7 +303,9 @@ class LogStoreContract:
         log, leader = storage.open(), storage.another().open()
         fill(log, 30)
         fill(leader, 100, term=2)
-        first = next(i for i in range(50, 100) if not leader.header(i).position % SEGMENT_BYTES)
+        first = next(
+            i for i in range(50, 100) if not leader.reader.header(i).position % SEGMENT_BYTES
+        )
         log.replace_by(head_at(leader, first))
         assert (log.first_index, log.last_index, log.durable_index) == (first, first, first)
         copy_to(log, leader, 100)
@@ -316,7 +318,9 @@ class LogStoreContract:
         fill(log, 90)
         fill(leader, 100)
         log.commit_index = 90
-        first = next(i for i in range(50, 91) if not leader.header(i).position % SEGMENT_BYTES)
+        first = next(
+            i for i in range(50, 91) if not leader.reader.header(i).position % SEGMENT_BYTES
+        )
         with pytest.raises(StorageError, match="take back"):
             log.replace_by(head_at(leader, first))
         _, raw = make_header(0, index=95, term=1, position=8192, kind=16, body=b"")
@@ -404,7 +408,9 @@ class PowerLossContract:
         again = storage.open()
         assert entries_of(again) == kept
         fill(leader, 100, term=2)
-        first = next(i for i in range(70, 100) if not leader.header(i).position % SEGMENT_BYTES)
+        first = next(
+            i for i in range(70, 100) if not leader.reader.header(i).position % SEGMENT_BYTES
+        )
         again.replace_by(head_at(leader, first))
         storage.lose_power(0, 0.0)
-        assert entries_of(storage.open()) == [leader.entry(first)]
+        assert entries_of(storage.open()) == [leader.reader.entry(first)]

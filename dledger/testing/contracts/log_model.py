@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import random
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from dledger import limits
 from dledger.buffers import Buffer
@@ -70,6 +70,11 @@ class MemoryLog:
         self._generation = 0
 
     # -- reading ---------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> Self:
+        """What reads the log."""
+        return self
 
     @property
     def first_index(self) -> int:

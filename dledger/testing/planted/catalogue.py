@@ -111,8 +111,8 @@ PLANTED = (
     PlantedBug("count without the state", (), joining.count_without_the_state, seed=0),
     PlantedBug("take memory for a saved state", (), joining.take_memory_for_a_saved_state, seed=0),
     PlantedBug("take a seat without the state", (), joining.take_a_seat_without_the_state, seed=11),
-    PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=20),
-    PlantedBug("give without a round", (), repair.give_without_a_round, seed=20),
+    PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=8),
+    PlantedBug("give without a round", (), repair.give_without_a_round, seed=8),
     PlantedBug("chase the leader's end", (), repair.chase_the_leaders_end),
     PlantedBug(
         "write entries before their term", (), repair.write_entries_before_their_term, seed=164

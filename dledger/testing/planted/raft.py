@@ -223,7 +223,7 @@ def answer_early() -> Planted:
 
     def apply(self: RaftEngine) -> bool:
         for index in range(self.machine.applied_index + 1, self.log.last_index + 1):
-            self._pending.applied(self.log.entry(index), None)
+            self._pending.applied(self.log.reader.entry(index), None)
         return original(self)
 
     return patch.object(RaftEngine, "_apply_committed", apply)

@@ -120,7 +120,7 @@ def take_a_rotten_header_for_another_entry() -> Planted:
     def holds(log: SegmentedLog, held: Configuration) -> bool:
         if held.index > log.last_index:
             return False
-        header = log.header(held.index)
+        header = log.reader.header(held.index)
         return (header.term, header.kind) == (held.term, Kind.CONFIGURATION)
 
     return patch.object(members, "_holds", holds)

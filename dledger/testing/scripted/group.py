@@ -134,7 +134,7 @@ class ScriptedGroup:
 
     def damage(self, node_id: str, index: int) -> None:
         """Flip a bit in an entry on the disk of a node, running or not."""
-        header = self.nodes[node_id].log.header(index)
+        header = self.nodes[node_id].log.reader.header(index)
         offset = header.position % SEGMENT_BYTES
         path = segment_path(FOLDER, header.position - offset)
         self._disks[node_id].flip_bit(path, offset + HEADER_BYTES, 0)

@@ -117,11 +117,11 @@ class Donor:
 
     def run(self, first_index: int, last_index: int) -> bytes:
         """The raw entries between two indices."""
-        return bytes(self.log.run_of(first_index, last_index))
+        return bytes(self.log.reader.run_of(first_index, last_index))
 
     def term_at(self, index: int) -> int:
         """The term of an entry."""
-        return self.log.header(index).term
+        return self.log.reader.header(index).term
 
 
 class ScriptedNode:
@@ -290,7 +290,7 @@ class ScriptedNode:
     def terms(self) -> list[int]:
         """The terms of the log's entries, in order."""
         first, last = self.log.first_index, self.log.last_index
-        return [self.log.header(index).term for index in range(first, last + 1)]
+        return [self.log.reader.header(index).term for index in range(first, last + 1)]
 
 
 def follower_of(

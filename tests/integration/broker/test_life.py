@@ -179,7 +179,7 @@ async def test_an_emptied_folder_is_filled_again_behind_retention(tmp_path: Path
         for node in cluster.layout.nodes:
             log = open_log(cluster.store(node) / "log", SEGMENT_BYTES)[0]
             assert log.first_index > 1
-            chains.add(log.header(end).chain_crc)
+            chains.add(log.reader.header(end).chain_crc)
             log.close()
         assert len(chains) == 1
 

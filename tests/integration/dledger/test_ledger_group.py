@@ -251,7 +251,7 @@ class Group:
         """What a stopped node's log holds."""
         order = self.orders[node_id]
         log, _ = open_log(Path(order.directory) / "log", order.segment_bytes)
-        entries = (log.entry(index) for index in range(1, log.last_index + 1))
+        entries = (log.reader.entry(index) for index in range(1, log.last_index + 1))
         found = {e.index: bytes(e.body) for e in entries if e.kind == Kind.MESSAGES}
         log.close()
         return found

@@ -143,7 +143,7 @@ class ClientHistory:
             for index, (term, body) in self._acknowledged.items():
                 if index < log.first_index:
                     continue
-                entry = log.entry(index)
+                entry = log.reader.entry(index)
                 if entry.term != term or bytes(entry.body) != body:
                     raise self.violation(f"{node_id} lost acknowledged entry {index}")
         for body, offer in self._offers.items():

@@ -49,7 +49,7 @@ class Configurations:
             if index >= before or index > log.last_index:
                 continue
             if not index or (
-                log.header(index).term == term
+                log.reader.header(index).term == term
                 if index >= log.first_index
                 else committed.get(index, (None,))[0] == term
             ):
@@ -68,7 +68,7 @@ class Configurations:
             return f"leaves only {sorted(self.voters[key])}, and no copy of what is lost there"
         if before[0] > commit_index:
             return f"makes a change before that of entry {before[0]} is committed"
-        if commit_index >= log.first_index and log.header(commit_index).term != term:
+        if commit_index >= log.first_index and log.reader.header(commit_index).term != term:
             return "makes a change before an entry of its own term is committed"
         return None
 

@@ -210,7 +210,7 @@ class Judge:
             return False
         if node_id in self.damaged and self.rotten.get(node_id) == index:
             return True
-        return log.header(index).chain_crc == self.committed[index][1]
+        return log.reader.header(index).chain_crc == self.committed[index][1]
 
     def dying(self, node_id: str, engine: RaftEngine) -> None:
         """A node died, or was fenced, within a step, its state half changed.
@@ -296,7 +296,7 @@ class Judge:
         last = log.last_index
         rotten = self.rotten.get(node_id, 0) if node_id in self.damaged else 0
         for index in {*range(max(seen.last_index + 1, log.first_index), last), last} - {0, rotten}:
-            header = log.header(index)
+            header = log.reader.header(index)
             known = self._chains.setdefault((index, header.term), header.chain_crc)
             if known != header.chain_crc:
                 raise self.violation(
@@ -319,16 +319,16 @@ class Judge:
                     f"follower {node_id} takes {commit_index} for committed, the leaders "
                     f"{self.committed_end}"
                 )
-            if log.header(commit_index).term != engine.core.term:
+            if log.reader.header(commit_index).term != engine.core.term:
                 raise self.violation(
                     f"leader {node_id} of term {engine.core.term} commits up to entry "
-                    f"{commit_index}, which is of term {log.header(commit_index).term}"
+                    f"{commit_index}, which is of term {log.reader.header(commit_index).term}"
                 )
             for index in range(self.committed_end + 1, commit_index + 1):
                 self._committed_in[index] = engine.core.term
                 self._check_durable(node_id, log, index)
             self.committed_end = commit_index
-        header = log.header(commit_index)
+        header = log.reader.header(commit_index)
         known = self.committed.setdefault(commit_index, (header.term, header.chain_crc))
         if known != (header.term, header.chain_crc):
             raise self.violation(
@@ -389,8 +389,8 @@ class Judge:
 
         Told by the header, which names the body by its checksum: the body in `log` may have rotted.
         """
-        header = log.header(index)
-        raw = log.view(header.position, HEADER_BYTES)
+        header = log.reader.header(index)
+        raw = log.reader.view(header.position, HEADER_BYTES)
         offset = header.position % log.segment_bytes
         path = segment_path(self._folder, header.position - offset)
         held = self._disks[holder].durable_bytes(path, offset, header.size)
@@ -409,7 +409,7 @@ class Judge:
         return index < self._first_index(holder) and index <= self.committed_end
 
     def _check_durable(self, node_id: str, log: SegmentedLog, index: int) -> None:
-        header = log.header(index)
+        header = log.reader.header(index)
         holders = [holder for holder in self._disks if self._is_durable(holder, log, index)]
         self.committed[index] = (header.term, header.chain_crc)
         # It may have changed its configuration in the same step, after it had counted.

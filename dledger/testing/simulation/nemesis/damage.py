@@ -150,11 +150,11 @@ def damage_log(
     watermark = _watermark(disk, log)
     if watermark < log.first_index:
         return None
-    header = log.header(rng.randint(log.first_index, watermark))
+    header = log.reader.header(rng.randint(log.first_index, watermark))
     base = header.position - header.position % log.segment_bytes
     path, offset = segment_path(FOLDER, base), header.position - base
     kind = rng.random()
-    last = log.segments()[-1]
+    last = log.reader.segments()[-1]
     known = decode_checkpoint(disk.read(FOLDER / "checkpoint"))
     if kind > 0.9 and last.first_index <= known.commit_index:
         disk.remove(segment_path(FOLDER, last.base_position))
@@ -163,8 +163,8 @@ def damage_log(
     disk.remove(FOLDER / "checkpoint")
     disk.sync_folder(FOLDER)
     if newest.random() < NEWEST:
-        lost = log.segments()[-newest.randint(1, 3) :]
-        before = log.segments()[: -len(lost)]
+        lost = log.reader.segments()[-newest.randint(1, 3) :]
+        before = log.reader.segments()[: -len(lost)]
         if before and lost[0].first_index <= _mark(disk, before[-1].base_position):
             for segment in lost:
                 disk.remove(segment_path(FOLDER, segment.base_position))
@@ -172,7 +172,7 @@ def damage_log(
             return f"the newest segments, from entry {lost[0].first_index} on, are gone"
     sealed = [
         segment.base_position
-        for segment, following in pairwise(log.segments())
+        for segment, following in pairwise(log.reader.segments())
         if following.first_index - 1 <= watermark
     ]
     if kind < 0.1 and base in sealed:
@@ -200,7 +200,7 @@ def damage_log(
 
 def _watermark(disk: SimulatedDisk, log: SegmentedLog) -> int:
     """Up to here a start knows that entries were durable; what is damaged above it is cut."""
-    return max((_mark(disk, segment.base_position) for segment in log.segments()), default=0)
+    return max((_mark(disk, segment.base_position) for segment in log.reader.segments()), default=0)
 
 
 def _mark(disk: SimulatedDisk, base_position: int) -> int:
@@ -233,7 +233,7 @@ def rot_entry(
 
     `which` draws the part. Only of a message's header: the judge asks the logs who the members are.
     """
-    sealed = log.sealed(min(log.commit_index, log.durable_index, _watermark(disk, log)))
+    sealed = log.reader.sealed(min(log.commit_index, log.durable_index, _watermark(disk, log)))
     if not sealed:
         return None
     segment = rng.choice(sealed)

@@ -80,7 +80,7 @@ def test_sealed_segments_are_not_read_again(log: SegmentedLog) -> None:
     log.close()
     again, recovery = open_log(log.folder, SEGMENT_BYTES)
     assert recovery.entries_checked < 30
-    assert again.entry(17) == log.entry(17)
+    assert again.reader.entry(17) == log.reader.entry(17)
     (log.folder / "checkpoint").write_bytes(b"garbage")
     assert open_log(log.folder, SEGMENT_BYTES)[1].entries_checked == 300
 
@@ -139,7 +139,7 @@ def test_what_was_read_of_the_log_leaves_the_process_again(tmp_path: Path) -> No
     for index in range(1, 50):
         log.append(index, 1, 16, bytes([index]) * (1 << 20))
     before = mapped_mib()
-    bodies = [log.entry(index).body for index in range(1, 50)]
+    bodies = [log.reader.entry(index).body for index in range(1, 50)]
     assert all(body.tobytes() == bytes([at]) * (1 << 20) for at, body in enumerate(bodies, 1))
     assert mapped_mib() - before > 40
     log.forget_pages()

@@ -47,7 +47,8 @@ class Life:
     def sync(self) -> None:
         self.log.sync()
         self.promised = {
-            index: self.log.header(index).term for index in range(1, self.log.durable_index + 1)
+            index: self.log.reader.header(index).term
+            for index in range(1, self.log.durable_index + 1)
         }
 
     def fill(self) -> None:
@@ -126,7 +127,7 @@ def cut_during_a_sync(life: Life) -> None:
 def cut_at_a_segment(life: Life) -> None:
     """What is cut begins with the first entry of a segment, for which the one before vouches."""
     life.fill()
-    life.cut(life.log.segments()[-2].first_index)
+    life.cut(life.log.reader.segments()[-2].first_index)
     life.append(9, 2)
     life.sync()
 
@@ -155,14 +156,18 @@ def test_a_crash_in_any_operation_leaves_what_was_promised(
             again = Life(disk)
             for index, term in life.promised.items():
                 assert index <= again.log.last_index, f"{where}: entry {index} is lost"
-                held = again.log.entry(index)
+                held = again.log.reader.entry(index)
                 assert (held.term, bytes(held.body)) == (term, body_of(index, term)), where
             again.append(12, 9)
             again.sync()
-            expected = [again.log.header(i).chain_crc for i in range(1, again.log.last_index + 1)]
+            expected = [
+                again.log.reader.header(i).chain_crc for i in range(1, again.log.last_index + 1)
+            ]
             disk.lose_power(random.Random(seed), keep=0.0)
             last = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
-            assert [last.header(i).chain_crc for i in range(1, last.last_index + 1)] == expected
+            assert [
+                last.reader.header(i).chain_crc for i in range(1, last.last_index + 1)
+            ] == expected
         operation += 1
     assert operation > 15
 
@@ -225,7 +230,7 @@ def test_newest_segments_that_are_lost_with_the_checkpoint_are_missed(lost: int)
         life = Life(SimulatedDisk())
         life.fill()
         life.checkpoint()
-        for segment in life.log.segments()[-lost:]:
+        for segment in life.log.reader.segments()[-lost:]:
             life.disk.remove(segment_path(FOLDER, segment.base_position))
         life.disk.remove(FOLDER / "checkpoint")
         return open_log(FOLDER, SEGMENT_BYTES, life.disk)[0].last_index
@@ -242,7 +247,7 @@ def test_a_cut_at_the_beginning_of_a_segment_is_no_loss() -> None:
     def last_index_after_the_cut() -> int:
         life = Life(SimulatedDisk())
         life.fill()
-        first = life.log.segments()[-2].first_index
+        first = life.log.reader.segments()[-2].first_index
         life.cut(first)
         life.disk.stop_process()
         return Life(life.disk).log.last_index - first
@@ -261,7 +266,7 @@ def test_a_cut_amid_a_sync_lets_no_segment_vouch_for_more_than_the_next_ones_beg
     life.append(40, 1)
     life.sync()
     life.cut_amid_a_sync(1, 41, 1)
-    first = life.log.segments()[-1].first_index
+    first = life.log.reader.segments()[-1].first_index
     assert first < 40
     life.cut(first + 1)
     life.disk.stop_process()
@@ -276,7 +281,7 @@ def test_zeros_where_a_durable_entry_was_stop_the_node() -> None:
     life.sync()
     life.append(1, 1)
     life.sync()
-    header = life.log.header(4)
+    header = life.log.reader.header(4)
     path = segment_path(FOLDER, 0)
     raw = bytearray(disk.read(path))
     raw[header.position : header.position + header.size] = bytes(header.size)
@@ -337,7 +342,7 @@ def terms_after_a_stale_checkpoint(life: Life, first_cut: int, count: int) -> li
     life.sync()
     life.log.checkpoints.save(stale)
     again = open_log(FOLDER, SEGMENT_BYTES, life.disk)[0]
-    return [again.header(index).term for index in range(1, again.last_index + 1)]
+    return [again.reader.header(index).term for index in range(1, again.last_index + 1)]
 
 
 def test_a_checkpoint_that_is_older_than_a_cut_is_not_believed() -> None:
@@ -376,17 +381,17 @@ def test_the_last_header_of_a_trusted_segment_is_not_believed_if_a_bit_of_it_tur
 ) -> None:
     """Where nothing follows, its term says who may win an election."""
     life = Life(SimulatedDisk())
-    while len(life.log.segments()) < 3:
+    while len(life.log.reader.segments()) < 3:
         life.sync()
         life.append(1, 1)
-    last = life.log.header(life.log.last_index - 1)
+    last = life.log.reader.header(life.log.last_index - 1)
     life.log.commit_index = last.index
     life.log.write_out()
     life.checkpoint()
     life.disk.lose_power(random.Random(0), keep=0.0)
     path = segment_path(FOLDER, last.position - last.position % SEGMENT_BYTES)
     log = open_log(FOLDER, SEGMENT_BYTES, life.disk.copy())[0]
-    assert (log.last_index, log.header(last.index).term) == (last.index, last.term)
+    assert (log.last_index, log.reader.header(last.index).term) == (last.index, last.term)
 
     life.disk.flip_bit(path, last.position % SEGMENT_BYTES + at, 0)
     try:
@@ -394,9 +399,9 @@ def test_the_last_header_of_a_trusted_segment_is_not_believed_if_a_bit_of_it_tur
     except DamagedLog:
         return
     assert (log.last_index, log.chain_crc) == (last.index, last.chain_crc)
-    assert log.header(last.index).term == last.term
+    assert log.reader.header(last.index).term == last.term
     with pytest.raises(Rot):
-        log.checked_entry(last.index)
+        log.reader.checked_entry(last.index)
 
 
 def test_what_lies_behind_a_lost_write_is_wiped() -> None:
@@ -431,10 +436,10 @@ def test_a_torn_tail_leaves_the_watermark() -> None:
     life.sync()
     life.append(1, 1)
     life.sync()
-    disk.flip_bit(segment_path(FOLDER, 0), life.log.header(7).position + HEADER_BYTES, 0)
+    disk.flip_bit(segment_path(FOLDER, 0), life.log.reader.header(7).position + HEADER_BYTES, 0)
     life.log.close()
     assert open_log(FOLDER, SEGMENT_BYTES, disk)[1].torn_because is not None
-    disk.flip_bit(segment_path(FOLDER, 0), life.log.header(3).position + HEADER_BYTES, 0)
+    disk.flip_bit(segment_path(FOLDER, 0), life.log.reader.header(3).position + HEADER_BYTES, 0)
     with pytest.raises(CorruptLog, match="entry 3"):
         open_log(FOLDER, SEGMENT_BYTES, disk)
 

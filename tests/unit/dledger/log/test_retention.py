@@ -78,8 +78,8 @@ def test_no_segment_goes_whose_last_header_is_rotten(at: int) -> None:
     log.close()
     log = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
     log.commit_index = 100
-    first, second = log.segments()[:2]
-    last = log.header(second.first_index - 1)
+    first, second = log.reader.segments()[:2]
+    last = log.reader.header(second.first_index - 1)
     disk.flip_bit(segment_path(FOLDER, first.base_position), last.position + at, 3)
     names = disk.names(FOLDER)
     with pytest.raises(Rot):
@@ -96,14 +96,16 @@ def test_a_log_without_its_head_is_read_from_there_after_a_restart() -> None:
     assert job is not None
     job.run()
     assert len([name for name in disk.names(FOLDER) if name.endswith(".seg")]) == len(
-        log.segments()
+        log.reader.segments()
     )
     kept = entries_of(log)
     for checkpoint in (log.checkpoints.take(), b""):
         disk.replace(FOLDER / "checkpoint", checkpoint)
         again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
         assert entries_of(again) == kept
-        assert again.head_before(again.first_index) == log.head_before(log.first_index)
+        assert again.reader.head_before(again.first_index) == log.reader.head_before(
+            log.first_index
+        )
 
 
 def test_a_missing_first_segment_is_a_loss() -> None:
@@ -139,7 +141,7 @@ def test_a_crash_anywhere_in_a_removal_or_a_new_beginning_costs_nothing(operatio
     disk.lose_power(random.Random(operations))
     again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
     if again.first_index == head.first_index:
-        assert entries_of(again) == [leader.entry(head.first_index)]
+        assert entries_of(again) == [leader.reader.entry(head.first_index)]
         assert again.durable_index == head.first_index
     else:
         assert entries_of(again) == old[again.first_index - 1 :]
@@ -162,11 +164,11 @@ def test_open_files_and_mappings_do_not_grow_with_the_log(tmp_path: Path) -> Non
             log.checkpoints.take()
             log.release_idle()
     log.release_idle()
-    assert len(log.segments()) > 250
+    assert len(log.reader.segments()) > 250
     assert max(open_segments(tmp_path)) < 60
-    held = log.entry(1).body
+    held = log.reader.entry(1).body
     for index in range(1, 8001):
-        assert log.entry(index).index == index
+        assert log.reader.entry(index).index == index
         if index % 500 == 0:
             log.release_idle()
     assert max(open_segments(tmp_path)) < 60
@@ -177,5 +179,5 @@ def test_open_files_and_mappings_do_not_grow_with_the_log(tmp_path: Path) -> Non
     del log, held
     again = open_log(tmp_path, SEGMENT_BYTES)[0]
     assert max(open_segments(tmp_path)) < 4
-    assert bytes(again.entry(4000).body) == bytes(100)
+    assert bytes(again.reader.entry(4000).body) == bytes(100)
     again.close()

@@ -31,7 +31,7 @@ def filled(disk: SimulatedDisk, entries: int) -> SegmentedLog:
 
 def flip(disk: SimulatedDisk, log: SegmentedLog, index: int) -> int:
     """Flip a bit in an entry's body; the first position of its segment."""
-    position = log.header(index).position
+    position = log.reader.header(index).position
     base = position - position % SEGMENT_BYTES
     disk.flip_bit(segment_path(FOLDER, base), position - base + 500, 4)
     return base
@@ -54,7 +54,7 @@ def test_a_pass_reads_every_entry_of_the_sealed_segments() -> None:
     disk = SimulatedDisk()
     log = filled(disk, 450)
     scrub = Scrub(log)
-    last_sealed = log.segments()[-1].first_index - 1
+    last_sealed = log.reader.segments()[-1].first_index - 1
     assert last_sealed > 400
     assert scrub_all(scrub, log) == last_sealed
     assert scrub_all(scrub, log) == last_sealed
@@ -65,7 +65,7 @@ def test_what_is_not_committed_is_left_alone() -> None:
     disk = SimulatedDisk()
     log = filled(disk, 450)
     log.commit_index = 150
-    first, second = log.segments()[:2]
+    first, second = log.reader.segments()[:2]
     assert first.first_index == 1
     assert scrub_all(Scrub(log), log) == second.first_index - 1
 
@@ -75,18 +75,20 @@ def test_what_the_disk_lost_under_a_running_node_is_rot(index: int) -> None:
     """To the scrub, and to every reader that does not look at what was checked just now."""
     disk = SimulatedDisk()
     log = filled(disk, 450)
-    header = log.header(index)
+    header = log.reader.header(index)
     base = header.position - header.position % SEGMENT_BYTES
     disk.lose(segment_path(FOLDER, base), header.end - base - 100)
     for read in (
         lambda: scrub_all(Scrub(log), log),
-        lambda: log.checked_entry(index),
-        lambda: log.checked_view(header.position, header.size),
-        lambda: log.checked_run_of(index, index),
+        lambda: log.reader.checked_entry(index),
+        lambda: log.reader.checked_view(header.position, header.size),
+        lambda: log.reader.checked_run_of(index, index),
     ):
         with pytest.raises(Rot, match="the disk can't read"):
             read()
-    assert bytes(log.checked_entry(index - 1).body) == bytes([(index - 1) % 251]) * BODY_BYTES
+    assert (
+        bytes(log.reader.checked_entry(index - 1).body) == bytes([(index - 1) % 251]) * BODY_BYTES
+    )
 
 
 @pytest.mark.parametrize("at", range(HEADER_BYTES))
@@ -94,15 +96,15 @@ def test_a_rotten_header_is_rot_to_whoever_reads_the_entry(at: int) -> None:
     """Whatever it says now: another position, index, size or term."""
     disk = SimulatedDisk()
     log = filled(disk, 450)
-    header = log.header(60)
+    header = log.reader.header(60)
     offset = header.position % SEGMENT_BYTES
     disk.flip_bit(segment_path(FOLDER, header.position - offset), offset + at, 2)
     for read in (
         lambda: scrub_all(Scrub(log), log),
-        lambda: log.checked_entry(60),
-        lambda: log.checked_run_of(60, 61),
-        lambda: log.checked_run_of(59, 60),
-        lambda: log.checked_run_of(61, 61),
+        lambda: log.reader.checked_entry(60),
+        lambda: log.reader.checked_run_of(60, 61),
+        lambda: log.reader.checked_run_of(59, 60),
+        lambda: log.reader.checked_run_of(61, 61),
     ):
         with pytest.raises(Rot):
             read()
@@ -137,16 +139,16 @@ def test_a_log_that_is_trimmed_or_replaced_during_a_pass_is_no_damage() -> None:
     job = log.trim(250)
     assert job is not None
     job.run()
-    assert scrub_all(scrub, log) == log.segments()[-1].first_index - 1
+    assert scrub_all(scrub, log) == log.reader.segments()[-1].first_index - 1
 
 
 def test_an_entry_that_a_start_did_not_check_is_checked_before_it_is_applied() -> None:
     """A replay of rotten bytes would give this replica another state than the others have."""
     disk = SimulatedDisk()
     log = filled(disk, 450)
-    assert log.reader.unchecked_index == log.segments()[-1].first_index - 1
+    assert log.reader.unchecked_index == log.reader.segments()[-1].first_index - 1
     base = flip(disk, log, 60)
-    assert bytes(log.checked_entry(59).body[:1]) == bytes([59])
+    assert bytes(log.reader.checked_entry(59).body[:1]) == bytes([59])
     with pytest.raises(Rot) as found:
-        log.checked_entry(60)
+        log.reader.checked_entry(60)
     assert found.value.base_position == base

@@ -230,7 +230,7 @@ def test_a_state_is_taken_from_the_leader_that_was_asked_for_it_only() -> None:
     machine, donor = Portable(), Donor()
     donor.add(1, 300)
     node = ScriptedNode(machine=machine)  # type: ignore[arg-type]
-    header, before = donor.log.header(100), donor.log.header(99)
+    header, before = donor.log.reader.header(100), donor.log.reader.header(99)
     fields = 300, 100, header.position, before.chain_crc, 7
     node.receive("f", Head(1, *fields, run=donor.run(100, 100)))
     node.step()

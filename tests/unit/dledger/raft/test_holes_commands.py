@@ -170,7 +170,9 @@ def test_hole_16_what_was_refused_is_never_appended_later() -> None:
             node.append(b"refused")
         node.serve("f")
         node.step()
-        return {bytes(node.log.entry(index).body) for index in range(1, node.log.last_index + 1)}
+        return {
+            bytes(node.log.reader.entry(index).body) for index in range(1, node.log.last_index + 1)
+        }
 
     assert bodies_after_leading() == {b""}
     with plant("append what was refused"):

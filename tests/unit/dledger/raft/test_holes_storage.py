@@ -285,10 +285,10 @@ def test_hole_09_a_log_goes_on_past_4_gib() -> None:
     journal can't write down an offset above it."""
     boundary, disk = 1 << 32, SimulatedDisk()
     log = log_without_head(1001, 200, bytes(range(250)) * 4, disk, boundary - 2 * SEGMENT_BYTES)
-    assert log.entry(1001).position < boundary < log.entry(1200).position
+    assert log.reader.entry(1001).position < boundary < log.reader.entry(1200).position
     log.close()
     again = open_log(FOLDER, SEGMENT_BYTES, disk)[0]
-    bodies = {bytes(again.entry(index).body) for index in range(1001, 1201)}
+    bodies = {bytes(again.reader.entry(index).body) for index in range(1001, 1201)}
     assert (again.last_index, bodies) == (1200, {bytes(range(250)) * 4})
 
 
@@ -314,7 +314,7 @@ def test_hole_09_memory_does_not_grow_with_what_is_read() -> None:
         tracemalloc.start()
         tail = journal[0:]
         entries = [
-            (bytes(node.log.entry(index).body) if copying else command, term)
+            (bytes(node.log.reader.entry(index).body) if copying else command, term)
             for command, index, term in (tail[at] for at in range(0, len(tail), 8))
         ]
         peak = tracemalloc.get_traced_memory()[1]
@@ -326,6 +326,6 @@ def test_hole_09_memory_does_not_grow_with_what_is_read() -> None:
     for index in range(2, 513):
         node.log.append(index, 1, Kind.MESSAGES, bytes(8192))
     node.log.write_out()
-    node.log.header(1)
+    node.log.reader.header(1)
     assert peak_of_a_walk(copying=False) < 64 << 10
     assert peak_of_a_walk(copying=True) > 256 << 10

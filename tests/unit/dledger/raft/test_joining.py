@@ -219,7 +219,7 @@ def test_a_follower_that_was_away_too_long_begins_where_the_leader_does() -> Non
     donor.log.commit_index = 300
     assert donor.log.trim(250) is None, "one segment only"
     first = 100
-    header, before = donor.log.header(first), donor.log.header(first - 1)
+    header, before = donor.log.reader.header(first), donor.log.reader.header(first - 1)
     fields = 290, first, header.position, before.chain_crc, 7
     node.take("f")
     node.receive("f", Head(1, *fields, run=donor.run(first, first)))
@@ -242,7 +242,7 @@ def test_a_follower_that_was_away_too_long_begins_where_the_leader_does() -> Non
 
 def given_a_head(node: ScriptedNode, donor: Donor, first: int, end: int) -> None:
     """A leader, f of term 1, has `node` begin anew with `first`, and sends it the rest."""
-    header, before = donor.log.header(first), donor.log.header(first - 1)
+    header, before = donor.log.reader.header(first), donor.log.reader.header(first - 1)
     fields = end, first, header.position, before.chain_crc, 7
     node.receive("f", Head(1, *fields, run=donor.run(first, first)))
     node.receive_append("f", 1, donor, first + 1, end, commit_index=end)
@@ -351,7 +351,9 @@ def test_what_waited_for_the_state_is_checked_before_it_is_applied() -> None:
         node = ScriptedNode(disk=disk, machine=machine)
         given_a_head(node, donor, 100, 300)
         assert (node.engine.core.commit_index, machine.applied) == (300, [])
-        disk.flip_bit(segment_path(FOLDER, 0), donor.log.header(170).position + HEADER_BYTES, 3)
+        disk.flip_bit(
+            segment_path(FOLDER, 0), donor.log.reader.header(170).position + HEADER_BYTES, 3
+        )
         given_the_state(node, 280)
         return dict(machine.applied)
 
@@ -379,7 +381,7 @@ def test_a_leader_whose_head_is_gone_offers_the_first_entry_that_it_has() -> Non
     node.advance(0.3)
     heads = node.take("f", Head)
     assert [head.first_index for head in heads] == [node.log.first_index]
-    assert bytes(heads[0].run) == bytes(node.log.run_of(*[node.log.first_index] * 2))
+    assert bytes(heads[0].run) == bytes(node.log.reader.run_of(*[node.log.first_index] * 2))
     node.acknowledge("f", node.log.first_index)
     node.advance(0.3)
     appends = node.take("f", Append)

@@ -189,7 +189,7 @@ def replica_with_a_rotten_header(at: int) -> SimulatedDisk:
     for index in range(3, 30):
         log.append(index, 1, Kind.MESSAGES, bytes(500))
     log.sync()
-    header = log.header(2)
+    header = log.reader.header(2)
     log.commit_index = log.last_index
     log.close()
     disk.flip_bit(segment_path(LOG, 0), header.position + at, 0)

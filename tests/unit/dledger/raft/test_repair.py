@@ -50,7 +50,7 @@ class Replica:
 
     def damage(self, index: int) -> None:
         """Flip a bit in the middle of an entry."""
-        header = self.donor.log.header(index)
+        header = self.donor.log.reader.header(index)
         base = header.position - header.position % SEGMENT_BYTES
         offset = header.position - base + header.size // 2
         self.disk.flip_bit(segment_path(FOLDER, base), offset, 3)
@@ -111,14 +111,14 @@ def given(log: SegmentedLog, first: int, commit: int, term: int = 9) -> Given:
     """What a leader with that log answers to one who lacks the entry `first`."""
     if first > commit:
         return Given(term, first, 0, commit, 0)
-    last = min(log.batch_end(first, 1 << 20), commit)
-    place = first, log.chain_crc_before(first)
-    return Given(term, *place, commit, last - first + 1, log.run_of(first, last))
+    last = min(log.reader.batch_end(first, 1 << 20), commit)
+    place = first, log.reader.chain_crc_before(first)
+    return Given(term, *place, commit, last - first + 1, log.reader.run_of(first, last))
 
 
 def one(log: SegmentedLog, at: int, commit: int) -> Given:
     """The same of one entry, which is committed."""
-    return Given(9, at, log.chain_crc_before(at), commit, 1, log.run_of(at, at))
+    return Given(9, at, log.reader.chain_crc_before(at), commit, 1, log.reader.run_of(at, at))
 
 
 def repaired(asking: Asking, answer: Callable[[int], Given]) -> int:
@@ -247,7 +247,7 @@ def assert_repaired(replica: Replica, commit: int) -> None:
     """What is committed is there again, nothing else is, and no mark says too much."""
     log = replica.start(commit)
     assert commit <= log.last_index <= 41
-    assert log.chain_crc == replica.donor.log.header(log.last_index).chain_crc
+    assert log.chain_crc == replica.donor.log.reader.header(log.last_index).chain_crc
     log.close()
     assert replica.open().last_index == log.last_index
 
@@ -296,7 +296,7 @@ def test_a_group_of_sectors_is_lost_and_the_node_may_die_while_that_is_repaired(
             except Crashed:
                 replica.disk.lose_power(rng)
         assert log.last_index >= min(held, commit)
-        assert log.chain_crc == source.log.header(log.last_index).chain_crc
+        assert log.chain_crc == source.log.reader.header(log.last_index).chain_crc
         replica.disk.crash_in = None
         log.close()
         assert replica.open().last_index == log.last_index
@@ -335,7 +335,7 @@ def test_what_was_acknowledged_beyond_the_watermark_is_demanded_after_a_loss(
         segment = Segment(replica.disk, segment_path(FOLDER, base), 0, SEGMENT_BYTES)
         segment.mark(5)
         segment.sync()
-    place = source.log.header(8).position + HEADER_BYTES
+    place = source.log.reader.header(8).position + HEADER_BYTES
     (replica.shorten if shortened else replica.lose)(place)
     assert replica.start(11).last_index == 11
 
@@ -461,7 +461,7 @@ def test_a_follower_gives_nothing() -> None:
 
 def rotten_at(node: ScriptedNode, index: int, at: int) -> None:
     """A bit flips on a node's disk, in an entry of an old segment."""
-    position = node.log.header(index).position + at
+    position = node.log.reader.header(index).position + at
     base = position - position % node.log.segment_bytes
     assert base < node.log.end_position - node.log.segment_bytes
     node.disk.flip_bit(segment_path(FOLDER, base), position - base, 1)
@@ -506,7 +506,7 @@ def test_an_own_entry_that_has_rotted_is_not_taken_for_another_leaders() -> None
     """Cut, it would be missing, although it was acknowledged."""
     disk, donor = SimulatedDisk(), Donor()
     last = donor.add(3, 200, BODY)
-    second = donor.log.segments()[1].first_index
+    second = donor.log.reader.segments()[1].first_index
     node = ScriptedNode(disk=disk)
     node.receive_append("f", 3, donor, 2, second - 1)
     node.receive_append("f", 3, donor, second, last)

@@ -28,7 +28,7 @@ TABLES = 4
 
 def given_a_head(node: ScriptedNode, donor: Donor, first: int, end: int) -> None:
     """A leader, f of term 1, has `node` begin anew with `first`, and sends it the rest."""
-    header, before = donor.log.header(first), donor.log.header(first - 1)
+    header, before = donor.log.reader.header(first), donor.log.reader.header(first - 1)
     fields = end, first, header.position, before.chain_crc, 7
     node.receive("f", Head(1, *fields, run=donor.run(first, first)))
     node.receive_append("f", 1, donor, first + 1, end, commit_index=end)
