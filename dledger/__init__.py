@@ -23,7 +23,7 @@ Layout
 ``failpoints``  named places where a chaos run may stop the process (pure)
 ``observe``   logging as a library does it: events with values
 ``private``   files that are their user's alone
-``keepalive`` connections whose other host is gone without a word
+``keepalive``  connections whose other host is gone without a word
 ``worker``    a thread that does one piece of work after another
 ``world``     the machine's clocks, threads, sockets and names; a test may have others
 

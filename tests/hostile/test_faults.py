@@ -141,11 +141,11 @@ async def test_a_fault_is_shown(tmp_path: Path, mock_clock: MockClock) -> None:
 async def test_what_the_port_turned_away_is_shown(tmp_path: Path, mock_clock: MockClock) -> None:
     """An operator sees how full it is, and who was refused, without reading logs."""
     async with group(tmp_path) as found:
-        room = found.core.room
-        room.places_max, room.per_address_max = 2, 1
+        quota = found.core.quota
+        quota.places_max, quota.per_address_max = 2, 1
         closed: list[str] = []
         for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3"):
-            room.enter(address, closed.append)
+            quota.enter(address, closed.append)
 
         runtime = await found.connect().ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
 

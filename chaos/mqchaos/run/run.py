@@ -188,16 +188,11 @@ class Run:
         workers = [each for each in self.consumers if isinstance(each, Worker)]
         deployed = sum(each.deployed for each in workers if isinstance(each, Deployed))
         readers = sorted({each.reader for each in workers if each.reader is not None})
+        slowness = self.machine_speed.slowness * stretch(self.planned.busy)
         wrong, counted = look(
             WORKLOADS[self.planned.workload],
             partial(read_history, self.history),
-            Lived(
-                GROUP,
-                deployed,
-                QUEUES,
-                self.machine_speed.slowness * stretch(self.planned.busy),
-                readers,
-            ),
+            Lived(GROUP, deployed, QUEUES, slowness, readers),
         )
         self.findings += wrong
         self.notes += counted
