@@ -85,13 +85,13 @@ def test_a_leader_keeps_no_run_behind_its_round_of_sending() -> None:
     node = ScriptedNode()
     node.serve("f")
     seen: list[int] = []
-    original = node.log.checked_run_of
+    original = node.log.reader.checked_run_of
 
     def counted(first_index: int, last_index: int) -> memoryview:
         seen.append(first_index)
         return original(first_index, last_index)
 
-    node.log.checked_run_of = counted  # type: ignore[method-assign]
+    node.log.reader.checked_run_of = counted  # type: ignore[method-assign]
     sending = node.engine.sending
     for _ in range(2):
         node.append()
