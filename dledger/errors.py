@@ -58,7 +58,7 @@ def shortened(text: str) -> str:
 
 
 class DledgerError(Exception):
-    """Root of the tree."""
+    """Root of all errors of dledger."""
 
     definite: bool = True
 
@@ -76,7 +76,7 @@ class HeaderError(BadInput):
 
 
 class RecordError(BadInput):
-    """Bytes that are no well-formed message record."""
+    """Bytes that are not a well-formed message record."""
 
 
 class ConfigError(BadInput):
@@ -136,7 +136,8 @@ class NotLeader(AppendError):
 
 
 class Busy(AppendError):
-    """Definitely not appended: a bound was reached. Try again after `retry_after_s` seconds."""
+    """The request was definitely not appended: a bound was reached. Try again after `retry_after_s`
+    seconds."""
 
     def __init__(self, reason: str, retry_after_s: float) -> None:
         super().__init__(f"{reason}; retry after {retry_after_s:.3f} s")
@@ -199,7 +200,7 @@ class ConnectionLost(RemotingError):
 
 
 class RequestTimeout(RemotingError):
-    """No answer within the caller's deadline."""
+    """No answer came within the caller's deadline."""
 
     definite = False
 

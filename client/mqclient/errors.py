@@ -101,7 +101,7 @@ class Refused(ClientError):
 
 
 class RecallTooLate(Refused):
-    """A message that waited for its time can't be taken back: it waits no longer."""
+    """A delayed message can't be taken back, since it was delivered or taken back already."""
 
 
 class NoReply(ClientError):
@@ -133,19 +133,20 @@ class SendError(ClientError):
 
 
 class SendFailed(SendError):
-    """Definitely not stored: it was never sent, or every server that got it refused."""
+    """The message is definitely not stored: it was never sent, or every server that got it
+    refused."""
 
 
 class SendUnknown(SendError):
-    """Stored or not: at least once it was handed to a server that did not answer in time."""
+    """The message may or may not be stored: a server that got it did not answer in time."""
 
     definite = False
 
 
 class ManyFailed(SendError):
-    """Of many messages some were not acknowledged; `sent` has the outcome of each.
+    """Some of many messages were not acknowledged; `sent` has the outcome of each.
 
-    It is definite if that is known of each that failed.
+    The error is definite if the outcome of each failed message is.
     """
 
     def __init__(self, sent: SentMany, failures: Sequence[tuple[int, SendError]]) -> None:
@@ -163,7 +164,8 @@ class ManyFailed(SendError):
 
 
 class BufferFull(SendError):
-    """Not accepted: the producer holds as many unacknowledged messages as it may."""
+    """The message was not accepted: the producer holds as many unacknowledged messages as it
+    may."""
 
 
 class BadMessage(ClientError, BadInput):
@@ -186,7 +188,7 @@ class TransactionUnknown(ClientError):
 
 
 class TransactionEnded(ClientError):
-    """A transaction had ended already, in the other way: a checker answered before."""
+    """A transaction had ended already, with the other outcome: a checker answered before."""
 
     def __init__(self, topic: str, unique_key: str, *, committed: bool) -> None:
         how = (
@@ -204,17 +206,18 @@ class TransactionEnded(ClientError):
 
 
 class ProducerFenced(SendFailed):
-    """A newer instance has the producer's name: this one can't store anything any more.
+    """A newer instance has the producer's name: this instance can't store anything any more.
 
-    What it asked for before, and got no answer to, may be stored: that ends as SendUnknown, or
+    Sends that were not answered before may be stored: they end as SendUnknown, or
     TransactionUnanswered.
     """
 
 
 class OffsetsMoved(ClientError):
-    """A transaction began where its group is not: another member has processed its messages.
+    """A transaction began at an offset other than the group's: another member has processed its
+    messages.
 
-    Nothing was stored. The consumer goes on where the group is.
+    Nothing was stored. The consumer goes on at the group's offset.
     """
 
     def __init__(self, group: str, reason: str) -> None:
@@ -225,7 +228,7 @@ class OffsetsMoved(ClientError):
 class TransactionUnanswered(ClientError):
     """Outputs and offsets of a transaction are stored, or neither; no answer came in time.
 
-    The consumer goes on where the group is, so what is stored does not come again.
+    The consumer goes on at the group's offset, so stored messages are not processed again.
     """
 
     definite = False
@@ -243,7 +246,7 @@ class AcrossGroups(ClientError):
 
 
 class TransactionClosed(ClientError):
-    """Used after its block was left."""
+    """The transaction was used after its block was left."""
 
 
 class NotAssigned(ClientError):
@@ -251,7 +254,8 @@ class NotAssigned(ClientError):
 
 
 class SubscriptionConflict(ClientError):
-    """Members of the group that are there subscribe to something else, or share out otherwise."""
+    """Other members of the group have different subscriptions, or share queues by another
+    strategy."""
 
     def __init__(self, group: str, differences: str) -> None:
         super().__init__(
@@ -264,7 +268,8 @@ class SubscriptionConflict(ClientError):
 
 
 class Undecodable(ClientError):
-    """A message's body can't be read by the consumer's `decode`; the cause is what that raised."""
+    """A message's body can't be read by the consumer's `decode`; the cause is the exception of
+    `decode`."""
 
     def __init__(self, queue: MessageQueue, offset: int, cause: Exception) -> None:
         super().__init__(
@@ -290,7 +295,7 @@ class HandlerTimeout(ClientError):
 
 
 class TooMuchUncommitted(ClientError):
-    """More stretches of a queue are in hand than are kept account of."""
+    """More separate stretches of a queue are in hand than the client keeps account of."""
 
     def __init__(self, queue: MessageQueue, runs: int) -> None:
         super().__init__(
@@ -301,4 +306,4 @@ class TooMuchUncommitted(ClientError):
 
 
 class ClientClosed(ClientError):
-    """Used before `async with` was entered or after it was left."""
+    """The client was used before its `async with` was entered or after it was left."""

@@ -138,7 +138,7 @@ def _bounded(labels: Labels, kept: Mapping[Labels, object]) -> Labels:
 
 
 class Metrics:
-    """The numbers of all clients that are made with it."""
+    """Figures of all clients that are made with this object."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -159,7 +159,7 @@ class Metrics:
                 self._before.add(counted)
 
     def forget(self, counted: Counted) -> None:
-        """In a fork: what the other process counts is told there."""
+        """Forget the figures, in a fork: the parent process reports its own."""
         self._clients.pop(counted, None)
 
     def collect(self) -> list[Collected]:

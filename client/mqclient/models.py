@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class Message:
     """A message to send. Its `keys`, text or several, are indexed; `tags` is one tag to filter by.
 
-    `unique_key` names the message for ever; the producer makes one unless it is set here. Never
-    give it to two different messages: brokers recognise a repeated batch by its first key.
+    `unique_key` names the message for ever; by default the producer makes one. Never give one key
+    to two different messages: brokers recognise a repeated batch by its first key.
     `properties` are the sender's own; names that have a field here are refused.
 
     It is delivered at once, unless one of these is set: `delay_level` (1 is the first of the
@@ -41,17 +41,18 @@ class Message:
     clock, or `deliver_at`, a time with a time zone. The last two can be taken back
     (`Producer.recall`); brokers keep them for 40 days at most.
 
-    With `repeat_s` it comes again in that period, first at `deliver_at` or after `delay_s` (else
-    after the first period): `repeats` times in all, or without end until it is taken back. With
-    `repeat_cron` it comes by the calendar, five fields as in "0 9 * * MON-FRI", by the local time
-    of `repeat_zone`, an IANA name; not before `deliver_at` or `delay_s`.
+    With `repeat_s` the message is delivered again in that period, first at `deliver_at` or after
+    `delay_s` (else after the first period): `repeats` times in all, or without end until it is
+    taken back. With `repeat_cron` it is delivered by the calendar, five fields as in "0 9 * *
+    MON-FRI", by the local time of `repeat_zone`, an IANA name; not before `deliver_at` or
+    `delay_s`.
 
-    In a topic for priorities one with a higher `priority`, from 0 on, is popped before others.
+    In a topic for priorities, a message with a higher `priority`, from 0 on, is popped before
+    others.
 
-    With `ttl_s` it is delivered no more when so many seconds are over, from its send on and by the
-    producer's clock.
+    A message with `ttl_s` expires that many seconds after its send, by the producer's clock.
 
-    With `value`, instead of a body, the body is what the producer's `encode` makes of it.
+    With `value` instead of a body, the producer's `encode` makes the body.
     """
 
     topic: str
@@ -74,7 +75,7 @@ class Message:
 
     @property
     def delayed(self) -> bool:
-        """Whether it asks to be delivered later."""
+        """Whether the message is to be delivered later."""
         later = self.delay_level or self.delay_s or self.repeat_s or self.repeat_cron
         return bool(later) or self.deliver_at is not None
 
@@ -191,7 +192,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     def body(self) -> bytes:
         """The body, checked against its CRC and inflated. Raises RecordError if it is damaged.
 
-        A large one is empty until its parts are there; what raises is why they can't be had.
+        A large body is empty until its parts are fetched; the error says why they can't be fetched.
         """
         if self._whole is not None:
             return self._whole
@@ -228,8 +229,8 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def value(self) -> Any:
-        """What the consumer's `decode` makes of the body. Raises Undecodable, and what `body`
-        raises; BadInput if the consumer was made without `decode`."""
+        """The body as the consumer's `decode` reads it. Raises Undecodable, the errors of `body`,
+        and BadInput if the consumer was made without `decode`."""
         if self._value is None:
             if self.decode is None:
                 raise BadInput("a value is asked for, and the consumer was made without `decode`")
@@ -242,7 +243,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def large_bytes(self) -> int:
-        """How large the body is whose parts are elsewhere; 0 if there is none."""
+        """Bytes of a body that was sent in parts; 0 if there is none."""
         if self._large_bytes < 0:
             table = self._table
             has_body = table is not None and self._number not in table.bodiless
@@ -255,7 +256,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
         return self._whole is not None
 
     def take_body(self, whole: bytes | Exception) -> None:
-        """Its large body was fetched; or why that can't be."""
+        """Take the large body that was fetched, or the reason why it can't be."""
         if isinstance(whole, bytes):
             self._whole = whole
         else:
@@ -263,7 +264,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory, its large body included."""
+        """Bytes in memory, the large body included."""
         return self.size_bytes + self.large_bytes
 
     @property
@@ -288,7 +289,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def expires_ms(self) -> int | None:
-        """The time from which on it is delivered no more, if it has one."""
+        """The time at which the message expires, if it has one."""
         told = self._told(wire.EXPIRES_AT_MS)
         is_time = told.isascii() and told.isdigit() and len(told) <= limits.TIME_DIGITS_MAX
         return int(told) if is_time else None
@@ -316,7 +317,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in the log: body, properties and all."""
+        """Bytes in the log: body, properties and everything else."""
         table = self._table
         return len(self.data) if table is None else table.size_of(self._number)
 
@@ -327,17 +328,17 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def reconsume_times(self) -> int:
-        """How often a consumer has sent it back."""
+        """How often consumers have sent the message back."""
         return self.record.reconsume_times
 
     @property
     def born_timestamp_ms(self) -> int:
-        """When its producer made it, by the producer's clock."""
+        """The time at which the producer made the message, by the producer's clock."""
         return self.record.born_timestamp_ms
 
     @property
     def store_timestamp_ms(self) -> int:
-        """When the broker took it, by the broker's clock."""
+        """The time at which the broker stored the message, by the broker's clock."""
         return self.record.store_timestamp_ms
 
 

@@ -35,7 +35,7 @@ async def run_until_signal(
     signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> None:
     """Await `run()`; at the first signal drain the clients, one after the other, for `timeout_s`
-    each. A second signal does what it does without this. Only in the main thread."""
+    each. A second signal has its usual effect. Only in the main thread."""
 
     async def drain_at_signal() -> None:
         with anyio.open_signal_receiver(*signals) as received:

@@ -91,11 +91,11 @@ class Files:
 class Tls:
     """How a client reaches servers by TLS: `Producer(namesrv, tls=Tls(ca="ca.pem"))`.
 
-    `ca`: a file with the authorities that may have signed a server's certificate; without it those
-    of the system. `cert` and `key`: this client's own certificate, for servers that demand one; the
-    key may lie in the same file. `check_names`: whether a server's certificate must name the host
-    that was dialled. `verify=False` takes any certificate: then others can stand between.
-    `context`: one of the application's own, in place of all that.
+    `ca`: a file with the authorities that may have signed a server's certificate; the default
+    is the system's authorities. `cert` and `key`: this client's own certificate, for servers that
+    demand one; the key may be in the same file. `check_names`: whether a server's certificate must
+    name the host that was dialled. `verify=False` takes any certificate: an attacker can then stand
+    between client and server. `context`: an SSL context of the application, in place of all these.
     """
 
     ca: str | Path | None = None

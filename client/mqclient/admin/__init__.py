@@ -60,11 +60,12 @@ __all__ = ["Admin", "UnknownTarget"]
 
 @checked
 class Admin(Living):
-    """The parts, over the same connections. A request ends in `timeout_s`.
+    """An administration client; its parts share the connections. A request ends after `timeout_s`.
 
     `namesrv_addr` is "host:port;host:port". `user` and `secret` (its password) sign each request.
-    `secret_file` is that of the cluster's secret: brokers want a proof of it for changes from
-    addresses that their `adminAddresses` does not list; without a user it signs as the cluster.
+    `secret_file` is the file of the cluster's secret. Brokers want a proof of the secret for
+    changes from addresses that their `adminAddresses` does not list. Without a user, requests are
+    signed as the cluster.
     """
 
     def __init__(
@@ -103,7 +104,8 @@ class Admin(Living):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What the calls so far have not shown: a sentence for each broker group that is away."""
+        """Results that calls have left out so far: a sentence for each broker group that is
+        away."""
         return tuple(text for _, text in sorted(self._left_out.items()))
 
     async def _start(self) -> None:

@@ -183,5 +183,6 @@ class Admin(Face[admins.Admin]):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What the calls so far have not shown: a sentence for each broker group that is away."""
+        """Results that calls have left out so far: a sentence for each broker group that is
+        away."""
         return self._client.left_out

@@ -138,8 +138,7 @@ class Consumer(Face[consumers.Consumer]):
     def transaction(
         self, producer: Producer, *, timeout_s: float = limits.TRANSACTION_S
     ) -> Iterator[OnceTransaction]:
-        """Store outputs, and that what was handed out is processed, in one step: both or
-        neither."""
+        """Store outputs and the offsets of the messages handed out in one step: both or neither."""
 
         def begin() -> AbstractAsyncContextManager[transacting.OnceTransaction]:
             return self._client.transaction(producer.client, timeout_s=timeout_s)
@@ -266,7 +265,7 @@ class Consumer(Face[consumers.Consumer]):
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that are this consumer's at the moment."""
+        """The queues that this consumer has at the moment."""
         return self._client.queues
 
 

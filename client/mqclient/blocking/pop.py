@@ -28,8 +28,8 @@ class PopConsumer(Face[consumers.PopConsumer]):
     extend = blocking(consumers.PopConsumer.extend)
 
     def pause(self) -> None:
-        """Pop nothing and hand out nothing until `resume`; others get what nobody has begun
-        with."""
+        """Pop nothing and hand out nothing until `resume`; messages that nobody has begun go to
+        others."""
         self.portal.call(self._client.pause)
 
     def resume(self) -> None:

@@ -66,11 +66,11 @@ class Transaction:
         return self._transaction.ended
 
     def commit(self) -> None:
-        """Let consumers see the message."""
+        """Commit: consumers get the message."""
         self._face.call(self._transaction.commit)
 
     def rollback(self) -> None:
-        """Never let consumers see the message."""
+        """Roll back: no consumer ever gets the message."""
         self._face.call(self._transaction.rollback)
 
 

@@ -40,7 +40,7 @@ def run_until_signal(
     signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> None:
     """Call `run()`; at the first signal drain the clients, one after the other, for `timeout_s`
-    each. A second signal does what it does without this. Only in the main thread."""
+    each. A second signal has its usual effect. Only in the main thread."""
     # A signal may come in the middle of a call of this very queue, which takes that.
     told: SimpleQueue[bool] = SimpleQueue()
 

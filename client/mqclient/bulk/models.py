@@ -12,11 +12,11 @@ Column: TypeAlias = Any
 
 
 class Columns(NamedTuple):
-    """Messages of one topic, a row each; all columns are equally long. A null is none.
+    """Messages of one topic, a row each; all columns are equally long. A null means no value.
 
     `body` has bytes and no null. `key`, `tags` are texts; `properties` maps of texts, as Arrow has
-    them or dicts. `born` says when each message came into being: Arrow timestamps, or ms since
-    1970; without it that is now.
+    them or dicts. `born` is the time at which each message was made: Arrow timestamps, or ms since
+    1970; the default is now.
     """
 
     body: Column

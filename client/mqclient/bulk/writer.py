@@ -53,7 +53,7 @@ class BulkWriter(Living):
 
     `timeout_s` is for one batch: retries and new leaders included. At most `pending_bytes_max`
     bytes of records are under way. `user` and `secret`, its password, sign each request; without a
-    user it is the cluster's secret.
+    user, `secret` is the cluster's secret.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class BulkWriter(Living):
         await self._session.__aexit__(None, None, None)
 
     async def write(self, topic: str, columns: Columns) -> None:
-        """Hand over all rows; waits while too much is under way.
+        """Hand over all rows; wait while too many bytes are under way.
 
         Raises BadMessage that names a wrong row, before any row of this call is sent; NoRoute; and
-        what a batch has failed with: SendFailed if it is certainly not stored, or SendUnknown.
+        the error of a batch that failed: SendFailed if it is certainly not stored, or SendUnknown.
         """
         self.check_open()
         async with self._writing:
@@ -114,7 +114,7 @@ class BulkWriter(Living):
                 await self._hand_over(batch)
 
     async def flush(self) -> None:
-        """Wait until all that was handed over is stored. Raises what a batch has failed with."""
+        """Wait until all rows handed over are stored. Raises the error of a batch that failed."""
         self.check_open()
         while self._pending_bytes:
             await self._changed.wait()

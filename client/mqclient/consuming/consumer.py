@@ -72,24 +72,25 @@ class Consumer(Steered):
 
     A topic may be a pattern of names: `re.compile("orders-.*")`. Members share queues out by the
     strategy `assign`: "averaged", "circular", "hashed" (RocketMQ's), "sticky", or an object. With
-    "all" each reads everything; a list of queues is read whoever else reads them. An `ordered` one
-    locks its queues, so that nobody else has messages of them in hand.
+    "all" each member reads everything; a list of queues is read even if others read them too. An
+    `ordered` consumer locks its queues, so that no other member has messages of them in hand.
 
     `consume_from` is where a queue without an offset begins: "first" at the oldest message, "last"
     at the next one to come, or at a time. `offsets` are kept by the brokers for the group, in a
     file of this consumer's own (a path), or nowhere (None). Without `auto_commit` only `commit` and
-    `nack` say what was processed. `retry_delays_s` is when a message that was not handled comes
-    again: so long after the first failure, the second, and so on, the last for all that follow;
-    without it the broker's levels say. Of all queues together at most `prefetch_messages` and
-    `prefetch_bytes` are fetched ahead, an equal share of each.
+    `nack` mark messages as processed. `retry_delays_s` are the delays of a message that was not
+    handled, after its first failure, its second, and so on; the last delay repeats. Without it the
+    broker's delay levels count. At most `prefetch_messages` and `prefetch_bytes` are fetched ahead
+    of all queues together, an equal share of each.
 
-    `on_revoke` is told which queues another member is to read, before it may: for
-    `revoke_timeout_s` this consumer finishes and commits what it has of them. `on_rebalance` is
-    told of every change that was made, and its cause. `interceptors` are called around each handler
-    of `run`, and `decode` makes the `value` of a message of its body (`mqclient.hooks`). `metrics`
-    are told what is received and handled (`mqclient.metrics`).
+    `on_revoke` is called with the queues that another member is about to read. For
+    `revoke_timeout_s` this consumer finishes and commits their messages. `on_rebalance` is called
+    with every change that was made, and its cause. `interceptors` are called around each handler of
+    `run`, and `decode` makes the `value` of a message of its body (`mqclient.hooks`). `metrics`
+    count the messages received and handled (`mqclient.metrics`).
 
-    `user` and `secret`, its password, sign each request; without a user it is the cluster's secret.
+    `user` and `secret`, its password, sign each request; without a user, `secret` is the cluster's
+    secret.
 
     Entering the block asks a broker whether it can read a `Sql`, and raises BadInput with its words
     if not; and SubscriptionConflict if other members of the group subscribe to something else,
@@ -165,7 +166,8 @@ class Consumer(Steered):
 
     @property
     def client_id(self) -> str:
-        """How brokers and members know this consumer. Raises ClientClosed before it is opened."""
+        """The id by which brokers and members know this consumer. Raises ClientClosed before it is
+        opened."""
         return self._session.client_id
 
     async def _start(self) -> None:
@@ -223,11 +225,11 @@ class Consumer(Steered):
             session.tasks.start_soon(self._keep_committing, assignment)
 
     async def drain(self, timeout_s: float = limits.DRAIN_S) -> bool:
-        """Stop in order: fetch nothing more, let handlers finish what they have, commit, leave.
+        """Stop in order: fetch nothing more, let handlers finish their messages, commit, leave.
 
-        Others take the queues over at once. `run` returns, a loop ends, a poll that waits returns
-        what it has, and later ones raise ClientClosed. Returns whether all was finished within
-        `timeout_s`; what was not, others are given again.
+        Others take the queues over at once. `run` returns, a loop ends, a waiting poll returns its
+        messages, and later polls raise ClientClosed. Returns whether all messages were finished
+        within `timeout_s`; unfinished messages are delivered again.
         """
         self.check_open()
         check_seconds("timeout_s", timeout_s)
@@ -295,8 +297,8 @@ class Consumer(Steered):
     ) -> list[ReceivedMessage]:
         """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
 
-        Polling says that all messages of the poll before are processed. With `one_group` they are
-        all of one broker group, as a transaction needs them.
+        A poll marks all messages of the poll before as processed. With `one_group` all messages are
+        of one broker group, as a transaction needs.
         """
         self.check_open()
         polled = [*await self._handout.poll(max_messages, timeout_s, one_group=one_group)]
@@ -309,9 +311,9 @@ class Consumer(Steered):
         *,
         one_group: bool = False,
     ) -> ReadMany:
-        """As `poll`, for who reads many: bodies and places by column, at a fraction of the cost.
+        """`poll` for high volumes: bodies and places by column, at a fraction of the cost.
 
-        What it gives holds the messages, too; each is made when it is looked at.
+        The result also has the messages; a message object is made when you look at it.
         """
         self.check_open()
         await tables.bring()
@@ -320,11 +322,11 @@ class Consumer(Steered):
     def transaction(
         self, producer: Writes, *, timeout_s: float = limits.TRANSACTION_S
     ) -> AbstractAsyncContextManager[OnceTransaction]:
-        """Store outputs, and that what was handed out is processed, in one step: both or neither.
+        """Store outputs and the offsets of the messages handed out in one step: both or neither.
 
-        Leaving the block stores all of it; an exception in it stores nothing, and the messages come
-        again. Needs `auto_commit=False` and a producer with a name. What it raises:
-        `mqclient.consuming.transacting.transaction`.
+        The end of the block stores everything. An exception in the block stores nothing, and the
+        messages are delivered again. Needs `auto_commit=False` and a producer with a name.
+        `mqclient.consuming.transacting.transaction` lists the errors.
         """
         self.check_open()
         check_seconds("timeout_s", timeout_s)
@@ -347,16 +349,16 @@ class Consumer(Steered):
     ) -> None:
         """Call `handler` with each message until cancelled; await it if it is asynchronous.
 
-        Up to `concurrency` messages are handled at a time, of `max_bytes` in all: each queue's one
-        after the other (`order="queue"`), each key's within a queue ("key"), or as they come
-        ("none"). A message whose handler raises, or takes longer than `timeout_s` and is cancelled,
-        comes again later (`Nack` says when), and after `max_reconsume_times` (by default the
-        group's setting, 16) goes to the dead letters; those behind it do not wait. That is
-        `on_error="retry"`, the default for members of a group. With "suspend" the handler gets it
-        again after a second, and those behind it in its order wait; after `max_reconsume_times`, if
-        given, it is a dead letter. With "raise" the exception ends `run` and reaches the caller.
-        A function is told of each failure: `on_error(exception, message, attempt)`, and may
-        return one of these words for this message.
+        Up to `concurrency` messages are handled at a time, of `max_bytes` in all: messages of a
+        queue one after the other (`order="queue"`), messages of a key within a queue ("key"), or in
+        any order ("none"). A message whose handler raises, or takes longer than `timeout_s` and is
+        cancelled, is delivered again later (`Nack` sets the delay). After `max_reconsume_times` (by
+        default the group's setting, 16) it becomes a dead letter. Later messages do not wait. This
+        is `on_error="retry"`, the default for members of a group. With "suspend" the handler gets
+        the message again after a second, and later messages in its order wait; after
+        `max_reconsume_times`, if given, it becomes a dead letter. With "raise" the exception ends
+        `run` and reaches the caller. If `on_error` is a function, it is called for each failure as
+        `on_error(exception, message, attempt)`, and may return one of these words for this message.
         """
         pace = check_pace(concurrency, max_bytes, order, timeout_s)
         await self._handle(
@@ -375,10 +377,11 @@ class Consumer(Steered):
         on_error: OnError | None = None,
         max_reconsume_times: int | None = None,
     ) -> None:
-        """Call `handler` with what there is of a queue, up to `max_messages`, until cancelled.
+        """Call `handler` with batches of up to `max_messages` messages of a queue, until cancelled.
 
-        Everything else is as with `run`. If the handler raises, all of its messages come again but
-        those that it has finished itself, by `commit(message)` or `nack(message)`.
+        Everything else is as with `run`. If the handler raises, all messages of the batch are
+        delivered again, except messages that the handler finished by `commit(message)` or
+        `nack(message)`.
         """
         pace = check_pace(concurrency, max_bytes, order, timeout_s, max_messages)
         await self._handle(handler, pace, on_error, max_reconsume_times)
@@ -406,11 +409,11 @@ class Consumer(Steered):
     async def nack(
         self, message: ReceivedMessage, delay_level: int = 0, *, delay_s: float | None = None
     ) -> None:
-        """For who iterates or polls: `message` could not be handled, and is to come again.
+        """Have `message`, which was polled or iterated and not handled, delivered again.
 
-        Its copy arrives after `delay_s`, or the delay of the level (-1: in the dead letters at
-        once), or when the group's schedule or the broker says. The message itself is finished.
-        Raises NotAssigned if its queue is another member's by now, who gets it anyway; Refused, or
+        A copy arrives after `delay_s`, or after the delay of the level (-1: in the dead letters at
+        once), or by the group's schedule or the broker's. The message itself is finished. Raises
+        NotAssigned if another member has the queue by now, and gets the message anyway; Refused, or
         another ClientError or RemotingError, if the copy may not be stored.
         """
         back, delay = self.sending_back(), Delay.of(delay_level, delay_s)
@@ -446,11 +449,11 @@ class Consumer(Steered):
         *,
         timeout_s: float = limits.REQUEST_TIMEOUT_S,
     ) -> dict[MessageQueue, int]:
-        """`message` is processed; or, without one, all that were handed out so far. Commit.
+        """Mark `message` as processed, or all messages handed out so far, and commit.
 
-        Committed is what has no gap below: the offset of the first message that is not processed.
-        The result is what brokers newly hold. Queues whose leader could not be reached in time are
-        left out (and logged). Raises NotAssigned if the message's queue is another member's by now.
+        A queue's committed offset is the offset of its first unfinished message. The result has the
+        offsets that brokers newly hold. Queues whose leader could not be reached in time are left
+        out (and logged). Raises NotAssigned if another member has the message's queue by now.
         """
         self.check_open()
         check_seconds("timeout_s", timeout_s)

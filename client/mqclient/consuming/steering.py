@@ -29,7 +29,7 @@ class Steered(Living):
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
-        """The queues that are this consumer's at the moment."""
+        """The queues that this consumer has at the moment."""
         return tuple(sorted(self._assigned().fetchers))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
@@ -52,7 +52,7 @@ class Steered(Living):
     def pause(self, *queues: MessageQueue) -> None:
         """Hand out no more of these queues, or of all. Raises NotAssigned for one that isn't ours.
 
-        They stay this consumer's, and what was handed out may be finished.
+        The queues stay with this consumer, and messages in hand may be finished.
         """
         for fetcher in self._chosen(queues, "pause"):
             fetcher.progress.paused = True
@@ -64,7 +64,7 @@ class Steered(Living):
         self._handout.arrived.announce()
 
     def paused(self) -> tuple[MessageQueue, ...]:
-        """The queues that are paused. One that is lost and gained again is not."""
+        """The queues that are paused. A queue that was lost and gained again is not paused."""
         readings = self._readings().items()
         return tuple(sorted(queue for queue, fetcher in readings if fetcher.progress.paused))
 

@@ -55,7 +55,7 @@ class Slot:
 
     @property
     def settled(self) -> bool:
-        """Whether the outcome stands."""
+        """Whether the outcome is known."""
         return self.error is not None or self.batch.ack is not None
 
     def result(self) -> SendResult:

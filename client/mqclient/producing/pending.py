@@ -17,7 +17,8 @@ from mqclient.producing.batch import Slot
 
 
 class PendingSend(ABC):
-    """Await `wait()`, or register a callback; `settled` and `result()` never block."""
+    """The outcome of a send: await `wait()`, or register a callback; `settled` and `result()` never
+    block."""
 
     __slots__ = ()
 
@@ -29,11 +30,11 @@ class PendingSend(ABC):
     @property
     @abstractmethod
     def settled(self) -> bool:
-        """Whether the outcome stands."""
+        """Whether the outcome is known."""
 
     @abstractmethod
     def result(self) -> SendResult:
-        """Where the message went. Raises the error if it failed. Only for a settled one."""
+        """The message's place. Raises the error if the send failed. Only for a settled send."""
 
     @abstractmethod
     def _when_settled(self, listener: Callable[[], None]) -> None:
@@ -55,9 +56,10 @@ class PendingSend(ABC):
             await event.wait()
 
     def add_callback(self, callback: Callable[[PendingSend], None]) -> None:
-        """Have `callback(self)` called once the outcome is known, or at once if it is already.
+        """Call `callback(self)` once the outcome is known, or at once if it is known already.
 
-        It runs in the client's event loop between two messages: it must be quick and not raise.
+        The callback runs in the client's event loop between two messages: it must be quick and not
+        raise.
         """
         if self.settled:
             callback(self)

@@ -61,22 +61,24 @@ from mqclient.signatures import checked
 class Producer(Sends):
     """Sends messages of one producer group.
 
-    One with a `name` is the only one of that name: when another instance begins to write, this one
-    is fenced, and its calls raise ProducerFenced. `Consumer.transaction` needs that.
+    A producer with a `name` is the only one of that name: when another instance begins to write,
+    this instance is fenced, and its calls raise ProducerFenced. `Consumer.transaction` needs a
+    name.
 
-    A `group` is needed with a `checker`; otherwise it is just what operators see. `timeout_s` is a
-    send's deadline unless the call has its own. With `linger_s` a batch waits for
-    more messages although it could be sent. At most `pending_max` messages or `pending_bytes_max`
-    bytes of records are held at a time. `checker` answers how a transaction ended if its producer
-    did not say. With `at_least_once`, if a whole broker group is gone before it answered, its
-    messages are sent to another group too, and may be stored twice; without it, that is
-    SendUnknown. Bodies from `compress_from_bytes` on are compressed by `compression`, if that is
-    named, unless they would become no smaller. `interceptors` are called around each send, and
-    `encode` makes bodies of the values of messages (`mqclient.hooks`). `metrics` are told what is
+    A `checker` needs a `group`; otherwise operators just see the group's name. `timeout_s` is a
+    send's deadline unless the call has its own. With `linger_s` a batch waits for more messages
+    although it could be sent. At most `pending_max` messages or `pending_bytes_max` bytes of
+    records are held at a time. `checker` answers how a transaction ended if its producer did not
+    say. With `at_least_once`, messages of a broker group that disappeared before it answered are
+    sent to another broker group too, and may be stored twice; without it, their sends raise
+    SendUnknown. Bodies from
+    `compress_from_bytes` on are compressed by `compression`, if that is named, unless they would
+    become no smaller. `interceptors` are called around each send, and
+    `encode` makes bodies of the values of messages (`mqclient.hooks`). `metrics` count the messages
     sent (`mqclient.metrics`).
 
-    `user` and `secret`, its password, sign each request; without a user it is the cluster's secret.
-    Making one raises BadInput for numbers that can't be meant.
+    `user` and `secret`, its password, sign each request; without a user, `secret` is the cluster's
+    secret. The constructor raises BadInput for values out of range.
     """
 
     def __init__(
@@ -240,12 +242,12 @@ class Producer(Sends):
     ) -> SentMany:
         """Send a message for each body, and wait until all are stored. Returns where they went.
 
-        For those who have many at once: encoding and keeping account of them costs a small part of
-        what it does one by one. Neighbours go to one queue, some hundred KiB of them; with `key` or
-        `queue_id` all go to the same, in their order. Each has `timeout_s` from when there is room
-        for it, and is stored at most once. Raises BadMessage or NoRoute before anything is sent,
-        else ManyFailed, which has the outcome of each. What was handed over goes on if the wait is
-        cancelled.
+        For many messages at once: encoding and accounting cost a small part of what single sends
+        cost. Neighbours go to one queue, some hundred KiB of them; with `key` or
+        `queue_id` all go to the same, in their order. Each message has `timeout_s` from when there
+        is room for it, and is stored at most once. Raises BadMessage or NoRoute before anything is
+        sent, else ManyFailed, which has the outcome of each message. Messages handed over are still
+        sent if the wait is cancelled.
         """
         self.check_open()
         timeout_s = self._timeout(timeout_s)
@@ -283,10 +285,10 @@ class Producer(Sends):
     ) -> SendResult:
         """Send one message whose body may be too large for a record (256 MiB at most).
 
-        Its parts go to the topic `%PARTS%` and the message's topic; then the message is sent, and
-        the result is that. Consumers of ours get it with its body; others get it without one. A
-        body of up to 4 MiB is sent as by `send`. Raises what `send` does; SendFailed if a part was
-        not stored.
+        The parts go to the topic `%PARTS%` followed by the message's topic. Then the message is
+        sent; the result is its place. Our consumers get the message with its body; other clients
+        get it without a body. A body of up to 4 MiB is sent as by `send`. Raises the errors of
+        `send`, and SendFailed if a part was not stored.
         """
         if self._hooks is not None and self._hooks.wanted:
             again = partial(
@@ -331,7 +333,7 @@ class Producer(Sends):
         Leaving the block commits, unless `transaction.rollback()` was awaited in it. After an
         exception nothing is decided: the broker asks `checker`, in this process or another of the
         group (it knows those that have prepared a topic or sent to one). `timeout_s` is for the
-        send and for the end, each. Raises what `send` and `Transaction.commit` do.
+        send and for the end, each. Raises the errors of `send` and `Transaction.commit`.
         """
         self.check_open()
         self._transactions.check_allowed(message.topic)
@@ -360,9 +362,9 @@ class Producer(Sends):
     ) -> None:
         """Take back a message with `delay_s` or `deliver_at` whose time has not come yet.
 
-        It is named by its SendResult; or by its topic and the `recall_handle` of that result, which
-        a program may keep as text: `recall("Orders", handle)`. Raises BadInput if it can't be taken
-        back, RecallTooLate if it was delivered or taken back already, NoRoute, NoLeader, or the
+        Give its SendResult; or its topic and the `recall_handle` of that result, which a program
+        may keep as text: `recall("Orders", handle)`. Raises BadInput if it can't be taken back,
+        RecallTooLate if it was delivered or taken back already, NoRoute, NoLeader, or the
         RemotingError of the last try.
         """
         self.check_open()
@@ -380,7 +382,7 @@ class Producer(Sends):
     ) -> Reply:
         """Send one message, and wait until one of its consumers replies (`reply`).
 
-        `timeout_s` is for all of it. Raises NoReply, and whatever `send` does.
+        `timeout_s` is for both. Raises NoReply, and the errors of `send`.
         """
         if self._hooks is not None and self._hooks.wanted:
             again = partial(
@@ -407,14 +409,14 @@ class Producer(Sends):
     ) -> None:
         """Reply to a message that was sent by `request`; returns when the requester has it.
 
-        Raises BadMessage if it was not sent so, Refused if the requester is gone, NoLeader, or the
-        RemotingError of the last try.
+        Raises BadMessage if the message is not a request, Refused if the requester is gone,
+        NoLeader, or the RemotingError of the last try.
         """
         self.check_open()
         await self._questions.reply(request, body, properties or {}, self._timeout(timeout_s))
 
     async def drain(self, timeout_s: float = limits.DRAIN_S) -> bool:
-        """`flush` for `timeout_s` at most; whether everything is settled."""
+        """`flush` for `timeout_s` at most; returns whether everything is settled."""
         self.check_open()
         with move_on_after(check_seconds("timeout_s", timeout_s)) as scope:
             await self._outbox.flush()
@@ -422,7 +424,7 @@ class Producer(Sends):
 
     async def flush(self) -> None:
         """Wait until everything handed over before this call is settled, lingering batches
-        included. What other tasks send meanwhile is not waited for."""
+        included. Messages that other tasks send meanwhile are not waited for."""
         self.check_open()
         await self._outbox.flush()
 

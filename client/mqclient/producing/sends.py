@@ -87,7 +87,7 @@ class Sends(Living):
         selector: Selector | None = None,
         timeout_s: float | None = None,
     ) -> PendingSend:
-        """Hand over one message, waiting for room if need be; its outcome is the result's."""
+        """Hand over one message, waiting for room if need be; the result tells the outcome."""
         if self._hooks is not None and self._hooks.wanted:
             again = partial(
                 self.send_soon, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s

@@ -26,7 +26,7 @@ MISSING = "the queue has them no more, though it has older ones"
 
 
 class Gap(NamedTuple):
-    """Offsets from `begin` to `end` of which there are no messages, and why."""
+    """Offsets from `begin` to `end` without messages, and the reason."""
 
     begin: int
     end: int
@@ -34,9 +34,9 @@ class Gap(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What is known of the offsets from where reading was to `next_offset`.
+    """An answer about the offsets from the reader's place to `next_offset`.
 
-    `first_there` is the queue's first offset now, -1 if it was not told.
+    `first_there` is the queue's first offset now, -1 if it is not known.
     """
 
     next_offset: int

@@ -70,8 +70,8 @@ _ANSWERS = frozenset(
 
 
 class Bounds(NamedTuple):
-    """What a queue has: messages from `begin` to before `end`. `life` is that of its topic on its
-    broker group, 0 if the brokers don't know lives."""
+    """Offsets of a queue: messages from `begin` to before `end`. `life` is the life of the topic on
+    its broker group, 0 if the brokers don't know lives."""
 
     begin: int
     end: int
@@ -80,8 +80,8 @@ class Bounds(NamedTuple):
 
 class TopicBounds(NamedTuple):
     """The queues of a topic that can be read. `told` are the broker groups that have answered: a
-    queue of theirs that is not here is not there. The `silent` ones have the topic, or had it, and
-    can't be asked now, or must not be read. Of other groups nothing is known."""
+    queue of theirs that is not listed does not exist. The `silent` broker groups have the topic, or
+    had it, and can't be asked now, or must not be read. Nothing is known of other broker groups."""
 
     queues: Mapping[MessageQueue, Bounds]
     told: frozenset[str]
@@ -93,7 +93,7 @@ class RangeReader(Living):
     """`async with RangeReader("127.0.0.1:9876") as reader:`; a request ends in `timeout_s`.
 
     A read waits up to `patience_s` for a broker group that does not serve. `user` and `secret`, its
-    password, sign each request; without a user it is the cluster's secret.
+    password, sign each request; without a user, `secret` is the cluster's secret.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class RangeReader(Living):
     async def bounds(self, topic: str, known: Collection[str] = ()) -> TopicBounds:
         """The queues of a topic, of all broker groups that answer, the `known` ones among them.
 
-        A topic that is nowhere has none. Raises RemotingError if no name server answers.
+        A topic that does not exist has none. Raises RemotingError if no name server answers.
         """
         self.check_open()
         brokers: dict[str, BrokerData] = {}
@@ -183,7 +183,7 @@ class RangeReader(Living):
         return await offset_at(self._session, broker, queue, timestamp_ms)
 
     async def stored_ms(self, queue: MessageQueue) -> int:
-        """When the oldest message of a queue was stored; -1 if it has none."""
+        """The time at which the oldest message of a queue was stored; -1 if it has none."""
         header = GetEarliestMsgStoretimeHeader(topic=queue.topic, queue_id=queue.queue_id)
         (broker,) = await self._session.broker_groups(broker=queue.broker_name)
         answer = await self._requests.ask_leader(broker, header)
@@ -200,13 +200,24 @@ class RangeReader(Living):
         messages: int = limits.PULL_RECORDS_MAX,
         size_bytes: int = limits.PULL_BYTES_MAX,
     ) -> Piece:
-        """What one answer of a broker tells of the offsets from `begin` to `end`; go on at its
-        `next_offset` until that is `end`.
+        """Read from `begin` towards `end`: one answer of a broker. Go on at its `next_offset` until
+        that is `end`.
 
+<<<<<<< HEAD
         `life` is that of the topic to which the offsets belong. Tags are compared by their hashes
         only: with an `expression` of tags, there may be messages of others among those found.
         Raises BadInput for offsets that are not a range, Refused if the broker does not give them,
         NoLeader or RemotingError if nobody does.
+||||||| parent of 2fa86171 (Explain the Python API and its errors in plain English)
+        `life` is that of the topic to which the offsets belong. Tags are compared by their hashes
+        only: with an `expression` of tags, there may be messages of others among those found.
+        Raises Refused if the broker does not give them, NoLeader or RemotingError if nobody does.
+=======
+        `life` is the life of the topic to which the offsets belong. Tags are compared by their
+        hashes only: with an `expression` of tags, there may be messages of others among those
+        found. Raises Refused if the broker does not give them, NoLeader or RemotingError if nobody
+        does.
+>>>>>>> 2fa86171 (Explain the Python API and its errors in plain English)
         """
         self.check_open()
         if not 0 <= begin <= end:
@@ -281,9 +292,9 @@ class RangeReader(Living):
         return message.body
 
     async def commit(self, group: str, offsets: Mapping[MessageQueue, tuple[int, int]]) -> None:
-        """Note where a group is: the next offset of queues, and the lives that these belong to.
+        """Commit the next offset of queues for a group, with the lives that the offsets belong to.
 
-        As an operator's tool does: also behind where it was. Raises Refused, NoLeader or
+        An offset may also go back, as with an operator's tool. Raises Refused, NoLeader or
         RemotingError.
         """
         self.check_open()

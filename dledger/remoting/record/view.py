@@ -172,7 +172,7 @@ class Record:
 
     @property
     def store_timestamp_ms(self) -> int:
-        """When the broker took it, by the broker's clock."""
+        """The time at which the broker stored the message, by the broker's clock."""
         return self._number(I64, self._born_host_end)
 
     @property

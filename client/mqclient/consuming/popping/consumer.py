@@ -59,13 +59,14 @@ log = get_logger(__name__)
 class PopConsumer(Living):
     """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
 
-    `invisible_s` is how long others don't get a message that this consumer has. A group without an
-    offset begins at the "first" message, or behind the "last". An `ordered` one is given messages
-    of a queue only if nobody has earlier ones of it in hand. `retry_delays_s` is when a message
-    that was not handled comes again: so long after the first failure, the second, and so on, the
-    last for all that follow. `interceptors`, `decode` and `metrics` are as in `Consumer`.
+    `invisible_s` is how long a message in hand is hidden from other members. A group without an
+    offset begins at the "first" message, or behind the "last". An `ordered` consumer gets messages
+    of a queue only if no member has earlier messages of it in hand. `retry_delays_s` are the delays
+    of a message that was not handled, after its first failure, its second, and so on; the last
+    delay repeats. `interceptors`, `decode` and `metrics` are as in `Consumer`.
 
-    `user` and `secret`, its password, sign each request; without a user it is the cluster's secret.
+    `user` and `secret`, its password, sign each request; without a user, `secret` is the cluster's
+    secret.
 
     Entering the block raises BadInput for a filter that no broker can read, and
     SubscriptionConflict if other members of the group subscribe to something else, which
@@ -149,7 +150,7 @@ class PopConsumer(Living):
 
     @property
     def client_id(self) -> str:
-        """How brokers know this consumer. Raises ClientClosed before it is opened."""
+        """The id by which brokers know this consumer. Raises ClientClosed before it is opened."""
         return self._session.client_id
 
     async def _start(self) -> None:
@@ -183,9 +184,9 @@ class PopConsumer(Living):
         """Stop in order: pop nothing more, give back what nobody has begun with, let handlers
         finish what they have, acknowledge it, and leave.
 
-        `run` returns; a poll that waits returns what it has, and later ones raise ClientClosed.
-        What was polled can be acknowledged until the block is left. Returns whether all handlers
-        were through within `timeout_s`.
+        `run` returns; a waiting poll returns its messages, and later polls raise ClientClosed.
+        Polled messages can be acknowledged until the block is left. Returns whether all handlers
+        ended within `timeout_s`.
         """
         self.check_open()
         check_seconds("timeout_s", timeout_s)
@@ -242,8 +243,9 @@ class PopConsumer(Living):
     async def poll(self, max_messages: int = 32, timeout_s: float = 1.0) -> list[PoppedMessage]:
         """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
 
-        They are fewer if their bodies would have more than 256 MiB together, inflated and fetched.
-        They are this consumer's until their `until_s`: `ack`, `nack` or `extend` them before.
+        There are fewer if their bodies would have more than 256 MiB together, inflated and fetched.
+        The messages belong to this consumer until their `until_s`: `ack`, `nack` or `extend` them
+        before.
         """
         self.check_open()
         check_count("max_messages", max_messages)
@@ -287,9 +289,10 @@ class PopConsumer(Living):
         raise StopAsyncIteration
 
     def pause(self) -> None:
-        """Pop nothing and hand out nothing until `resume`; others get what nobody has begun with.
+        """Pop nothing and hand out nothing until `resume`; messages that nobody has begun go to
+        others.
 
-        What was handed out may be finished.
+        Messages in hand may be finished.
         """
         self.check_open()
         self._taking.paused = True
@@ -306,11 +309,12 @@ class PopConsumer(Living):
         return self._taking.paused
 
     async def ack(self, *messages: PoppedMessage) -> int:
-        """These messages are done, for ever, when this returns.
+        """Acknowledge messages: they are done for ever when this call returns.
 
-        One whose time was over, and that another member has by now, is that one's: returns how many
-        such there were at most, or done before. Raises a ClientError or RemotingError if it is not
-        known whether they are done: then they may come again.
+        A message whose time was over belongs to the member that has it by now. Returns the highest
+        possible number of such messages, and of messages that were done before. Raises a
+        ClientError or RemotingError if it is not known whether the messages are done: they may be
+        delivered again.
         """
         self.check_open()
         self._settled(*messages)
@@ -319,13 +323,13 @@ class PopConsumer(Living):
     async def nack(
         self, message: PoppedMessage, delay_level: int = 0, *, delay_s: float | None = None
     ) -> bool:
-        """`message` could not be handled: it comes again after `delay_s`, or when the schedule
-        says.
+        """Have `message` delivered again after `delay_s`, or by the schedule.
 
         After as many tries as the group's config says (`updateSubGroup -r`) it becomes a dead
-        letter, and with the level -1 at once. Returns False if it was, or may have been,
-        somebody else's by then, or done: then this changed nothing. Raises a ClientError or
-        RemotingError if the brokers could not be told: then it comes again when its time is over.
+        letter, and with the level -1 at once. Returns False if the message was done, or may have
+        belonged to another member by then: this changed nothing. Raises a ClientError or
+        RemotingError if no broker could be reached: the message is delivered again when its time is
+        over.
         """
         self.check_open()
         self._settled(message)
@@ -342,7 +346,8 @@ class PopConsumer(Living):
         return not await self._settling.hide([message], seconds, keep=False)
 
     async def extend(self, *messages: PoppedMessage, invisible_s: float | None = None) -> None:
-        """Keep messages for `invisible_s` from now on (by default: as long as at first)."""
+        """Keep messages for `invisible_s` from now on; the default is the time that they had at
+        first."""
         self.check_open()
         if not messages:
             return
@@ -363,13 +368,13 @@ class PopConsumer(Living):
     ) -> None:
         """Call `handler` with each message until cancelled; await it if it is asynchronous.
 
-        Up to `concurrency` messages are handled at a time. One whose handler returns is
-        acknowledged. One whose handler raises, or takes longer than `timeout_s` and is cancelled,
-        comes again later (`Nack` says when), and after `max_reconsume_times` goes to the group's
-        dead letters: by default after as many as the group's config says (`updateSubGroup -r`).
-        While a handler works its message stays hidden, for `hold_s` at most; then another member
-        may get it. Messages of an `ordered` consumer's queue are handled one after the other, and
-        those that fail again in their place. `on_error(exception, message, attempt)` is told of
+        Up to `concurrency` messages are handled at a time. A message whose handler returns is
+        acknowledged. A message whose handler raises, or takes longer than `timeout_s` and is
+        cancelled, is delivered again later (`Nack` sets the delay). After `max_reconsume_times`, by
+        default the group's setting (`updateSubGroup -r`), it becomes a dead letter. While a handler
+        works, its message stays hidden, for `hold_s` at most; then another member may get it.
+        Messages of an `ordered` consumer's queue are handled one after the other, and a failed
+        message is handled again in its place. `on_error(exception, message, attempt)` is called for
         each failure.
         """
         self.check_open()

@@ -12,9 +12,9 @@ from mqclient.models import ReceivedMessage
 
 
 class PoppedMessage(ReceivedMessage, kw_only=True, eq=False, gc=False):
-    """A `ReceivedMessage` with what names its delivery. `until_s` is when others may get it, by
-    this process's monotonic clock; `since_s` is when it came, and `asked_s` the moment before it
-    was asked for."""
+    """A `ReceivedMessage` with the data of its delivery. From `until_s` on others may get it, by
+    this process's monotonic clock. It came at `since_s`; `asked_s` is the moment before it was
+    asked for."""
 
     pop_time_ms: int
     invisible_s: float
@@ -31,20 +31,21 @@ class PoppedMessage(ReceivedMessage, kw_only=True, eq=False, gc=False):
     def redelivered(self) -> bool:
         """Whether it may have been handed out before: to others, or in an answer that was lost.
 
-        If not, nobody of the group has had it since its offset was set. One that was given back
-        before anybody had it is redelivered, though that counts as no delivery.
+        If not, no member of the group has had it since the group's offset was set. A message that
+        was given back before any member had it is redelivered, though that does not count as a
+        delivery.
         """
         return self.handed_out or self.reconsume_times > 0
 
     @property
     def deliveries(self) -> int:
-        """How often it was handed out, this time included."""
+        """How often the message was handed out, this time included."""
         return self.reconsume_times + 1
 
     @property
     def hand_bytes(self) -> int:
-        """What it may take in memory while somebody has it: its body may be fetched in parts, or
-        inflate to as much as a message may have."""
+        """Bytes that the message may take in memory while it is in hand: its body may be fetched in
+        parts, or be inflated."""
         if not self.large_bytes and self.record.sys_flag & COMPRESSED:
             return self.size_bytes + limits.INFLATED_BODY_BYTES_MAX
         return self.held_bytes

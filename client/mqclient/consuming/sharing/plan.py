@@ -40,7 +40,7 @@ Assign: TypeAlias = StrategyName | Literal["all"] | Strategy | Sequence[MessageQ
 
 @dataclass(frozen=True, slots=True)
 class ConsistentHash:
-    """RocketMQ's consistent hash with another number of places on its ring than 10 a member."""
+    """RocketMQ's consistent hash, with a number of virtual nodes for each member."""
 
     virtual_nodes: int = 10
 
@@ -72,13 +72,13 @@ class MachineRooms:
 
 @dataclass(frozen=True, slots=True)
 class NearbyRooms:
-    """RocketMQ's allocation by nearness: queues in a machine room where members are go to these,
-    the others to all members; `within` says how they are shared then.
+    """RocketMQ's allocation by nearness: members share the queues in their own machine room, and
+    all members share the queues of rooms without members. `within` is the strategy for both.
 
     `room_of_queue` knows where a queue's broker stands (mostly by `queue.broker_name`), and
     `room_of_member` where a member runs, by its client id, which begins with its IP address. Both
-    must say the same in every member. Where one says "" the member keeps the queues that it has,
-    with a warning in the log.
+    must give the same result in every member. If one gives "", the member keeps the queues that it
+    has, with a warning in the log.
     """
 
     room_of_queue: Callable[[MessageQueue], str]

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 class ReadMany(Sequence[ReceivedMessage]):
-    """Messages in the order in which `poll` gives them. A message is made when it is looked at.
+    """Messages in the order in which `poll` gives them. A message object is made when you look at
+    it.
 
-    A column has a number for each message, in their order. `stretches` are those of one queue each,
-    with columns of their own.
+    A column has a number for each message, in their order. `stretches` are the messages of one
+    queue each, with columns of their own.
     """
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
@@ -52,8 +53,8 @@ class ReadMany(Sequence[ReceivedMessage]):
     def bodies(self) -> list[bytes]:
         """The bodies, checked as `ReceivedMessage.body` is.
 
-        Raises RecordError for the first that is damaged or can't be had. The others are then to be
-        had from the messages.
+        Raises RecordError for the first body that is damaged or can't be fetched. Take the other
+        bodies from the messages.
         """
         return list(chain.from_iterable(stretch.bodies() for stretch in self.stretches))
 

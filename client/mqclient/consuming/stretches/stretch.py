@@ -47,7 +47,7 @@ class Stretch(Sequence[ReceivedMessage]):
     @property
     @abstractmethod
     def large_bytes(self) -> int:
-        """How large those bodies are whose parts are elsewhere."""
+        """Bytes of the bodies that were sent in parts."""
 
     @abstractmethod
     def bodies(self) -> list[bytes]:

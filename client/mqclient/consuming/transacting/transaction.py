@@ -229,7 +229,8 @@ def _begin_at(fetcher: QueueFetcher, offset: int) -> None:
 
 
 class OnceTransaction:
-    """Outputs that are stored together with the offsets of their inputs. See the module."""
+    """Outputs that are stored together with the offsets of their inputs. The module explains
+    more."""
 
     def __init__(self, transacting: Transacting, writes: Writes, timeout_s: float) -> None:
         named = writes.named

@@ -42,11 +42,11 @@ class Gathered(PendingSend):
 
     @property
     def settled(self) -> bool:
-        """Whether the outcome stands."""
+        """Whether the outcome is known."""
         return self._stretch.settled
 
     def result(self) -> SendResult:
-        """Where the message went. Raises the error if it failed. Only for a settled one."""
+        """The message's place. Raises the error if the send failed. Only for a settled send."""
         return self._stretch.result_of(self._number)
 
     def _when_settled(self, listener: Callable[[], None]) -> None:

@@ -67,9 +67,8 @@ class Stretch(PendingSlot):
 
 
 class SentMany(Sequence[SendResult]):
-    """Where the messages went, in the order of their bodies. A result is made when looked at.
-
-    Looking at one that failed raises its error.
+    """Where the messages went, in the order of their bodies. A result object is made when you look
+    at it; for a message that failed this raises the error.
     """
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:

@@ -82,7 +82,7 @@ class Transaction:
         self._timeout_s = timeout_s
 
     async def commit(self) -> None:
-        """Let consumers see the message.
+        """Commit: consumers get the message.
 
         Raises TransactionUnknown if no answer came, TransactionEnded if it was rolled back or moved
         aside before, Refused if the topic is gone.
@@ -90,7 +90,8 @@ class Transaction:
         await self._end(Decision.COMMIT)
 
     async def rollback(self) -> None:
-        """Never let consumers see the message. Raises TransactionUnknown or TransactionEnded."""
+        """Roll back: no consumer ever gets the message. Raises TransactionUnknown or
+        TransactionEnded."""
         await self._end(Decision.ROLLBACK)
 
     async def _end(self, decision: Decision) -> None:
