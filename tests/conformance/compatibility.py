@@ -39,26 +39,31 @@ STOCK_TESTS = Path(__file__).parent / "stock_tests.json"
 PAGE_WIDTH = 120
 MARKS = {"passed": "yes", "failed": "**no**", "missing": "?"}
 
-INTRODUCTION = """# Compatibility with stock RocketMQ clients
+INTRODUCTION = """# Compatibility with RocketMQ's clients
 
 Made by `tests/conformance/compatibility.py` from a run of the conformance suite on {made}; do not
-edit. The suite starts two groups of three brokers, and runs the published clients, unmodified,
-against them:
+edit. The suite starts two broker groups of three nodes each, and runs the published clients against
+them, unmodified:
 
 {versions}
 
-What is behind a *yes* stands in `tests/conformance/judges.py`; what the drivers do, beside it. An
-empty field: the client does not have the feature, or its driver does not try it.
+The table shows the result of each client. `tests/conformance/judges.py` says what a *yes* requires;
+the drivers beside it say what each client does. A field is empty if the client does not have the
+feature, or if its driver does not try it.
 
-Our own client and the Java ones also answer, delay and commit what the other reads:
-`tests/conformance/test_our_client.py`.
+Our own client works with the Java clients: each answers requests of the other, and reads its
+delayed and transactional messages (`tests/conformance/test_our_client.py`).
 
-Our client and `mqadmin` work with RocketMQ's own name servers and brokers, too, of 4.9.7 and 5.5.0
-(`tests/conformance/test_rocketmq_servers.py`): sends of each kind, transactions, consumers, topics,
-groups, routes, progress and queries by key or id; with 5.5.0 delays and `PopConsumer`. RocketMQ
-stores a send again whose first answer was lost, so such sends are *at least once* there. Named
-producers, large bodies in parts, priorities and the commands about Raft need our brokers. RocketMQ
-4 refuses delays other than its levels, and so does our client then.
+Our client and `mqadmin` also work with RocketMQ's own name servers and brokers, 4.9.7 and 5.5.0
+(`tests/conformance/test_rocketmq_servers.py`):
+
+- Both versions: sends of each kind, transactions, consumers, topics, groups, routes, progress, and
+  queries by key or id.
+- 5.5.0: delays and `PopConsumer` as well. RocketMQ 4 refuses delays other than its levels, and our
+  client refuses them too.
+- RocketMQ stores a message twice if the answer to the first send was lost. So sends are *at least
+  once* there.
+- Named producers, large bodies in parts, priorities and the commands about Raft need our brokers.
 """
 
 GUARDED = """
@@ -71,41 +76,49 @@ takes plain text alone, the other TLS alone.
 OTHERS = """
 ## Other clients
 
-Not part of the suite.
+The suite does not run these clients.
 
-- rocketmq-client-rust 1.0.0 (crates.io), run by hand against a group of three: sends, synchronous,
-  one-way, as a batch, delayed and compressed; push consumers, concurrent and orderly; tag filters;
-  and a retry: all worked. With the leader of the only group killed, sends go on after the client's
-  next look at its route, as with Java. It can't read a route whose `brokerDatas` lack
-  `enableActingMaster`, which 4.x name servers leave out; ours say it.
-- pyrocketmq (tt67wq, pure Python), by its sources: its synchronous consumers look brokers up by
-  topics named like broker groups; those are made at the first start ([broker](broker.md)). Its
-  synchronous orderly consumer locks and pulls, and handles nothing on a Python before 3.14,
-  whatever the broker: it asks a `threading.RLock` whether it is `locked()`, which older ones can't
-  say, and the thread that would handle messages ends by that.
+**rocketmq-client-rust 1.0.0** (crates.io) was run by hand against a broker group of three. Sends
+worked: synchronous, one-way, as a batch, delayed and compressed. Push consumers worked, concurrent
+and orderly, with tag filters and with a retry. If the leader of the only broker group is killed,
+sends go on after the client's next look at its route, as with Java. The client can't read a route
+whose `brokerDatas` lack `enableActingMaster`. Name servers of 4.x leave this field out; ours send
+it.
+
+**pyrocketmq** (tt67wq, pure Python) was read, not run. Its synchronous consumers look brokers up by
+topics named like broker groups; our brokers make these topics at the first start
+([broker](broker.md)). Its synchronous orderly consumer locks and pulls, but handles nothing on a
+Python before 3.14, with any broker: it calls `locked()` of a `threading.RLock`, which older
+versions don't have, and its handler thread ends.
 """
 
 STOCK = """
 ## RocketMQ's own integration tests
 
-The test classes that RocketMQ {version} publishes (`rocketmq-test`, classifier `tests`),
-unmodified, against three groups of three brokers on {made}.
-**{passed} of the {tried} tests that fit passed.** `tests/conformance/stock_tests.py` runs them, and
-says how. A test is *not applicable* if it needs what is not served here, or a broker within its own
-process for more than can be asked over the wire.
+The test classes that RocketMQ {version} publishes (`rocketmq-test`, classifier `tests`) were run
+unmodified against three broker groups of three nodes on {made}.
+**{passed} of the {tried} tests that fit passed.**
+`tests/conformance/stock_tests.py` runs them, and its docstring explains how. A
+test is *not applicable* if it needs a feature that is not served here, or a broker within its own
+process, for more than a request over the wire could do.
 """
 
 CODES = """
 ## Request codes
 
-As the handlers declare it, and as the suite finds it when it sends each code to a leader, to a
-follower and to a name server. *answered*: by every replica. *leader*: by the leader alone;
-followers answer 14. *confirmed*: once a majority has confirmed that it still leads. *passed on*:
-followers pass the request on to the leader, whose answer is theirs. *`adminAddresses`*: from the
-addresses that this setting of the server lists, or (brokers) with the cluster's secret; topics that
-are there are changed (17, 18) by those alone, too. *no*: refused with code 3
-(`REQUEST_CODE_NOT_SUPPORTED`) and this reason; long reasons are below the table. An empty field:
-refused with that code only.
+The table shows what each server does with a request code. It is made of what the handlers declare.
+The suite checks it: it sends each code to a leader, to a follower and to a name server.
+
+- *answered*: every replica answers.
+- *leader*: only the leader answers; followers answer 14.
+- *confirmed*: the answer comes once a majority has confirmed that the leader still leads.
+- *passed on*: followers pass the request on to the leader, and answer with its answer.
+- *`adminAddresses`*: only the addresses that this setting of the server lists may ask, or, at
+  brokers, anyone who proves the cluster's secret. Changes of existing topics (17, 18) need this
+  too.
+- *no*: refused with code 3 (`REQUEST_CODE_NOT_SUPPORTED`) and this reason. Long reasons are below
+  the table.
+- An empty field: refused with code 3 alone.
 
 | code | name | broker | name server |
 |--:|--|--|--|
