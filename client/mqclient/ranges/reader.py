@@ -203,21 +203,10 @@ class RangeReader(Living):
         """Read from `begin` towards `end`: one answer of a broker. Go on at its `next_offset` until
         that is `end`.
 
-<<<<<<< HEAD
-        `life` is that of the topic to which the offsets belong. Tags are compared by their hashes
-        only: with an `expression` of tags, there may be messages of others among those found.
-        Raises BadInput for offsets that are not a range, Refused if the broker does not give them,
-        NoLeader or RemotingError if nobody does.
-||||||| parent of 2fa86171 (Explain the Python API and its errors in plain English)
-        `life` is that of the topic to which the offsets belong. Tags are compared by their hashes
-        only: with an `expression` of tags, there may be messages of others among those found.
-        Raises Refused if the broker does not give them, NoLeader or RemotingError if nobody does.
-=======
         `life` is the life of the topic to which the offsets belong. Tags are compared by their
         hashes only: with an `expression` of tags, there may be messages of others among those
-        found. Raises Refused if the broker does not give them, NoLeader or RemotingError if nobody
-        does.
->>>>>>> 2fa86171 (Explain the Python API and its errors in plain English)
+        found. Raises BadInput for offsets that are not a range, Refused if the broker does not give
+        them, NoLeader or RemotingError if no broker answers.
         """
         self.check_open()
         if not 0 <= begin <= end:
