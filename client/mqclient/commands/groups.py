@@ -270,16 +270,16 @@ def redrive_dead_letters(
 
 
 def _letters(letters: Sequence[DeadLetter], note: str, left_out: Sequence[str]) -> Table:
-    headers = ("TO TOPIC", "GIVEN UP", "TRIES", "KEYS", "BODY", "OFFSET MESSAGE ID", "SENT AS")
+    headers = ("TO TOPIC", "GIVEN UP", "TRIES", "KEYS", "OFFSET MESSAGE ID", "SENT AS", "BODY")
     rows = [
         (
             each.origin_topic,
             moment(each.store_timestamp_ms),
             each.reconsume_times,
             each.keys,
-            each.text,
             each.offset_message_id,
             each.redriven_as,
+            each.text,  # the last, since others would be padded to the longest body
         )
         for each in letters
     ]
