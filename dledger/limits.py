@@ -179,6 +179,8 @@ LOG_LINES_PER_S = 0.2
 LOG_KINDS_MAX = 4096
 
 # The log.
+DIGEST_STEPS = (1, 16, 256, 4_096, 65_536)
+"""A member tells the digest of its log at the last entries whose indices are multiples of these."""
 SEGMENT_BYTES = 128 * MIB
 ENTRY_BYTES_MAX = 8 * MIB
 APPENDS_PENDING_MAX = 4096

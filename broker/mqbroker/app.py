@@ -39,6 +39,7 @@ from mqbroker import limits
 from mqbroker.broker import Broker
 from mqbroker.config import BrokerConfig
 from mqbroker.metrics.endpoint import serve_metrics
+from mqbroker.metrics.history import Recorder
 from mqbroker.metrics.sources import Process, Sources
 from mqbroker.registration import Registration
 from mqbroker.requests.core import Core
@@ -164,7 +165,8 @@ async def _serve(
         core.appender.refusal = lambda: space.refusal
         retention = Retention(config, machine, ledger, core.role, _unix_s, space)
         mending = Mending(machine, ledger)
-        for part in (broker, registration, snapshots, retention, mending, space):
+        recorder = Recorder(broker.sources, process)
+        for part in (broker, registration, snapshots, retention, mending, space, recorder):
             nursery.start_soon(keep_running, type(part).__name__, part.run, core.faults)
         nursery.start_soon(_watch_fence, ledger)
         if tls is not None:

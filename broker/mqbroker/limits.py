@@ -352,6 +352,15 @@ WANTS_SHOWN_MAX = 400
 """Characters of each of two members' subscriptions, when one is refused since they differ."""
 WANTS_BYTES = 2 * WANTS_SHOWN_MAX + 400
 """What is kept to compare a member's subscriptions by, at most."""
+USERS_DIGEST_CHARACTERS = 12
+"""Of the hash of users that is shown: enough to compare members by."""
+ASKS_AGAIN_S = 30.0
+"""A member that reads a queue with messages and has been given none for so long does not ask: a
+pull is held for half of that at most."""
+GROUPS_KEPT_OUT_MAX = 256
+"""Groups of which it is remembered whom they kept out last."""
+DIFFERING_SHOWN_MAX = 32
+"""Clients that are shown with their subscriptions, if those differ."""
 GROUP_BYTES = 400
 SUBSCRIPTION_BYTES = 600
 TAG_BYTES = 96

@@ -276,6 +276,32 @@ SCHEDULED_AT_ONCE = 64
 """Delayed messages shown by a call that names no count."""
 SCHEDULED_MAX = 1024
 """As many delayed messages as a broker shows at once."""
+DOCTOR_LAG_ENTRIES = 10_000
+"""A member that lacks more is behind; the alert of that name has the same number."""
+DOCTOR_UNSAVED_ENTRIES = 200_000
+"""A broker saves its state each 20,000 entries, or at most ten times as long after that as saving
+takes."""
+DOCTOR_CLOCKS_MS = 500.0
+DOCTOR_DEAD_LETTERS_S = 3_600.0
+"""Dead letters grow if the last one is younger."""
+DOCTOR_NAMES_MAX = 2_000
+"""Consumer groups, and dead-letter topics, that are asked about in each broker group."""
+DOCTOR_AT_ONCE = 32
+"""Questions about them that are under way."""
+DOCTOR_ROUNDS_MAX = 5
+"""Times that members are asked for their states, until those are of the same entry."""
+HISTORY_PAGES_MAX = 12
+"""Of a server's figures of an hour; ours tell six."""
+CURVE_COLUMNS = 30
+DOCTOR_ROUND_S = 0.1
+"""Between two of those: a follower hears soon what is committed."""
+BUNDLE_BYTES_MAX = 64 * foundation.MIB
+"""Of an archive once it is unpacked: more is not read."""
+BUNDLE_FILES_MAX = 512
+BUNDLE_TIME_MS_MAX = 253_402_300_799_000
+"""The end of the year 9999."""
+BUNDLE_LOG_BYTES = foundation.MIB
+"""Of the end of each log."""
 TIME_DIGITS_MAX = 18
 """Of a time in a server's answer."""
 READ_RECORDS_MAX = 32
@@ -285,6 +311,8 @@ PRINTED_AT_ONCE_MAX = 1024
 UNIQUE_KEY_COPIES_MAX = 32
 """As many copies of one message as stock clients ask for: retries after an unknown outcome."""
 END_OF_TIME_MS = 2**63 - 1
+REASONS_SHOWN_MAX = 20
+"""Queues of which a table says why they lag."""
 TABLE_COLUMNS_MAX = 1_000_000
 """Wider than any row: nothing is folded where programs read."""
 TERMINAL_COLUMNS_MIN = 40

@@ -42,6 +42,7 @@ from dledger.log.head import LogHead, decode_head, encode_head
 from dledger.log.replica import MANIFEST_FILE, PARTIAL_FILE, Manifest, identity_of
 from dledger.log.scanning.tail import WATERMARK_BYTES, encode_watermark
 from dledger.log.segment import segment_path
+from dledger.log.store import SegmentedLog
 
 #: Hard links can't be made: another file system, or one without them.
 _NO_LINKS: Final = frozenset(
@@ -271,3 +272,19 @@ class Export:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+
+
+def digests(log: SegmentedLog, commit_index: int) -> list[tuple[int, int]]:
+    """Indices of committed, durable entries, and the chain CRC of each.
+
+    It speaks for all entries up to there, so members whose logs are alike have the same one at the
+    same index. Told are the last entry, and the last ones whose indices are round: so those of
+    members meet whose logs grow while they are asked.
+    """
+    last = min(commit_index, log.durable_index)
+    indices = {last - last % step for step in limits.DIGEST_STEPS}
+    return [
+        (index, log.reader.header(index).chain_crc)
+        for index in sorted(indices)
+        if index >= log.first_index
+    ]

@@ -30,7 +30,7 @@ from dledger.errors import (
     StorageError,
 )
 from dledger.ledger.config import LedgerConfig, LedgerStatus
-from dledger.ledger.exporting import ExportPlan
+from dledger.ledger.exporting import ExportPlan, digests
 from dledger.ledger.leaving import Leaving
 from dledger.ledger.opening import open_replica
 from dledger.ledger.outcome import Outcome
@@ -180,10 +180,8 @@ class Ledger:
             yield entry
 
     def view(self, position: int, size: int) -> memoryview:
-        """`size` bytes of the log from `position`, not copied. Raises StorageError.
-
-        Raises Rot if they are damaged. If peers can repair them, the repair begins.
-        """
+        """`size` bytes of the log from `position`, not copied. Raises StorageError, and Rot if
+        they are damaged; if peers can repair them, the repair begins."""
         try:
             return self._log.reader.checked_view(position, size)
         except Rot as rot:
@@ -285,8 +283,7 @@ class Ledger:
 
     @property
     def unapplied_bytes(self) -> int:
-        """Bytes of the log behind the entry applied last: not committed yet, or still to be
-        replayed."""
+        """Bytes of the log behind the entry applied last."""
         next_index = max(self._machine.applied_index + 1, self._log.first_index)
         if next_index > self._log.last_index:
             return 0
@@ -345,6 +342,10 @@ class Ledger:
         """
         self._kept_from = max(self._kept_from, index)
         self._upkeep.keep_from(index)
+
+    def digests(self) -> list[tuple[int, int]]:
+        """What committed entries amount to, to be compared with other members."""
+        return digests(self._log, self._engine.core.commit_index)
 
     def export_plan(self) -> ExportPlan:
         """What a copy of this replica would hold now. Raises StorageError if that is nothing."""

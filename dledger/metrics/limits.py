@@ -32,6 +32,11 @@ NAMES_ASKED_MAX = 100
 PAGE_S = 1.0
 """A page is good for so long, and for `PAGE_COST_FACTOR` times as long as it took to make."""
 PAGE_COST_FACTOR = 50.0
+HISTORY_STEP_S = 10.0
+HISTORY_ROWS_MAX = 360
+"""An hour of figures: some 150 KiB of a server's memory."""
+HISTORY_ROWS_AT_ONCE = 60
+"""Of one answer."""
 PAGES_KEPT_MAX = 16
 DETAILS_QUEUES_MAX = 20_000
 """Pairs of group and queue that one request for details is told."""

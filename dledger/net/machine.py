@@ -67,3 +67,12 @@ def _memory_bytes() -> int:
     with suppress(OSError, ValueError):
         return min(machine, int(_CGROUP_MEMORY.read_text()))
     return machine
+
+
+def memory_bytes() -> int:
+    """How much memory this process has in use; 0 where nobody tells."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

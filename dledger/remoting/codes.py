@@ -167,6 +167,7 @@ class RequestCode(IntEnum):
     REGISTER_USERS = 9014
     LIST_OBSERVED = 9015
     LIST_AUDITED = 9016
+    VIEW_HISTORY = 9017
 
 
 def name_of(code: int) -> str:

@@ -24,7 +24,7 @@ from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
 from mqnamesrv.kept.away import Away
 from mqnamesrv.kept.kv_file import KvStore
-from mqnamesrv.metrics import serve_metrics
+from mqnamesrv.metrics import Recorder, serve_metrics
 from mqnamesrv.rolling import keep_secrets
 
 _log = get_logger(__name__)
@@ -70,6 +70,7 @@ async def serve(
             tell = partial(serve_metrics, figures, dispatcher, quota, faults)
             told = await nursery.start(tell)
             _log.info("figures told", address=f"{figures.host}:{told}")
+        nursery.start_soon(Recorder(dispatcher, quota, faults).run)
         task_status.started(port)
         nursery.start_soon(away.keep_on)
         if config.secret_file:

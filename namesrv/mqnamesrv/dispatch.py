@@ -14,6 +14,7 @@ from functools import partial
 from msgspec import Struct
 
 from dledger.errors import BadInput, ConfigError, DledgerError, FrameError
+from dledger.metrics.history import History, history_answer
 from dledger.net import Connection
 from dledger.net.lanes import Lanes
 from dledger.net.serving import Answer, Right, Served, serves, table_of
@@ -106,6 +107,7 @@ class Dispatcher:
         self._order_entries: Mapping[str, str] | None = None
         self._order_body = b""
         self.users = UserDoor(door, self.routes, unix_ms, self._trust, config)
+        self.history = History()
         self._lanes = Lanes()
         lists = Lists(self.routes, self.users.guard)
         self.table = self.users.audited(table_of([self, self.users, lists], Right))
@@ -452,6 +454,10 @@ class Dispatcher:
             return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
         _log.info("config updated", changes=changes)
         return request.reply()
+
+    @serves(RequestCode.VIEW_HISTORY, needs=Right.ANYONE, rights=cluster(GET))
+    def _history(self, request: Command, _: Connection) -> Command:
+        return history_answer(self.history, request)
 
     @serves(RequestCode.GET_NAMESRV_CONFIG, needs=Right.ANYONE, rights=cluster(GET))
     def _get_config(self, request: Command, _: Connection) -> Command:

@@ -5,18 +5,23 @@ RocketMQ's name servers export nothing, so all names are ours.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 
 import trio
 
 from dledger.metrics.admission import Admission
 from dledger.metrics.config import Port
+from dledger.metrics.limits import HISTORY_STEP_S
 from dledger.metrics.pages import Details, Pages
 from dledger.metrics.serving import serve_figures
 from dledger.metrics.text import Family, Sample, Writer
 from dledger.net import Faults
+from dledger.net.machine import memory_bytes
 from dledger.net.quota import ConnectionQuota
+from dledger.program.pulse import look
 from dledger.version import __version__
+from dledger.world import unix_ms
 from mqnamesrv.dispatch import Dispatcher
 
 
@@ -76,6 +81,41 @@ class NamesrvFigures:
         ]
         told = "Connections that were refused or closed by a bound."
         yield Family("dledger_connections_turned_away_total", "counter", told), ended
+
+
+class Recorder:
+    """Keeps some of the figures of the last hour."""
+
+    def __init__(self, dispatcher: Dispatcher, quota: ConnectionQuota, faults: Faults) -> None:
+        self._dispatcher = dispatcher
+        self._quota = quota
+        self._faults = faults
+
+    async def run(self) -> None:
+        """Take the figures until cancelled."""
+        while True:
+            self._dispatcher.history.add(unix_ms(), self.figures())
+            await look(HISTORY_STEP_S)
+
+    def figures(self) -> dict[str, float]:
+        """What they are now."""
+        routes, quota = self._dispatcher.routes, self._quota
+        groups = list(routes.groups.values())
+        return {
+            "broker_groups": len(groups),
+            "members": sum(len(group.members) for group in groups),
+            "leaders": sum(group.leader is not None for group in groups),
+            "topics": routes.topics.rows,
+            "settled": self._dispatcher.settles_in_ms() is None,
+            "faults_total": self._faults.count,
+            "connections": quota.places_taken,
+            "connection_memory_bytes": quota.charged_bytes,
+            "connections_refused_total": quota.refused,
+            "connections_evicted_total": quota.evicted,
+            "connections_over_memory_total": quota.offenders,
+            "cpu_seconds_total": time.process_time(),
+            "memory_bytes": memory_bytes(),
+        }
 
 
 class NamesrvHealth:

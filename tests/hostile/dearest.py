@@ -442,6 +442,7 @@ REQUESTS: dict[int, Requests] = {
     Code.LIST_ACL: asks(Code.LIST_ACL, {}, {"subjectFilter": "er", "resourceFilter": "pic"}),
     Code.LIST_OBSERVED: asks(Code.LIST_OBSERVED),
     Code.LIST_AUDITED: asks(Code.LIST_AUDITED),
+    Code.VIEW_HISTORY: asks(Code.VIEW_HISTORY),
     Code.GET_BROKER_CONFIG: asks(Code.GET_BROKER_CONFIG),
     Code.GET_BROKER_RUNTIME_INFO: asks(Code.GET_BROKER_RUNTIME_INFO),
     Code.CLEAN_EXPIRED_CONSUMEQUEUE: asks(Code.CLEAN_EXPIRED_CONSUMEQUEUE),

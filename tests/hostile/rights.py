@@ -59,6 +59,7 @@ CLUSTER_GET: Final = {
     Code.GET_ACL,
     Code.LIST_ACL,
     Code.LIST_OBSERVED,
+    Code.VIEW_HISTORY,
 }
 _TOPIC: Final = {"topic": "Orders", "queueId": 0}
 _GROUP: Final = {"group": "C"}

@@ -364,6 +364,7 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes] | None]]
     Code.LIST_ACL: (H.ListAclHeader, None),
     Code.LIST_OBSERVED: (None, None),
     Code.LIST_AUDITED: (H.ListAuditedHeader, None),
+    Code.VIEW_HISTORY: (H.ViewHistoryHeader, None),
     Code.GROUP_INFO: (H.GroupInfoHeader, None),
     Code.GET_BROKER_CONFIG: (None, None),
     Code.GET_BROKER_RUNTIME_INFO: (None, None),

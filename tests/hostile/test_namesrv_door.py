@@ -375,6 +375,7 @@ READS: dict[RequestCode, dict[str, ExtValue]] = {
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: {},
     RequestCode.GET_ROUTEINFO_BY_TOPIC: {"topic": "T"},
     RequestCode.GET_NAMESRV_CONFIG: {},
+    RequestCode.VIEW_HISTORY: {},
 }
 
 

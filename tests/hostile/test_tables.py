@@ -227,6 +227,7 @@ LEADERS = {
     "Earlier": {"_left": "LEFT_BEHIND_PER_CONNECTION_MAX", "_pulling": "PULLING_GROUPS_MAX"},
     "Membership": {
         "_left": "GROUPS_LEFT_MAX",
+        "_kept_out": "GROUPS_KEPT_OUT_MAX",
         **dict.fromkeys(
             ("_connections", "_consumers", "_groups", "_last_seen_s", "_producers"),
             "GROUPS_PER_CLIENT_MAX",

@@ -41,6 +41,9 @@ class Log(Protocol):
     def view(self, position: int, size: int) -> memoryview:
         """Committed bytes of the log, not copied. Raises StorageError if they are not there."""
 
+    def digests(self) -> list[tuple[int, int]]:
+        """Indices of committed entries, and what the log up to there amounts to."""
+
     @property
     def status(self) -> LedgerStatus:
         """The replica's status."""

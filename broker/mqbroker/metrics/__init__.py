@@ -9,6 +9,7 @@ Layout
 ``lag``       how far groups are behind, told by the leader
 ``details``   the same by queue, with the reason
 ``page``      all of it as pages
+``history``   what is kept of the last hour, without Prometheus
 ``health``    whether the replica is well, and may be stopped
 ``endpoint``  the port
 

@@ -10,6 +10,7 @@ import trio
 
 from dledger.metrics.text import Family, Sample, Writer
 from dledger.version import __version__
+from mqbroker.limits import USERS_DIGEST_CHARACTERS
 from mqbroker.metrics import naming
 from mqbroker.metrics.sources import Process, Sources
 from mqbroker.metrics.traffic import Names
@@ -105,7 +106,7 @@ class ServerFigures:
             ("dledger_popped_messages", machine.popped.count, "Popped messages in flight."),
         ):
             yield _gauge(name, told), [({}, value)]
-        digest = int(machine.users.digest()[:12], 16)
+        digest = int(machine.users.digest()[:USERS_DIGEST_CHARACTERS], 16)
         told = "A hash of users and their rights: the same on all members."
         yield _gauge("dledger_users_hash", told), [({}, digest)]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from dledger.errors import ConfigError, Rot, StorageError
+from dledger.metrics.history import History
 from dledger.net import Faults
 from dledger.net.auditing import Auditor
 from dledger.net.quota import ConnectionQuota
@@ -88,6 +89,7 @@ class Core:
     tls: ServerContexts | None
     metrics_address: str = ""
     """Where figures are told, if they are."""
+    history: History = field(default_factory=History)
 
     @classmethod
     def build(

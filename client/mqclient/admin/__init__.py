@@ -17,6 +17,7 @@
 ``statistics``    traffic by topic and group
 ``messages``      reading and finding messages
 ``dead_letters``  listing and redriving what a group gave up
+``doctor``        what is wrong, and what to do about it
 ``session``       what every part shares
 ``access``        users, and what each may do
 ``requests``      sends requests to servers
@@ -41,6 +42,7 @@ from mqclient.admin.access.users import Users
 from mqclient.admin.brokers import Brokers
 from mqclient.admin.clients import Clients
 from mqclient.admin.dead_letters import DeadLetters
+from mqclient.admin.doctor.gathering import Doctor
 from mqclient.admin.groups import Groups
 from mqclient.admin.members import Members
 from mqclient.admin.messages import Messages
@@ -98,6 +100,7 @@ class Admin(Living):
         self.statistics = Statistics(session)
         self.messages = Messages(session)
         self.dead_letters = DeadLetters(session)
+        self.doctor = Doctor(session)
         self.users = Users(session)
         self.rights = Rights(session)
         self.audit = Audit(session)

@@ -294,25 +294,47 @@ async def progress_of(session: AdminSession, group: str, topic: str | None = Non
             consumer_offset=offsets.consumer_offset,
             lag=offsets.broker_offset - offsets.consumer_offset,
             last_consumed_ms=offsets.last_timestamp,
+            in_flight=offsets.in_flight,
+            state=offsets.state or "",
+            reason=offsets.reason or "",
+            since_ms=offsets.since or 0,
         )
         for queue, offsets in sorted(row for one, _ in found for row in one.offset_table.items())
     )
     online = [connections for _, connections in found if connections is not None]
+    lag, consumed_per_s = (
+        sum(queue.lag for queue in queues),
+        sum(one.consume_tps for one, _ in found),
+    )
+    rates = [one.produce_tps for one, _ in found]
+    told = [rate for rate in rates if rate is not None]
+    produced_per_s = sum(told) if told and len(told) == len(rates) else None
     return GroupProgress(
         group=group,
         members=len({c.client_id for one in online for c in one.connection_set}),
         consume_type=online[0].consume_type if online else "",
         message_model=online[0].message_model if online else "",
-        consumed_per_s=sum(one.consume_tps for one, _ in found),
-        lag=sum(queue.lag for queue in queues),
+        consumed_per_s=consumed_per_s,
+        lag=lag,
         queues=queues,
+        produced_per_s=produced_per_s,
+        caught_up_s=caught_up_s(lag, consumed_per_s, produced_per_s),
     )
+
+
+def caught_up_s(lag: int, consumed_per_s: float, produced_per_s: float | None) -> float | None:
+    """Seconds until a lag is gone at these rates; None if it will not be, or nobody knows."""
+    if not lag:
+        return 0.0
+    if produced_per_s is None or consumed_per_s <= produced_per_s:
+        return None
+    return lag / (consumed_per_s - produced_per_s)
 
 
 async def _stats_on(
     session: AdminSession, broker: BrokerData, group: str, topic: str | None = None
 ) -> tuple[ConsumeStats, ConsumerConnection | None]:
-    header = GetConsumeStatsHeader(consumer_group=group, topic=topic)
+    header = GetConsumeStatsHeader(consumer_group=group, topic=topic, reasons=True)
     answer = await session.requests.ask_leader(broker, header)
     return decode_body(ConsumeStats, answer.payload), await consumers_on(session, broker, group)
 

@@ -186,6 +186,13 @@ class QueueProgress(msgspec.Struct, frozen=True):
     lag: int
     #: Store time of the message that was consumed last.
     last_consumed_ms: int
+    #: Messages that a member has in hand; None if the broker does not tell (RocketMQ's).
+    in_flight: int | None = None
+    #: Why messages are not done: a word of docs/reference/metrics.md, the same in words, and since
+    #: when; 0 if nothing tells.
+    state: str = ""
+    reason: str = ""
+    since_ms: int = 0
 
 
 class GroupProgress(msgspec.Struct, frozen=True):
@@ -198,6 +205,10 @@ class GroupProgress(msgspec.Struct, frozen=True):
     consumed_per_s: float
     lag: int
     queues: tuple[QueueProgress, ...]
+    #: Messages a second that come into the group's topics; None if the brokers don't tell.
+    produced_per_s: float | None = None
+    #: Seconds until the lag is gone if both rates of the last minute stay; None if it will not be.
+    caught_up_s: float | None = None
 
 
 class BrokerRuntime(msgspec.Struct, frozen=True):
@@ -222,6 +233,19 @@ class PermChange(msgspec.Struct, frozen=True):
     namesrv: str
     writable: bool
     topics: int
+
+
+class ServerHistory(msgspec.Struct, frozen=True):
+    """Figures that one server has kept of its last hour, the oldest first.
+
+    Each row has a value for each of `names`. Names that end with `_total` grow while the server
+    runs, and begin at 0 with it.
+    """
+
+    address: str
+    names: tuple[str, ...]
+    times_ms: tuple[int, ...]
+    rows: tuple[tuple[float, ...], ...]
 
 
 class SetRate(msgspec.Struct, frozen=True):

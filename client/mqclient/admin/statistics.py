@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dledger.errors import BadInput
 from dledger.remoting.attributes import consume_rate, send_rate
 from dledger.remoting.bodies import (
     BrokerData,
     BrokerStatsData,
     BrokerStatsItem,
+    HistoryBody,
     decode_body,
 )
-from dledger.remoting.codes import ResponseCode
-from dledger.remoting.headers import ViewBrokerStatsDataHeader
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.headers import (
+    ViewBrokerStatsDataHeader,
+    ViewHistoryHeader,
+    ViewHistoryResponseHeader,
+    decode_header,
+)
+from mqclient import limits
 from mqclient.admin.groups import Groups, progress_of
 from mqclient.admin.requests import expect_success
-from mqclient.admin.results import SetRate, TopicTraffic
+from mqclient.admin.results import ServerHistory, SetRate, TopicTraffic
 from mqclient.admin.session import Part, run_for_each
 from mqclient.admin.topics import Topics
 
@@ -74,6 +82,42 @@ class Statistics(Part):
             minute, day = await self._figure([broker], figure, name)
             rates.append(SetRate(broker.broker_name, kind, name, *rate, minute.sum, day.sum))
         return rates
+
+    async def history(
+        self, server: str | None = None, *, cluster: str | None = None
+    ) -> tuple[ServerHistory, ...]:
+        """What a broker or name server has kept of its last hour: one by its address, the leader of
+        a broker group, or all leaders. Raises Refused from RocketMQ's, which keep nothing."""
+        if server is not None and ":" in server:
+            return (await self._history_of(server),)
+        leaders = []
+        for group in await self._session.broker_groups(cluster, server):
+            await self._requests.ask_leader(group, RequestCode.GET_BROKER_RUNTIME_INFO)
+            leaders.append(self._requests.leader(group))
+        return await run_for_each(self._history_of, leaders)
+
+    async def _history_of(self, address: str) -> ServerHistory:
+        names: tuple[str, ...] = ()
+        times: list[int] = []
+        rows: list[tuple[float, ...]] = []
+        after = 0
+        for _ in range(limits.HISTORY_PAGES_MAX):
+            header = ViewHistoryHeader(after=after)
+            answer = await self._requests.ask(address, header)
+            expect_success(answer, header, address)
+            told = decode_header(ViewHistoryResponseHeader, answer)
+            page = decode_body(HistoryBody, answer.payload)
+            if any(len(row) != len(page.names) for row in page.rows):
+                raise BadInput(f"{address} tells rows of its history that are not whole")
+            names = tuple(page.names)
+            times += page.times
+            rows += map(tuple, page.rows)
+            after = told.last
+            if after >= told.newest or not page.rows:
+                break
+        if len({len(times), len(rows)}) != 1:
+            raise BadInput(f"{address} tells a history with {len(times)} times, {len(rows)} rows")
+        return ServerHistory(address, names, tuple(times), tuple(rows))
 
     async def _figure(
         self, brokers: list[BrokerData], name: str, key: str

@@ -19,6 +19,7 @@ from mqclient.admin import (
     topics,
 )
 from mqclient.admin.access import audit, rights, users
+from mqclient.admin.doctor import gathering
 from mqclient.blocking.face import Caller, Face, R, T, blocking, taking_what
 
 
@@ -113,6 +114,7 @@ class Statistics(AdminPart[statistics.Statistics]):
 
     traffic = blocking(statistics.Statistics.traffic)
     rates = blocking(statistics.Statistics.rates)
+    history = blocking(statistics.Statistics.history)
 
 
 class Messages(AdminPart[messages.Messages]):
@@ -131,6 +133,13 @@ class DeadLetters(AdminPart[dead_letters.DeadLetters]):
 
     list = blocking(dead_letters.DeadLetters.list)
     redrive = blocking(dead_letters.DeadLetters.redrive)
+
+
+class Doctor(AdminPart[gathering.Doctor]):
+    """`mqclient.Admin.doctor`, blocking."""
+
+    findings = blocking(gathering.Doctor.findings)
+    facts = blocking(gathering.Doctor.facts)
 
 
 class Users(AdminPart[users.Users]):
@@ -177,6 +186,7 @@ class Admin(Face[admins.Admin]):
         self.statistics = Statistics(self, admin.statistics)
         self.messages = Messages(self, admin.messages)
         self.dead_letters = DeadLetters(self, admin.dead_letters)
+        self.doctor = Doctor(self, admin.doctor)
         self.users = Users(self, admin.users)
         self.rights = Rights(self, admin.rights)
         self.audit = Audit(self, admin.audit)

@@ -14,6 +14,7 @@
 ``statistics``  traffic and rates
 ``messages``    sending and printing messages
 ``queries``     finding messages
+``doctor``      what is wrong, and archives for others to look at
 ``replica``     checking and copying replicas
 ``terminal``    what they share: options, output, points in time
 """

@@ -298,7 +298,7 @@ def _summary(groups: tuple[GroupProgress, ...]) -> Table:
 def _queues(progress: GroupProgress) -> Table:
     headers = (
         *("TOPIC", "BROKER", "QUEUE", "BROKER OFFSET", "CONSUMER OFFSET", "LAG"),
-        "LAST CONSUMED",
+        *("IN HAND", "LAST CONSUMED", "STATE"),
     )
     rows = [
         (
@@ -308,7 +308,9 @@ def _queues(progress: GroupProgress) -> Table:
             queue.broker_offset,
             queue.consumer_offset,
             queue.lag,
+            queue.in_flight,
             moment(queue.last_consumed_ms),
+            queue.state,
         )
         for queue in progress.queues
     ]
@@ -316,4 +318,22 @@ def _queues(progress: GroupProgress) -> Table:
         f"group {progress.group}: {plural(progress.members, 'member')} connected, "
         f"lag {progress.lag}, {progress.consumed_per_s:.2f} messages/s"
     )
-    return Table(headers, rows, [note])
+    if progress.lag:
+        note += f"; {_catches_up(progress)}"
+    reasons = [
+        f"{queue.topic} {queue.broker_name} {queue.queue_id}: {queue.reason}"
+        + (f", since {moment(queue.since_ms)}" if queue.since_ms else "")
+        for queue in progress.queues
+        if queue.lag and queue.reason
+    ]
+    shown, more = first_of(reasons, limits.REASONS_SHOWN_MAX, "-o json")
+    return Table(headers, rows, [note, *shown, *more])
+
+
+def _catches_up(progress: GroupProgress) -> str:
+    """When a lag will be gone, as far as the last minute tells."""
+    if progress.caught_up_s is not None:
+        return f"caught up in {progress.caught_up_s:.0f} s, if this minute's rates stay"
+    if progress.produced_per_s is None:
+        return "its brokers do not tell how fast messages come"
+    return f"it does not catch up: {progress.produced_per_s:.2f} messages/s come"

@@ -54,7 +54,7 @@ MODULES = {
         *("consumerConnection", "producerConnection", "consumerStatus"),
         "resetOffsetByTime",
     ),
-    "statistics": ("statsAll", "listRates"),
+    "statistics": ("statsAll", "listRates", "stats"),
     "queries": ("queryMsgById", "queryMsgByKey", "queryMsgByUniqueKey", "queryMsgByOffset"),
     "messages": ("sendMessage", "consumeMessage", "listScheduled", "printMsg"),
     "settings": (
@@ -62,6 +62,7 @@ MODULES = {
         *("updateKvConfig", "deleteKvConfig", "wipeWritePerm", "addWritePerm"),
         *("cleanExpiredCQ", "cleanUnusedTopic"),
     ),
+    "doctor": ("doctor", "bundle"),
     "replica": ("exportReplica", "verifyLog"),
 }
 """The commands by module: each is a function, whose docstring is its help."""

@@ -1,14 +1,17 @@
-"""statsAll: what comes into topics and what groups take out of them; listRates: how fast they
-may."""
+"""statsAll: what comes into topics and what groups take out of them; listRates: how fast they may;
+stats: a server's last hour."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
-from mqclient.commands.terminal.options import DEFAULTS, Common, OneTopic
-from mqclient.commands.terminal.output import Table
+from mqclient.admin.results import ServerHistory
+from mqclient.commands.terminal.curves import Curve, curves
+from mqclient.commands.terminal.options import DEFAULTS, AskedCluster, Common, OneTopic
+from mqclient.commands.terminal.output import Table, plural
 
 
 def stats_all(
@@ -63,3 +66,53 @@ def list_rates(*, common: Common = DEFAULTS) -> None:
         for each in rates
     ]
     common.show("listRates", rates, Table(headers, rows, [] if rows else ["no rates are set"]))
+
+
+def stats(
+    *,
+    server: Annotated[str | None, Parameter(name=["--server", "--broker", "-b"])] = None,
+    cluster: AskedCluster = None,
+    figure: Annotated[tuple[str, ...], Parameter(name=["--figure", "-f"])] = (),
+    minutes: Annotated[float, Parameter(validator=Number(gt=0))] = 60.0,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show figures of a server's last hour, each as a curve: it keeps them itself.
+
+    Figures that were 0 all the time are left out, unless they are named. docs/reference/metrics.md
+    has the list.
+
+    For example:
+
+        mqadmin stats -n 127.0.0.1:9876
+        mqadmin stats -b 127.0.0.1:10911 -f messages -f lag --minutes 10
+
+    Parameters
+    ----------
+    server
+        A broker or name server by its address, or the leader of a broker name.
+    figure
+        Only figures whose names contain this; may be given more than once.
+    minutes
+        Only so much of the hour.
+    """
+    found = common.ask(lambda admin: admin.statistics.history(server, cluster=cluster))
+    headers = ("FIGURE", "LEAST", "MOST", "LAST", "")
+    rows, notes = [], []
+    for history in found:
+        shown = _chosen(curves(history, minutes * 60), figure)
+        rows += [(each.name, each.least, each.most, each.last, each.drawn) for each in shown]
+        notes.append(_told(history))
+    common.show("stats", found, Table(headers, rows, notes))
+
+
+def _chosen(found: list[Curve], parts: tuple[str, ...]) -> list[Curve]:
+    if parts:
+        return [each for each in found if any(part in each.name for part in parts)]
+    return [each for each in found if not each.is_zero]
+
+
+def _told(history: ServerHistory) -> str:
+    if not history.rows:
+        return f"{history.address} has kept nothing yet"
+    span_s = (history.times_ms[-1] - history.times_ms[0]) / 1000
+    return f"{history.address}: {plural(len(history.rows), 'row')} of {span_s / 60:.0f} minutes"

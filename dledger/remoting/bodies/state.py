@@ -34,6 +34,12 @@ class OffsetWrapper(Body):
     last_timestamp: Int64 = 0
     #: Up to where it has pulled; tools of 5.x show what lies between as in flight.
     pull_offset: Int64 = 0
+    #: Ours, if asked for: messages in hand, why the others are not done in a word and in words, and
+    #: since when; ms, 0 if nothing tells.
+    in_flight: Int64 | None = None
+    state: str | None = None
+    reason: str | None = None
+    since: Int64 | None = None
 
 
 class ConsumeStats(Body):
@@ -41,6 +47,8 @@ class ConsumeStats(Body):
 
     offset_table: dict[MessageQueue, OffsetWrapper] = {}
     consume_tps: float = 0.0
+    #: Ours, if reasons were asked for: messages a second that come into these topics.
+    produce_tps: float | None = None
 
 
 class ResetOffsetBody(Body):
@@ -115,6 +123,16 @@ class ConsumerConnection(Body):
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = "CLUSTERING"
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    differing: dict[str, str] | None = None
+    """Ours: what each client subscribes to, if those of the group do not agree."""
+
+
+class HistoryBody(Body):
+    """VIEW_HISTORY: a row for each time, with a number for each name; ms."""
+
+    names: list[str] = []
+    times: list[Int64] = []
+    rows: list[list[float]] = []
 
 
 class ProcessQueueInfo(Body):

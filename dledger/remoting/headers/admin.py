@@ -57,10 +57,14 @@ class GetTopicStatsInfoHeader(Header, frozen=True):
 
 
 class GetConsumeStatsHeader(Header, frozen=True):
-    """GET_CONSUME_STATS (208); without a topic, of every topic that the group has offsets for."""
+    """GET_CONSUME_STATS (208); without a topic, of every topic that the group has offsets for.
+
+    `reasons` is ours: whether to tell why a queue's messages are not done.
+    """
 
     consumer_group: str
     topic: str | None = None
+    reasons: bool | None = None
 
 
 class GetConsumerConnectionListHeader(Header, frozen=True):
@@ -173,3 +177,19 @@ class QuerySubscriptionByConsumerHeader(Header, frozen=True):
 
     group: str
     topic: str
+
+
+class ViewHistoryHeader(Header, frozen=True):
+    """VIEW_HISTORY (9017), to any broker or name server: figures of its last hour, by pages.
+
+    `after` is the number of the last row that is known; 0 at first.
+    """
+
+    after: Int64 = 0
+
+
+class ViewHistoryResponseHeader(Header, frozen=True):
+    """The number of the last row in the answer; there are no further ones if it is `newest`."""
+
+    last: Int64
+    newest: Int64

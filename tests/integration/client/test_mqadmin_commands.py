@@ -30,12 +30,12 @@ from mqclient.commands.mqadmin import COMMANDS, main
 
 pytestmark = pytest.mark.slow
 
-#: One asks no cluster, others would change who leads or belongs to it, one leaves copies, users
+#: One asks no cluster, others would change who leads or belongs to it, some leave files, users
 #: need passwords in files: each has its own test.
 ELSEWHERE = {
     *("verifyLog", "transferLeader", "addNode", "removeNode", "exportReplica"),
     *(name for name in COMMANDS if name.endswith("User") or "acl" in name.lower()),
-    *("tls", "auditLog"),
+    *("tls", "auditLog", "doctor", "bundle"),
 }
 
 
@@ -120,6 +120,8 @@ STEPS = [
     Step("clusterList", lambda r, s: [b["role"] for b in r].count("leader") == 1, "leader"),
     Step("raftStatus", lambda r, s: len(r) == 3, "COMMITTED"),
     Step("brokerStatus -b {leader}", lambda r, s: "putTps" in r[0]["figures"], "putTps"),
+    Step("stats", lambda r, s: "messages_in_total" in r[0]["names"], " of 0 minutes"),
+    Step("stats -b {leader} -f connections", lambda r, s: len(r) == 1, "connections"),
     Step("topicList", lambda r, s: "Orders" in [t["topic"] for t in r], "Orders"),
     Step("topicRoute -t Orders", lambda r, s: r["groups"][0]["write_queues"] == 2, "read, write"),
     Step("topicStatus -t Orders", lambda r, s: r["messages"] == 1, "1 message in 2 queues"),

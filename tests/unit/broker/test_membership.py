@@ -7,6 +7,7 @@ import pytest
 
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, SubscriptionData
 from dledger.remoting.codes import ResponseCode
+from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.groups.membership import Client, Membership
 
@@ -167,3 +168,40 @@ def test_a_stock_member_is_compared_by_what_it_subscribes_to() -> None:
     membership.disconnected(2)
     membership.disconnected(9)
     assert membership.consumers("G") is None
+
+
+def test_members_that_differ_are_told_with_what_each_wants() -> None:
+    """Also one that was kept out, as long as a client is not taken for gone; but not members that
+    agree."""
+    membership = Membership()
+    assert membership.differing("G", 0) == {}
+    beat(membership, 1, particular({"A": "*"}))
+    membership.reads("G", 1)
+    assert membership.differing("G", 0) == {}
+    with pytest.raises(Refused):
+        beat(membership, 2, particular({"B": "*"}))
+    shown = "shared out as averaged"
+    assert membership.differing("G", limits.CLIENT_EXPIRY_S) == {
+        "client-1": f"[A *], {shown}",
+        "client-2": f"[B *], {shown}",
+    }
+    assert membership.differing("G", limits.CLIENT_EXPIRY_S + 1) == {}
+    other = msgspec.structs.replace(particular({"C": "*"}), same_subscriptions=False)
+    beat(membership, 3, other)
+    assert set(membership.differing("G", limits.CLIENT_EXPIRY_S + 1)) == {"client-1", "client-3"}
+
+
+def test_groups_that_kept_somebody_out_are_bounded() -> None:
+    """The oldest is forgotten."""
+    membership = Membership()
+    names = [f"G{number}" for number in range(limits.GROUPS_KEPT_OUT_MAX + 1)]
+    for number, name in enumerate(names, 100):
+        mine, other = (
+            msgspec.structs.replace(particular({topic: "*"}), group_name=name) for topic in "AB"
+        )
+        beat(membership, number, mine)
+        membership.reads(name, number)
+        with pytest.raises(Refused):
+            beat(membership, 7, other)
+    told = [name for name in names if membership.differing(name, 0)]
+    assert told == names[1:]

@@ -7,22 +7,27 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import trio
 
 from dledger.net import Peer
 from dledger.remoting.bodies import (
+    ConsumeStats,
     ConsumeStatsList,
     HeartbeatData,
+    OffsetWrapper,
     ProducerData,
     ProducerTableInfo,
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
     QuerySubscriptionResponseBody,
+    SubscriptionGroupConfig,
     TopicList,
     decode_body,
     encode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.json_dialect import MessageQueue
+from mqbroker import limits
 from mqbroker.testing import MemoryBroker, served
 from mqbroker.testing.requests import (
     GROUP,
@@ -75,6 +80,60 @@ async def test_the_broker_tells_how_far_all_its_groups_are(tmp_path: Path) -> No
         assert progress.last_timestamp == 2000
         ordered = await ask(peer, RequestCode.GET_BROKER_CONSUME_STATS, isOrder=True)
         assert decode_body(ConsumeStatsList, ordered.payload).consume_stats_list == []
+
+
+async def told(peer: Peer) -> OffsetWrapper:
+    """The progress in the queue that has messages, with the reason."""
+    answer = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup=GROUP, reasons=True)
+    return decode_body(ConsumeStats, answer.payload).offset_table[QUEUE]
+
+
+async def test_our_tools_are_told_why_a_group_is_not_further(tmp_path: Path) -> None:
+    """In a word and in words, with what is in hand; others are told what RocketMQ tells."""
+    async with half_read(tmp_path) as (_, peer):
+        plain = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup=GROUP)
+        assert b"reason" not in bytes(plain.payload)
+        assert b"produceTps" not in bytes(plain.payload)
+        row = await told(peer)
+        assert (row.state, row.in_flight) == ("handed out", 1)
+        assert row.reason == "c1 has 1 messages in hand"
+        await ask(peer, RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup=GROUP)
+        assert (await told(peer)).state == "no members"
+        disabled = encode_body(SubscriptionGroupConfig(GROUP, consume_enable=False))
+        await ask(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, disabled)
+        row = await told(peer)
+        assert (row.state, row.reason) == ("group disabled", "the group's consumeEnable is false")
+
+
+async def test_a_reader_that_asks_for_nothing_is_told(tmp_path: Path) -> None:
+    """It has committed all that it was given, and there is more: it is paused, or busy."""
+    async with half_read(tmp_path) as (broker, peer):
+        commit = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 1, "commitOffset": 3}
+        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
+        assert (await told(peer)).state == "being read"
+        broker.broker.core.rates.sample(trio.current_time(), 1)
+        await peer.request(pull_request(1, 2, maxMsgNums=1), 5)
+        broker.broker.core.clock_s = lambda: trio.current_time() + limits.ASKS_AGAIN_S + 60
+        row = await told(peer)
+        assert row.state == "not asked for"
+        assert str(row.reason).startswith("c1 reads the queue, and asks for no messages")
+        assert row.since != 0
+
+
+async def test_rates_are_those_of_the_groups_topics(tmp_path: Path) -> None:
+    """Messages a second into them, and out to the group; what mqadmin shows was 0 for ever."""
+    async with half_read(tmp_path) as (broker, peer):
+        rates, now_s = broker.broker.core.rates, trio.current_time()
+        rates.statistics.sample(now_s)
+        for number in range(3):
+            await peer.request(send_request(b"%d" % number), 5)
+            await peer.request(pull_request(1, 4 + number), 5)
+        rates.statistics.sample(now_s + 10)
+        broker.broker.core.clock_s = lambda: now_s + 10
+        answer = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup=GROUP, reasons=True)
+        stats = decode_body(ConsumeStats, answer.payload)
+        assert stats.consume_tps > 0
+        assert (stats.produce_tps or 0) > 0
 
 
 async def test_times_tell_how_long_messages_have_waited(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from dledger.errors import ConfigError
 from dledger.ledger.outcome import Outcome
+from dledger.metrics.history import history_answer
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
@@ -30,6 +31,7 @@ from dledger.version import __version__
 from mqbroker.flow.rates import Rates
 from mqbroker.keys import SECRET_KEYS
 from mqbroker.leader.appending.times import Times
+from mqbroker.limits import USERS_DIGEST_CHARACTERS
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
@@ -188,6 +190,11 @@ class BrokerAdminHandler:
         minute, hour, day = (BrokerStatsItem(*window) for window in windows)
         return request.reply(body=encode_body(BrokerStatsData(minute, hour, day)))
 
+    @serves(RequestCode.VIEW_HISTORY, needs=Needs.NOTHING, right=Right.ANYONE, rights=cluster(GET))
+    def history(self, request: Command, _: Connection) -> Command:
+        """Figures of the last hour."""
+        return history_answer(self._core.history, request)
+
     @serves(
         RequestCode.GET_BROKER_RUNTIME_INFO,
         needs=Needs.NOTHING,
@@ -230,6 +237,7 @@ class BrokerAdminHandler:
             "connectionMemoryBytesMax": str(core.quota.bytes_max),
             "startAcceptSendRequestTimeStamp": "0",
             "metricsAddress": core.metrics_address,
+            "clockTimestamp": str(core.clock_ms()),
         }
 
     def _log_figures(self) -> dict[str, str]:
@@ -240,6 +248,9 @@ class BrokerAdminHandler:
         return {
             "term": str(status.term),
             "appliedIndex": str(core.machine.applied_index),
+            "stateSavedIndex": str(core.machine.saved_index),
+            "usersDigest": core.machine.users.digest()[:USERS_DIGEST_CHARACTERS],
+            "logDigests": " ".join(f"{index}:{crc:08x}" for index, crc in core.log.digests()),
             "commitLogMinOffset": str(status.first_position),
             "commitLogMaxOffset": str(status.end_position),
             "commitLogDiskRatio": ratio,

@@ -161,6 +161,7 @@ class GroupAdminHandler:
             consume_type=group.consume_type,
             message_model=group.message_model,
             consume_from_where=group.consume_from_where,
+            differing=self._membership.differing(name, self._core.clock_s()) or None,
         )
         return request.reply(body=encode_body(answer))
 

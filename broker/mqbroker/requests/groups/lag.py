@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
+from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import BROADCASTING, ConsumerGroup, Membership
@@ -58,6 +59,7 @@ class Why(StrEnum):
     LOCKED_IN_ORDER = "handed out in order"
     NO_OWNER = "no owner"
     FILTERED = "filtered"
+    NOT_ASKED_FOR = "not asked for"
     BEING_READ = "being read"
 
 
@@ -157,12 +159,25 @@ class Standing:
             yield Reason(
                 Why.NO_OWNER, f"none of the {len(members.members)} members reads the queue"
             )
+        silent_s = self._silent_s(key)
+        if client is not None and popped is None and silent_s > limits.ASKS_AGAIN_S:
+            yield Reason(
+                Why.NOT_ASKED_FOR,
+                f"{client.client_id} reads the queue, and asks for no messages: it is paused, or "
+                "busy with others",
+                self._core.clock_ms() - int(1000 * silent_s),
+            )
         if (
             key.topic in members.subscriptions
             and members.subscriptions[key.topic].sub_string != "*"
         ):
             yield Reason(Why.FILTERED, "the group's filter passes over messages")
         yield Reason(Why.BEING_READ, "a member reads the queue")
+
+    def _silent_s(self, key: QueueKey) -> float:
+        """How long ago the group was given messages of a queue; 0 if this leader gave it none."""
+        at_s = self._core.rates.pulled_at_s(key)
+        return self._core.clock_s() - at_s if at_s else 0.0
 
     def _handed_out(self, key: QueueKey, behind: Behind, client_id: str | None) -> Reason:
         ago_s = self._core.clock_s() - self._core.rates.pulled_at_s(key)

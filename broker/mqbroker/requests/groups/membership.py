@@ -90,6 +90,14 @@ class ConsumerGroup:
     """The members that have asked for messages."""
 
 
+class _KeptOut(NamedTuple):
+    """A client that was refused, since it would subscribe to something else than the members."""
+
+    client_id: str
+    wants: Wants
+    at_s: float
+
+
 @dataclass(slots=True)
 class _Groups:
     """The groups of a connection, and its client."""
@@ -109,6 +117,7 @@ class Membership:
         self._last_seen_s: dict[int, float] = {}
         self._connections: dict[str, int] = {}
         self._left: dict[str, tuple[str, ...]] = {}
+        self._kept_out: dict[str, _KeptOut] = {}
 
     def heartbeat(
         self, connection_id: int, client: Client, heartbeat: HeartbeatData, now_s: float
@@ -121,7 +130,7 @@ class Membership:
         groups = self._groups.get(connection_id) or _Groups(client.client_id)
         _check_bounds(groups, heartbeat)
         for consumer in heartbeat.consumer_data_set:
-            self._check_same(connection_id, client, consumer)
+            self._check_same(connection_id, client, consumer, now_s)
         self._groups[connection_id] = groups
         self._last_seen_s[connection_id] = now_s
         if client.client_id != groups.client_id:
@@ -243,7 +252,9 @@ class Membership:
                 kept += limits.WANTS_BYTES
         return kept
 
-    def _check_same(self, connection_id: int, client: Client, data: ConsumerData) -> None:
+    def _check_same(
+        self, connection_id: int, client: Client, data: ConsumerData, now_s: float
+    ) -> None:
         group = self._consumers.get(data.group_name)
         if group is None or not data.same_subscriptions or connection_id in group.members:
             return
@@ -253,11 +264,35 @@ class Membership:
                 continue
             theirs = group.wants[other_id]
             if other.client_id != client.client_id and not mine.agrees(theirs):
+                self._keep_out(data.group_name, _KeptOut(client.client_id, mine, now_s))
                 raise Refused(
                     ResponseCode.SUBSCRIPTION_DIFFERS,
                     f"{other.client_id} subscribes to {theirs.shown}; {client.client_id} would to "
                     f"{mine.shown}",
                 )
+
+    def _keep_out(self, group: str, refused: _KeptOut) -> None:
+        """Remember who was refused last, for tools."""
+        self._kept_out.pop(group, None)
+        if len(self._kept_out) >= limits.GROUPS_KEPT_OUT_MAX:
+            del self._kept_out[next(iter(self._kept_out))]
+        self._kept_out[group] = refused
+
+    def differing(self, group: str, now_s: float) -> dict[str, str]:
+        """What each client of a group subscribes to, if they do not all agree; else nothing. One
+        that was refused for that is among them, as long as a client is not taken for gone."""
+        found = self._consumers.get(group)
+        if found is None:
+            return {}
+        wants = {client.client_id: found.wants[each] for each, client in found.members.items()}
+        refused = self._kept_out.get(group)
+        if refused is not None and now_s - refused.at_s <= limits.CLIENT_EXPIRY_S:
+            wants.setdefault(refused.client_id, refused.wants)
+        first = next(iter(wants.values()))
+        if all(each.agrees(first) for each in wants.values()):
+            return {}
+        shown = itertools.islice(sorted(wants.items()), limits.DIFFERING_SHOWN_MAX)
+        return {client_id: each.shown for client_id, each in shown}
 
     def _forget_client(self, client_id: str, connection_id: int) -> None:
         if self._connections.get(client_id) == connection_id:

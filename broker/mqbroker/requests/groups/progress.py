@@ -8,14 +8,15 @@ Times are those at which messages were stored. Numbers are the reference's (Admi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from operator import itemgetter
 from typing import TypeAlias
 
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
-from dledger.net.turns import encode_in_turns, in_turns
+from dledger.net.turns import encode_in_turns, in_turns, result_in_turns
 from dledger.remoting.bodies import (
+    BrokerStatsItem,
     ConsumeStats,
     ConsumeStatsList,
     OffsetWrapper,
@@ -71,9 +72,13 @@ class ProgressHandler:
         name = header.consumer_group
         topics = {header.topic} if header.topic else self._standing.topics_of(name)
         self._check_count(sum(map(self._standing.queues_of, topics)), "name a topic")
-        table: dict[MessageQueue, OffsetWrapper] = {}
-        await in_turns(self._progress_steps(name, topics, table))
-        body = await encode_in_turns(ConsumeStats(table), dialect_for(request))
+        stats = ConsumeStats()
+        await in_turns(self._progress_steps(name, topics, stats.offset_table))
+        came_per_s = await result_in_turns(self._rate_steps(name, topics, stats))
+        if header.reasons:
+            stats.produce_tps = came_per_s
+            await in_turns(self._reason_steps(name, stats.offset_table))
+        body = await encode_in_turns(stats, dialect_for(request))
         return request.reply(body=body)
 
     @serves(
@@ -202,6 +207,30 @@ class ProgressHandler:
                 key = MessageQueue(topic, broker_name, queue_id)
                 table[key] = self._progress(group, topic, queue_id)
                 yield
+
+    def _rate_steps(
+        self, group: str, topics: Iterable[str], stats: ConsumeStats
+    ) -> Generator[None, None, float]:
+        """Add how fast messages go out to the group, and return how fast they come into its topics;
+        one topic at each step."""
+        statistics, now_s = self._core.rates.statistics, self._core.clock_s()
+        came = 0.0
+        for topic in topics:
+            out = statistics.windows("GROUP_GET_NUMS", f"{topic}@{group}", now_s)
+            into = statistics.windows("TOPIC_PUT_NUMS", topic, now_s)
+            stats.consume_tps += 0.0 if out is None else BrokerStatsItem(*out[0]).tps
+            came += 0.0 if into is None else BrokerStatsItem(*into[0]).tps
+            yield
+        return came
+
+    def _reason_steps(self, group: str, table: dict[MessageQueue, OffsetWrapper]) -> Iterator[None]:
+        """Add why messages are not done; one queue at each step."""
+        for of, told in table.items():
+            behind = self._standing.behind(group, of.topic, of.queue_id)
+            found = self._standing.reason(group, of.topic, of.queue_id, behind)
+            told.in_flight, told.state = behind.in_flight, found.why.value
+            told.reason, told.since = found.text, found.since_ms
+            yield
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         behind = self._standing.behind(group, topic, queue_id)

@@ -6,7 +6,8 @@ import ssl
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from dledger.errors import RemotingError
+from dledger.addresses import parse_address
+from dledger.errors import BadInput, RemotingError
 from dledger.net.peer import Dialler, connect, connect_peer
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, HeaderEncoding
@@ -55,6 +56,20 @@ async def check_tls(host: str, port: int, tls: AskedTls, timeout_s: float) -> Tl
     if again == TAKEN:
         return await _with_certificate(report, host, port, timeout_s, any_certificate)
     return report
+
+
+async def certificate_end(address: str, timeout_s: float) -> float:
+    """When a server's certificate ends, in Unix seconds, whoever signed it. Raises DledgerError."""
+    host, port = parse_address(address)
+    channel = await connect(host, port, timeout_s, ClientContexts.of(Tls(verify=False)))
+    assert isinstance(channel, Channel), "by TLS"
+    try:
+        validity = first_validity(ssl.DER_cert_to_PEM_cert(channel.raw_certificate))
+    finally:
+        channel.close()
+    if validity is None:
+        raise BadInput(f"the certificate of {address} can't be read")
+    return validity.ends_s
 
 
 def _unverified(tls: AskedTls) -> Tls:

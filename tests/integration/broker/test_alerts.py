@@ -1,0 +1,339 @@
+"""Every alert is seen firing: by promtool on series, and by a Prometheus that scrapes real brokers.
+
+Prometheus is Debian's package, fetched once into `.cache/prometheus`; where it can't be had the
+tests say so and are skipped. The short form waits a second where the rules wait 15 to 60, and calls
+messages of 5 s old that should be 5 minutes old; the long form takes the rules as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import trio
+
+import mqbroker.app
+import mqbroker.requests.admin.broker as broker_requests
+from dledger.trust.users import User
+from mqbroker.state.machine import Machine
+from mqchaos.cluster.processes import free_ports
+from mqclient import Message
+from mqclient.errors import ClientError
+from mqlocal import LocalCluster, local_cluster, places
+
+ROOT = Path(__file__).parents[3]
+RULES = ROOT / "docs" / "reference" / "monitoring" / "alerts.yml"
+CACHE = ROOT / ".cache" / "prometheus"
+SHORT = {
+    **{f"for: {time}": "for: 1s" for time in ("15s", "30s", "1m")},
+    "latency_milliseconds) > 300000": "latency_milliseconds) > 5000",
+}
+SMALL_DISK_BYTES = 160 << 20
+STATE = {"DledgerDiskFills", "DledgerUsersDiffer", "DledgerFaults"}
+WORK = {"DledgerLagGrows", "DledgerDeadLetters"}
+
+
+def fetched() -> str:
+    """Fetch Debian's Prometheus; returns the reason if that can't be done."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        return "there is no apt-get here, and no Prometheus"
+    CACHE.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE.parent) as folder:
+        download = ("apt-get", "download", "prometheus")
+        done = subprocess.run(download, cwd=folder, capture_output=True, text=True, check=False)
+        packages = [*Path(folder).glob("*.deb")]
+        if not packages:
+            return f"Prometheus can't be fetched: {done.stderr.strip()[-200:]}"
+        unpacked = Path(folder, "unpacked")
+        subprocess.run(("dpkg", "-x", packages[0], unpacked), check=True, capture_output=True)
+        if not CACHE.exists():
+            (unpacked / "usr" / "bin").rename(CACHE)
+    return ""
+
+
+@pytest.fixture(scope="module")
+def tools() -> Path:
+    """The folder with prometheus and promtool."""
+    there = shutil.which("promtool")
+    if there is not None:
+        return Path(there).parent
+    reason = "" if CACHE.exists() else fetched()
+    if reason:
+        pytest.skip(reason)
+    return CACHE
+
+
+def alerts() -> set[str]:
+    """The names of all alerts."""
+    return set(re.findall(r"- alert: (\w+)", RULES.read_text()))
+
+
+@pytest.mark.slow
+def test_each_alert_fires_after_its_time_and_not_before(tools: Path, tmp_path: Path) -> None:
+    """On series of their own, the labels and texts too; on a healthy group none does."""
+    cases = ROOT / "tests" / "data" / "alerts_test.yml"
+    for path in (RULES, cases):
+        shutil.copy(path, tmp_path)
+    for words in (("check", "rules", RULES.name), ("test", "rules", cases.name)):
+        command = (tools / "promtool", *words)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    tested = re.findall(r"alertname: (\w+)\n\s+exp_alerts", cases.read_text())
+    assert set(tested) == alerts()
+
+
+def test_each_alert_says_where_its_remedy_stands() -> None:
+    """Its `runbook_url` is a heading of the page whose commands a test runs."""
+    named = re.findall(r"runbook_url: docs/how-to/alerts.md#([\w-]+)", RULES.read_text())
+    page = (ROOT / "docs" / "how-to" / "alerts.md").read_text()
+    headings = {each.lower().replace(" ", "-") for each in re.findall(r"^## (.*)$", page, re.M)}
+    assert len(named) == len(alerts())
+    assert set(named) <= headings
+
+
+class Prometheus:
+    """A running Prometheus, which scrapes once a second."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._targets = folder / "targets.json"
+        self._url = f"http://127.0.0.1:{port}/api/v1"
+
+    def scrape(self, addresses: list[str]) -> None:
+        """Scrape these from now on."""
+        written = self._targets.with_suffix(".new")
+        written.write_text(json.dumps([{"targets": addresses}]))
+        written.rename(self._targets)
+
+    async def firing(self) -> set[str]:
+        """The alerts that fire now."""
+
+        def ask() -> bytes:
+            with urllib.request.urlopen(f"{self._url}/alerts", timeout=10) as answer:  # noqa: S310
+                return bytes(answer.read())
+
+        found = json.loads(await trio.to_thread.run_sync(ask))["data"]["alerts"]
+        return {each["labels"]["alertname"] for each in found if each["state"] == "firing"}
+
+    async def until(self, wanted: set[str], within_s: float) -> None:
+        """Wait until just these alerts fire."""
+        found: set[str] | None = None
+        with trio.move_on_after(within_s):
+            while found != wanted:
+                await trio.sleep(0.25)
+                try:
+                    found = await self.firing()
+                except OSError:
+                    continue
+            return
+        raise AssertionError(f"{found} fire, and not {wanted}")
+
+
+@asynccontextmanager
+async def prometheus(tools: Path, folder: Path, rules: str) -> AsyncIterator[Prometheus]:
+    """Run one until the block is left."""
+    (port,) = free_ports(1)
+    (folder / "alerts.yml").write_text(rules)
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n"
+        "rule_files: [alerts.yml]\n"
+        "scrape_configs:\n"
+        "  - job_name: dledger\n"
+        "    file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]\n"
+    )
+    running = Prometheus(folder, port)
+    running.scrape([])
+    command = [
+        str(tools / "prometheus"),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (folder / "log").open("wb") as log:
+        async with trio.open_nursery() as nursery:
+            start = partial(trio.run_process, command, stdout=log, stderr=log, check=False)
+            process = await nursery.start(start)
+            yield running
+            process.terminate()
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path | None]:
+    """A file system of its own for the brokers; None where nobody may mount one."""
+    folder.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "tmpfs", str(folder))
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        subprocess.run(("umount", "-l", str(folder)), check=True)
+
+
+async def metrics_addresses(cluster: LocalCluster) -> list[str]:
+    """Where brokers tell their figures, also those that are down."""
+    async with cluster.admin() as admin:
+        found = []
+        for name in cluster.servers:
+            if name.startswith("broker") and cluster.runs(name):
+                (state,) = await admin.brokers.status(cluster.address(name))
+                found.append(state.figures["metricsAddress"])
+    return found
+
+
+class Scene(NamedTuple):
+    """What a scenario has: a cluster, a Prometheus, the machines of the brokers, and a disk."""
+
+    cluster: LocalCluster
+    prometheus: Prometheus
+    machines: dict[str, Machine]
+    disk: Path | None
+    patience_s: float
+
+    async def scrape(self) -> None:
+        """Have all brokers that run now scraped."""
+        self.prometheus.scrape(await metrics_addresses(self.cluster))
+
+    async def until(self, wanted: set[str]) -> None:
+        """Wait until just these alerts fire."""
+        await self.prometheus.until(wanted, self.patience_s)
+
+
+async def give_up_and_stay_behind(scene: Scene) -> None:
+    """One group gives a message up; another one has lost its only member."""
+    cluster = scene.cluster
+    async with cluster.admin() as admin, cluster.producer() as producer:
+        await admin.topics.update("T", read_queues=1, write_queues=1)
+        await admin.topics.update("Lost", read_queues=1, write_queues=1)
+        async with cluster.consumer("G", {"T": "*"}) as reader:
+            await producer.send(Message("T", b"first"))
+            await reader.poll(1, 30)
+            await reader.commit()
+        await producer.send(Message("T", b"nobody reads this"))
+        async with cluster.consumer("DG", {"Lost": "*"}) as dead:
+            await producer.send(Message("Lost", b"hopeless"))
+            while not (polled := await dead.poll(1, 1.0)):
+                pass
+            await dead.nack(polled[0], -1)
+            await dead.commit()
+
+
+async def break_state(scene: Scene, victim: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """A full disk, a user that one member has alone, and an error of its own code."""
+    expected = set(STATE)
+    if scene.disk is not None:
+        free = shutil.disk_usage(scene.disk).free
+        with (scene.disk / "filler").open("wb") as filler:
+            os.posix_fallocate(filler.fileno(), 0, free - SMALL_DISK_BYTES // 5)
+    else:
+        expected -= {"DledgerDiskFills"}
+    scene.machines[victim].users.put(User("stray", b""))
+
+    def fail(*_: object) -> str:
+        raise RuntimeError("planted")
+
+    async with scene.cluster.admin() as admin:
+        with monkeypatch.context() as patched:
+            patched.setattr(broker_requests, "write_properties", fail)
+            with pytest.raises(ClientError):
+                await admin.settings.broker_config(scene.cluster.address(victim))
+    return expected
+
+
+async def mend(scene: Scene, killed: list[str]) -> None:
+    """Start what was killed, make room, and read what waits."""
+    if scene.disk is not None:
+        (scene.disk / "filler").unlink()
+    for name in killed:
+        await scene.cluster.restart(name)
+    await scene.cluster.leader()
+    await scene.scrape()
+    async with scene.cluster.consumer("G", {"T": "*"}) as reader:
+        while not await reader.poll(1, 1.0):
+            pass
+        await reader.commit()
+
+
+async def scenario(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything breaks, one after the other, and is mended."""
+    cluster = scene.cluster
+    await scene.scrape()
+    await trio.sleep(3)
+    assert await scene.prometheus.firing() == set()
+    await give_up_and_stay_behind(scene)
+    await scene.until(WORK)
+    leader = await cluster.leader()
+    victim, _ = (each for each in cluster.servers if "broker" in each and each != leader)
+    broken = await break_state(scene, victim, monkeypatch)
+    await scene.until(WORK | broken)
+    await cluster.kill(victim)
+    away = {"DledgerServerDown", "DledgerFollowerBehind"}
+    planted = {"DledgerUsersDiffer", "DledgerFaults"}  # they end with the process
+    await scene.until(WORK | (broken - planted) | away)
+    await cluster.kill(leader)
+    without = {"DledgerServerDown", "DledgerNoLeader"}
+    await scene.until((broken - planted) | without)  # what only leaders tell is not told
+    await mend(scene, [victim, leader])
+    await scene.until({"DledgerDeadLetters"})
+
+
+async def seen_firing(
+    tools: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rules: str,
+    patience_s: float,
+) -> None:
+    """Run the scenario with some rules."""
+    machines: dict[str, Machine] = {}
+
+    class Noted(Machine):
+        """A machine that the test can reach, to plant in."""
+
+        def __init__(self, folder: Path) -> None:
+            super().__init__(folder)
+            machines[folder.name] = self
+
+    monkeypatch.setattr(mqbroker.app, "Machine", Noted)
+    monkeypatch.setattr(places, "SHARED_MEMORY_BYTES_MIN", 1)
+    settings = {"metricsExporterType": "PROM", "metricsPromExporterPort": 0}
+    with small_disk(tmp_path / "disk") as disk:
+        monkeypatch.setattr(places, "SHARED_MEMORY", disk or tmp_path)
+        async with (
+            prometheus(tools, tmp_path, rules) as running,
+            local_cluster(replicas=3, settings=settings) as cluster,
+        ):
+            scene = Scene(cluster, running, machines, disk, patience_s)
+            await scenario(scene, monkeypatch)
+
+
+@pytest.mark.slow
+async def test_alerts_fire_when_real_brokers_break_and_end_when_they_are_mended(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With rules that wait a second."""
+    rules = RULES.read_text()
+    for slow, quick in SHORT.items():
+        assert slow in rules
+        rules = rules.replace(slow, quick)
+    await seen_firing(tools, tmp_path, monkeypatch, rules, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+async def test_alerts_fire_within_their_own_times(
+    tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the rules as they are: some seven minutes, as messages must wait for five."""
+    await seen_firing(tools, tmp_path, monkeypatch, RULES.read_text(), 420)
