@@ -52,6 +52,8 @@ OnResponse: TypeAlias = Callable[[Command | RemotingError], None]
 OnRequest: TypeAlias = Callable[[Command], Command | None]
 
 _OPAQUE_MASK = 0x7FFF_FFFF
+_OWN_END = "closed by this end"
+_MAY_TAKE_TLS = ". A port that takes TLS alone does so: then give tls= (mqadmin: --tls)"
 
 log = get_logger(__name__)
 
@@ -85,6 +87,8 @@ class Peer:
         self._close_reason: str | None = None
         self._closed = anyio.Event()
         self._scope = anyio.CancelScope(shield=outlives)
+        #: Said of a connection that the server ended before it answered anything.
+        self._hint = ""
 
     @classmethod
     async def open(
@@ -108,6 +112,7 @@ class Peer:
         """
         connected = await connect(host, port, connect_timeout_s, tls)
         peer = cls(Link(connected), f"{host}:{port}", on_request, outlives=outlives)
+        peer._hint = "" if tls else _MAY_TAKE_TLS
         task_group.start_soon(peer._run)
         return peer
 
@@ -125,12 +130,14 @@ class Peer:
         """Wait until the connection is gone."""
         await self._closed.wait()
 
-    def close(self, reason: str = "closed by this end") -> None:
+    def close(self, reason: str = _OWN_END) -> None:
         """Close at once. Requests in flight end before this returns: with ConnectionLost, or with
         ConnectFailed if the socket had not taken their first byte, so that they were not sent.
         """
         if self._close_reason is not None:
             return
+        if not self.has_answered and reason != _OWN_END:
+            reason += self._hint
         self._close_reason = reason
         self._scope.cancel()
         in_flight, self._in_flight = self._in_flight, {}
@@ -287,6 +294,7 @@ async def connect_peer(
     """Connect for the length of an `async with` block. Raises ConnectFailed."""
     connected = await connect(host, port, connect_timeout_s, tls)
     peer = Peer(Link(connected), f"{host}:{port}", on_request)
+    peer._hint = "" if tls else _MAY_TAKE_TLS
     failure: Exception | None = None
     async with anyio.create_task_group() as task_group:
         task_group.start_soon(peer._run)

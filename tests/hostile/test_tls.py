@@ -122,10 +122,10 @@ async def test_a_permissive_port_takes_both(tmp_path: Path) -> None:
 
 
 async def test_plain_text_at_an_enforcing_port_is_closed_with_a_reason(tmp_path: Path) -> None:
-    """Nothing is answered, and the log says what to do."""
+    """Nothing is answered, and the log and the client's error say what to do."""
     async with serving(tmp_path) as server:
         async with connect_peer("127.0.0.1", server.port) as peer:
-            with pytest.raises(ConnectionLost):
+            with pytest.raises(ConnectionLost, match="takes TLS alone does so: then give tls="):
                 await peer.request(Command(1), ANSWER_S)
         assert any("takes TLS alone" in reason for reason in server.reasons)
         assert await server.served() == b"hello"
