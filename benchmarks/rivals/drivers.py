@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import venv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -248,10 +248,18 @@ def arguments(
     return [address, topic, work, str(size_bytes), str(seconds), str(count)]
 
 
-def run(command: Sequence[str], words: Sequence[str], processes: int = 1) -> dict[str, float]:
+def run(
+    command: Sequence[str],
+    words: Sequence[str],
+    processes: int = 1,
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, float]:
     """Run a program, several at once if need be; what they said, added up."""
+    given = {**os.environ, **(environment or {})}
     running = [
-        subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=given
+        )
         for _ in range(processes)
     ]
     said = []

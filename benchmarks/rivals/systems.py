@@ -189,9 +189,9 @@ class Nats:
             time.sleep(0.3)
 
     def _ask(self, work: str, topic: str) -> dict[str, object]:
-        environment = [] if self.ca is None else ["env", f"NATS_CA={self.ca}"]
+        environment = {} if self.ca is None else {"NATS_CA": str(self.ca)}
         words = arguments(self.address, topic, work)
-        return dict(drivers.run([*environment, *self._python], words))
+        return dict(drivers.run(self._python, words, environment=environment))
 
 
 @contextmanager

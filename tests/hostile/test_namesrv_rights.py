@@ -6,15 +6,18 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import copy
 from pathlib import Path
 
 import trio
 from test_namesrv_door import WORD, member, name_server, stranger
 
+from dledger.net import connect_peer
 from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.trust.policies import Entry
+from dledger.trust.signatures import OWN_SIGNATURE, STAMP, Key, Stamp
 from dledger.trust.users import User, Users, encoded
 from dledger.trust.wrapping import Wrapping
 from dledger.world import unix_ms
@@ -93,6 +96,55 @@ async def test_a_name_server_judges_by_what_leaders_have_told(tmp_path: Path) ->
         async with client("admin") as gone:
             answer = await ask(gone, port, Code.PUT_KV_CONFIG, **ENTRY)
             assert answer.remark == "User:admin is not found."
+
+
+async def test_a_signed_request_is_good_for_one_connection_of_one_server(tmp_path: Path) -> None:
+    """Sent again, over another connection, to another name server, cut, or as another request it
+    is refused, and changes nothing."""
+    enforce = {"authorization_mode": "enforce", "admin_addresses": "*"}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    async with (
+        name_server(tmp_path / "a", **enforce) as port,
+        name_server(tmp_path / "b", **enforce) as other,
+        member(port) as broker,
+        member(other) as another,
+    ):
+        for each in (broker, another):
+            assert (await each.register()).code == ResponseCode.SUCCESS
+            await each.ask(Code.REGISTER_USERS, table(user("admin", is_super=True)))
+
+        async def put(
+            at: int, captured: Command | None = None, **changed: ExtValue
+        ) -> tuple[Command, Command]:
+            """What was sent over a new connection, and the answer; signed there if not captured."""
+            async with connect_peer("127.0.0.1", at, 5) as peer:
+                nonce = str((await peer.request(Command(Code.SIGN_ON), 5)).ext["nonce"])
+                request = Command(Code.PUT_KV_CONFIG, dict(ENTRY)) if captured is None else captured
+                if captured is None:
+                    Key(PASSWORD).sign(request, "admin", Stamp(nonce, 1, unix_ms()))
+                sent = Command(request.code, {**request.ext, **changed}, request.body)
+                answer = await peer.request(copy(sent), 5)
+                if captured is None and answer.code == ResponseCode.SUCCESS:
+                    again = await peer.request(copy(sent), 5)
+                    assert again.code == REFUSED
+                    assert "sent before" in str(again.remark)
+                return sent, answer
+
+        sent, answer = await put(port)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        for at in (port, other):
+            _, relayed = await put(at, sent)
+            assert relayed.code == REFUSED
+            assert "another connection" in str(relayed.remark)
+        for field in (OWN_SIGNATURE, STAMP, "AccessKey", "value"):
+            for kept in (0, -1):
+                cut = {field: str(sent.ext[field])[:kept]}
+                _, refused = await put(other, None, **cut)
+                assert refused.code == REFUSED, (field, kept)
+        async with client("admin") as pool:
+            answer = await ask(pool, other, Code.GET_KV_CONFIG, namespace="n", key="k")
+            assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
 
 async def test_users_are_taken_from_proven_brokers_alone(tmp_path: Path) -> None:

@@ -288,6 +288,31 @@ async def test_a_stamped_request_is_good_for_one_place(
         assert answer.code == ResponseCode.SUCCESS
 
 
+@pytest.mark.parametrize("stamped", [True, False])
+async def test_a_signature_that_is_cut_is_none(
+    stamped: bool, tmp_path: Path, mock_clock: MockClock
+) -> None:
+    """At whatever length, as are a stamp and a name that lack their ends: nothing is stored."""
+    async with enforcing(tmp_path) as (found, _):
+        put(found, allow("Topic:Orders Pub"))
+        before = found.machine.applied_index
+        fields = (OWN_SIGNATURE, STAMP, "AccessKey") if stamped else (SIGNATURE, "AccessKey")
+        for field in fields:
+            for kept in (0, 1, 7, -2, -1):
+                client = await signer(found, "u")
+                made = send_request()
+                request = client.signed(made) if stamped else stock(made)
+                whole = str(request.ext[field])
+                if whole[:kept] == whole:
+                    continue  # a name of one letter
+                request.ext = {**request.ext, field: whole[:kept]}
+                answer = await client.stranger.ask(request)
+                assert answer is not None
+                assert answer.code == REFUSED, (field, kept)
+                client.stranger.close()
+        assert found.machine.applied_index == before
+
+
 async def test_a_flood_of_wrong_signatures_ends_its_connection(
     tmp_path: Path, mock_clock: MockClock
 ) -> None:
