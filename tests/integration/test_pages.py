@@ -94,5 +94,6 @@ def test_a_page_can_be_followed_to_its_end(page: Path, tmp_path: Path) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)  # A job that ends by no other signal hangs, too.
         printed, _ = process.communicate()
+        subprocess.run(["bash", "-c", f"{PRELUDE}true"], cwd=tmp_path, check=False)  # its servers
         pytest.fail(f"not followed in {PAGE_S} s:\n{printed[-4000:]}")
     assert process.returncode == 0, printed[-4000:]
