@@ -104,7 +104,7 @@ def test_a_taken_port_is_one_clear_line_and_status_2() -> None:
         ("listenPrt = 1", "unknown key 'listenPrt'; did you mean listenPort?"),
         ('listenPort = "x"', "listenPort = 'x': Expected `int`, got `str`"),
         ("listenPort = 70000", "listenPort is 70000; it must be 0 to 65535"),
-        ("listenPort =", "no valid TOML"),
+        ("listenPort =", "not valid TOML"),
         ('kvConfigPath = "/proc/version"', "kvConfigPath /proc/version: no key-value config"),
     ],
 )

@@ -71,7 +71,7 @@ def test_a_choice_outside_the_topic_is_refused() -> None:
     """A number or a selector's queue that the topic does not have."""
     with pytest.raises(BadMessage, match="no queue 9"):
         publisher().choose(MESSAGE, 9, None, None)
-    with pytest.raises(BadMessage, match="no queue of 'T'"):
+    with pytest.raises(BadMessage, match="not a queue of 'T'"):
         publisher().choose(MESSAGE, None, None, lambda _, __: MessageQueue("U", "a", 0))
     chosen = publisher().choose(MESSAGE, None, None, lambda queues, _: queues[3])
     assert QUEUES[3] == chosen

@@ -51,7 +51,7 @@ def test_keys_are_camel_case_and_have_defaults(tmp_path: Path) -> None:
         ("storePathRootDir = 'd'\nlistenPort = '1'", "listenPort = '1': Expected `int`, got `str`"),
         ("storePathRootDir = 'd'\nlistenPort = 99999", "listenPort = 99999: no port"),
         ("listenPort = 1", "the key 'storePathRootDir' is required"),
-        ("listenPort = ", "no valid TOML"),
+        ("listenPort = ", "not valid TOML"),
     ],
 )
 def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, reason: str) -> None:
@@ -67,10 +67,10 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    """As no valid TOML."""
+    """As not valid TOML."""
     path = tmp_path / "broker.toml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="no valid TOML"):
+    with pytest.raises(ConfigError, match="not valid TOML"):
         load_config(path, Sample)
 
 
