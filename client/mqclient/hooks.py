@@ -23,7 +23,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from dledger.errors import BadInput
@@ -46,36 +47,34 @@ MessageT = TypeVar("MessageT", bound=ReceivedMessage)
 _BatchHandler: TypeAlias = Callable[[Sequence[MessageT]], Awaitable[None] | None]
 
 _PASSED: ContextVar[bool] = ContextVar("passed", default=False)
+passed = _PASSED.get
 """Whether the message that is sent just now has passed the interceptors."""
 
 
 class SendHooks:
-    """What a producer does around its sends."""
+    """What a producer does around its sends. `around` is all of it, as one interceptor."""
 
     def __init__(self, interceptors: Sequence[SendInterceptor], encode: Encode | None) -> None:
         self._interceptors = check_interceptors(interceptors)
         self._encode = encode
+        steps = [*self._interceptors, *([] if encode is None else [self._encoding])]
+        self.around: SendInterceptor = reduce(_inside, reversed(steps))
 
-    @property
-    def wanted(self) -> bool:
-        """Whether a message that is sent now has not passed them."""
-        return not _PASSED.get()
-
-    async def around(self, message: Message, send: Callable[[Message], Awaitable[SentT]]) -> SentT:
-        """Send a message by `send`, with all that is to be done around it."""
+    async def once(self, message: Message, send: Callable[[Message], Awaitable[SentT]]) -> SentT:
+        """The same around a call that itself sends by calls which have hooks."""
 
         async def last(message: Message) -> SentT:
-            passed = _PASSED.set(True)
+            before = _PASSED.set(True)
             try:
-                return await send(self.encoded(message))
+                return await send(message)
             finally:
-                _PASSED.reset(passed)
+                _PASSED.reset(before)
 
-        step: Send = last
-        for interceptor in reversed(self._interceptors):
-            step = partial(_with_next, interceptor, step)
-        sent: SentT = await step(message)
+        sent: SentT = await self.around(message, last)
         return sent
+
+    def _encoding(self, message: Message, send: Send) -> Awaitable[Any]:
+        return send(self.encoded(message))
 
     def encoded(self, message: Message) -> Message:
         """The message with its value as its body. Raises BadMessage for a value that can't be."""
@@ -93,7 +92,7 @@ class SendHooks:
 
     def without_waiting(self, message: Message, call: str) -> Message:
         """The message for a call that can't await interceptors. Raises BadInput if there are."""
-        if self._interceptors and self.wanted:
+        if self._interceptors and not passed():
             raise BadInput(
                 f"{call} awaits nothing between its messages, and this producer has interceptors, "
                 "which are awaited: use send or send_soon"
@@ -101,8 +100,13 @@ class SendHooks:
         return self.encoded(message)
 
 
-def _with_next(interceptor: SendInterceptor, step: Send, message: Message) -> Awaitable[Any]:
-    return interceptor(message, step)
+def _inside(inner: SendInterceptor, outer: SendInterceptor) -> SendInterceptor:
+    """Both as one, which is made once and not for each message."""
+    return lambda message, send: outer(message, partial(_with_send, inner, send))
+
+
+def _with_send(inner: SendInterceptor, send: Send, message: Message) -> Awaitable[Any]:
+    return inner(message, send)
 
 
 class HandleHooks:
@@ -148,16 +152,21 @@ class HandleHooks:
         return lambda message: before([message])
 
     def _intercepted(self, handler: _BatchHandler[MessageT]) -> _BatchHandler[MessageT]:
+        outermost, *others = self._interceptors
+        others.reverse()
+
         def call(messages: Sequence[MessageT]) -> Awaitable[None]:
             async def handle() -> None:
                 outcome = handler(messages)
-                if inspect.isawaitable(outcome):
+                if outcome is not None and (
+                    type(outcome) is CoroutineType or inspect.isawaitable(outcome)
+                ):
                     await outcome
 
             step: Handle = handle
-            for interceptor in reversed(self._interceptors):
+            for interceptor in others:
                 step = partial(interceptor, messages, step)
-            return step()
+            return outermost(messages, step)
 
         return call
 

@@ -35,6 +35,8 @@ NAME_SERVERS_MAX = 16
 
 METRIC_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 """Upper ends of a histogram's buckets."""
+METRIC_SAMPLES_WAITING_MAX = 1024
+"""Of a histogram, until they are put into its buckets together."""
 METRIC_SERIES_MAX = 10_000
 """Of one figure of one client; what has other labels is counted together."""
 VALUE_CHARACTERS_MAX = 80

@@ -14,15 +14,18 @@ is closed, so no sum ever falls. A client without `metrics` counts nothing.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from operator import add, sub
 from threading import Lock
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from mqclient import limits
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a figure's labels, in the order in which `FIGURES` has their names."""
+KeptT = TypeVar("KeptT")
 Gauges: TypeAlias = Callable[[], Iterable[tuple[str, Labels, float]]]
 """Called for what is so at the moment: the figure, its labels, its value."""
 
@@ -93,12 +96,55 @@ class Collected(NamedTuple):
     distributions: Mapping[Labels, Distribution]
 
 
-class _Samples:
-    __slots__ = ("counts", "total")
+class Tally:
+    """A count that grows."""
+
+    __slots__ = ("amount",)
 
     def __init__(self) -> None:
-        self.counts = [*NOTHING.counts]
-        self.total = NOTHING.total
+        self.amount = 0.0
+
+
+class _Waiting(list[float]):
+    """Samples that are not in their buckets yet; `before` are all others."""
+
+    def __init__(self, before: Distribution) -> None:
+        super().__init__()
+        self.before = before
+
+
+class Samples:
+    """A histogram's samples: they wait in a list, and many are put into their buckets together.
+
+    Only one thread adds and settles; `distribution` may be asked for in any, as both that it needs
+    are of one list.
+    """
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting = _Waiting(NOTHING)
+
+    def add(self, seconds: float) -> None:
+        """Have one more."""
+        self.waiting.append(seconds)
+        if len(self.waiting) >= limits.METRIC_SAMPLES_WAITING_MAX:
+            self.settle()
+
+    def settle(self) -> None:
+        """Put those that wait into their buckets."""
+        if self.waiting:
+            self.waiting = _Waiting(self.distribution())
+
+    def distribution(self) -> Distribution:
+        """All of them."""
+        waiting = self.waiting
+        before, seconds = waiting.before, sorted(waiting)
+        ends = [bisect_right(seconds, bound) for bound in limits.METRIC_BUCKETS_S]
+        counts = map(sub, [*ends, len(seconds)], [0, *ends])
+        return Distribution(
+            tuple(map(add, before.counts, counts)), before.total + math.fsum(seconds)
+        )
 
 
 class Counted:
@@ -106,35 +152,31 @@ class Counted:
 
     def __init__(self, gauges: Gauges) -> None:
         self.gauges = gauges
-        self.numbers: dict[str, dict[Labels, float]] = {}
-        self.samples: dict[str, dict[Labels, _Samples]] = {}
+        self.numbers: dict[str, dict[Labels, Tally]] = {name: {} for name in FIGURES}
+        self.samples: dict[str, dict[Labels, Samples]] = {name: {} for name in FIGURES}
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
         """Count so many more."""
-        numbers = self.numbers.get(name)
-        if numbers is None:
-            numbers = self.numbers[name] = {}
-        before = numbers.get(labels)
-        if before is None:
-            labels = _bounded(labels, numbers)
-            before = numbers.get(labels, 0.0)
-        numbers[labels] = before + amount
+        self.tally(name, labels).amount += amount
 
     def observe(self, name: str, labels: Labels, seconds: float) -> None:
         """Have one sample more."""
-        all_samples = self.samples.get(name)
-        if all_samples is None:
-            all_samples = self.samples[name] = {}
-        samples = all_samples.get(labels)
-        if samples is None:
-            samples = all_samples.setdefault(_bounded(labels, all_samples), _Samples())
-        samples.counts[bisect_left(limits.METRIC_BUCKETS_S, seconds)] += 1
-        samples.total += seconds
+        self.samples_of(name, labels).add(seconds)
+
+    def tally(self, name: str, labels: Labels) -> Tally:
+        """The count with these labels, to be kept by who counts often."""
+        return self.numbers[name].get(labels) or _kept(labels, self.numbers[name], Tally)
+
+    def samples_of(self, name: str, labels: Labels) -> Samples:
+        """The samples with these labels, to be kept likewise."""
+        return self.samples[name].get(labels) or _kept(labels, self.samples[name], Samples)
 
 
-def _bounded(labels: Labels, kept: Mapping[Labels, object]) -> Labels:
-    """The labels; or, once there are very many, those for all others."""
-    return labels if len(kept) < limits.METRIC_SERIES_MAX else ("others",) * len(labels)
+def _kept(labels: Labels, kept: dict[Labels, KeptT], make: Callable[[], KeptT]) -> KeptT:
+    """A new one for the labels; or, once there are very many, the one for all others."""
+    if len(kept) >= limits.METRIC_SERIES_MAX:
+        labels = ("others",) * len(labels)
+    return kept.get(labels) or kept.setdefault(labels, make())
 
 
 class Metrics:
@@ -193,16 +235,15 @@ class _Sums:
 
     def add(self, counted: Counted) -> None:
         # Copies are made in one step each: the client goes on counting in its thread.
-        for name, numbers in dict(counted.numbers).items():
-            for labels, value in dict(numbers).items():
-                self.add_number(name, labels, value)
-        for name, all_samples in dict(counted.samples).items():
-            sums = self.distributions.setdefault(name, {})
+        for name, numbers in counted.numbers.items():
+            for labels, tally in dict(numbers).items():
+                self.add_number(name, labels, tally.amount)
+        for name, all_samples in counted.samples.items():
             for labels, samples in dict(all_samples).items():
-                before, counts = sums.get(labels, NOTHING), tuple(samples.counts)
-                both = zip(before.counts, counts, strict=True)
-                total = before.total + samples.total
-                sums[labels] = Distribution(tuple(one + other for one, other in both), total)
+                sums, more = self.distributions.setdefault(name, {}), samples.distribution()
+                before = sums.get(labels, NOTHING)
+                counts = tuple(map(add, before.counts, more.counts))
+                sums[labels] = Distribution(counts, before.total + more.total)
 
     def add_number(self, name: str, labels: Labels, value: float) -> None:
         values = self.numbers.setdefault(name, {})

@@ -15,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from types import CoroutineType
 from typing import TypeAlias, TypeVar
 
 import anyio
@@ -273,7 +274,7 @@ async def call_handler(
     """Call a handler with a message or a batch, and await it if it is asynchronous. Raises what it
     raises, and HandlerTimeout, which names the `first` message."""
     result = handler(handled)
-    if result is None or not inspect.isawaitable(result):
+    if result is None or not (type(result) is CoroutineType or inspect.isawaitable(result)):
         return
     if timeout_s is None:
         await result

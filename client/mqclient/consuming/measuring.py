@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import CoroutineType
 from typing import Protocol, TypeAlias, TypeVar
 
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.world import steady_s
+from dledger.remoting.message import RETRY_PREFIX
+from dledger.world import world
 from mqclient import limits
 from mqclient.consuming.progress import QueueProgress
 from mqclient.metrics import Counted, Gauges, Labels, Metrics
@@ -17,8 +19,21 @@ MessageT = TypeVar("MessageT", bound=ReceivedMessage)
 _BatchHandler: TypeAlias = Callable[[Sequence[MessageT]], Awaitable[None] | None]
 
 
+class _OfTopic:
+    """What is counted for each message of a topic, kept so that it need not be looked up."""
+
+    __slots__ = ("handled", "samples")
+
+    def __init__(self, counted: Counted, labels: Labels) -> None:
+        self.handled = counted.tally("handled", labels)
+        self.samples = counted.samples_of("handler_duration", labels)
+
+
 class Measured:
-    """The numbers of one consumer, from when it is opened until it is closed."""
+    """The numbers of one consumer, from when it is opened until it is closed.
+
+    As long as all that it was given is of one topic, no handled message is asked for its own.
+    """
 
     def __init__(self, metrics: Metrics, group: str, gauges: Gauges) -> None:
         self._metrics = metrics
@@ -29,6 +44,10 @@ class Measured:
     def begin(self) -> None:
         """The consumer is opened."""
         self._counted = self._metrics.begin(self._gauges)
+        self._topics: dict[str, _OfTopic] = {}
+        self._received: str | None = None
+        self._mixed = False
+        self._only: _OfTopic | None = None
 
     def end(self) -> None:
         """The consumer is closed."""
@@ -44,44 +63,74 @@ class Measured:
         self._counted.add("received", labels, messages)
         if redelivered:
             self._counted.add("redeliveries", labels, redelivered)
+        if topic.startswith(RETRY_PREFIX) or self._received not in (None, topic):
+            self._mixed, self._only = True, None
+        self._received = topic
 
     def around(self, handler: _BatchHandler[MessageT]) -> _BatchHandler[MessageT]:
         """The handler, with its time and its outcome counted."""
+        clock = world().steady_s
 
         def call(messages: Sequence[MessageT]) -> Awaitable[None] | None:
-            labels, count, began_s = self._labels(messages), len(messages), steady_s()
+            # What is written here costs each message: `tests/unit/local/test_cost.py`.
+            of_topic, count = self._only or self._of_first(messages), len(messages)
+            began_s = clock()
             try:
                 outcome = handler(messages)
             except BaseException as error:
-                self._failed(labels, count, began_s, error)
+                self._failed(messages, count, clock() - began_s, error)
                 raise
-            if outcome is not None and inspect.isawaitable(outcome):
-                return self._awaited(outcome, labels, count, began_s)
-            self._handled(labels, count, began_s)
+            if outcome is not None and (
+                type(outcome) is CoroutineType or inspect.isawaitable(outcome)
+            ):
+                return self._awaited(outcome, messages, count, clock, began_s)
+            of_topic.samples.add(clock() - began_s)
+            of_topic.handled.amount += count
             return None
 
         return call
 
     async def _awaited(
-        self, outcome: Awaitable[None], labels: Labels, count: int, began_s: float
+        self,
+        outcome: Awaitable[None],
+        messages: Sequence[ReceivedMessage],
+        count: int,
+        clock: Callable[[], float],
+        began_s: float,
     ) -> None:
+        of_topic = self._only or self._of_first(messages)
         try:
             await outcome
         except BaseException as error:
-            self._failed(labels, count, began_s, error)
+            self._failed(messages, count, clock() - began_s, error)
             raise
-        self._handled(labels, count, began_s)
+        of_topic.samples.add(clock() - began_s)
+        of_topic.handled.amount += count
 
-    def _labels(self, messages: Sequence[ReceivedMessage]) -> Labels:
-        return (self._group, messages[0].topic)
+    def _of_first(self, messages: Sequence[ReceivedMessage]) -> _OfTopic:
+        of_topic = self._of(messages[0].topic)
+        if not self._mixed:
+            self._only = of_topic
+        return of_topic
 
-    def _handled(self, labels: Labels, count: int, began_s: float) -> None:
-        self._counted.add("handled", labels, count)
-        self._counted.observe("handler_duration", labels, steady_s() - began_s)
+    def _of(self, topic: str) -> _OfTopic:
+        found = self._topics.get(topic)
+        if found is None:
+            found = _OfTopic(self._counted, (self._group, topic))
+            if len(self._topics) < limits.METRIC_SERIES_MAX:
+                self._topics[topic] = found
+        return found
 
-    def _failed(self, labels: Labels, count: int, began_s: float, error: BaseException) -> None:
-        self._counted.add("handler_failures", (*labels, type(error).__name__), count)
-        self._counted.observe("handler_duration", labels, steady_s() - began_s)
+    def _failed(
+        self,
+        messages: Sequence[ReceivedMessage],
+        count: int,
+        seconds: float,
+        error: BaseException,
+    ) -> None:
+        topic = messages[0].topic
+        self._counted.add("handler_failures", (self._group, topic, type(error).__name__), count)
+        self._of(topic).samples.add(seconds)
 
 
 class Read(Protocol):

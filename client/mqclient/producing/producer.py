@@ -40,7 +40,7 @@ from mqclient.compression import Compression, check_compression
 from mqclient.connection.credentials import Credentials
 from mqclient.connection.session import Session
 from mqclient.errors import BadMessage, BufferFull
-from mqclient.hooks import Encode, SendHooks, SendInterceptor
+from mqclient.hooks import Encode, SendHooks, SendInterceptor, passed
 from mqclient.large.sending import always, store_parts
 from mqclient.metrics import Metrics
 from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
@@ -290,11 +290,11 @@ class Producer(Sends):
         get it without a body. A body of up to 4 MiB is sent as by `send`. Raises the errors of
         `send`, and SendFailed if a part was not stored.
         """
-        if self._hooks is not None and self._hooks.wanted:
+        if self._hooks is not None and not passed():
             again = partial(
                 self.send_large, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s
             )
-            return await self._hooks.around(message, again)
+            return await self._hooks.once(message, again)
         deadline_s = steady_s() + check_seconds("timeout_s", timeout_s)
         if len(message.body) > MESSAGE_BODY_BYTES_MAX:
             await self._ready(message.topic, timeout_s, queue_id, key, selector)
@@ -349,7 +349,7 @@ class Producer(Sends):
                 return await pending.wait()
 
             if self._hooks is not None:
-                sent = await self._hooks.around(message, prepare)
+                sent = await self._hooks.once(message, prepare)
             else:
                 sent = await prepare(message)
             transaction = Transaction(sent, self._transactions, timeout_s)
@@ -384,11 +384,11 @@ class Producer(Sends):
 
         `timeout_s` is for both. Raises NoReply, and the errors of `send`.
         """
-        if self._hooks is not None and self._hooks.wanted:
+        if self._hooks is not None and not passed():
             again = partial(
                 self.request, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s
             )
-            return await self._hooks.around(message, again)
+            return await self._hooks.once(message, again)
         timeout_s = self._timeout(timeout_s)
         await self._ready(message.topic, timeout_s, queue_id, key, selector)
 

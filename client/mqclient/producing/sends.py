@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from anyio.lowlevel import checkpoint
 
@@ -11,7 +12,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import steady_s
 from mqclient.arguments import check_seconds
 from mqclient.connection.lifetime import Living
-from mqclient.hooks import SendHooks
+from mqclient.hooks import SendHooks, passed
 from mqclient.models import Message, Selector, SendResult
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.pending import PendingSend, PendingSlot
@@ -21,6 +22,7 @@ from mqclient.signatures import checked, checks_itself, wrong
 
 Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"
 """Which queue: `queue_id`, `key` or `selector`, as in `Producer.send`."""
+ANYWHERE: Final[Where] = (None, None, None)
 
 
 @checked
@@ -59,23 +61,12 @@ class Sends(Living):
         """
         if alone is not False and alone is not True:
             raise wrong("alone", alone, bool)
-        if self._hooks is not None and self._hooks.wanted:
-            again = partial(
-                self.send,
-                queue_id=queue_id,
-                key=key,
-                selector=selector,
-                timeout_s=timeout_s,
-                alone=alone,
-            )
-            return await self._hooks.around(message, again)
         where = (queue_id, key, selector)
-        pending, sender = await self._hand_over(message, where, timeout_s, alone)
-        if self._linger_s == 0.0 or alone or message.delayed:
-            sender.pump()
-        else:
-            sender.wake()
-        return await pending.wait()
+        if self._hooks is not None and not passed():
+            send = partial(self._send, where, timeout_s, alone)
+            sent: SendResult = await self._hooks.around(message, send)
+            return sent
+        return await self._send(where, timeout_s, alone, message)
 
     @checks_itself
     async def send_soon(
@@ -88,22 +79,12 @@ class Sends(Living):
         timeout_s: float | None = None,
     ) -> PendingSend:
         """Hand over one message, waiting for room if need be; the result tells the outcome."""
-        if self._hooks is not None and self._hooks.wanted:
-            again = partial(
-                self.send_soon, queue_id=queue_id, key=key, selector=selector, timeout_s=timeout_s
-            )
-            return await self._hooks.around(message, again)
-        _check_message(message)
-        chosen = queue_id is not None or key is not None or selector is not None
-        if self._outbox.gathers and not chosen and plain(message):
-            return await self._gather(message, self._timeout(timeout_s))
         where = (queue_id, key, selector)
-        pending, sender = await self._hand_over(message, where, timeout_s)
-        sender.wake()
-        if len(pending.batch.slots) == 1:
-            # A batch has begun: give the event loop a turn, to send those that are full.
-            await checkpoint()
-        return pending
+        if self._hooks is not None and not passed():
+            send = partial(self._soon, where, timeout_s)
+            pending: PendingSend = await self._hooks.around(message, send)
+            return pending
+        return await self._soon(where, timeout_s, message)
 
     @checks_itself
     def send_nowait(
@@ -140,6 +121,40 @@ class Sends(Living):
         self._check_room(message)
         chosen = self._outbox.choose(message, queue_id, key)
         self._outbox.put_oneway(message, chosen, self._timeout_s)
+
+    async def _send(
+        self,
+        where: Where,
+        timeout_s: float | None,
+        alone: bool,
+        message: Message,
+    ) -> SendResult:
+        """`send`, without what is done around it."""
+        pending, sender = await self._hand_over(message, where, timeout_s, alone)
+        if self._linger_s == 0.0 or alone or message.delayed:
+            sender.pump()
+        else:
+            sender.wake()
+        return await pending.wait()
+
+    def _soon(
+        self, where: Where, timeout_s: float | None, message: Message
+    ) -> Awaitable[PendingSend]:
+        """`send_soon`, without what is done around it."""
+        _check_message(message)
+        if self._outbox.gathers and where == ANYWHERE and plain(message):
+            return self._gather(message, self._timeout(timeout_s))
+        return self._put_soon(message, where, timeout_s)
+
+    async def _put_soon(
+        self, message: Message, where: Where, timeout_s: float | None
+    ) -> PendingSend:
+        pending, sender = await self._hand_over(message, where, timeout_s)
+        sender.wake()
+        if len(pending.batch.slots) == 1:
+            # A batch has begun: give the event loop a turn, to send those that are full.
+            await checkpoint()
+        return pending
 
     async def _gather(self, message: Message, timeout_s: float) -> PendingSend:
         """Hand over a message that has nothing but a body."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ from mqclient import (
 )
 from mqclient.contrib.opentelemetry_metrics import opentelemetry_metrics
 from mqclient.contrib.prometheus import prometheus_metrics
-from mqclient.metrics import FIGURES, Counted, Labels
+from mqclient.metrics import FIGURES, Counted, Labels, Samples
 from mqlocal import LocalCluster, local_cluster_in_thread
 
 one = pytest.mark.mq_cluster(replicas=1)
@@ -315,10 +316,32 @@ def test_very_many_labels_are_counted_together(monkeypatch: pytest.MonkeyPatch) 
         counted.add("sends", ("P", f"T{number}"), 1)
         counted.observe("send_duration", ("P", f"T{number}"), 0.1)
     counted.add("sends", ("P", "T0"), 1)
-    assert counted.numbers["sends"] == {
+    assert {labels: each.amount for labels, each in counted.numbers["sends"].items()} == {
         ("P", "T0"): 2,
         ("P", "T1"): 1,
         ("P", "T2"): 1,
         ("others", "others"): 7,
     }
-    assert [sum(each.counts) for each in counted.samples["send_duration"].values()] == [1, 1, 1, 7]
+    samples = counted.samples["send_duration"].values()
+    assert [sum(each.distribution().counts) for each in samples] == [1, 1, 1, 7]
+
+
+@pytest.mark.parametrize("waiting_max", [1, 7, 1000])
+def test_samples_are_in_their_buckets_whenever_somebody_looks(
+    waiting_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also at a bucket's very end, and however many wait to be put there."""
+    monkeypatch.setattr(limits, "METRIC_SAMPLES_WAITING_MAX", waiting_max)
+    bounds = limits.METRIC_BUCKETS_S
+    taken = [0.0, *bounds, *(bound * 1.001 for bound in bounds), 1e9]
+    kept = Samples()
+    for number, seconds in enumerate(taken, 1):
+        kept.add(seconds)
+        assert len(kept.waiting) <= waiting_max
+        counts, total = kept.distribution()
+        assert sum(counts) == number
+        assert total == pytest.approx(sum(taken[:number]))
+    expected = [0] * (len(bounds) + 1)
+    for seconds in taken:
+        expected[bisect_left(bounds, seconds)] += 1
+    assert [*kept.distribution().counts] == expected

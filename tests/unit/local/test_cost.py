@@ -12,9 +12,11 @@ from __future__ import annotations
 import itertools
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
@@ -26,7 +28,9 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.message import BatchItem, batch_encode
 from dledger.world import world
-from mqclient import Consumer, Message, Producer, ReceivedMessage
+from mqclient import Consumer, Message, Metrics, Producer, ReceivedMessage
+from mqclient.consuming import measuring
+from mqclient.hooks import Handle, Send
 from mqclient.producing.stretches.gathering import Gathering
 from mqlocal import LocalCluster, local_cluster
 
@@ -260,6 +264,58 @@ async def test_a_message_costs_no_more_than_it_did(what: str, autojump_clock: Mo
 
     print(f"{what}: {cost:.3f} controls a message, noted are {noted:.3f}")
     assert cost <= GROWTH_MAX * noted
+
+
+async def passes(message: Message, send: Send) -> object:
+    return await send(message)
+
+
+async def surrounds(_messages: Sequence[ReceivedMessage], handle: Handle) -> None:
+    await handle()
+
+
+async def cost_of_sending(cluster: LocalCluster, **given: Any) -> float:
+    """With these parameters of a producer, a message that is pipelined."""
+    async with cluster.producer("P", **given) as producer:
+        await pipelined(producer)
+        return await cheapest(lambda: pipelined(producer))
+
+
+async def cost_of_handling(cluster: LocalCluster, **given: Any) -> float:
+    """With these parameters of a consumer, a message whose handler returns at once."""
+    async with cluster.producer("P") as producer:
+        for _ in range(TRIES + 2):
+            await producer.send_many("T", [BODY] * 1000)
+    async with cluster.consumer("C", {"T": "*"}, **given) as consumer:
+        await handled(consumer)
+        return await cheapest(lambda: handled(consumer))
+
+
+EXTRAS: dict[str, tuple[Callable[..., Awaitable[float]], dict[str, Any], float]] = {
+    "metrics of sends": (cost_of_sending, {"metrics": Metrics()}, 0.02),
+    "metrics of handlers": (cost_of_handling, {"metrics": Metrics()}, 0.07),
+    "an interceptor of sends": (cost_of_sending, {"interceptors": [passes]}, 0.05),
+    "an interceptor of handlers": (cost_of_handling, {"interceptors": [surrounds]}, 0.06),
+}
+"""What is added to the least that a send or a handled message can cost, as a share of that. The
+interceptors' own few instructions are in it."""
+SHARE_GROWTH_MAX = 0.02
+
+
+@pytest.mark.parametrize("what", EXTRAS)
+async def test_metrics_and_interceptors_add_little(
+    what: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real clock is one call of C, so what the virtual one costs is not counted for metrics."""
+    monkeypatch.setattr(measuring, "world", lambda: SimpleNamespace(steady_s=time.monotonic))
+    cost, given, noted = EXTRAS[what]
+    async with local_cluster() as cluster:
+        plain = await cost(cluster)
+    async with local_cluster() as cluster:
+        share = await cost(cluster, **given) / plain - 1
+
+    print(f"{what}: {share:.1%} more, noted are {noted:.0%}")
+    assert share <= noted + SHARE_GROWTH_MAX
 
 
 async def test_a_dearer_message_is_noticed(
