@@ -275,7 +275,7 @@ def _count_of(judgement: Judgement, kinds: Iterable[str]) -> int:
 def _of_lines(evidence: Evidence) -> list[str]:
     """What is wrong with the history itself."""
     notes = [
-        f"the clock of {writer} fell by {fall_ns / 1e9:.1f} s: of what it noted nothing counts as "
+        f"the clock of {writer} fell by {fall_ns / 1e9:.3f} s: of what it noted nothing counts as "
         "before or after what others noted"
         for writer, fall_ns in sorted(evidence.screened.unsure.items())
     ]
