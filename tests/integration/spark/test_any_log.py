@@ -54,12 +54,13 @@ PROPERTIES = ["", " ", "\0", "x" * 300, "1 2 3", "1 2 zz 3", "\u202e", "-1 -1 -1
 def changed(value: Any) -> Iterator[Any]:
     """A value with another one in the place of each that it holds, one at a time."""
     yield from VALUES
-    places = value.items() if isinstance(value, dict) else enumerate(value)
-    for place, inner in [*places] if isinstance(value, dict | list) else ():
-        for other in changed(inner):
-            copy = value.copy()
-            copy[place] = other
-            yield copy
+    if isinstance(value, dict | list):
+        places = value.items() if isinstance(value, dict) else enumerate(value)
+        for place, inner in [*places]:
+            for other in changed(inner):
+                copy = value.copy()
+                copy[place] = other
+                yield copy
 
 
 def odd_changes() -> Iterator[Odd]:
