@@ -45,7 +45,7 @@ def test_lines_and_parquet_have_one_verdict(tmp_path: Path, session: SparkSessio
     history, stores = write_run(RUN, tmp_path / "run")
     replicas = planting.replicas_of(stores)
     planting.flip(replicas[1], RUN.message_id(42), recompute=True)
-    voted = {"kind": "vote", "t": 5, "broker": RUN.broker, "node": "n1", "term": 3}
+    voted = {"kind": "vote", "t": 10**12, "broker": RUN.broker, "node": "n1", "term": 3}
     with (history / "harness.jsonl").open("a") as file:
         for vote in ("n0", "n1"):
             file.write(json.dumps(voted | {"vote": vote}) + "\n")
