@@ -188,8 +188,8 @@ def set_consume_mode(
     mode
         PULL: each queue is one member's. POP: messages are handed out one by one.
     share
-        With POP: a member pops its own queues and the queues of this many others; 0 (at first)
-        means all.
+        With POP: a member pops its own queues and the queues of this many others; 0, the default,
+        is for all.
     """
     names = common.ask(
         lambda admin: admin.groups.set_request_mode(

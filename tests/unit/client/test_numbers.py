@@ -107,7 +107,7 @@ async def world(autojump_clock: MockClock) -> AsyncIterator[World]:
             **{"bodies": [b"x"], "body": b"x"},
             **{"queue": MessageQueue("T", "broker-a", 0), "queue_id": 0, "offset": 0, "count": 1},
             **{"topic": "T", "group": "C", "broker": "broker-a", "broker_name": "broker-a"},
-            **{"node_id": "n0", "key": "k", "mode": "POP", "to": "copies"},
+            **{"node_id": "n0", "server": "127.0.0.1:1", "key": "k", "mode": "POP", "to": "copies"},
             **{"start": "first", "timestamp_ms": 1, "cluster": "DefaultCluster", "namespace": "n"},
             **{"users.name": "u", "password": "p", "user": "u", "resource": "Topic:T"},
             **{"resources": ["Topic:T"], "actions": ["Pub"], "action": "Pub"},

@@ -32,6 +32,7 @@ class Audit(Part):
         """The last so many lines of the server at "host:port", a broker or a name server, oldest
         first: since `begin_ms`, of one `user` if it is given, or only what was refused. Raises
         Refused, BadInput."""
+        self._requests.check_open()
         parse_address(server)
         found = deque[AuditLine](maxlen=check_count("count", count))
         after: str | None = None

@@ -68,6 +68,7 @@ class Doctor(Part):
 
     async def facts(self, *, with_history: bool = False) -> Facts:
         """What the servers say of themselves, and who did not answer; with their last hour."""
+        self._requests.check_open()
         gathering = _Gathering(self._session)
         facts = await gathering.run()
         return await gathering.with_histories(facts) if with_history else facts
