@@ -57,14 +57,14 @@ def refuse_lacking(planned: Planned) -> None:
     if lacks is not None:
         raise ConfigError(f"--clocks processes is not available here: {lacks}")
     stock = WORKLOADS[planned.workload].stock
-    lacks = stock_lacks(stock) if stock else None
-    if lacks is not None:
-        raise ConfigError(f"the workload {planned.workload} is not available here: {lacks}")
     if stock and planned.users:
         raise ConfigError(
             f"the client of the workload {planned.workload} signs nothing here: it can't be run "
             "where rights are enforced (--users, or a scenario that has users)"
         )
+    lacks = stock_lacks(stock) if stock else None
+    if lacks is not None:
+        raise ConfigError(f"the workload {planned.workload} is not available here: {lacks}")
     for fault in dict.fromkeys(step.fault for step in planned.steps if step.fault):
         lacks = machine_lacks(fault, namespaces=planned.namespaces)
         if lacks is not None and planned.strict:

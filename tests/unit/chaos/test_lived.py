@@ -130,7 +130,8 @@ class Life:
         layout = SimpleNamespace(
             brokers=self._cluster.groups, namesrv_addr_for=lambda _: self._cluster.namesrv_addr
         )
-        cluster, nobody = SimpleNamespace(layout=layout, tls=None), cast(Any, None)
+        cluster = SimpleNamespace(layout=layout, admin=lambda _: self._cluster.admin())
+        nobody = cast(Any, None)
         uniform = random.Random(seed).uniform
         given = Tools(
             cast(Any, cluster), nobody, TOPIC, GROUP, QUEUES, self._tool.write, uniform, stop

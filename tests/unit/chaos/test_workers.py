@@ -63,7 +63,8 @@ async def deployments(folder: Path, offsets: str | None) -> Sequence[str]:
             while worker.progress.delivered < 4:  # noqa: ASYNC110 - progress comes as lines
                 await trio.sleep(0.02)
             await worker.finish()
-    assert worker.deployed == worker.progress.delivered - 1
+    # The last one that worked may have been told to finish before it replaced the one before it.
+    assert worker.progress.delivered - worker.deployed in (1, 2)
     return told.read_text().splitlines()[:6]
 
 
