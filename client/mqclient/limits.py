@@ -197,6 +197,8 @@ LOCK_ATTEMPTS_SILENT = 25
 """So often without a word in the log."""
 DRAIN_S = 30.0
 """For handlers to finish what they have when their consumer stops in order."""
+SIGNAL_NOTICED_S = 0.5
+"""A signal that a blocking call has missed is noticed after this time."""
 REVOKE_S = 5.0
 """For the application to finish with queues that another member is to read."""
 HANDOVER_LOOK_S = 0.05

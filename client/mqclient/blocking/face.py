@@ -7,7 +7,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from functools import partial, wraps
 from types import TracebackType
@@ -17,6 +17,7 @@ from weakref import WeakSet
 from anyio.from_thread import BlockingPortal
 
 from dledger.observe import get_logger
+from mqclient import limits
 from mqclient.blocking.loop import Loop
 from mqclient.connection.forks import forked_from, root_here, uproot
 from mqclient.connection.lifetime import refuse_copy
@@ -31,6 +32,20 @@ ClientT = TypeVar("ClientT", bound=AbstractAsyncContextManager[object])
 P = ParamSpec("P")
 R = TypeVar("R")
 FaceT = TypeVar("FaceT")
+
+
+def _result(called: Future[R]) -> R:
+    """The result of a call, once there is one.
+
+    CPython's locks do not notice a signal that came just before the wait for them, or that another
+    thread received. Its handler runs when this thread wakes up, so it does now and then.
+    """
+    while True:
+        try:
+            return called.result(limits.SIGNAL_NOTICED_S)
+        except TimeoutError:
+            if called.done():
+                return called.result()
 
 
 class Caller(ABC, Generic[T]):
@@ -84,7 +99,7 @@ class Face(Hinting, Caller[ClientT]):
         try:
             called = portal.start_task_soon(function)
             try:
-                return called.result()
+                return _result(called)
             finally:
                 called.cancel()  # does nothing to one that has ended
         except (CancelledError, RuntimeError) as error:
