@@ -69,7 +69,7 @@ class History:
 
 def history_answer(history: History, request: Command) -> Command:
     """The answer to VIEW_HISTORY."""
-    last, rows = history.rows(decode_header(ViewHistoryHeader, request).after)
+    last, rows = history.rows(decode_header(ViewHistoryHeader, request).after or 0)
     times, values = [row.at_ms for row in rows], [list(row.values) for row in rows]
     header = ViewHistoryResponseHeader(last=last, newest=history.last)
     body = HistoryBody(list(history.names), times, values)

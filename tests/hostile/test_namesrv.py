@@ -62,6 +62,7 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes]]] = {
     Code.ADD_WRITE_PERM_OF_BROKER: (H.AddWritePermOfBrokerHeader, st.just(b"")),
     Code.UPDATE_NAMESRV_CONFIG: (None, st.sampled_from([b"x=1", b"listenPort=1", b"\xff", b"x"])),
     Code.GET_NAMESRV_CONFIG: (None, st.just(b"")),
+    Code.LIST_AUDITED: (H.ListAuditedHeader, st.just(b"")),
     Code.VIEW_HISTORY: (H.ViewHistoryHeader, st.just(b"")),
     Code.PROVE: (H.ProveHeader, st.just(b"")),
 }

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from dledger.errors import ConfigError
 from mqclient.admin.doctor.bundle import ends_of_logs, read_bundle, write_bundle
 from mqclient.admin.doctor.checks import CHECKS, findings, not_asked
 from mqclient.commands.terminal.options import DEFAULTS, Common
@@ -72,6 +73,8 @@ def bundle(
     log
         A log file on this machine; its last MiB is taken. May be given more than once.
     """
+    if not str(file).isprintable():
+        raise ConfigError(f"{str(file)!a} is not a name for an archive: it is not plain text")
     logs = ends_of_logs(log)
     facts = common.ask(lambda admin: admin.doctor.facts(with_history=True))
     write_bundle(file, facts, logs)

@@ -182,10 +182,10 @@ class QuerySubscriptionByConsumerHeader(Header, frozen=True):
 class ViewHistoryHeader(Header, frozen=True):
     """VIEW_HISTORY (9017), to any broker or name server: figures of its last hour, by pages.
 
-    `after` is the number of the last row that is known; 0 at first.
+    `after` is the number of the last row that is known; none at first.
     """
 
-    after: Int64 = 0
+    after: Int64 | None = None
 
 
 class ViewHistoryResponseHeader(Header, frozen=True):

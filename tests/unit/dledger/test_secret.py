@@ -39,7 +39,7 @@ def test_the_secret_is_the_files_text(tmp_path: Path) -> None:
         (TEXT, 0o604, "mode 0604"),
         ("short", 0o600, "5 characters, fewer than 16"),
         ("", 0o600, "0 characters"),
-        ("\u00fc" * 20, 0o600, "is no text"),
+        ("\u00fc" * 20, 0o600, "is not text"),
     ],
 )
 def test_a_file_that_keeps_no_secret_is_refused(
