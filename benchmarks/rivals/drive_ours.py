@@ -21,7 +21,7 @@ MANY = 2048
 
 
 def given() -> dict[str, str | None]:
-    """What this client gets in by."""
+    """The certificates and the user of this client."""
     user, password = os.environ.get("OURS_USER"), os.environ.get("OURS_PASSWORD_FILE")
     secret = None if password is None else Path(password).read_text().strip()
     return {"user": user, "secret": secret, "tls": os.environ.get("OURS_CA")}

@@ -42,7 +42,7 @@ FEATURES = (
     ("encryption (TLS)", "if turned on", "yes", "yes", "yes", "yes"),
     ("metrics to scrape", "if turned on", "yes", "yes", "no", "yes"),
 )
-"""What each system has, in the order of SYSTEMS."""
+"""The features of each system, in the order of SYSTEMS."""
 
 LINES = (
     ("sent, in the memory of two servers", ("pipelined", "batches"), "messages/s", True),

@@ -353,7 +353,7 @@ WANTS_SHOWN_MAX = 400
 WANTS_BYTES = 2 * WANTS_SHOWN_MAX + 400
 """What is kept to compare a member's subscriptions by, at most."""
 USERS_DIGEST_CHARACTERS = 12
-"""Of the hash of users that is shown: enough to compare members by."""
+"""The part of the users' hash that is shown: enough to compare members by."""
 ASKS_AGAIN_S = 30.0
 """A member that reads a queue with messages and has been given none for so long does not ask: a
 pull is held for half of that at most."""

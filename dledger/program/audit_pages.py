@@ -89,15 +89,10 @@ def answer_of(request: Command, log: AuditLog) -> Generator[None, None, Command]
     header, folder = decode_header(ListAuditedHeader, request), log.folder
     if folder is None:
         raise BadInput("this server keeps no audit log: set auditLogDir in its config")
-    since_ms, user = header.begin_ms or 0, header.user
+    since_ms, user, refused = header.begin_ms or 0, header.user, bool(header.refused)
 
     def wanted(line: AuditLine) -> bool:
-        is_refusal = line.verdict == "refused"
-        return (
-            line.time_ms >= since_ms
-            and user in (None, line.user)
-            and (is_refusal or not header.refused)
-        )
+        return line.time_ms >= since_ms and line.is_wanted(user, refused=refused)
 
     page = yield from page_of(folder, header.after or "", wanted)
     return request.reply(body=msgspec.json.encode(page))

@@ -123,6 +123,15 @@ class Tls:
         )
 
 
+SYSTEM: Final = "system"
+"""In place of the authorities' file where options are texts: the system's authorities."""
+
+
+def tls_named(authorities: str, cert: str | Path | None, key: str | Path | None) -> Tls:
+    """How a client reaches servers, by texts that name files; `authorities` may be `SYSTEM`."""
+    return Tls(ca=None if authorities == SYSTEM else authorities, cert=cert, key=key)
+
+
 AskedTls: TypeAlias = Tls | str | Path | bool | None
 """How an application asks for TLS: files by name, the authorities' file alone, or True for the
 authorities of the system."""

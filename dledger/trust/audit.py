@@ -47,6 +47,10 @@ class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     times: int = 1
 
+    def is_wanted(self, user: str | None, *, refused: bool) -> bool:
+        """Whether it is about this user, or any with None; with `refused` only refusals count."""
+        return user in (None, self.user) and (not refused or self.verdict == "refused")
+
 
 class AuditPage(msgspec.Struct, frozen=True):
     """Some lines of an audit log, oldest first, as a server answers them.

@@ -133,7 +133,7 @@ class Transactions:
         self._take(half.offset, [Arrival(topic.topic_name, queue_id, committed)], on_done)
 
     def _topic(self, half: Half) -> TopicConfig | None:
-        """Its topic, if that lasts and was not made again since."""
+        """The topic of a half message, if it lasts and was not made again since."""
         topic = self._definitions.lasting(half.properties[names.REAL_TOPIC])
         at = half.record.physical_offset
         lasts = topic is not None and is_of_life(self._machine, topic.topic_name, at)
@@ -168,7 +168,7 @@ class Transactions:
         return Half(offset, Record(self._log.view(position, size)))
 
     def checks(self, now_ms: int) -> Checks:
-        """What to do about half messages now; a bounded number."""
+        """Half messages that something is to be done about now; a bounded number."""
         checks = asked, given_up, over = Checks([], [], [])
         timing = self._timing
         for offset, stored_ms in self._machine.halves.items():

@@ -1,4 +1,4 @@
-"""What a broker keeps of the last hour: some fifty figures, taken each ten seconds.
+"""Some fifty figures of a broker, taken each ten seconds and kept for an hour.
 
 They are read where they are kept anyway; nothing is counted for them where messages pass.
 """

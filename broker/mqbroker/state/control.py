@@ -107,7 +107,8 @@ class RegisterProducer(msgspec.Struct, frozen=True):
 
 
 class ClaimProducer(msgspec.Struct, frozen=True):
-    """The same for one of a user's; with `over` the name may be another user's, and stays so."""
+    """Give a producer's name to an instance of a user. With `over` the name may be another user's,
+    and stays so."""
 
     name: str
     instance: str

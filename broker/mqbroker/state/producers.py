@@ -85,7 +85,7 @@ class Judged(Enum):
 
 
 class Claim(NamedTuple):
-    """Who wants a name: a user, "" for nobody that is known; `over`: one who may take each name."""
+    """A user's claim to a name; "" is an unknown user. `over`: the user may take any name."""
 
     user: str = ""
     over: bool = True

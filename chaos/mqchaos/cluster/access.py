@@ -16,7 +16,7 @@ import msgspec
 from dledger.errors import ConfigError
 from dledger.limits import FOLDER_MODE
 from dledger.private import replace
-from dledger.tls.options import Tls
+from dledger.tls.options import Tls, tls_named
 from mqchaos.cluster import certificates
 from mqclient import Admin
 
@@ -34,8 +34,11 @@ class Access(TypedDict):
 
 
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client gets in by, as paths. `ca`: the authorities, "system" for the machine's; ""
-    for plain text. `user`: whose password is in a file; "" for nobody's."""
+    """A client's certificates and user, as paths.
+
+    `ca`: the authorities' file, "system" for the machine's; "" for plain text. `user`: whose
+    password is in a file; "" for nobody's.
+    """
 
     ca: str = ""
     cert: str = ""
@@ -45,10 +48,7 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def access(self) -> Access:
         """The same for a client. Raises ConfigError for a file that can't be read."""
-        tls: Tls | bool | None = None
-        if self.ca:
-            ca = None if self.ca == "system" else self.ca
-            tls = Tls(ca=ca, cert=self.cert or None, key=self.key or None)
+        tls = tls_named(self.ca, self.cert or None, self.key or None) if self.ca else None
         if not self.user:
             return Access(tls=tls, user=None, secret=None)
         try:
@@ -63,7 +63,7 @@ NO_IDENTITY: Final = Identity()
 
 
 def of_clients(directory: Path, *, tls: bool, users: bool) -> Identity:
-    """What clients of a cluster get in by."""
+    """The identity of a cluster's clients."""
     files = certificates.of_clients(directory) if tls else Tls()
     return Identity(
         ca=str(files.ca or ""),

@@ -115,7 +115,7 @@ class Statistics(Part):
             after = told.last
             if after >= told.newest or not page.rows:
                 break
-        if len({len(times), len(rows)}) != 1:
+        if len(times) != len(rows):
             raise BadInput(f"{address} tells a history with {len(times)} times, {len(rows)} rows")
         return ServerHistory(address, names, tuple(times), tuple(rows))
 

@@ -15,7 +15,7 @@ from typing import Final
 from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConfigError
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.tls.options import Tls
+from dledger.tls.options import Tls, tls_named
 from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
 
 EARLIEST: Final = "earliest"
@@ -193,8 +193,7 @@ def _tls(authorities: str, certificate: str, key: str) -> Tls | None:
         return None
     if key and not certificate:
         raise ConfigError("option tlsKey is given without tlsCert, its certificate")
-    ca = None if authorities == "system" else authorities
-    return Tls(ca=ca, cert=certificate or None, key=key or None)
+    return tls_named(authorities, certificate or None, key or None)
 
 
 def _expression(text: str, kind: str) -> str | Sql:

@@ -279,7 +279,7 @@ class Membership:
         self._kept_out[group] = refused
 
     def differing(self, group: str, now_s: float) -> dict[str, str]:
-        """What each client of a group subscribes to, if they do not all agree; else nothing. One
+        """The subscriptions of each client of a group, if they do not all agree; else nothing. One
         that was refused for that is among them, as long as a client is not taken for gone."""
         found = self._consumers.get(group)
         if found is None:

@@ -84,7 +84,7 @@ class OnceHandler:
         return Later(register, answer)
 
     def _claim(self, name: str, request: Command, connection: Connection) -> Claim:
-        """Who asks for a name, or writes under it. Refused where it is another user's."""
+        """The claim of the user of a request to a name. Refused if the name is another user's."""
         core = self._core
         claim, owner = _claim_of(core.guard), core.machine.owner_of(name)
         if owner and owner != claim.user:

@@ -17,7 +17,7 @@ from mqchaos.history.events import Ack, Deliver, Event, Rebalance
 from mqchaos.limits import NS_PER_S
 from mqchaos.run.ordinary.given import Place, place_of
 
-Stretch = tuple[int, int]
+Span = tuple[int, int]
 
 
 class HandedOver(NamedTuple):
@@ -33,7 +33,7 @@ def handed_over(events: Iterable[Event], reader: str) -> HandedOver:
     """Of what a reader was given: a group, or whoever reads all in turn."""
     acked: dict[Place, int] = {}
     given: dict[Place, Deliver] = {}
-    up: dict[str, Stretch] = {}
+    up: dict[str, Span] = {}
     for event in events:
         if isinstance(event, Ack):
             if not event.waiting:
@@ -42,14 +42,14 @@ def handed_over(events: Iterable[Event], reader: str) -> HandedOver:
             up[event.client] = (up.get(event.client, (event.t, 0))[0], event.t)
             if isinstance(event, Deliver):
                 given.setdefault(place_of(event), event)
-    stretches = _joined(up.values())
+    spans = _joined(up.values())
     times, longest, at = 0, 0, None
     for before, after in pairwise(sorted(given)):
         old, new = given[before], given[after]
         if before[:3] != after[:3] or old.client == new.client:
             continue
         times += 1
-        pause = _within(stretches, max(old.t, acked.get(after, new.t)), new.t)
+        pause = _within(spans, max(old.t, acked.get(after, new.t)), new.t)
         if pause > longest:
             longest, at = pause, after
     return HandedOver(times, longest / NS_PER_S, at)
@@ -75,10 +75,10 @@ def against_pausing(found: HandedOver, pause_s_max: float) -> list[str]:
     ]
 
 
-def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
+def _joined(spans: Iterable[Span]) -> list[Span]:
     """Those that overlap as one, in order."""
-    joined: list[Stretch] = []
-    for begins, ends in sorted(stretches):
+    joined: list[Span] = []
+    for begins, ends in sorted(spans):
         if joined and begins <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(ends, joined[-1][1]))
         else:
@@ -86,6 +86,6 @@ def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
     return joined
 
 
-def _within(stretches: Iterable[Stretch], since: int, until: int) -> int:
+def _within(spans: Iterable[Span], since: int, until: int) -> int:
     """How much of that time they cover."""
-    return sum(max(0, min(until, ends) - max(since, begins)) for begins, ends in stretches)
+    return sum(max(0, min(until, ends) - max(since, begins)) for begins, ends in spans)

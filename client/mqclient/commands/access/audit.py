@@ -85,7 +85,5 @@ def _in_folder(
     if directory is None or not directory.is_dir():
         raise ConfigError(f"{directory} is not a folder: name auditLogDir, or STORE/audit")
     return [
-        line
-        for line in AuditLog(directory).read(begin_ms)
-        if user in (None, line.user) and (not refused or line.verdict == "refused")
+        line for line in AuditLog(directory).read(begin_ms) if line.is_wanted(user, refused=refused)
     ]

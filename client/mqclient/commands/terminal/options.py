@@ -18,7 +18,7 @@ from cyclopts.validators import Number
 from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConfigError
 from dledger.program.whole import Whole
-from dledger.tls.options import Tls
+from dledger.tls.options import Tls, tls_named
 from dledger.trust.secret import read_secrets
 from mqclient import limits
 from mqclient.admin import Admin
@@ -86,7 +86,6 @@ Namespace = Annotated[
     str, Parameter(name=["--namespace", "-s"], help="Such as ORDER_TOPIC_CONFIG.")
 ]
 ENVIRONMENT_PASSWORD = "DLEDGER_PASSWORD"  # noqa: S105 - a name
-SYSTEM = "system"
 Switch = Literal["true", "false"]
 """As RocketMQ's tools spell it: an option that is given with its value."""
 
@@ -231,8 +230,7 @@ class Common(Output):
             if self.tls_cert is not None:
                 raise ConfigError("--tls-cert needs --tls")
             return None
-        ca = None if self.tls == SYSTEM else self.tls
-        return Tls(ca=ca, cert=self.tls_cert, key=self.tls_key)
+        return tls_named(self.tls, self.tls_cert, self.tls_key)
 
     def ask(self, call: Callable[[Admin], Awaitable[_T]]) -> _T:
         """The result of a call, from a session that lasts as long as the call."""
