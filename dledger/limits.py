@@ -48,6 +48,8 @@ POSITION_DIGITS_MAX = 19
 """Of a position that a request names."""
 STAMP_CHARACTERS_MAX = 80
 """Of a nonce, a number and a time."""
+LONG_BODY_BYTES = 16 * KIB
+"""From here on BLAKE3 hashes bytes in less time than SHA-256."""
 STAMP_AGE_S = 60.0
 """How far the time of a request with a stamp may be from the server's."""
 WRONG_SIGNATURES_MAX = 16

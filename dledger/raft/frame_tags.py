@@ -14,20 +14,18 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from typing import Final
 
 from blake3 import blake3
 
 from dledger.buffers import Buffer
+from dledger.limits import LONG_BODY_BYTES
 from dledger.raft.messages import head_end
 from dledger.trust.proof import TAG_BYTES, Session, Tags
-
-LONG_RUN_BYTES: Final = 16 << 10
 
 
 def hash_of(run: Buffer) -> bytes:
     """A run's hash, 32 bytes. Which one it is follows from the run's length."""
-    return (blake3(run) if len(run) >= LONG_RUN_BYTES else hashlib.sha256(run)).digest()
+    return (blake3(run) if len(run) >= LONG_BODY_BYTES else hashlib.sha256(run)).digest()
 
 
 class RunHash:

@@ -34,7 +34,7 @@ from dledger.trust.accepting import NotLetIn
 from dledger.trust.audit import Trail
 from dledger.trust.guard import Asker, Guard, Mode
 from dledger.trust.rights import BY_SECRET, BY_SUPER, OPEN, SIGNED
-from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER
+from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER, body_hash
 from dledger.trust.users import Users, decoded, unwrapped
 from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
@@ -99,7 +99,7 @@ class UserDoor:
     @serves(RequestCode.SIGN_ON, needs=Right.ANYONE, rights=OPEN)
     def sign_on(self, request: Command, connection: Connection) -> Command:
         """The nonce that stamps on this connection must have."""
-        answer = SignOnResponseHeader(self.guard.nonce(connection.id))
+        answer = SignOnResponseHeader(self.guard.nonce(connection.id), body_hash())
         return request.reply(ext=encode_header(answer))
 
     @serves(RequestCode.REGISTER_USERS, needs=Right.BROKER, rights=BY_SECRET)

@@ -31,7 +31,7 @@ from dledger.trust.guard import Asker, Guard, Mode
 from dledger.trust.proof import NONCE_BYTES
 from dledger.trust.rights import OPEN, Rights
 from dledger.trust.rolling import Secrets
-from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER
+from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER, body_hash
 from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from mqbroker.config import BrokerConfig
 from mqbroker.refusal import Refused
@@ -77,7 +77,7 @@ class AdminDoor:
     @serves(RequestCode.SIGN_ON, needs=Needs.NOTHING, right=Right.ANYONE, rights=OPEN)
     def sign_on(self, request: Command, connection: Connection) -> Command:
         """The nonce that stamps on this connection must have."""
-        answer = SignOnResponseHeader(self._guard.nonce(connection.id))
+        answer = SignOnResponseHeader(self._guard.nonce(connection.id), body_hash())
         return request.reply(ext=encode_header(answer))
 
     def forget(self, connection_id: int) -> None:

@@ -20,7 +20,7 @@ from dledger.net.proving import Prover
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
 from dledger.trust.guard import Asker
-from dledger.trust.signatures import ACCESS_KEY, OWN_SIGNATURE, SIGNATURE, STAMP
+from dledger.trust.signatures import ACCESS_KEY, BODY_HASH, OWN_SIGNATURE, SIGNATURE, STAMP
 from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from mqbroker import limits
 from mqbroker.refusal import Refused, busy
@@ -36,7 +36,7 @@ from mqbroker.requests.door import (
 _NOT_PASSED_ON: Final = frozenset(
     {
         *(FORWARDED_BY, FORWARDED_ADMIN, FORWARDED_USER, FORWARDED_SOURCE, PROVEN, TAG_FIELD),
-        *(ACCESS_KEY, SIGNATURE, STAMP, OWN_SIGNATURE),
+        *(ACCESS_KEY, SIGNATURE, STAMP, BODY_HASH, OWN_SIGNATURE),
     }
 )
 """What says who asks this member; the leader is told by what this member proves."""

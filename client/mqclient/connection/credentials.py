@@ -64,12 +64,15 @@ class Credentials:
         if is_ours:
             answer = await peer.request(Command(RequestCode.SIGN_ON), timeout_s)
             if answer.code == ResponseCode.SUCCESS:
-                nonce = decode_header(SignOnResponseHeader, answer).nonce
-                return partial(self._stamped, nonce, itertools.count(1))
+                given = decode_header(SignOnResponseHeader, answer)
+                return partial(self._stamped, given, itertools.count(1))
         return lambda command: self._present_key().sign_as_stock(command, self.user)
 
-    def _stamped(self, nonce: str, numbers: itertools.count[int], command: Command) -> None:
-        self._present_key().sign(command, self.user, Stamp(nonce, next(numbers), unix_ms()))
+    def _stamped(
+        self, given: SignOnResponseHeader, numbers: itertools.count[int], command: Command
+    ) -> None:
+        stamp = Stamp(given.nonce, next(numbers), unix_ms())
+        self._present_key().sign(command, self.user, stamp, given.body_hash)
 
     def _present_key(self) -> Key:
         """The key, of the secret that is first in the file now."""

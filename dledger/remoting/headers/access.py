@@ -87,6 +87,8 @@ class RegisterUsersHeader(Header, frozen=True):
 
 
 class SignOnResponseHeader(Header, frozen=True):
-    """SIGN_ON (9013): the nonce that stamps on this connection must have."""
+    """SIGN_ON (9013): the nonce that stamps on this connection must have, and how a long body may
+    be hashed, beside SHA-256."""
 
     nonce: str
+    body_hash: str | None = None

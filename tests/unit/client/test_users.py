@@ -10,7 +10,10 @@ import pytest
 from trio.testing import MockClock
 
 from dledger.errors import BadInput
+from dledger.limits import LONG_BODY_BYTES
 from dledger.remoting.bodies.access import ObservedNeed
+from dledger.trust import signatures
+from mqbroker.requests import door
 from mqclient import Admin, Consumer, Message, PopConsumer, Producer, blocking
 from mqclient.admin.access.suggest import suggested
 from mqclient.commands.mqadmin import main
@@ -57,6 +60,31 @@ async def test_users_send_and_read_what_they_may(autojump_clock: MockClock) -> N
                 break
         async with PopConsumer(namesrv, GROUP, {TOPIC: "*"}, user="reader", secret=PASSWORD) as pop:
             assert await pop.poll()
+
+
+@pytest.mark.parametrize("server_knows", [True, False])
+async def test_a_long_body_is_signed_by_a_hash_that_both_ends_have(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, server_knows: bool
+) -> None:
+    """BLAKE3, once by each of them; none by a server of an earlier version, which offers none."""
+    hashed = list[int]()
+    real = signatures.blake3()
+
+    def counted() -> signatures.Hasher:
+        hashed.append(1)
+        assert real is not None
+        return real()
+
+    async with local_cluster(replicas=1, settings=SETTINGS) as cluster:
+        await prepare(cluster.namesrv_addr)
+        monkeypatch.setattr(signatures, "blake3", lambda: counted)
+        if not server_knows:
+            monkeypatch.setattr(door, "body_hash", lambda: None)
+        async with Producer(cluster.namesrv_addr, user="sender", secret=PASSWORD) as producer:
+            await producer.send(Message(TOPIC, b"short"))
+            assert not hashed
+            await producer.send(Message(TOPIC, bytes(LONG_BODY_BYTES)))
+    assert len(hashed) == (2 if server_knows else 0)
 
 
 async def test_who_may_not_is_told_why(autojump_clock: MockClock) -> None:

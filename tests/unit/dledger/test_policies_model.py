@@ -9,17 +9,20 @@ import hmac
 import ipaddress
 
 import pytest
-from hypothesis import assume, given
+from blake3 import blake3
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from dledger.errors import BadInput
+from dledger.limits import LONG_BODY_BYTES
 from dledger.remoting.command import Command, ExtValue
 from dledger.trust.policies import Entry, Policies
 from dledger.trust.rights import Action, Kind, Need
-from dledger.trust.signatures import OWN_SIGNATURE, SIGNATURE, Key, Stamp
+from dledger.trust.signatures import BLAKE3, BODY_HASH, OWN_SIGNATURE, SIGNATURE, Key, Stamp
 from dledger.trust.users import User, Users, decoded, encoded
 from dledger.trust.wrapping import Wrapping
 
+LONG = bytes(range(128)) * (LONG_BODY_BYTES // 128)
 NAMES = st.text("ab%*", max_size=4)
 KINDS = st.sampled_from([Kind.TOPIC, Kind.GROUP, Kind.CLUSTER])
 ACTIONS = st.sampled_from([Action.PUB, Action.SUB, Action.GET])
@@ -111,21 +114,47 @@ def test_the_signature_of_stock_clients() -> None:
 VALUES: st.SearchStrategy[ExtValue] = (
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3)
 )
-COMMANDS = st.builds(
-    Command, st.integers(1, 3), st.dictionaries(st.text("ab", min_size=1), VALUES), st.binary()
-)
+BODIES = st.binary() | st.integers(0, 3).map(lambda number: bytes([number]) * LONG_BODY_BYTES)
+#: A body that is another's hash, and fields that say how it was hashed: what could be mistaken.
+HASHES = BODIES.map(lambda body: blake3(body).digest())
+FIELDS = st.dictionaries(st.text("ab", min_size=1), VALUES)
+COMMANDS = st.builds(Command, st.integers(1, 3), FIELDS, BODIES | HASHES)
+KNOWN = st.none() | st.just(BLAKE3)
 
 
-@given(COMMANDS, COMMANDS, st.booleans())
-def test_our_signature_is_good_for_one_request(one: Command, other: Command, moved: bool) -> None:
-    """Another code, field, value or body has another, also where the values joined are the same."""
-    for command in (one, other):
-        Key("secret").sign(command, "ann", Stamp("nonce", 1, 1))
+@given(COMMANDS, COMMANDS, KNOWN, KNOWN)
+@example(Command(1, {}, LONG), Command(1, {}, blake3(LONG).digest()), BLAKE3, None)
+def test_our_signature_is_good_for_one_request(
+    one: Command, other: Command, known: str | None, of_other: str | None
+) -> None:
+    """Another code, field, value or body has another, also where the values joined are the same,
+    or one body is the hash of the other."""
+    for command, body_hash in ((one, known), (other, of_other)):
+        Key("secret").sign(command, "ann", Stamp("nonce", 1, 1), body_hash)
     assert Key("secret").verifies(one)
     assert not Key("another").verifies(one)
     other.ext = {**other.ext, OWN_SIGNATURE: one.ext[OWN_SIGNATURE]}
     same = (one.code, _texts(one), one.body) == (other.code, _texts(other), other.body)
     assert Key("secret").verifies(other) is same
+
+
+@pytest.mark.parametrize("said", ["", "sha256", "BLAKE3", None, 0, [BLAKE3]])
+def test_a_signed_body_is_hashed_as_its_signer_said(said: ExtValue) -> None:
+    """By BLAKE3 if it is long and the server knows that, else by SHA-256; whoever changes or
+    removes the field has a wrong signature."""
+    long, short = Command(1, {}, (LONG[:9], LONG[9:])), Command(1, {}, LONG[1:])
+    for command in (long, short):
+        Key("secret").sign(command, "ann", Stamp("nonce", 1, 1), BLAKE3)
+    old = Command(1, {}, LONG)
+    Key("secret").sign(old, "ann", Stamp("nonce", 1, 1))
+
+    assert (long.ext.get(BODY_HASH), short.ext.get(BODY_HASH)) == (BLAKE3, None)
+    assert all(Key("secret").verifies(each) for each in (long, short, old))
+    assert long.ext[OWN_SIGNATURE] != old.ext[OWN_SIGNATURE]
+    long.ext = {**long.ext, BODY_HASH: said}
+    assert not Key("secret").verifies(long)
+    long.body = blake3(LONG).digest()
+    assert not Key("secret").verifies(long)
 
 
 def _texts(command: Command) -> dict[str, str]:

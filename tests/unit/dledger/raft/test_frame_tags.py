@@ -7,7 +7,8 @@ import random
 import pytest
 
 from dledger.errors import FrameError
-from dledger.raft.frame_tags import LONG_RUN_BYTES, FrameTags, RunHash
+from dledger.limits import LONG_BODY_BYTES
+from dledger.raft.frame_tags import FrameTags, RunHash
 from dledger.raft.messages import Given, decode_message, encode_message
 from dledger.testing.scripted.node import ScriptedNode
 from dledger.trust.proof import TAG_BYTES, Session
@@ -23,7 +24,7 @@ def tagged(end: FrameTags, run: bytes | memoryview) -> bytes:
     return b"".join(end.append(encode_message(Given(1, 1, 1, 1, 1, run=run))))
 
 
-@pytest.mark.parametrize("size", [0, 1, 47, 4096, LONG_RUN_BYTES - 1, LONG_RUN_BYTES, 1 << 20])
+@pytest.mark.parametrize("size", [0, 1, 47, 4096, LONG_BODY_BYTES - 1, LONG_BODY_BYTES, 1 << 20])
 def test_a_sealed_frame_is_opened_to_what_was_said(size: int) -> None:
     """With a run and without, one after the other."""
     near, far = two_ends()
@@ -42,7 +43,7 @@ def test_a_bit_that_flips_anywhere_is_noticed_by_the_tag_alone() -> None:
             far.check(memoryview(damaged))
 
 
-@pytest.mark.parametrize("size", [LONG_RUN_BYTES - 1, LONG_RUN_BYTES, 1 << 20])
+@pytest.mark.parametrize("size", [LONG_BODY_BYTES - 1, LONG_BODY_BYTES, 1 << 20])
 def test_a_bit_that_flips_in_a_long_run_is_noticed(size: int) -> None:
     """Whichever hash it has: at its ends, in its middle, and anywhere."""
     seed = random.randrange(2**32)
