@@ -77,6 +77,8 @@ FIELDS: Mapping[Any, str] = {
     Port: "a port",
 }
 FROM_HERE = "<!-- What follows is made by docs/generate.py; do not edit. -->\n"
+EXAMPLE = re.compile(r"^::\n\n((?:    .*\n)+)", re.MULTILINE)
+"""In a docstring."""
 GENERATED = "<!-- Made by docs/generate.py; do not edit. -->\n"
 
 
@@ -205,7 +207,12 @@ def signature(name: str, value: Any) -> str:
 def text_of(value: Any) -> str:
     """A docstring as Markdown; literal blocks stay as they are."""
     text = inspect.cleandoc(value.__doc__ or "")
-    return re.sub(r"^::$", "", text, flags=re.MULTILINE).strip() + "\n" if text else ""
+    return EXAMPLE.sub(fenced, text).strip() + "\n" if text else ""
+
+
+def fenced(example: re.Match[str]) -> str:
+    """An example of a docstring as a block, which a test runs."""
+    return f"```python\n{textwrap.dedent(example[1])}```\n"
 
 
 def errors() -> str:

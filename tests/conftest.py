@@ -12,10 +12,12 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -28,6 +30,9 @@ from dledger.world import steady_s
 
 # Tables are as wide as the terminal says: none is, unless a test says it.
 os.environ.pop("COLUMNS", None)
+
+# Tests of the pages read their blocks by `docs/blocks.py`.
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
 
 # A shared machine may stop a process for half a second: that says nothing about an example.
 settings.register_profile("dledger", deadline=None, print_blob=True)

@@ -1,9 +1,14 @@
-"""The tutorial and the how-to pages work: each is followed to its end, command by command."""
+"""Commands of the pages work. README, the tutorial and the how-to pages are followed to their end.
+
+Each of these begins in an empty folder and makes a cluster of its own. Commands of other pages run
+in a copy of the repository, beside a cluster that they share.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,20 +16,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from blocks import PAGES, ROOT, blocks, to_run
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^(<!-- not run: [^\n]+ -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# file: (\S+)\n")
 PAGE_S = 600.0
 """On a machine that is busy otherwise; alone, most pages take less than a minute."""
-SHORT = ("first-application", "alerts")
+SHORT = ("README", "first-application", "alerts")
 """The others take longer, with Spark or chaos runs among them: `./dev test --all` follows them."""
 OWN_NETWORK = "127.0.77."
 """Stands for the network 10.0.0. of a page: all of 127/8 is this machine."""
+OWN_FOLDER = "/tmp/mq"  # noqa: S108 - a folder that a page names
+PATH = f"export PATH={Path(sys.executable).parent}:$PATH\n"
 PRELUDE = f"""\
 set -euo pipefail
-export PATH={Path(sys.executable).parent}:$PATH
+{PATH}
 finish() {{
   mqcluster down --dir cluster --remove > /dev/null 2>&1 || true
   kill $(jobs -p) 2> /dev/null || true
@@ -32,58 +36,47 @@ finish() {{
 }}
 trap finish EXIT
 """
-THE_CLUSTERS_OWN = (
-    "export NAMESRV=$(mqcluster status --dir cluster -o json"
+ITS_ADDRESS = (
+    "$(mqcluster status --dir cluster -o json"
     " | python -c 'import json, sys; print(json.load(sys.stdin)[\"namesrv_addr\"])')"
 )
 """The port of the page may be another cluster's, of another test."""
+OF_THE_PAGES = "127.0.0.1:9876"
+FOLLOWED = [
+    page for page in PAGES if page.name == "README.md" or page.parent.name in ("tutorial", "how-to")
+]
+CHANGED = ("docs", "tests")
+"""Folders that commands of pages write to."""
 
 
-def blocks(page: Path) -> Iterator[tuple[str, str, bool]]:
-    """(language, text, whether it is to be run) of each fenced block."""
-    for mark, language, text in BLOCK.findall(page.read_text()):
-        yield language, text, not mark
-
-
-def followed() -> list[Path]:
-    """The pages with commands to follow."""
-    found = [*sorted((DOCS / "tutorial").glob("*.md")), *sorted((DOCS / "how-to").glob("*.md"))]
-    return [page for page in found if any(kind == "sh" and run for kind, _, run in blocks(page))]
+def pages_with_commands(pages: list[Path]) -> list[Path]:
+    """The pages that have any to run."""
+    return sorted({block.page for block in to_run("sh", pages)})
 
 
 def script_of(page: Path, directory: Path) -> str:
-    """Write the page's files, and return its commands as one script."""
+    """Write the page's files, and return its commands, and programs without a name, as a script."""
     commands = [PRELUDE]
-    for language, written, run in blocks(page):
-        text = written.replace("10.0.0.", OWN_NETWORK)
-        if named := FILE.match(text):
-            (directory / named[1]).write_text(text)
-        elif language == "sh" and run:
-            commands.append(text.replace("export NAMESRV=127.0.0.1:9876", THE_CLUSTERS_OWN))
+    for block in blocks(page):
+        text = block.text.replace("10.0.0.", OWN_NETWORK).replace(OWN_FOLDER, "cluster")
+        if block.file:
+            (directory / block.file).write_text(text)
+        elif block.why_not_run:
+            continue
+        elif block.language == "sh":
+            commands.append(text.replace(OF_THE_PAGES, ITS_ADDRESS))
+        elif block.language == "python" and page.name == "README.md":
+            program = text.replace(f'"{OF_THE_PAGES}"', "__import__('os').environ['NAMESRV']")
+            (directory / "readme.py").write_text(program)
+            commands.append(f"NAMESRV={ITS_ADDRESS} python readme.py")
     return "\n".join(commands)
 
 
-def test_each_block_of_a_page_is_seen() -> None:
-    """A pattern that runs over a block would leave its commands out without a word."""
-    for page in (*(DOCS / "tutorial").glob("*.md"), *(DOCS / "how-to").glob("*.md")):
-        fences = re.findall(r"^```", page.read_text(), re.MULTILINE)
-        assert 2 * len([*blocks(page)]) == len(fences), page.name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=page.stem, marks=() if page.stem in SHORT else pytest.mark.long)
-        for page in followed()
-    ],
-)
-def test_a_page_can_be_followed_to_its_end(page: Path, tmp_path: Path) -> None:
-    """Its files are saved and its commands run, in their order, in an empty folder."""
-    script = script_of(page, tmp_path)
+def run(script: str, folder: Path) -> str:
+    """Run a script in a folder, and return what it printed."""
     process = subprocess.Popen(
         ["bash", "-c", script],
-        cwd=tmp_path,
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -94,6 +87,52 @@ def test_a_page_can_be_followed_to_its_end(page: Path, tmp_path: Path) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)  # A job that ends by no other signal hangs, too.
         printed, _ = process.communicate()
-        subprocess.run(["bash", "-c", f"{PRELUDE}true"], cwd=tmp_path, check=False)  # its servers
-        pytest.fail(f"not followed in {PAGE_S} s:\n{printed[-4000:]}")
+        subprocess.run(["bash", "-c", f"{PRELUDE}true"], cwd=folder, check=False)  # its servers
+        pytest.fail(f"not done in {PAGE_S} s:\n{printed[-4000:]}")
     assert process.returncode == 0, printed[-4000:]
+    return printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=() if page.stem in SHORT else pytest.mark.long)
+        for page in pages_with_commands(FOLLOWED)
+    ],
+)
+def test_a_page_can_be_followed_to_its_end(page: Path, tmp_path: Path) -> None:
+    """Its files are saved and its commands run, in their order, in an empty folder."""
+    run(script_of(page, tmp_path), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with what a clone has, and beside it a cluster with a topic and a consumer group."""
+    folder = tmp_path_factory.mktemp("clone")
+    for entry in ROOT.iterdir():
+        if entry.name in CHANGED:
+            shutil.copytree(entry, folder / entry.name)
+        elif not entry.name.startswith("."):
+            (folder / entry.name).symlink_to(entry)
+    beside = tmp_path_factory.mktemp("beside")
+    up = f"set -e\n{PATH}mqcluster up --dir cluster --nodes 1 -o json"
+    namesrv = json.loads(run(up, beside))["namesrv_addr"]
+    admin = f"set -e\n{PATH}export NAMESRV={namesrv} NAMESRV_ADDR={namesrv}\n"
+    run(f"{admin}mqadmin updateTopic -t Orders -c DefaultCluster", beside)
+    run(f"{admin}mqadmin updateSubGroup -g readers -c DefaultCluster", beside)
+    (folder / "prelude").write_text(admin)
+    yield folder
+    run(f"{PATH}mqcluster down --dir cluster --remove", beside)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    pages_with_commands([page for page in PAGES if page not in FOLLOWED]),
+    ids=lambda page: page.stem,
+)
+def test_commands_of_a_page_work(page: Path, clone: Path) -> None:
+    """In a clone of the repository, in their order."""
+    commands = [block.text for block in to_run("sh", [page])]
+    run((clone / "prelude").read_text() + "".join(commands), clone)

@@ -33,11 +33,10 @@ def projects() -> list[Project]:
         blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
         tests = "\n\n".join(block for block in blocks if "def test_" in block)
         if tests:
-            install = re.search(r"^    (pip install .*)$", text, flags=re.MULTILINE)
-            ini = re.search(r"^    \[pytest\]\n(?:    .+\n)+", text, flags=re.MULTILINE)
+            install = re.search(r"^(pip install .*)$", text, flags=re.MULTILINE)
+            ini = re.search(r"^```ini\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
             assert install is not None, f"{title} does not say what to install"
-            lines = re.sub(r"^    ", "", ini[0], flags=re.MULTILINE) if ini else ""
-            found.append(Project(title, install[1], lines, tests))
+            found.append(Project(title, install[1], ini[1] if ini else "", tests))
     return found
 
 
