@@ -5,6 +5,7 @@ A scene is given the port, the scale of its numbers, and what to keep open for a
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import struct
@@ -380,26 +381,42 @@ def signatures(port: int, scale: float, held: ExitStack) -> None:
     for name, size in (("root", 1_000), ("nobody", 1_000), ("clients", 1 << 20)):
         request = message(0, bytes(size))
         wrong.sign_as_stock(request, name)
-        requests.append(b"".join(bytes(piece) for piece in encode_frame(request)))
+        requests.append(memoryview(b"".join(encode_frame(request))))
+    numbers = itertools.count(1)
+    flooding = [Flooding(port) for _ in range(40)]
     over = time.monotonic() + 10 * scale
-    clients = [Client(port, FLOODING) for _ in range(40)]
-    for each in clients:
-        each.socket.setblocking(False)
-    number = 0
     while time.monotonic() < over:
-        for at, client in enumerate(clients):
-            number += 1
-            try:
-                client.socket.send(requests[2] if number % 50 == 0 else requests[number % 2])
-                client.socket.recv(1 << 16)
-            except BlockingIOError:
-                continue
-            except OSError:
-                client.socket.close()
-                clients[at] = Client(port, FLOODING)
-                clients[at].socket.setblocking(False)
-    for client in clients:
-        client.socket.close()
+        for each in flooding:
+            number = next(numbers)
+            each.send(requests[2] if number % 50 == 0 else requests[number % 2])
+    for each in flooding:
+        held.enter_context(each.client.socket)
+
+
+class Flooding:
+    """One connection that sends whole requests, never waits, and comes again when it is closed."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._left = memoryview(b"")
+        self.client = self._dialled()
+
+    def _dialled(self) -> Client:
+        client = Client(self._port, FLOODING)
+        client.socket.setblocking(False)
+        return client
+
+    def send(self, request: memoryview) -> None:
+        """What is left of the last request, or else this one; answers are read, and dropped."""
+        self._left = self._left or request
+        try:
+            self._left = self._left[self.client.socket.send(self._left) :]
+            self.client.socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.client.socket.close()
+            self.client, self._left = self._dialled(), memoryview(b"")
 
 
 def tidy_up(port: int) -> None:

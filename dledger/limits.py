@@ -60,6 +60,12 @@ then nothing more of it is, but at this pace:"""
 WRONG_PROOFS_PER_S = 16
 WRONG_PROOF_BYTES = 64 * KIB
 """A larger wrong request counts as one more for each of these."""
+UNKNOWN_REFUSED_PER_S = 500
+"""Requests of one address that are refused as nobody that is known has signed them; beyond that its
+connections rest after each one."""
+UNKNOWN_REFUSED_AT_ONCE_S = 1.0
+"""The refusals of so long a time may come at once."""
+UNKNOWN_REST_S_MAX = 5.0
 WRONG_PROOFS_ORIGINS_MAX = 1024
 """Addresses whose wrong ones are counted one by one; all others are counted together."""
 REVOKED_AGAIN_S = 10.0
@@ -145,6 +151,8 @@ LOOP_COST_UNKNOWN_S = 0.02
 """The assumed cost of a newcomer's first turn: connections known to cost less go first."""
 LOOP_COST_WEIGHT = 0.25
 """The weight of the last turn in the average cost of a connection's turns."""
+LOOP_GONE_MAX = 64
+"""So many connections more than wait are in the lists of those that wait, beside twice as many."""
 WATCHDOG_LOOK_S = 0.04
 WATCHDOG_IDLE_LOOK_S = 1.0
 """A stall that ends before the watchdog's next look is logged without what ran."""

@@ -113,6 +113,7 @@ class Connection:
         self._in_flight = 0
         self._in_flight_max = requests_in_flight_max
         self._answered = trio.Event()
+        self._rest_s = 0.0
         self._place: Place | None = quota.enter(peer[0], self.close)
 
     @property
@@ -221,6 +222,10 @@ class Connection:
             f"{self.peer}: no answer to request {command.code} within {timeout_s} s"
         )
 
+    def rest(self, seconds: float) -> None:
+        """Read and handle nothing more from this client for a while: it costs too much."""
+        self._rest_s = max(self._rest_s, seconds)
+
     def close(self, reason: str) -> None:
         """Close the connection; what the socket does not take at once is lost. The reason is
         logged."""
@@ -321,9 +326,12 @@ class Connection:
                 await self._wait_for_room()
                 began_s = clock_s()
             self._handle(command, handler, nursery)
-            if clock_s() - began_s > LOOP_SLICE_S:
+            if self._rest_s or clock_s() - began_s > LOOP_SLICE_S:
                 self._flush()
                 turns.used(share, clock_s() - began_s)
+                if self._rest_s:
+                    rest_s, self._rest_s = self._rest_s, 0.0
+                    await trio.sleep(rest_s)
                 await turns.wait(share)
                 began_s = clock_s()
                 self.link.gathering = True

@@ -34,6 +34,7 @@ from dledger.limits import (
     LOOP_CHEAP_S,
     LOOP_COST_UNKNOWN_S,
     LOOP_COST_WEIGHT,
+    LOOP_GONE_MAX,
     LOOP_SLICE_S,
     LOOP_TURN_MAX_S,
     LOOP_TURN_S,
@@ -57,11 +58,14 @@ class Share:
         self._known = False
 
     def spent(self, seconds: float) -> None:
-        """A turn took this long. A single one says little: the process may have lost the
-        processor."""
-        weight = LOOP_COST_WEIGHT if self._known else 1.0
-        self._known = True
-        self.cost_s += weight * (seconds - self.cost_s)
+        """A turn took this long. A single one says little: the process may have lost the processor,
+        on a busy machine every few turns. So one counts as twice as dear as what was known, at
+        most: what is dear again and again is known to be after some turns."""
+        if not self._known:
+            self._known, self.cost_s = True, seconds
+            return
+        counted_s = min(seconds, 2 * self.cost_s + LOOP_CHEAP_S / 2)
+        self.cost_s += LOOP_COST_WEIGHT * (counted_s - self.cost_s)
 
     @property
     def cheap(self) -> bool:
@@ -73,37 +77,49 @@ class Queue:
     """The connections that wait for the loop. Pure."""
 
     def __init__(self) -> None:
+        self._waiting: dict[int, tuple[float, Callable[[], None]]] = {}
+        #: Who waits, by cost and by age; and some who do no longer.
         self._by_cost: list[tuple[float, int]] = []
-        self._by_age: dict[int, tuple[float, Callable[[], None]]] = {}
+        self._by_age: list[int] = []
         self._numbers = itertools.count(1)
+        self._admitted = 0
 
     def __len__(self) -> int:
-        return len(self._by_age)
+        return len(self._waiting)
 
-    def put(self, share: Share, go: Callable[[], None]) -> None:
-        """Have `go` called when it is this connection's turn."""
-        number = next(self._numbers)
-        self._by_age[number] = (share.cost_s, go)
+    def put(self, share: Share, go: Callable[[], None], number: int | None = None) -> int:
+        """Have `go` called when it is this connection's turn. Returns its number, by which it keeps
+        its age if it was let go in vain and waits again."""
+        if number is None:
+            number = next(self._numbers)
+        self._waiting[number] = (share.cost_s, go)
         heapq.heappush(self._by_cost, (share.cost_s, number))
+        heapq.heappush(self._by_age, number)
+        if len(self._by_cost) > 2 * len(self._waiting) + LOOP_GONE_MAX:
+            self._by_cost = sorted((cost_s, each) for each, (cost_s, _) in self._waiting.items())
+            self._by_age = sorted(self._waiting)
+        return number
 
     def admit(self) -> None:
         """Let as many go as one turn has time for, and at least one."""
         expected_s = 0.0
-        for count in itertools.count(1):
-            if not self._by_age or expected_s >= LOOP_TURN_S:
-                return
-            number = self._oldest() if count % _OLDEST_EACH == 0 else self._cheapest()
-            cost_s, go = self._by_age.pop(number)
+        while self._waiting and expected_s < LOOP_TURN_S:
+            self._admitted += 1
+            number = self._cheapest() if self._admitted % _OLDEST_EACH else self._oldest()
+            cost_s, go = self._waiting.pop(number)
             expected_s += cost_s
             go()
 
     def _oldest(self) -> int:
-        return next(iter(self._by_age))
+        while True:
+            number = heapq.heappop(self._by_age)
+            if number in self._waiting:
+                return number
 
     def _cheapest(self) -> int:
         while True:
             _, number = heapq.heappop(self._by_cost)
-            if number in self._by_age:
+            if number in self._waiting:
                 return number
 
 
@@ -135,9 +151,10 @@ class Turns(trio.abc.Instrument):
         long."""
         if share.cheap and self._used_s < LOOP_TURN_MAX_S:
             return
+        number = None
         while True:
             go = trio.Event()
-            self._queue.put(share, go.set)
+            number = self._queue.put(share, go.set, number)
             if not self._pumping:
                 self._pumping = True
                 trio.lowlevel.spawn_system_task(self._pump)

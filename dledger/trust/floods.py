@@ -2,8 +2,9 @@
 
 Each wrong one is a debt of its address, large requests' a greater one, as more was hashed for them.
 A debt shrinks with time. Above the bound, nothing more of that address is verified until the debt
-has shrunk: a flood costs the server next to nothing, and nobody can try passwords fast. An IPv6
-network of 64 bits counts as one address, and all of this machine as one.
+has shrunk, and nobody can try passwords fast. Even a refusal costs something, so refusals have a
+pace, too: beyond it, the address's connections rest after each one. So a flood costs the server
+next to nothing. An IPv6 network of 64 bits counts as one address, and all of this machine as one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from typing import Final
 
 from dledger.addresses import origin_of
 from dledger.limits import (
+    UNKNOWN_REFUSED_AT_ONCE_S,
+    UNKNOWN_REFUSED_PER_S,
+    UNKNOWN_REST_S_MAX,
     WRONG_PROOF_BYTES,
     WRONG_PROOFS_AT_ONCE,
     WRONG_PROOFS_ORIGINS_MAX,
@@ -30,6 +34,8 @@ class Floods:
     def __init__(self) -> None:
         #: When each debt will be gone, in ms.
         self._paid_at: dict[str, float] = {}
+        #: When what was refused of each is as old as its pace wants, in ms.
+        self._next_at: dict[str, float] = {}
 
     def wrong(self, address: str, size_bytes: int, now_ms: float) -> None:
         """Count what was verified and found wrong."""
@@ -47,6 +53,18 @@ class Floods:
         if origin not in self._paid_at and len(self._paid_at) > WRONG_PROOFS_ORIGINS_MAX:
             origin = _OTHERS
         return max(0.0, self._debt_ms(origin, now_ms) - _MOST_MS + _EACH_MS) / 1000
+
+    def rest_s(self, address: str, now_ms: float) -> float:
+        """A request of an address is refused: for how long its connection rests then."""
+        origin = _origin(address)
+        if origin not in self._next_at and len(self._next_at) >= WRONG_PROOFS_ORIGINS_MAX:
+            self._next_at = {each: at for each, at in self._next_at.items() if at > now_ms}
+            if len(self._next_at) >= WRONG_PROOFS_ORIGINS_MAX:
+                origin = _OTHERS
+        ahead_s = max(0.0, self._next_at.get(origin, now_ms) - now_ms) / 1000
+        ahead_s = min(ahead_s, UNKNOWN_REFUSED_AT_ONCE_S + UNKNOWN_REST_S_MAX)
+        self._next_at[origin] = now_ms + 1000 * (ahead_s + 1 / UNKNOWN_REFUSED_PER_S)
+        return max(0.0, ahead_s - UNKNOWN_REFUSED_AT_ONCE_S)
 
     def _debt_ms(self, origin: str, now_ms: float) -> float:
         """The present debt. A clock that was set back makes none larger than it can be."""

@@ -170,6 +170,10 @@ class Guard:
         self._passwords.wrong(source, 0, self._clock_ms())
         return "the name or the password is wrong"
 
+    def rest_s(self, source: str) -> float:
+        """Nobody that is known asked, and is refused: for how long that connection rests."""
+        return self._signatures.rest_s(source, self._clock_ms())
+
     def is_flood(self, connection_id: int) -> bool:
         """Count a wrong signature; whether its connection has sent too many."""
         self._wrong[connection_id] += 1

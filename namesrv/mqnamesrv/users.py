@@ -143,6 +143,8 @@ class UserDoor:
         if asker.wrong and guard.is_flood(connection.id):
             connection.close(f"too many wrong signatures: {asker.problem}")
         if reason is not None and guard.mode is Mode.ENFORCE:
+            if asker.problem:
+                connection.rest(guard.rest_s(source))
             raise NotLetIn(reason)
         if reason is not None:
             _log.info("would be refused", code=request.code, user=asker.name, reason=reason)

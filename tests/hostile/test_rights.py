@@ -14,8 +14,14 @@ from replicas import NOW_MS, Group, Stranger, group
 from rights import OPEN, SIGNED, SUPER, requests
 from trio.testing import MockClock
 
-from dledger.limits import WRONG_PROOFS_AT_ONCE, WRONG_PROOFS_PER_S, WRONG_SIGNATURES_MAX
+from dledger.limits import (
+    UNKNOWN_REFUSED_PER_S,
+    WRONG_PROOFS_AT_ONCE,
+    WRONG_PROOFS_PER_S,
+    WRONG_SIGNATURES_MAX,
+)
 from dledger.log.entry import Kind
+from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
@@ -360,6 +366,41 @@ async def test_one_address_has_a_bounded_pace_of_wrong_signatures(
         assert len(verified) == seen + 2
         await found.pass_time(2 * WRONG_PROOFS_AT_ONCE / WRONG_PROOFS_PER_S)
         assert await code(found.connect(FAR)) == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("signed", ["wrongly", "not at all", "by nobody"])
+async def test_refusals_of_one_address_have_a_pace(
+    tmp_path: Path, mock_clock: MockClock, signed: str
+) -> None:
+    """Of all its connections together, whatever they sent at once: the rest waits unread. Others
+    are answered at once, and so is a user of that address who signed rightly before."""
+
+    def request(opaque: int) -> bytes:
+        made = send_request()
+        if signed != "not at all":
+            stock(made, "u" if signed == "wrongly" else "nobody", OTHER)
+        made.opaque = opaque
+        return b"".join(encode_frame(made))
+
+    async with enforcing(tmp_path) as (found, _):
+        put(found, Entry("Custom", "Topic:*", ("Pub",), (), "Allow"))
+        early = found.connect(FAR)
+        assert await early.ask(stock(send_request())) is not None
+        many = [found.connect(FAR) for _ in range(40)]
+        chunk, refused = b"".join(map(request, range(1, 61))), 0
+        for each in many:
+            refused += len(await each.write(chunk))
+        for _ in range(2):
+            await found.pass_time(0.5)
+            for each in many:
+                refused += len(await each.answers())
+            for served in (early, found.connect("10.0.0.10")):
+                answer = await served.ask(stock(send_request()))
+                assert answer is not None
+                assert answer.code == ResponseCode.SUCCESS
+        bound = 2 * UNKNOWN_REFUSED_PER_S + len(many)
+        closed_at = WRONG_SIGNATURES_MAX * len(many)
+        assert min(bound, closed_at) * 0.9 < refused <= bound
 
 
 async def test_what_belongs_to_a_group_or_a_topic(tmp_path: Path, mock_clock: MockClock) -> None:

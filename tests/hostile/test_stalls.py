@@ -6,6 +6,7 @@ Time is the test's own where it can be: a handler that costs 2 ms sets the clock
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -100,6 +101,41 @@ def test_the_cheap_go_first_and_nobody_starves() -> None:
     assert went[3] == "dear"
 
 
+@pytest.mark.parametrize("others_s", [CHEAP_S, LOOP_TURN_S / 3, LOOP_TURN_S, 5.0])
+def test_the_oldest_goes_however_few_a_turn_admits(others_s: float) -> None:
+    """It is every fourth of all turns together; and one that was let go in vain stays as old."""
+    queue, went = Queue(), list[int]()
+
+    def come_again(number: int) -> None:
+        went.append(number)
+        queue.put(share(others_s), partial(come_again, number))
+
+    for number in range(1, 41):
+        queue.put(share(others_s), partial(come_again, number))
+    waits = queue.put(share(6.0), lambda: went.append(0))
+    while 0 not in went:
+        queue.admit()
+    assert len(went) <= 4 * 42
+    went.clear()
+    assert queue.put(share(6.0), lambda: went.append(0), waits) == waits
+    while 0 not in went:
+        queue.admit()
+    assert len(went) <= 4 + LOOP_TURN_S / CHEAP_S
+
+
+def test_a_queue_forgets_who_has_gone() -> None:
+    """However long it is never empty, and whichever end they left by."""
+    queue, rng = Queue(), random.Random(1)
+    for _ in range(5_000):
+        for _ in range(rng.randrange(3)):
+            queue.put(share(rng.choice((CHEAP_S, 1.0, 5.0))), lambda: None)
+        if len(queue) > 5:
+            queue.admit()
+    sizes = [len(each) for each in vars(queue).values() if isinstance(each, list)]
+    assert sizes
+    assert max(sizes) < 1000
+
+
 def test_a_turn_takes_what_it_has_time_for_and_one_at_least() -> None:
     """Dear ones go one by one, cheap ones many at a time."""
     queue, went = Queue(), list[int]()
@@ -126,6 +162,22 @@ def test_one_late_turn_does_not_make_a_client_dear_for_long() -> None:
         bystander.spent(CHEAP_S)
         late += 1
     assert late < 10
+
+
+def test_a_busy_machine_makes_no_client_dear() -> None:
+    """It takes the processor away in every fifth turn of a cheap client; a client all of whose
+    requests are dear is known to be, soon."""
+    rng, bystander, stranger = random.Random(1), share(CHEAP_S), share(CHEAP_S)
+    cheap = 0
+    for _ in range(1000):
+        bystander.spent(0.02 if rng.random() < 0.2 else CHEAP_S)
+        cheap += bystander.cheap
+    assert cheap > 950
+    turns = 0
+    while stranger.cheap:
+        stranger.spent(DEAR_S)
+        turns += 1
+    assert turns < 10
 
 
 async def test_a_bystander_hardly_waits_behind_four_hundred_heavy_clients() -> None:

@@ -98,6 +98,8 @@ class AdminDoor:
             return
         if guard.mode is Mode.ENFORCE:
             self._auditor.refused(request, (asker.name, asker.source), reason)
+            if asker.problem:
+                connection.rest(guard.rest_s(connection.peer[0]))
             raise Refused(ResponseCode.NO_PERMISSION, reason)
         _log.info(
             "would be refused",

@@ -6,6 +6,8 @@ import random
 
 from dledger.limits import (
     FRAME_BYTES_MAX,
+    UNKNOWN_REFUSED_PER_S,
+    UNKNOWN_REST_S_MAX,
     WRONG_PROOF_BYTES,
     WRONG_PROOFS_AT_ONCE,
     WRONG_PROOFS_ORIGINS_MAX,
@@ -43,6 +45,31 @@ def test_large_requests_count_by_what_is_hashed() -> None:
         hashed += size * verified(floods, f"2001:db8::{rng.randrange(9999):x}", 1, now_ms, size)
     allowed = WRONG_PROOFS_AT_ONCE + WRONG_PROOFS_PER_S * now_ms / 1000
     assert hashed <= 2 * WRONG_PROOF_BYTES * allowed + FRAME_BYTES_MAX
+
+
+def test_refusals_of_an_address_have_a_pace() -> None:
+    """However many connections it has; others, and those who ask rarely, never rest."""
+    floods, now_ms, asks_at = Floods(), 1e12, dict.fromkeys(range(100), 1e12)
+    refused = 0
+    while now_ms < 1e12 + 2000:
+        number = min(asks_at, key=asks_at.__getitem__)
+        now_ms = asks_at[number]
+        asks_at[number] += 1000 * floods.rest_s("10.0.0.1", now_ms) + 0.1
+        refused += 1
+    assert 0.9 < refused / (3 * UNKNOWN_REFUSED_PER_S) < 1.1
+    assert floods.rest_s("10.0.0.2", now_ms) == 0
+    assert floods.rest_s("10.0.0.1", now_ms + 1000 * UNKNOWN_REST_S_MAX) == 0
+    assert 0 < floods.rest_s("10.0.0.1", 0) <= UNKNOWN_REST_S_MAX, "a clock was set back"
+
+
+def test_the_table_of_refusals_is_bounded() -> None:
+    """Addresses beyond it share one pace, until others have none."""
+    floods = Floods()
+    for number in range(WRONG_PROOFS_ORIGINS_MAX + UNKNOWN_REFUSED_PER_S + 1):
+        floods.rest_s(f"a{number}", 0)
+    assert floods.rest_s("b", 0) > 0
+    assert floods.rest_s("c", 60_000) == 0
+    assert floods.rest_s("d", 60_000) == 0
 
 
 def test_a_wait_ends_when_it_says() -> None:
