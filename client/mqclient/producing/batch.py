@@ -3,13 +3,28 @@
 A batch is mutable until it is first sent. From then on its bytes are frozen: every retry is byte
 for byte the same, so that the broker's window of seen batches recognises it by its first record.
 An acknowledgement settles a whole batch at once; the result of one message is computed only when it
-is asked for.
+is asked for. Until then a broker may hold the batch or not:
+
+=========  ===================================  ==========================  =======================
+state      a broker                             when a deadline is over     the messages may move to
+=========  ===================================  ==========================  =======================
+UNSENT     has not stored it: it was never      they have failed, and       another group
+           sent, or each try was refused        leave the batch
+ON_WIRE    may store it: the first try that     their outcome is unknown,   another group, if twice
+           counts is under way                  their records stay          is allowed
+DOUBTFUL   may have stored it: a try ended      the same                    the same
+           without an answer
+=========  ===================================  ==========================  =======================
+
+`send`, `refuse` and `lose` are the only ways between them, and no way leads out of DOUBTFUL but an
+acknowledgement: a later try that is refused does not tell what became of an earlier one.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sized
+from enum import Enum, auto
 from typing import Protocol, SupportsBytes
 
 import msgspec
@@ -112,22 +127,80 @@ class Run(msgspec.Struct):
     size_bytes: int = 0
 
 
+class State(Enum):
+    """What a broker may hold of a batch that is not acknowledged: see the table above."""
+
+    UNSENT = auto()
+    ON_WIRE = auto()
+    DOUBTFUL = auto()
+
+
+class Delivery(msgspec.Struct):
+    """The tries of one batch: how many, the last one's time and server, and when the next is due.
+
+    A named producer's batch has a `stamp`, (stream, sequence), from its first try on.
+    """
+
+    state: State = State.UNSENT
+    attempt: int = 0
+    sent_s: float = 0.0
+    sent_to: str = ""
+    retry_at_s: float = 0.0
+    stamp: tuple[int, int] | None = None
+
+    @property
+    def maybe_stored(self) -> bool:
+        """Whether a broker may have stored the batch."""
+        return self.state is not State.UNSENT
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether a try ended without an answer."""
+        return self.state is State.DOUBTFUL
+
+    def send(self, now_s: float, server: str) -> int:
+        """A try begins; its number."""
+        if self.state is State.UNSENT:
+            self.state = State.ON_WIRE
+        self.attempt += 1
+        self.sent_s, self.sent_to = now_s, server
+        return self.attempt
+
+    def refuse(self) -> None:
+        """The last try was answered, and has certainly stored nothing."""
+        if self.state is State.ON_WIRE:
+            self.state = State.UNSENT
+
+    def lose(self) -> None:
+        """The last try ended without an answer, or nobody waits for it any more."""
+        self.state = State.DOUBTFUL
+
+
+class Kind(Enum):
+    """Which messages share a batch, and whether anybody waits for its acknowledgement."""
+
+    SHARED = auto()
+    """Messages that came while their lane was busy, or by one call."""
+    ALONE = auto()
+    """A single message, which its sender may send again."""
+    WAITING = auto()
+    """A single delayed or half message: the broker makes its record."""
+    ONEWAY = auto()
+    """Messages without acknowledgement."""
+
+
 class Batch(msgspec.Struct, eq=False):
     """Records of one topic, a run per queue, that become one entry of one group's log.
 
-    One that `waits` is a single delayed or half message; one that is `alone` is a single message
-    that its sender may send again. `lanes` are all that its queues belong to, if there are several.
-    A named producer's has a `stamp`, (stream, sequence), from its first try on. `late`: how many
-    messages of it had no outcome inside their deadlines, though they may be stored.
+    `lanes` are all that its queues belong to, if there are several. `late`: how many messages of
+    it had no outcome inside their deadlines, though they may be stored.
     """
 
     topic: str
     broker_name: str
     lane: Lane
     opened_s: float
-    oneway: bool = False
-    waits: bool = False
-    alone: bool = False
+    kind: Kind = Kind.SHARED
     lanes: tuple[Lane, ...] = ()
     runs: dict[int, Run] = field(default_factory=dict)
     slots: list[Slot] = field(default_factory=list)
@@ -136,13 +209,7 @@ class Batch(msgspec.Struct, eq=False):
     first_deadline_s: float = float("inf")
     body: bytes | None = None
     run_starts: dict[int, int] = field(default_factory=dict)
-    stamp: tuple[int, int] | None = None
-    attempt: int = 0
-    sent_s: float = 0.0
-    sent_to: str = ""
-    retry_at_s: float = 0.0
-    on_wire: bool = False
-    lost: bool = False
+    delivery: Delivery = field(default_factory=Delivery)
     late: int = 0
     ack: Ack | None = None
     listeners: list[Callable[[], None]] = field(default_factory=list)
@@ -190,12 +257,6 @@ class Batch(msgspec.Struct, eq=False):
         return [(queue_id, run.count) for queue_id, run in self.runs.items()]
 
     @property
-    def maybe_stored(self) -> bool:
-        """Whether a broker may have stored it: a try is under way, or one ended without an
-        answer."""
-        return self.on_wire or self.lost
-
-    @property
     def movable(self) -> bool:
         """Whether all of its messages may move to another queue."""
         return all(slot.moves_left > 0 and not slot.settled for slot in self.slots)
@@ -223,7 +284,9 @@ class Batch(msgspec.Struct, eq=False):
         If the batch was never sent, they leave it and have definitely failed. If it was sent they
         may be stored: their records stay, and their outcome is unknown.
         """
-        return self._expire_sent(now_s) if self.maybe_stored else self._expire_unsent(now_s)
+        return (
+            self._expire_sent(now_s) if self.delivery.maybe_stored else self._expire_unsent(now_s)
+        )
 
     def release(self) -> None:
         """Drop the bytes once the outcome is known; a slot that is kept then holds only numbers."""
@@ -239,7 +302,7 @@ class Batch(msgspec.Struct, eq=False):
 
     def _expire_sent(self, now_s: float) -> list[Slot]:
         late = [slot for slot in self.slots if slot.error is None and slot.deadline_s <= now_s]
-        reason = f"no acknowledgement inside the deadline, after {self.attempt} tries"
+        reason = f"no acknowledgement inside the deadline, after {self.delivery.attempt} tries"
         for slot in late:
             slot.error = SendUnknown(reason, self.topic, self.broker_name, slot.unique_key)
         self.late += sum(slot.count for slot in late)
@@ -292,7 +355,7 @@ class Lane(msgspec.Struct, eq=False):
 
     topic: str
     number: int
-    oneway: bool = False
+    kind: Kind = Kind.SHARED
     open: Batch | None = None
     full: deque[Batch] = field(default_factory=deque)
     in_flight: Batch | None = None

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mqclient import limits
-from mqclient.producing.batch import Batch, Lane, Slot, Unencoded
+from mqclient.producing.batch import Batch, Kind, Lane, Slot, Unencoded
 
 #: The lane of one-way messages: they keep no order with the others.
 ONEWAY_LANE = -1
@@ -85,19 +85,18 @@ class Accumulator:
         queue_id: int,
         record: bytes,
         now_s: float,
-        *,
-        waits: bool = False,
+        kind: Kind = Kind.ALONE,
     ) -> None:
-        """Take in a record that becomes a batch by itself.
+        """Take in a record that becomes a batch by itself, ALONE or WAITING.
 
         A delayed or half message keeps no order with others: any lane will do, and lanes take
         turns.
         """
-        self._turn += waits
-        lane = self._lane(topic, (self._turn if waits else queue_id) % self.lanes_per_topic)
-        batch = self._open(lane, now_s)
-        batch.waits, batch.alone = waits, not waits
-        batch.append(slot, queue_id, record)
+        if kind is Kind.WAITING:
+            self._turn += 1
+        turn = self._turn if kind is Kind.WAITING else queue_id
+        lane = self._lane(topic, turn % self.lanes_per_topic)
+        self._open(lane, now_s, kind).append(slot, queue_id, record)
         self.budget.take(1, len(record))
         self._close(lane)
 
@@ -119,7 +118,7 @@ class Accumulator:
     ) -> None:
         """Add a one-way record, on its own lane."""
         lane = self._lane(topic, ONEWAY_LANE)
-        lane.oneway = True
+        lane.kind = Kind.ONEWAY
         self._put(lane, slot, queue_id, record, now_s)
         if self.one_queue_each:
             self._close(lane)
@@ -275,9 +274,9 @@ class Accumulator:
             lane.full.append(lane.open)
             lane.open = None
 
-    def _open(self, lane: Lane, now_s: float) -> Batch:
+    def _open(self, lane: Lane, now_s: float, kind: Kind | None = None) -> Batch:
         self._close(lane)
-        lane.open = Batch(lane.topic, self.broker_name, lane, now_s, lane.oneway)
+        lane.open = Batch(lane.topic, self.broker_name, lane, now_s, kind or lane.kind)
         if lane.in_flight is None:
             self._queue(lane)
         return lane.open

@@ -31,7 +31,7 @@ from dledger.remoting.message import (
 )
 from dledger.remoting.record import Record, walk
 from mqclient import limits
-from mqclient.producing.batch import Ack, Batch
+from mqclient.producing.batch import Ack, Batch, Kind
 
 if TYPE_CHECKING:
     from mqclient.producing.naming import Claim
@@ -43,8 +43,8 @@ def request_for(
     """The batch as a request: the same body at every try. `claim` is a named producer's; `to_stock`
     tells that the brokers are RocketMQ's."""
     body = batch.freeze()
-    if claim is not None and claim.epoch is not None and batch.stamp is not None:
-        stream, sequence = batch.stamp
+    if claim is not None and claim.epoch is not None and batch.delivery.stamp is not None:
+        stream, sequence = batch.delivery.stamp
         named = WriteOnceHeader(
             producer_name=claim.named.name,
             epoch=claim.epoch,
@@ -55,7 +55,7 @@ def request_for(
             moves=[],
         )
         return Command(RequestCode.WRITE_ONCE, encode_header(named), body)
-    if batch.waits or (to_stock and batch.count == 1):
+    if batch.kind is Kind.WAITING or (to_stock and batch.count == 1):
         return _send(Record(body), producer_group)
     if to_stock:
         starts = walk(body)
@@ -68,14 +68,14 @@ def request_for(
 
 def acknowledgement(batch: Batch, answer: Command, server: str, *, from_stock: bool = False) -> Ack:
     """The acknowledgement in a successful answer. Raises BadInput if it can't be read."""
-    if batch.waits or from_stock:
+    if batch.kind is Kind.WAITING or from_stock:
         sent = decode_header(SendMessageResponseHeader, answer)
         positions = [offset_message_id_decode(each)[2] for each in sent.msg_id.split(",")]
         if len(positions) != batch.count:
             raise BadInput(f"{len(positions)} message ids for {batch.count} messages")
         offsets = dict.fromkeys(batch.runs, sent.queue_offset)
         return Ack(positions[0], offsets, server, sent.recall_handle or "", tuple(positions))
-    if batch.stamp is not None:
+    if batch.delivery.stamp is not None:
         written = decode_header(WriteOnceResponseHeader, answer)
         # Of a repeat whose first copy the log has no more, nobody knows the place.
         known = dict(written.offsets) or dict.fromkeys(batch.runs, -1)

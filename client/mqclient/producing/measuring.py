@@ -14,7 +14,7 @@ from dledger.errors import DledgerError
 from dledger.world import steady_s
 from mqclient.metrics import Counted, Labels, Metrics
 from mqclient.models import Message
-from mqclient.producing.batch import Batch, Slot
+from mqclient.producing.batch import Batch, Kind, Slot
 from mqclient.producing.batching import Budget
 from mqclient.producing.outbox import Outbox
 
@@ -40,10 +40,10 @@ class Measured:
         labels = (self._group, batch.topic)
         if batch.ack is not None:
             self._counted.add("sends", labels, batch.count - batch.late)
-            if not batch.oneway:
+            if batch.kind is not Kind.ONEWAY:
                 self._counted.observe("send_duration", labels, steady_s() - batch.opened_s)
-        if batch.attempt > 1:
-            self._counted.add("send_retries", labels, batch.attempt - 1)
+        if batch.delivery.attempt > 1:
+            self._counted.add("send_retries", labels, batch.delivery.attempt - 1)
 
     def failed(self, slots: Iterable[Slot]) -> None:
         """These messages have failed just now."""

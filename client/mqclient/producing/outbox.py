@@ -32,7 +32,7 @@ from mqclient.errors import (
     SendUnknown,
 )
 from mqclient.models import Message, Selector
-from mqclient.producing.batch import Batch, Slot
+from mqclient.producing.batch import Batch, Kind, Slot
 from mqclient.producing.batching import Accumulator, Budget
 from mqclient.producing.encoding import Encoder
 from mqclient.producing.naming import Claim, Named
@@ -228,7 +228,7 @@ class Outbox:
         """Hand a delayed or half message to its sender."""
         sender = self._sender_of_waiting(queue.broker_name)
         topic, queue_id = queue.topic, queue.queue_id
-        sender.accumulator.add_alone(pending, topic, queue_id, record, now_s, waits=True)
+        sender.accumulator.add_alone(pending, topic, queue_id, record, now_s, Kind.WAITING)
         return sender
 
     def choose_each(
@@ -378,7 +378,7 @@ class Outbox:
     def abandon(self) -> None:
         """Fail all remaining messages, and wake the callers that wait for them, or for room."""
         for batch in self._batches():
-            error_type = SendUnknown if batch.maybe_stored else SendFailed
+            error_type = SendUnknown if batch.delivery.maybe_stored else SendFailed
             failed = batch.fail(error_type, "the producer was closed")
             if self.measured is not None:
                 self.measured.failed(failed)
@@ -467,12 +467,12 @@ class Outbox:
                 broker=queue.broker_name,
                 messages=len(slots),
             )
-            if batch.waits:
+            if batch.kind is Kind.WAITING:
                 target = self._put_to_wait(slots[0], queue, moved[0], now_s)
             else:
                 target = self._sender(queue.broker_name)
                 add = target.accumulator
-                if batch.alone:
+                if batch.kind is Kind.ALONE:
                     add.add_alone(slots[0], queue.topic, queue.queue_id, moved[0], now_s)
                 else:
                     queue_ids = [queue.queue_id] * len(slots)

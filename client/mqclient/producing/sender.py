@@ -36,7 +36,7 @@ from mqclient.connection.retry import Next, Verdict, backoff_s, judge
 from mqclient.connection.routing import RouteTable
 from mqclient.connection.signals import Wakeup
 from mqclient.errors import ClientError, ProducerFenced, SendError, SendFailed, SendUnknown
-from mqclient.producing.batch import Ack, Batch
+from mqclient.producing.batch import Ack, Batch, Kind
 from mqclient.producing.batching import Accumulator
 from mqclient.producing.exchange import acknowledgement, request_for
 from mqclient.producing.naming import Claim
@@ -176,7 +176,7 @@ class GroupSender:
     def _sleep_s(self) -> float:
         """How long to sleep unless woken."""
         if self._parked:
-            soonest_s = min(batch.retry_at_s for batch in self._parked) - steady_s()
+            soonest_s = min(batch.delivery.retry_at_s for batch in self._parked) - steady_s()
             return min(max(soonest_s, limits.FIND_BACKOFF_MIN_S), limits.PRODUCER_TICK_S)
         accumulator = self.accumulator
         if accumulator.in_flight >= accumulator.in_flight_max:
@@ -193,36 +193,34 @@ class GroupSender:
             return
         if self._claim is not None and not self._stamp(batch, self._claim, now_s):
             return
-        batch.attempt += 1
-        batch.sent_s, batch.sent_to = now_s, leader
         to_stock = self.accumulator.one_queue_each
         command = request_for(batch, self._producer_group, self._claim, to_stock=to_stock)
+        # Before it is sent: if the connection breaks at that moment, the callback runs within the
+        # call.
+        attempt = batch.delivery.send(now_s, leader)
         try:
-            if batch.oneway:
+            if batch.kind is Kind.ONEWAY:
                 peer.send_oneway(command)
-                batch.ack = Ack(-1, dict.fromkeys(batch.runs, -1), leader)
-                self._finish(batch)
+                self._finish(batch, Ack(-1, dict.fromkeys(batch.runs, -1), leader))
                 return
-            # Set before it is sent: if the connection breaks at that moment, the callback runs
-            # within the call.
-            batch.on_wire = True
             self._on_wire.add(batch)
-            peer.request_nowait(command, partial(self._answered, batch, batch.attempt, leader))
+            peer.request_nowait(command, partial(self._answered, batch, attempt, leader))
         except (ConnectFailed, Busy) as error:
-            self._answered(batch, batch.attempt, leader, error)
+            self._answered(batch, attempt, leader, error)
 
     def _stamp(self, batch: Batch, claim: Claim, now_s: float) -> bool:
         """Give a named producer's batch its number; whether it may be sent now."""
+        delivery = batch.delivery
         if claim.fenced is not None:
-            self._fail(batch, SendUnknown if batch.lost else ProducerFenced, claim.fenced)
+            self._fail(batch, SendUnknown if delivery.doubtful else ProducerFenced, claim.fenced)
             self._finish(batch)
             return False
         if claim.epoch is None:
             self._park(batch, now_s)
             self._need_leader.set()
             return False
-        if batch.stamp is None:
-            batch.stamp = (claim.take_stream(), claim.named.next_sequence())
+        if delivery.stamp is None:
+            delivery.stamp = (claim.take_stream(), claim.named.next_sequence())
         return True
 
     def _answered(
@@ -234,14 +232,14 @@ class GroupSender:
         if isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
             try:
                 from_stock = self.accumulator.one_queue_each
-                batch.ack = acknowledgement(batch, answer, server, from_stock=from_stock)
-                self._finish(batch)
+                ack = acknowledgement(batch, answer, server, from_stock=from_stock)
             except BadInput as error:
                 reason = f"{server} acknowledged in a way not understood: {error}"
                 self._fail(batch, SendUnknown, reason)
-                self._finish(batch)
+                ack = None
+            self._finish(batch, ack)
             return
-        if attempt != batch.attempt:
+        if attempt != batch.delivery.attempt:
             return
         now_s = steady_s()
         if self._claim is not None and isinstance(answer, Command):
@@ -250,12 +248,15 @@ class GroupSender:
         self._failed(batch, server, verdict, now_s)
 
     def _failed(self, batch: Batch, server: str, verdict: Verdict, now_s: float) -> None:
-        batch.on_wire = False
-        batch.lost = batch.lost or not verdict.definite
+        delivery = batch.delivery
+        if verdict.definite:
+            delivery.refuse()
+        else:
+            delivery.lose()
         self._on_wire.discard(batch)
         if verdict.next is Next.ELSEWHERE:
             self._on_declined(batch.topic)
-        if verdict.next is Next.ELSEWHERE and not batch.lost:
+        if verdict.next is Next.ELSEWHERE and not delivery.doubtful:
             self._elsewhere(self, batch)
             if not batch.slots:
                 return
@@ -263,7 +264,7 @@ class GroupSender:
             fenced = self._claim is not None and self._claim.fenced is not None
             failed = ProducerFenced if fenced else SendFailed
             reason = f"{server}: {verdict.reason}"
-            self._fail(batch, SendUnknown if batch.lost else failed, reason)
+            self._fail(batch, SendUnknown if delivery.doubtful else failed, reason)
             self._finish(batch)
             return
         if verdict.next is Next.REDIRECT:
@@ -280,14 +281,14 @@ class GroupSender:
             self._measured.failed(failed)
 
     def _park(self, batch: Batch, retry_at_s: float) -> None:
-        batch.retry_at_s = retry_at_s
+        batch.delivery.retry_at_s = retry_at_s
         self._parked.append(batch)
 
     def _retry(self, now_s: float) -> None:
         """Try parked batches whose time has come; search the leader if a try stays unanswered."""
         parked, self._parked = self._parked, []
         for batch in parked:
-            if batch.retry_at_s <= now_s:
+            if batch.delivery.retry_at_s <= now_s:
                 self._try(batch, now_s)
             else:
                 self._parked.append(batch)
@@ -296,16 +297,18 @@ class GroupSender:
 
     def _silent(self, now_s: float) -> bool:
         """Whether a try is unanswered for so long that another member may lead by now."""
-        return any(now_s - batch.sent_s > limits.SUSPECT_AFTER_S for batch in self._on_wire)
+        return any(
+            now_s - batch.delivery.sent_s > limits.SUSPECT_AFTER_S for batch in self._on_wire
+        )
 
     def _move_to(self, leader: str) -> None:
         """Send the batches that another server has not answered to the leader that was found."""
         now_s = steady_s()
         for batch in tuple(self._on_wire):
-            if batch.sent_to == leader:
-                batch.sent_s = now_s
+            if batch.delivery.sent_to == leader:
+                batch.delivery.sent_s = now_s
                 continue
-            batch.lost = True
+            batch.delivery.lose()
             self._on_wire.discard(batch)
             self._try(batch, now_s)
 
@@ -314,12 +317,12 @@ class GroupSender:
         since_s = now_s if self._seeking_since_s is None else self._seeking_since_s
         gone = self._at_least_once and since_s + limits.UNSURE_AFTER_S <= now_s
         for batch in tuple(self.accumulator.batches()):
-            if batch.maybe_stored:
+            if batch.delivery.maybe_stored:
                 leaves = gone and batch.movable
             else:
-                held_up = since_s < now_s or batch.attempt > 0
+                held_up = since_s < now_s or batch.delivery.attempt > 0
                 leaves = held_up and batch.opened_s + limits.MOVE_AFTER_S <= now_s
-            if leaves and not batch.oneway:
+            if leaves and batch.kind is not Kind.ONEWAY:
                 self._on_wire.discard(batch)
                 self._elsewhere(self, batch)
 
@@ -342,11 +345,13 @@ class GroupSender:
                 self._finish(batch)
         self._on_room()
 
-    def _finish(self, batch: Batch) -> None:
+    def _finish(self, batch: Batch, ack: Ack | None = None) -> None:
         """A batch is acknowledged or has failed: wake its callers, and go on with its lane."""
+        batch.ack = ack
         self._on_wire.discard(batch)
-        if self._claim is not None and batch.stamp is not None:
-            self._claim.give_back(batch.stamp[0])
+        stamp = batch.delivery.stamp
+        if self._claim is not None and stamp is not None:
+            self._claim.give_back(stamp[0])
         if batch in self._parked:
             self._parked.remove(batch)
         self.accumulator.done(batch)

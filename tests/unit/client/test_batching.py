@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqclient.errors import SendFailed, SendUnknown
-from mqclient.producing.batch import Ack, Batch, Slot
+from mqclient.producing.batch import Ack, Batch, Kind, Slot
 from mqclient.producing.batching import Accumulator, Budget
 
 
@@ -99,7 +99,7 @@ def test_a_message_that_was_sent_has_an_unknown_outcome_and_stays() -> None:
     late, _ = add(accumulator, 1, deadline_s=1.0), add(accumulator, 2, deadline_s=9.0)
     batch = take(accumulator)
     body = batch.freeze()
-    batch.on_wire = True
+    batch.delivery.send(0.0, "b")
     accumulator.expire(1.0)
     with pytest.raises(SendUnknown) as failure:
         late.result()
@@ -135,10 +135,10 @@ def test_messages_that_wait_with_the_broker_do_not_wait_for_each_other() -> None
     """All for one queue, and as many under way as there are lanes; others for it take turns."""
     accumulator = Accumulator("b", lanes_per_topic=8, in_flight_max=8)
     for number in range(10):
-        accumulator.add_alone(Slot("k", 3.0), "T", 0, record(number), 0.0, waits=True)
+        accumulator.add_alone(Slot("k", 3.0), "T", 0, record(number), 0.0, Kind.WAITING)
     under_way = [take(accumulator) for _ in range(8)]
     assert accumulator.take(0.0) is None
-    assert all(batch.waits for batch in under_way)
+    assert all(batch.kind is Kind.WAITING for batch in under_way)
     accumulator.done(under_way[0])
     assert take(accumulator).freeze() in {record(8), record(9)}
     others = Accumulator("b", lanes_per_topic=8, in_flight_max=8)

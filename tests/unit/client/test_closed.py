@@ -170,7 +170,7 @@ async def test_what_is_on_the_wire_when_its_producer_fails_is_of_unknown_outcome
     await producer.__aenter__()
     producer._outbox._topics._publish_to("T", ROUTE)
     pending = producer.send_nowait(Message("T", b""))
-    pending.batch.on_wire = True
+    pending.batch.delivery.send(0.0, "a broker")
     await producer.__aexit__(KeyError, KeyError(), None)
     with trio.fail_after(1), pytest.raises(SendUnknown, match="closed"):
         await pending.wait()

@@ -193,7 +193,7 @@ async def test_a_connection_that_breaks_within_the_call_costs_one_try(
         monkeypatch.setattr(Peer, "request_nowait", break_once)
         pending = g.send()
         batch = pending.batch
-        assert not batch.on_wire
+        assert batch.delivery.doubtful
         assert batch not in g.sender._on_wire
         await pending.wait()
         assert [bytes(body) for body in g.a.bodies] == [b"record-1", b"record-2"]
