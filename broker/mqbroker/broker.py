@@ -61,12 +61,14 @@ from mqbroker.requests.reading.lookups import LookupHandler
 from mqbroker.requests.reading.pull import PullHandler
 from mqbroker.requests.reading.queries import QueryHandler
 from mqbroker.requests.reading.scheduled import ScheduledHandler
+from mqbroker.requests.sending.homes import Homes
 from mqbroker.requests.sending.once import OnceHandler
 from mqbroker.requests.sending.produce import ProduceHandler
 from mqbroker.requests.sending.recall import RecallHandler
 from mqbroker.requests.sending.request_reply import ReplyHandler
 from mqbroker.requests.sending.send import SendHandler
 from mqbroker.requests.sending.send_back import SendBackHandler
+from mqbroker.requests.sending.staged import StagedHandler
 from mqbroker.requests.sending.transactions import TransactionHandler
 from mqbroker.state.aside import SetAside
 from mqbroker.state.derived.entry_index import EntryIndex
@@ -107,20 +109,19 @@ class Broker:
         self._clients = ClientHandler(core, membership, self._wake_notices, self._popping.left)
         self._transactions = TransactionHandler(core, self._clients)
         self._exports, self.users = ExportHandler(core), UserHandler(core)
+        once = OnceHandler(core, self._commits, fence)
+        self._staged = StagedHandler(core, Homes(core, once), self._transactions.ends)
         handlers = [
-            *(core.door, self._clients, self._transactions),
+            *(core.door, self._clients, self._transactions, self._staged),
             AssignmentHandler(core, membership),
-            BrokerAdminHandler(core),
-            self._exports,
+            *(BrokerAdminHandler(core), self._exports),
             GroupAdminHandler(core, membership),
             LeadershipHandler(core),
             LookupHandler(core, membership, self._commits, counting),
             *_pop_handlers(core, self._popping, membership),
-            OnceHandler(core, self._commits, fence),
-            *(ProduceHandler(core), ProgressHandler(core, standing)),
+            *(once, ProduceHandler(core), ProgressHandler(core, standing)),
             PullHandler(core, membership, self._commits, counting, self._held),
-            QueryHandler(core),
-            RecallHandler(core, self._deliveries),
+            *(QueryHandler(core), RecallHandler(core, self._deliveries)),
             RelayHandler(core, self._clients),
             *(ReplyHandler(core, self._clients), ScheduledHandler(core, self._deliveries)),
             ResetHandler(core, self._clients, self._readers, self._popping.changed),
@@ -146,6 +147,7 @@ class Broker:
                 self._popping.settle,
                 self._renew,
                 self._scan,
+                self._staged.look_after,
                 self._exports.turn,
             ):
                 nursery.start_soon(self._take_turns, turn)

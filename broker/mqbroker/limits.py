@@ -6,7 +6,7 @@ that makes up names in a loop is refused, and the broker does not run out of mem
 
 from __future__ import annotations
 
-from dledger.limits import ENTRY_BYTES_MAX, FRAME_BYTES_MAX, KIB, MIB
+from dledger.limits import ENTRY_BYTES_MAX, FRAME_BYTES_MAX, KIB, MESSAGE_BODY_BYTES_MAX, MIB
 
 # What the replicated state may hold.
 MESSAGE_ID_CHARACTERS_MAX = 64
@@ -52,6 +52,23 @@ PRODUCERS_FORGOTTEN_MAX = 64
 """When all names are taken, so many that wrote nothing for so long are forgotten."""
 STREAMS_PER_PRODUCER_MAX = 16
 INSTANCES_PER_NAME_KEPT = 4
+DECIDED_MAX = 65_536
+"""Names of which the last batch is known. A name that decides takes a place of a producer for days,
+so nobody drives another one's out sooner than in weeks."""
+DECISION_BYTES_MAX = MIB
+"""What a decision of a batch says: some 40,000 staged entries, of a MiB each."""
+STAGED_KEPT_S = 3600.0
+"""What was staged for a batch that nobody decides is dropped after this time."""
+STAGED_LOOK_S = 3.0
+"""Between two looks for staged entries that are due."""
+STAGED_MAX = 8192
+"""Staged entries of a broker group that wait, a ninth of the room of half messages. A name may have
+half of them: 4 GiB of rows, if each is a MiB."""
+STAGED_BYTES_MAX = MESSAGE_BODY_BYTES_MAX
+"""Of the records in one."""
+STAGED_PER_LOOK_MAX = 256
+HOME_TIMEOUT_S = 3.0
+"""For the group that decides to answer, and name servers that tell where it is."""
 PRODUCER_INSTANCE_CHARACTERS_MAX = 64
 
 POP_BITS_BYTES_MAX = 64 * KIB
@@ -413,6 +430,7 @@ DISK_LOOK_S = 1.0
 REFUSAL_LOG_INTERVAL_S = 1.0
 REFUSAL_KINDS_MAX = 256
 
+assert STAGED_BYTES_MAX + 64 * KIB < ENTRY_BYTES_MAX, "a half message's properties, and notes"
 assert PULL_BYTES_MAX + ENTRY_BYTES_MAX < FRAME_BYTES_MAX
 assert DEDUP_ENTRIES_MAX % DEDUP_CHUNK_ENTRIES == 0
 assert PULL_HOLD_S_MAX < 30.0

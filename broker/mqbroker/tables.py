@@ -93,6 +93,9 @@ TABLES: Final[Mapping[str, Table]] = {
         "7 days without use; 10 s if nothing was written, when room is wanted",
         "connection",
     ),
+    "decided": Table(
+        limits.DECIDED_MAX, TOPIC_BYTES_MAX + 4 * _NUMBER, "the next ones", "connection"
+    ),
     "dedup": Table(
         limits.DEDUP_ENTRIES_MAX + limits.DEDUP_CHUNK_ENTRIES,
         2 * (limits.DEDUP_KEY_BYTES_MAX + 3 * _NUMBER),

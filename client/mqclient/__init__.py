@@ -60,10 +60,12 @@ if TYPE_CHECKING:
     from mqclient.errors import (
         AcrossGroups,
         BadMessage,
+        BatchLost,
         BufferFull,
         ClientClosed,
         ClientError,
         HandlerTimeout,
+        HomeUnsure,
         ManyFailed,
         NoLeader,
         NoReply,
@@ -100,6 +102,7 @@ __all__ = [
     "Admin",
     "BadInput",
     "BadMessage",
+    "BatchLost",
     "Bounds",
     "BufferFull",
     "BulkWriter",
@@ -116,6 +119,7 @@ __all__ = [
     "DledgerError",
     "Gap",
     "HandlerTimeout",
+    "HomeUnsure",
     "MachineRooms",
     "ManyFailed",
     "Message",
@@ -172,8 +176,8 @@ _HOMES = {
     "mqclient.bulk.models": "Columns",
     "mqclient.bulk.writer": "BulkWriter",
     "mqclient.consuming.consumer": "Consumer",
-    "mqclient.errors": "AcrossGroups BadMessage BufferFull ClientClosed ClientError "
-    "HandlerTimeout ManyFailed NoLeader NoReply NoRoute NotAssigned "
+    "mqclient.errors": "AcrossGroups BadMessage BatchLost BufferFull ClientClosed ClientError "
+    "HandlerTimeout HomeUnsure ManyFailed NoLeader NoReply NoRoute NotAssigned "
     "OffsetsMoved PartlyDone ProducerFenced RecallTooLate Refused SendError SendFailed "
     "SendUnknown SubscriptionConflict TooMuchUncommitted TransactionClosed "
     "TransactionEnded TransactionUnanswered TransactionUnknown Undecodable",

@@ -19,6 +19,8 @@
         +-- OffsetsMoved         others have processed a transaction's messages: nothing was stored
         +-- TransactionUnanswered  outputs and offsets are stored, or neither: nobody said which
         +-- AcrossGroups         what a transaction is about lies in several broker groups
+        +-- BatchLost            nobody can say whether a batch of a query was stored
+        +-- HomeUnsure           nobody can say which broker group decides a query's batches
         +-- TransactionClosed    a transaction was used after its block
         +-- BadMessage           the message can't be stored as it is (also a BadInput)
         +-- NotAssigned          the queue does not belong to this consumer at the moment
@@ -303,6 +305,23 @@ class TooMuchUncommitted(ClientError):
             "with auto_commit=False, commit() what was processed, or commit(message) one by one"
         )
         self.queue = queue
+
+
+class BatchLost(ClientError):
+    """Nobody can say whether a batch of a query was stored, or whether all of it was."""
+
+    definite = False
+
+    def __init__(self, name: str, batch: int, reason: str) -> None:
+        super().__init__(f"batch {batch} of {name!r} is not stored now: {reason}")
+        self.batch = batch
+
+
+class HomeUnsure(ClientError):
+    """Nobody can say which broker group decides the batches of a query, and nothing was stored."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"batches of {name!r} can't be decided now: {reason}")
 
 
 class ClientClosed(ClientError):

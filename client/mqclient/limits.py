@@ -141,6 +141,9 @@ BULK_PENDING_BYTES_MAX = 32 * foundation.MIB
 BULK_TIMEOUT_S = 60.0
 """For a batch of rows, over failovers: a program that writes a table rather waits than begins
 again."""
+STAGED_SIDE_BY_SIDE = 4
+STAGED_BODY_BYTES_MAX = foundation.MESSAGE_BODY_BYTES_MAX - 64 * foundation.KIB
+"""Of one row: its record is the body of another message by then."""
 STREAMS_PER_PRODUCER_MAX = 16
 """Of one name in one broker group: one for each batch under way, the others for consumers."""
 TRANSACTION_S = 15.0

@@ -18,7 +18,7 @@ _BROKERS_OWN: Final = (
     *(names.REAL_TOPIC, names.REAL_QID, names.RETRY_TOPIC, names.ORIGIN_MESSAGE_ID),
     *(names.RECONSUME_TIME, names.PGROUP, names.POP_CK, names.WAIT),
     *(names.CLUSTER, names.MSG_REGION, names.TRACE_ON, names.TIMER_OUT_MS),
-    *(names.DLQ_ORIGIN_TOPIC, names.MAX_RECONSUME_TIMES, names.LEFT_OUT),
+    *(names.DLQ_ORIGIN_TOPIC, names.MAX_RECONSUME_TIMES, names.LEFT_OUT, names.STAGED),
 )
 _LARGE: Final = (names.LARGE_BODY, names.LARGE_PART)
 _REPLIES: Final = (

@@ -168,6 +168,9 @@ class RequestCode(IntEnum):
     LIST_OBSERVED = 9015
     LIST_AUDITED = 9016
     VIEW_HISTORY = 9017
+    DECISION_OF = 9021
+    STAGE = 9022
+    END_STAGED = 9023
 
 
 def name_of(code: int) -> str:
@@ -231,3 +234,4 @@ class ResponseCode(IntEnum):
     NOT_LOCK_OWNER = 9002
     PRODUCER_FENCED = 9011
     OFFSET_MOVED_ON = 9012
+    BATCH_DECIDED = 9013

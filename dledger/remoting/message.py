@@ -68,6 +68,8 @@ REPEAT_OF = "REPEAT_OF"
 """Ours: a timed message comes again, in periods or by a cron expression and a time zone, so often,
 and each copy says whose it is."""
 CHECK_IMMUNITY_TIME = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+STAGED = "STAGED"
+"""Ours: the body is records of a batch that waits: for whom, its epoch, batch and home."""
 
 #: The properties that say when a message is to be delivered.
 DELAYS = (DELAY, TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS, REPEAT_CRON)
@@ -83,7 +85,7 @@ ADDED = frozenset(
         *(MAX_OFFSET, MSG_REGION, TRACE_ON, CORRELATION_ID, REPLY_TO_CLIENT, TTL, MSG_TYPE),
         *(PUSH_REPLY_TIME, POP_CK, SHARDING_KEY, TIMER_OUT_MS, EXPIRES_AT_MS, LARGE_BODY),
         *(LARGE_PART, PRIORITY, REPEAT_EVERY_MS, REPEAT_ZONE, REPEATS_LEFT, REPEAT_OF),
-        *(CHECK_IMMUNITY_TIME, LEFT_OUT, *DELAYS),
+        *(CHECK_IMMUNITY_TIME, LEFT_OUT, STAGED, *DELAYS),
     }
 )
 

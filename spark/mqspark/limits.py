@@ -141,3 +141,5 @@ DERIVED_UNITS_MAX = 65_536
 """Units of a queue's file that are compared with the log at a time."""
 DIFFERENCES_MAX = 1_000
 """Ranges of one replica's files that are told to be unlike its log."""
+RUN_CHARACTERS_MAX = 64
+"""Of a run of a query, as brokers are told it: Spark's have 36."""

@@ -45,9 +45,10 @@ from mqbroker.state.control import (
     decode_control,
     encode_control,
 )
+from mqbroker.state.decisions import decode_staged_note
 from mqbroker.state.derived.indexing import index_entry, index_sends
 from mqbroker.state.groups.given_up import decode_given_up
-from mqbroker.state.once import decode_once
+from mqbroker.state.once import decode_decision, decode_once
 from mqnamesrv.registration import read_registration
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
@@ -148,6 +149,8 @@ def committed(data: bytes) -> None:
         lambda: decode_members(data),
         lambda: decode_once(data),
         lambda: decode_given_up(data),
+        lambda: decode_decision(data),
+        lambda: decode_staged_note(data),
         lambda: index_entry(memoryview(data), 0),
         lambda: index_sends(memoryview(data), 0),
     ):

@@ -360,6 +360,13 @@ def sends_named(
     return made
 
 
+def staged() -> Iterator[Command]:
+    """The batches that PRODUCE is sent, staged."""
+    extra: dict[str, ExtValue] = {"producerName": "n", "epoch": 1, "batch": 0, "home": "broker-a"}
+    for request in batches():
+        yield Command(Code.STAGE, request.ext | extra, request.payload)
+
+
 def written_once() -> Iterator[Command]:
     """Of many topics, with many offsets."""
     moves = [["Wide0", number, 1, 2, None] for number in range(limits.MOVES_PER_WRITE_MAX)]
@@ -392,6 +399,9 @@ REQUESTS: dict[int, Requests] = {
     Code.SEND_BATCH_MESSAGE: stock_batches,
     Code.PRODUCE: batches,
     Code.REGISTER_PRODUCER: asks(Code.REGISTER_PRODUCER, {"producerName": "n", "instance": "a"}),
+    Code.STAGE: staged,
+    Code.END_STAGED: asks(Code.END_STAGED, {"offset": 0, "commitLogOffset": 0}),
+    Code.DECISION_OF: asks(Code.DECISION_OF, {"producerName": "named-0"}),
     Code.WRITE_ONCE: written_once,
     Code.RECALL_MESSAGE: asks(Code.RECALL_MESSAGE, {"topic": "Wide0", "recallHandle": "x" * 9}),
     Code.CONSUMER_SEND_MSG_BACK: asks(Code.CONSUMER_SEND_MSG_BACK, SEND_BACK),

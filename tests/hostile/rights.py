@@ -27,6 +27,7 @@ SIGNED: Final = {
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
     Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
     Code.REGISTER_PRODUCER,
+    Code.DECISION_OF,
 }
 """Answered to any user, lists cut to what that one may see."""
 SUPER: Final = {Code.LIST_AUDITED}
@@ -104,6 +105,8 @@ def requests(position: int) -> dict[Code, tuple[Command, tuple[str, ...]]]:
             ("Topic:Orders Pub",),
         ),
         Code.PRODUCE: (produce_request("k"), ("Topic:Orders Pub",)),
+        Code.STAGE: of(Code.STAGE, {"topic": "Orders"}, "Topic:Orders Pub"),
+        Code.END_STAGED: of(Code.END_STAGED, {"commitLogOffset": position}, "Topic:Orders Pub"),
         Code.WRITE_ONCE: (
             Command(Code.WRITE_ONCE, encode_header(once)),
             ("Topic:Orders Pub", *_CONSUMES),

@@ -26,9 +26,10 @@ from dledger.remoting.message import BatchItem, batch_encode, host_bytes, offset
 from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import encode_record
 from mqbroker.state import control
+from mqbroker.state.decisions import STAGED_MARK, StagedNote, encode_staged_note
 from mqbroker.state.groups import popping
 from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, encode_given_up
-from mqbroker.state.once import MARK, OffsetMove, Once, encode_once
+from mqbroker.state.once import DECISION_MARK, MARK, Decision, OffsetMove, Once, encode_once
 
 Code = RequestCode
 EDGES = [
@@ -331,6 +332,9 @@ REQUESTS: dict[int, tuple[type[Header] | None, st.SearchStrategy[bytes] | None]]
     Code.PRODUCE: (H.ProduceHeader, batches),
     Code.REGISTER_PRODUCER: (H.RegisterProducerHeader, None),
     Code.WRITE_ONCE: (H.WriteOnceHeader, written_once),
+    Code.DECISION_OF: (H.DecisionOfHeader, None),
+    Code.STAGE: (H.StageHeader, batches),
+    Code.END_STAGED: (H.EndStagedHeader, None),
     Code.RECALL_MESSAGE: (H.RecallMessageHeader, None),
     Code.CONSUMER_SEND_MSG_BACK: (H.ConsumerSendMsgBackHeader, None),
     Code.END_TRANSACTION: (H.EndTransactionHeader, None),
@@ -421,7 +425,7 @@ WRITERS = (
     *(Code.CONSUMER_SEND_MSG_BACK, Code.END_TRANSACTION, Code.UPDATE_CONSUMER_OFFSET),
     *(Code.UPDATE_AND_CREATE_TOPIC, Code.PULL_MESSAGE, Code.HEART_BEAT, Code.LOCK_BATCH_MQ),
     *(Code.POP_MESSAGE, Code.ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME),
-    *(Code.REGISTER_PRODUCER, Code.WRITE_ONCE),
+    *(Code.REGISTER_PRODUCER, Code.WRITE_ONCE, Code.STAGE, Code.END_STAGED),
 )
 
 
@@ -639,9 +643,17 @@ def placed_writes(draw: st.DrawFn, body_position: int, ends: dict[tuple[str, int
     sizes = [len(_placed(topic, 0, body, 0)) for topic, body in contents]
     if draw(seldom):
         sizes.append(draw(st.sampled_from([0, -1, 7, 2**63 - 1])))
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(("once", "decision", "staged", "given up")))
+    if kind == "once":
         note = encode_once(msgspec.structs.replace(draw(once_notes), sizes=sizes))
         notes = [(OP_TOPIC, MARK), (OP_TOPIC, note)]
+    elif kind == "decision":
+        once = msgspec.structs.replace(draw(once_notes), sizes=sizes)
+        batch = draw(st.sampled_from([0, 1, -1, 2**63 - 1]))
+        note = encode_once(Decision(*msgspec.structs.astuple(once), batch, b"what"))
+        notes = [(OP_TOPIC, DECISION_MARK), (OP_TOPIC, note)]
+    elif kind == "staged":
+        notes = [(OP_TOPIC, STAGED_MARK), (OP_TOPIC, encode_staged_note(StagedNote(sizes)))]
     else:
         given_up = msgspec.structs.replace(draw(given_up_notes), sizes=sizes)
         notes = [(OP_TOPIC, GIVEN_UP_MARK), (OP_TOPIC, encode_given_up(given_up))]

@@ -91,6 +91,7 @@ def largest() -> State:
         delays={63: LARGE},
         producers=[(NAME, instances * limits.INSTANCES_PER_NAME_KEPT, LARGE, LARGE, streams)],
         producer_owners={NAME: "u" * USER_NAME_BYTES_MAX},
+        decided=[(NAME, LARGE, LARGE, LARGE)],
         dedup=[msgspec.msgpack.encode((copies, copies))],
         settings={"registerBrokerHeartbeatMillis": "1" * 20},
         # A row for the user, and one for what it may do.

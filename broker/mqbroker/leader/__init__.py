@@ -10,6 +10,7 @@
 ``announcements``   what name servers know, and the answers that wait for that (pure)
 ``waiting``         messages that wait for their time
 ``transactions``    half messages, and how they end
+``staged``          what becomes of those that were staged for a batch (pure)
 ``offset_commits``  commits of offsets, many in one entry
 ``once``            appends what named producers write, each write once
 """

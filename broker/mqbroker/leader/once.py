@@ -17,6 +17,7 @@ from typing import Final
 from dledger.errors import AppendError, NotLeader
 from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
+from dledger.remoting.record import Record
 from dledger.remoting.record.batch import body_crcs
 from mqbroker import limits
 from mqbroker.leader.appending.append import Admit, Appender, always
@@ -32,7 +33,7 @@ from mqbroker.state.control import ClaimProducer, ForgetProducers, RegisterProdu
 from mqbroker.state.derived.indexing import index_entry
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
-from mqbroker.state.once import MARK, Once, encode_once
+from mqbroker.state.once import Decision, Once, decode_decision, encode_once, mark_of
 from mqbroker.state.producers import Claim, Judged, Stamp, Written
 
 _FORGOTTEN_MAX: Final = limits.PRODUCERS_FORGOTTEN_MAX
@@ -57,17 +58,22 @@ def once_draft(
     once: Once, parts: Sequence[MessagesDraft], assignments: Assignments, store_host: bytes
 ) -> NotedDraft:
     """The entry of a write. Raises RecordError if its note can't be a record."""
-    return NotedDraft(MARK, encode_once(once), parts, assignments, store_host)
+    return NotedDraft([mark_of(once), encode_once(once)], parts, assignments, store_host)
 
 
 class _Write(Flight):
     """A write on its way."""
 
-    __slots__ = ("stamp",)
+    __slots__ = ("once",)
 
-    def __init__(self, stamp: Stamp, draft: NotedDraft, *tell: Tell[Stored]) -> None:
+    def __init__(self, once: Once, draft: NotedDraft, *tell: Tell[Stored]) -> None:
         super().__init__(draft, *tell)
-        self.stamp = stamp
+        self.once = once
+
+    @property
+    def stamp(self) -> Stamp:
+        """Who writes, and which write it is."""
+        return self.once.stamp
 
 
 class OnceAppender:
@@ -158,11 +164,13 @@ class OnceAppender:
             raise busy(f"producer {stamp.name!r} is being registered anew")
         first = self._writing.get((stamp.name, stamp.stream))
         if first is not None and first.stamp.epoch == stamp.epoch:
-            if first.stamp != stamp:
+            if first.stamp != stamp or (isinstance(once, Decision) and first.once != once):
                 raise busy(f"write {first.stamp.sequence} of the stream is on its way")
             held, asked = first.draft.body_crcs(), draft.body_crcs()
             first.join(tell, lambda stored: _same(stamp, stored, held, asked))
             return
+        if isinstance(once, Decision):
+            self._check_batch(once)
         judged = self._machine.producers.judge(stamp)
         if judged is Judged.REPEATED:
             tell(self._first_answer(stamp, draft.body_crcs()))
@@ -181,13 +189,33 @@ class OnceAppender:
             for move in once.moves:
                 self._commits.end_move(once.group, move.topic, move.queue_id, error)
 
-        write = _Write(once.stamp, draft, ended, tell)
+        write = _Write(once, draft, ended, tell)
         self._writing.add((once.stamp.name, once.stamp.stream), write)
         try:
             self._appender.submit(write, admit)
         except BaseException:
             ended(NotLeader(None))
             raise
+
+    def _check_batch(self, decision: Decision) -> None:
+        """Refuse a batch that is decided, to the same write again, too: its writer goes on with
+        what was decided, which may be another attempt of it."""
+        last = self._machine.decisions.last(decision.name)
+        if last is not None and decision.batch <= last.batch:
+            raise Refused(
+                ResponseCode.BATCH_DECIDED,
+                f"batch {decision.batch} of producer {decision.name!r} is decided, as all up to "
+                f"{last.batch}: ask for the decision, and go on with that",
+            )
+
+    def decision(self, name: str) -> Decision | None:
+        """The last decision under a name; None if there is none, or the log has it no more."""
+        last = self._machine.decisions.last(name)
+        if last is None or last.position < self._machine.first_position:
+            return None
+        body = self._log.view(last.position, last.size)
+        mark = Record(body)
+        return decode_decision(Record(body[mark.size :]).body)
 
     def _check_moves(self, once: Once) -> None:
         """Refuse offsets that did not begin where the group is."""

@@ -11,6 +11,10 @@ A producer that says nothing is asked (`checks`), first after `timeout_ms`, then
 `TRANS_CHECK_MAX_TIME_TOPIC`, for a person to look at. How old a half message is follows from its
 store time, so a new leader goes on asking where the old one stopped. A half message ends with its
 topic: nobody is asked about it.
+
+A half message may be a staged entry (`dledger.remoting.bodies.staged`): its body is records, which
+become messages by the move that ends it. About these no producer is asked
+(`mqbroker.leader.staged`).
 """
 
 from __future__ import annotations
@@ -18,28 +22,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from dledger.buffers import Buffer
 from dledger.errors import AppendError
 from dledger.failpoints import failpoint
-from dledger.log.entry import Kind
+from dledger.log.entry import Draft, Kind
 from dledger.raft.appends import Appended
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
+from dledger.remoting.bodies.staged import Staged, parse_staged
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from dledger.remoting.record import TRANSACTION_BITS, Record
 from mqbroker import limits
-from mqbroker.leader.appending.drafts import NewRecord
+from mqbroker.leader.appending.drafts import MessagesDraft, NewRecord, RecordsDraft
 from mqbroker.leader.appending.entries import Entries
+from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.role import Role
+from mqbroker.leader.staged import Entry
 from mqbroker.leader.waiting.deliveries import Arrival, MoveDraft
 from mqbroker.refusal import Refused, busy
+from mqbroker.state.decisions import GROUP, STAGED_MARK, StagedNote, encode_staged_note
 from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.machine import Machine
-from mqbroker.state.moves import Move
+from mqbroker.state.moves import Move, encode_move
+from mqbroker.state.shares import owner_name
 
 COMMITTED: Final = 0x8
+_STAGED_QUEUE: Final = "-1"
+"""Of a staged entry, whose records have queues of their own; no client's message has it."""
 OnDone = Callable[[Appended | AppendError], None]
 
 
@@ -66,6 +78,14 @@ class Half(NamedTuple):
     def properties(self) -> dict[str, str]:
         """Its properties, with its real place."""
         return names.properties_decode(self.record.properties)
+
+    @property
+    def staged(self) -> Staged | None:
+        """For whom it waits, if it is a staged entry, whose body is records."""
+        properties = self.properties
+        if properties.get(names.REAL_QID) != _STAGED_QUEUE:
+            return None
+        return parse_staged(properties[names.STAGED])
 
 
 class Checks(NamedTuple):
@@ -118,11 +138,9 @@ class Transactions:
     def end(self, half: Half, on_done: OnDone, *, commit: bool) -> None:
         """Commit or roll back. Refused if the transaction ended already, or can't be committed."""
         if not commit:
-            self._take(half.offset, [], on_done)
+            self._take(half.offset, self._to([]), on_done)
             return
-        topic = self._topic(half)
-        if topic is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, "the topic of the transaction is deleted")
+        topic = self.lasting(half)
         # TRAN_MSG is kept, as in RocketMQ: with it consumers show the transaction's id.
         committed = NewRecord.copy(half.record)._replace(
             properties=names.properties_without(half.record.properties, names.REAL_PLACE),
@@ -130,7 +148,7 @@ class Transactions:
             prepared_offset=half.record.physical_offset,
         )
         queue_id = int(half.properties[names.REAL_QID]) % topic.read_queue_nums
-        self._take(half.offset, [Arrival(topic.topic_name, queue_id, committed)], on_done)
+        self._take(half.offset, self._to([Arrival(topic.topic_name, queue_id, committed)]), on_done)
 
     def _topic(self, half: Half) -> TopicConfig | None:
         """The topic of a half message, if it lasts and was not made again since."""
@@ -142,7 +160,7 @@ class Transactions:
     def give_up(self, half: Half, on_done: OnDone) -> None:
         """No producer knows how the transaction ended: move the half message aside."""
         aside = NewRecord.copy(half.record)
-        self._take(half.offset, [Arrival(CHECKED_TOO_OFTEN_TOPIC, 0, aside)], on_done)
+        self._take(half.offset, self._to([Arrival(CHECKED_TOO_OFTEN_TOPIC, 0, aside)]), on_done)
 
     def as_sent(self, half: Half) -> bytes:
         """The record as its producer sent it: with its real topic and queue."""
@@ -180,7 +198,7 @@ class Transactions:
             if last_ms is not None and now_ms < last_ms + timing.check_interval_ms:
                 continue
             half = self.half(offset)
-            if half is None:
+            if half is None or half.staged is not None:
                 continue
             if self._topic(half) is None:
                 over.append(half)
@@ -190,6 +208,24 @@ class Transactions:
                 self._asked_ms[offset] = now_ms
                 asked.append(half)
         return checks
+
+    def staged(self, now_ms: int, after: int) -> tuple[list[Entry], int]:
+        """The staged entries behind an offset that nobody has ended for a while, and how far was
+        looked, -1 for to the end; a bounded number."""
+        found: list[Entry] = []
+        looked = 0
+        for offset, stored_ms in self._machine.halves.items():
+            if now_ms < stored_ms + self._timing.timeout_ms:
+                break  # later ones are younger
+            if offset <= after:
+                continue
+            if looked == limits.STAGED_PER_LOOK_MAX:
+                return found, offset - 1
+            looked += 1
+            half = self.half(offset)
+            if half is not None and (staged := half.staged) is not None:
+                found.append(Entry(offset, staged, stored_ms))
+        return found, -1
 
     def unheard(self, half: Half) -> None:
         """No producer of its group is connected: `producer_came` will have it asked about again."""
@@ -202,7 +238,45 @@ class Transactions:
                 del self._unheard[offset]
                 self._asked_ms.pop(offset, None)
 
-    def _take(self, offset: int, arrivals: list[Arrival], on_done: OnDone) -> None:
+    def staged_draft(self, topic: str, staged: Staged, records: Buffer) -> NotedDraft:
+        """The entry by which records of a topic are staged. Refused if there is no room."""
+        properties = {
+            names.REAL_TOPIC: topic,
+            names.REAL_QID: _STAGED_QUEUE,
+            names.PGROUP: GROUP + staged.name,
+            names.STAGED: staged.text,
+        }
+        owner = (topic, owner_name(properties[names.PGROUP].encode()))
+        full = self._machine.halves.owners.full(owner)
+        if full is not None:
+            raise busy(full)
+        encoded, now_ms = names.properties_encode(properties), self._assignments.now_ms()
+        record = NewRecord(records, encoded, now_ms, self._store_host)
+        half = RecordsDraft([record], HALF_TOPIC, [(0, 1)], self._assignments, self._store_host)
+        notes = [STAGED_MARK, encode_staged_note(StagedNote([half.size]))]
+        return NotedDraft(notes, [half], self._assignments, self._store_host)
+
+    def publish(self, half: Half, records: MessagesDraft, on_done: OnDone) -> None:
+        """End a staged entry: its records become messages."""
+
+        def draft(move: Move) -> NotedDraft:
+            note = encode_move(move)
+            return NotedDraft([note], [records], self._assignments, self._store_host)
+
+        self._take(half.offset, draft, on_done)
+
+    def lasting(self, half: Half) -> TopicConfig:
+        """The topic of a half message. Refused if it is deleted, or was made again."""
+        topic = self._topic(half)
+        if topic is None:
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, "the topic of the transaction is deleted")
+        return topic
+
+    def _to(self, arrivals: list[Arrival]) -> Callable[[Move], Draft]:
+        """The draft of a move to where these are."""
+        return lambda move: MoveDraft(move, arrivals, self._assignments, self._store_host)
+
+    def _take(self, offset: int, draft_of: Callable[[Move], Draft], on_done: OnDone) -> None:
         """Append the move. A second one of the same message must never be in the log."""
         if offset in self._ending:
             # Its end is not committed yet: the producer may ask again.
@@ -220,7 +294,7 @@ class Transactions:
             on_done(outcome)
 
         move = Move(HALF_TOPIC, 0, ((offset, offset + 1),))
-        draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
+        draft = draft_of(move)
         failpoint("transaction.end")
         self._ending.add(offset)
         try:

@@ -10,6 +10,7 @@
 ``groups``         what is kept for consumer groups: configs, offsets, locks
 ``dedup``          which appends are in the log already (pure)
 ``producers``      producers with a name, and what they wrote last (pure)
+``decisions``      which batches are decided, and what is staged for them (pure)
 ``once``           entries with outputs and the offsets of their inputs (pure)
 ``shares``         how a table's rows are shared out among their owners (pure)
 ``aside``          entries that have no effect, and why (pure)

@@ -378,7 +378,7 @@ class Machine(Memory):
         """Examine an entry of messages. Raises Unusable if they can't be applied as a whole."""
         op, parts = _taken_apart(entry)
         if isinstance(op, Once):
-            self.producers.check(op.stamp)
+            self.check_once(op)
         elif isinstance(op, Move):
             self._check_move(op)
         ends: dict[tuple[str, int], int] = {}
@@ -417,7 +417,7 @@ class Machine(Memory):
             self.write_once(op, entry.body_position, len(entry.body), stored_ms)
         elif isinstance(op, GivenUp):
             self.give_up(op)
-        elif op is not None:
+        elif isinstance(op, Move):
             waiting = {TIMER_TOPIC: self.timers, HALF_TOPIC: self.halves}
             waiting.get(op.topic, self.delays).take(op)
         for due in dues:

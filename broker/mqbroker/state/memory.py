@@ -14,6 +14,7 @@ from dledger.trust.users import Users
 from mqbroker import limits
 from mqbroker.state import control
 from mqbroker.state.aside import AsideBook
+from mqbroker.state.decisions import CLOSING, Decided, Decisions
 from mqbroker.state.dedup import DedupWindow
 from mqbroker.state.groups.given_up import GivenUp
 from mqbroker.state.groups.locks import QueueKey, QueueLocks
@@ -23,7 +24,7 @@ from mqbroker.state.groups.popped import Granted, Popped
 from mqbroker.state.groups.popping import PopMessages, SettlePopped, follow, pop, settle
 from mqbroker.state.groups.subscriptions import Beginning, SubscriptionGroups
 from mqbroker.state.moves import Delays
-from mqbroker.state.once import Once, move_offsets
+from mqbroker.state.once import Decision, Once, move_offsets
 from mqbroker.state.producers import Claim, Judged, Producers
 from mqbroker.state.rows.picture import ROWS_AT_ONCE, Fields, Pairs, batched, rows_of
 from mqbroker.state.shares import Owners, Shares
@@ -51,6 +52,7 @@ class Memory:
         self.modes = RequestModes()
         #: Producers with a name, and what they wrote last.
         self.producers = Producers()
+        self.decisions = Decisions()
         #: Config keys that were changed while the group ran, with their values as text.
         self.settings: dict[str, str] = {}
         #: Users, and what each may do.
@@ -155,9 +157,19 @@ class Memory:
             return Granted(0, (), frozenset())
         return pop(change, self.popped, self.offsets)
 
+    def check_once(self, once: Once) -> None:
+        """Raise Unusable for a write that no leader appends."""
+        self.producers.check(once.stamp)
+        if isinstance(once, Decision):
+            self.decisions.check(once.name, once.batch)
+
     def write_once(self, once: Once, position: int, size: int, now_ms: int) -> None:
         """Note a named producer's write, whose entry's body lies there, and move its group on."""
         self.producers.write(once.stamp, position, size, max(self.clock_ms, now_ms))
+        if isinstance(once, Decision):
+            self.decisions.decide(once.name, Decided(once.batch, position, size))
+            if once.batch == CLOSING:
+                self.producers.close(once.name)
         for move in move_offsets(once, self.offsets, self.topics):
             self.popped.reset(once.group, move.topic, move.queue_id, move.end)
 
@@ -198,6 +210,7 @@ class Memory:
         yield from self.popped.adding(state.popped)
         yield from _in_parts(self.producers.add_kept, state.producers)
         self.producers.give(state.producer_owners)
+        self.decisions.restore(state.decided)
         self.dedup.restore([])
         yield from _in_parts(self.dedup.add_kept, state.dedup, 1)
         yield from self.locks.restoring(state.locks, state.lock_tokens, state.lock_clock_ms)
@@ -233,6 +246,7 @@ class Memory:
         fields["popped"] = yield from self.popped.picture()
         fields["producers"] = yield from self.producers.picture()
         fields["producer_owners"] = self.producers.owners()
+        fields["decided"] = rows_of(self.decisions.picture())
 
 
 def _in_parts(

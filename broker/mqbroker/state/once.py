@@ -10,13 +10,16 @@ The offset of a queue goes from where the consumer began to where it ended. The 
 what begins at the group's present offset. If an operator has set the offset in the moment between,
 what was set stands.
 
+A write may decide a batch: then its note has the batch's number and what it consists of, for
+whoever asks (docs/explanation/spark-sink.md). It has a mark of its own.
+
 The mark reads like a move out of a topic that no version has: a replica that is too old for such
 entries stops at one, and its state can't differ from the others'.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -29,6 +32,8 @@ from mqbroker.state.producers import Stamp
 from mqbroker.state.topics import Topics
 
 MARK: Final = b"WRITTEN-ONCE 0"
+DECISION_MARK: Final = b"WRITTEN-ONCE 1"
+OnceT = TypeVar("OnceT", bound="Once")
 NOTES: Final = 2
 """Records before the outputs: the mark, and the note."""
 
@@ -60,15 +65,41 @@ class Once(msgspec.Struct, frozen=True, array_like=True):
         return Stamp(self.name, self.epoch, self.stream, self.sequence)
 
 
+class Decision(Once, frozen=True, array_like=True):
+    """The note of a write that decides a batch; `content` is its writer's."""
+
+    batch: int
+    content: bytes
+
+
 def encode_once(once: Once) -> bytes:
     """The body of a note's record."""
     return msgspec.msgpack.encode(once)
 
 
+def mark_of(once: Once) -> bytes:
+    """The mark before a note."""
+    return DECISION_MARK if isinstance(once, Decision) else MARK
+
+
+def decode_decision(body: Buffer) -> Decision:
+    """The note of a decision. Raises Unusable for what no leader writes."""
+    decision = _decoded(body, Decision)
+    if not (
+        0 <= decision.batch <= INT64_MAX and len(decision.content) <= limits.DECISION_BYTES_MAX
+    ):
+        raise Unusable(f"it decides no batch that a producer has: {decision.batch}")
+    return decision
+
+
 def decode_once(body: Buffer) -> Once:
     """What `encode_once` made. Raises Unusable for what no leader writes."""
+    return _decoded(body, Once)
+
+
+def _decoded(body: Buffer, kind: type[OnceT]) -> OnceT:
     try:
-        once = msgspec.msgpack.decode(body, type=Once)
+        once = msgspec.msgpack.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unusable("it says that it is written once, and not by whom") from error
     if not (

@@ -18,6 +18,7 @@ is at e, stream s at n   WRITE e, s, n                   is as it was: the first
 is at e, stream s at n   WRITE e, s, m < n               is as it was: refused as overtaken
 is at e, nothing written FORGET                           is not known
 is at e, stream s at n   FORGET                           is as it was
+is at e                  its last write (closing)         is not known
 is at epoch f            WRITE e < f                     is as it was: refused as fenced
 is not known             WRITE e                         is not known: refused as forgotten
 =======================  ==============================  ===========================================
@@ -177,6 +178,10 @@ class Producers:
             known = self._names.get(name)
             if known is not None and known.is_idle:
                 del self._names[name]
+
+    def close(self, name: str) -> None:
+        """Forget a name that writes nothing any more."""
+        self._names.pop(name, None)
 
     def judge(self, stamp: Stamp) -> Judged:
         """What becomes of a write that is asked for now."""

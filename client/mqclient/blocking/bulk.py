@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dledger.remoting.bodies.staged import Places
 from mqclient.blocking.face import Face, blocking, taking_what
-from mqclient.bulk import writer
+from mqclient.bulk import deciding, staging, writer
 
 
 class BulkWriter(Face[writer.BulkWriter]):
@@ -27,3 +28,29 @@ class BulkWriter(Face[writer.BulkWriter]):
 
     write = blocking(writer.BulkWriter.write)
     flush = blocking(writer.BulkWriter.flush)
+
+
+class StagedWriter(BulkWriter):
+    """`mqclient.bulk.staging.StagedWriter`, blocking."""
+
+    @taking_what(staging.StagedWriter)
+    def __init__(self, client: staging.StagedWriter) -> None:
+        Face.__init__(self, client)
+        self._staged = client
+
+    @property
+    def places(self) -> Places:
+        """Where the staged entries lie. Whole after `flush`."""
+        return self._staged.places
+
+
+class BatchDecider(Face[deciding.BatchDecider]):
+    """`mqclient.bulk.deciding.BatchDecider`, blocking."""
+
+    @taking_what(deciding.BatchDecider)
+    def __init__(self, client: deciding.BatchDecider) -> None:
+        super().__init__(client)
+
+    begin = blocking(deciding.BatchDecider.begin)
+    commit = blocking(deciding.BatchDecider.commit)
+    close_name = blocking(deciding.BatchDecider.close_name)

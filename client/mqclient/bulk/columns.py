@@ -52,6 +52,7 @@ def encode_columns(
     *,
     turn: int = 0,
     batch_bytes_max: int = limits.BULK_BATCH_BYTES_MAX,
+    body_bytes_max: int = MESSAGE_BODY_BYTES_MAX,
 ) -> Iterator[RecordsBatch]:
     """The batches of all rows, for the topic's `queues` in their usual order.
 
@@ -63,7 +64,7 @@ def encode_columns(
         check_topic_name(topic)
     except BadInput as error:
         raise BadMessage(str(error)) from error
-    rows = _examined(topic, columns, queues, sender, turn)
+    rows = _examined(topic, columns, queues, sender, turn, body_bytes_max)
     pattern = encode_record(
         topic=topic.encode(),
         queue_id=0,
@@ -81,6 +82,7 @@ def _examined(
     queues: Sequence[MessageQueue],
     sender: Sender,
     turn: int,
+    body_bytes_max: int,
 ) -> _Rows:
     bodies = _listed(columns.body)
     count = len(bodies)
@@ -96,7 +98,7 @@ def _examined(
             raise BadMessage(
                 f"columns for topic {topic!r}: {name} has {len(values)} rows, body has {count}"
             )
-    _check_bodies(topic, bodies)
+    _check_bodies(topic, bodies, body_bytes_max)
     keys = listed["key"]
     unique = sender.keys.take(count)
     properties = _all_properties(topic, unique, keys, listed["tags"], listed["properties"], count)
@@ -114,9 +116,8 @@ def _wrong(topic: str, row: int, reason: str) -> BadMessage:
     return BadMessage(f"row {row} of the columns for topic {topic!r}: {reason}")
 
 
-def _check_bodies(topic: str, bodies: Sequence[Any]) -> None:
+def _check_bodies(topic: str, bodies: Sequence[Any], bytes_max: int) -> None:
     """Raise BadMessage for the first body that is none, or too large."""
-    bytes_max = MESSAGE_BODY_BYTES_MAX
     if {*map(type, bodies)} <= {bytes} and max(map(len, bodies), default=0) <= bytes_max:
         return
     for row, body in enumerate(bodies):

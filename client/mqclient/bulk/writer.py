@@ -13,13 +13,14 @@ may be stored.
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 import anyio
 
 from dledger.errors import BadInput, RemotingError
+from dledger.limits import MESSAGE_BODY_BYTES_MAX
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import ProduceHeader, encode_header
@@ -56,6 +57,10 @@ class BulkWriter(Living):
     user, `secret` is the cluster's secret.
     """
 
+    #: Batches of one broker group that are under way at a time.
+    _side_by_side = 1
+    _body_bytes_max = MESSAGE_BODY_BYTES_MAX
+
     def __init__(
         self,
         namesrv_addr: str = limits.NAMESRV_ADDR,
@@ -75,11 +80,12 @@ class BulkWriter(Living):
         self._pending_bytes_max = check_count("pending_bytes_max", pending_bytes_max)
         self._writing = anyio.Lock()
         self._turn = random.randrange(limits.QUEUES_WANTED_MAX)
-        self._waiting: dict[str, deque[RecordsBatch]] = {}
-        self._sending: set[str] = set()
+        self._waiting: dict[str, deque[tuple[int, RecordsBatch]]] = {}
+        self._senders: Counter[str] = Counter()
         self._pending_bytes = 0
         self._changed = anyio.Event()
         self._failed: SendError | None = None
+        self._batches = 0
         #: Rows and bytes of records that brokers have stored.
         self.rows = 0
         self.bytes = 0
@@ -108,7 +114,8 @@ class BulkWriter(Living):
             self._keys.refresh(now_ms)
             sender = Sender(self._keys, host_bytes(self._session.host, 0), now_ms)
             encode = partial(_encoded, topic, columns, queues, sender)
-            batches = await world().in_thread(encode, self._turn % len(queues))
+            turn, limit = self._turn % len(queues), self._body_bytes_max
+            batches = await world().in_thread(encode, turn, limit)
             self._turn += 1
             while (batch := await world().in_thread(_next, batches)) is not None:
                 await self._hand_over(batch)
@@ -151,9 +158,10 @@ class BulkWriter(Living):
         self._raise_failed()
         self._pending_bytes += len(batch.records)
         name = batch.broker_name
-        self._waiting.setdefault(name, deque()).append(batch)
-        if name not in self._sending:
-            self._sending.add(name)
+        self._waiting.setdefault(name, deque()).append((self._batches, batch))
+        self._batches += 1
+        if self._senders[name] < self._side_by_side:
+            self._senders[name] += 1
             self._session.tasks.start_soon(self._send_waiting, name)
 
     async def _send_waiting(self, broker_name: str) -> None:
@@ -161,9 +169,9 @@ class BulkWriter(Living):
         waiting = self._waiting[broker_name]
         try:
             while waiting and self._failed is None:
-                batch = waiting.popleft()
+                number, batch = waiting.popleft()
                 try:
-                    await self._send(batch)
+                    self._stored(number, batch, await self._send(batch))
                     self.rows += batch.rows
                     self.bytes += len(batch.records)
                 except SendError as error:
@@ -171,21 +179,27 @@ class BulkWriter(Living):
                 finally:
                     self._settled(len(batch.records))
         finally:
-            self._sending.remove(broker_name)
+            self._senders[broker_name] -= 1
         if self._failed is not None:
             for left in self._waiting.values():
                 while left:
-                    self._settled(len(left.popleft().records))
+                    self._settled(len(left.popleft()[1].records))
 
     def _settled(self, size_bytes: int) -> None:
         self._pending_bytes -= size_bytes
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 
-    async def _send(self, batch: RecordsBatch) -> None:
-        """Have one batch stored. Raises SendError."""
+    def _request(self, batch: RecordsBatch) -> Command:
         header = ProduceHeader(topic=batch.topic, producer_group=self._group, runs=[*batch.runs])
-        command = Command(RequestCode.PRODUCE, encode_header(header), batch.records)
+        return Command(RequestCode.PRODUCE, encode_header(header), batch.records)
+
+    def _stored(self, number: int, batch: RecordsBatch, answer: Command) -> None:
+        """Batch `number` of this writer is stored."""
+
+    async def _send(self, batch: RecordsBatch) -> Command:
+        """Have one batch stored; the broker's answer. Raises SendError."""
+        command = self._request(batch)
         unsure: list[str] = []
         try:
             answer = await self._session.finder.ask(
@@ -197,6 +211,7 @@ class BulkWriter(Living):
         if answer.code != ResponseCode.SUCCESS:
             reason = f"code {answer.code}: {answer.remark or 'no reason given'}"
             raise _error(batch, reason, is_sure=not unsure)
+        return answer
 
 
 def _encoded(
@@ -205,10 +220,11 @@ def _encoded(
     queues: Sequence[MessageQueue],
     sender: Sender,
     turn: int,
+    body_bytes_max: int,
 ) -> Iterator[RecordsBatch]:
     from mqclient.bulk.columns import encode_columns  # noqa: PLC0415 - imports numpy: see `tables`
 
-    return encode_columns(topic, columns, queues, sender, turn=turn)
+    return encode_columns(topic, columns, queues, sender, turn=turn, body_bytes_max=body_bytes_max)
 
 
 def _next(batches: Iterator[RecordsBatch]) -> RecordsBatch | None:

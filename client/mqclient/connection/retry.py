@@ -50,6 +50,7 @@ _DECLINED = frozenset(
         ResponseCode.INVALID_PARAMETER,
         ResponseCode.PRODUCER_FENCED,
         ResponseCode.OFFSET_MOVED_ON,
+        ResponseCode.BATCH_DECIDED,
     }
 )
 

@@ -1,6 +1,7 @@
 """The JSON bodies of requests and responses, as typed structs.
 
 ``base``    how a body is written, in which dialect, and how it is read whatever the dialect
+``staged``  what half messages and decisions say of staged entries (pure)
 ``routes``  where the queues of topics are
 ``groups``  consumers and their groups
 ``state``   the state of queues and groups, for tools

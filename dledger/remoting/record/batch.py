@@ -277,3 +277,21 @@ def _check_bodies(
         for start, end in zip(body_starts.tolist(), body_ends.tolist(), strict=True)
     ]
     _require(np.array(found, np.int64) == body_crcs, "body CRC", body_crcs)
+
+
+def runs_of(buffer: Buffer) -> list[tuple[int, int]]:
+    """(queue id, count) of the runs of records, in order. Raises RecordError."""
+    queue_ids = overlay(buffer, _I32)[record_starts(buffer) + QUEUE_ID_AT]
+    begins = np.flatnonzero(np.diff(queue_ids, prepend=-1))
+    counts = np.diff(begins, append=len(queue_ids))
+    return [*zip(queue_ids[begins].tolist(), counts.tolist(), strict=True)]
+
+
+def within(buffer: Buffer, queues: int) -> bytearray:
+    """A copy of records, those for a queue that their topic has no more for another one. Raises
+    RecordError."""
+    copy = bytearray(buffer)
+    ids = overlay(copy, _I32)
+    starts = record_starts(copy) + QUEUE_ID_AT
+    ids[starts] = ids[starts] % queues
+    return copy

@@ -46,7 +46,8 @@ _ACTS: Final = {
 }
 KINDS: Final = frozenset(act for act, *_ in _ACTS.values())
 SETTLED: Final = "settle_popped"
-ONCE: Final = b"WRITTEN-ONCE 0"
+ONCE: Final = frozenset({b"WRITTEN-ONCE 0", b"WRITTEN-ONCE 1"})
+"""The marks of what is written once, and of what decides a batch by it."""
 _GROUP_AT, _MOVES_AT = 4, 5
 _OP_TOPIC: Final = OP_TOPIC.encode()
 #: Group, topic, queue, and what it is about.
@@ -95,7 +96,7 @@ class GroupsLogged:
         rows = RecordColumns()
         RecordWalk(raw, base_position, verify=False).walk(rows, Place(None, None, 0), start, end)
         bodies = [bytes(raw[at : at + size]) for at, size in rows.bodies[:2]]
-        if len(bodies) < 2 or bodies[0] != ONCE:
+        if len(bodies) < 2 or bodies[0] not in ONCE:
             return
         note = _decoded(bodies[1], _MOVES_AT + 1)
         if note is not None and isinstance(group := note[_GROUP_AT], str):
@@ -136,7 +137,7 @@ def _begins_with_a_note(raw: memoryview, start: int, end: int) -> bool:
     return _OP_TOPIC in bytes(raw[start + BODY_AT : min(end, start + _NOTE_BYTES_MAX)])
 
 
-_NOTE_BYTES_MAX: Final = BODY_AT + 24 + len(ONCE) + 1 + len(_OP_TOPIC)
+_NOTE_BYTES_MAX: Final = BODY_AT + 24 + max(map(len, ONCE)) + 1 + len(_OP_TOPIC)
 
 
 def _decoded(body: memoryview | bytes, least: int) -> list[Any] | None:

@@ -11,6 +11,7 @@
 ``columns``      records as Arrow columns
 ``losses``       what is missing: an error, or rows of a table
 ``sink``         sends a task's rows
+``sink_once``    stages a task's rows, and has batches decided
 ``sink_stream``  the same for streams
 ``sink_options``  its options and columns (pure)
 """

@@ -1,13 +1,14 @@
-"""The sink: a task sends its rows as messages, and is done when all of them are stored.
+"""The sink: a task's rows become messages.
 
-That is at least once: Spark runs a task again that failed, or was slow, and a batch whose commit it
-did not note, and the rows that had been stored by then are stored a second time. A query says that
-it can bear that by `delivery=at-least-once`, so that none comes to it by oversight. How each row
-would be stored once is argued in docs/explanation/spark-sink.md.
+`delivery` says how often. At least once: a task sends its rows, and is done when all of them are
+stored; Spark runs a task again that failed, or was slow, and a batch whose commit it did not note,
+and the rows that had been stored by then are stored a second time. Exactly once: see
+`mqspark.topics.sink_once`. It must be given, so that nobody comes to either by oversight.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from dledger.errors import BadInput
 from mqclient import Columns
 from mqclient.blocking import BulkWriter
+from mqspark.topics.sink_once import Query, decide, stage
 from mqspark.topics.sink_options import SinkOptions, columns_of
 
 
@@ -31,27 +33,40 @@ def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Writer
         cluster.name_server, user=cluster.user, secret=cluster.secret, tls=cluster.tls
     )
     with writer:
-        for batch in batches:
-            for topic, columns in _by_topic(batch, options.topic):
-                writer.write(topic, columns)
+        for topic, columns in by_topic(batches, options.topic):
+            writer.write(topic, columns)
         writer.flush()
     return WriterCommitMessage()
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """`df.write`. A write that fails leaves the rows that were stored by then."""
+    """`df.write`. With at-least-once, a write that fails leaves the rows that were stored by then;
+    with exactly-once it is whole or absent."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        drawn = uuid.uuid4().hex
+        self._query = Query(f"spark-write-{drawn}", drawn, 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Send a task's rows."""
-        return send_rows(iterator, self._options)
+        """Send or stage a task's rows."""
+        if not self._options.once:
+            return send_rows(iterator, self._options)
+        return stage(by_topic(iterator, self._options.topic), self._options, self._query)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Have all of them stored."""
+        decide(messages, self._options, self._query.batch, is_last=True)
+
+
+def by_topic(batches: Iterable[pa.RecordBatch], topic: str) -> Iterator[tuple[str, Columns]]:
+    """The rows of Arrow batches, by topic, in their order. Raises BadInput for a row without
+    one."""
+    for batch in batches:
+        yield from _by_topic(batch, topic)
 
 
 def _by_topic(batch: pa.RecordBatch, topic: str) -> Iterator[tuple[str, Columns]]:
-    """The rows of an Arrow batch, by topic, in their order. Raises BadInput for a row without
-    one."""
     if not batch.num_rows:
         return
     if topic:

@@ -10,12 +10,15 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from dledger.errors import ConfigError
+from dledger.remoting.numbers import INT64_MAX
 from mqclient import Columns
 from mqspark.topics.columns import COLUMNS
 from mqspark.topics.options import CLUSTER_OPTIONS, Cluster, parse_cluster
 
 AT_LEAST_ONCE: Final = "at-least-once"
-_OPTIONS: Final = (*CLUSTER_OPTIONS, "topic", "delivery")
+EXACTLY_ONCE: Final = "exactly-once"
+_OF_ONCE: Final = ("home", "firstBatch")
+_OPTIONS: Final = (*CLUSTER_OPTIONS, "topic", "delivery", *_OF_ONCE)
 #: Given by Spark itself, or meant for it.
 _SPARKS: Final = frozenset({"checkpointlocation", "queryname", "path"})
 _SPELLED: Final = {name.lower(): name for name in _OPTIONS}
@@ -25,10 +28,13 @@ _WRITTEN: Final = ("value", "key", "tags", "properties", "bornTimestamp", "topic
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What a write was asked for. `topic` is "" if a column says it."""
+    """What a write was asked for. `topic` is "" if a column says it, and `home` if it is found."""
 
     cluster: Cluster
     topic: str
+    once: bool = False
+    home: str = ""
+    first_batch: int = 0
 
 
 def parse_sink(given: Mapping[str, str], names: Mapping[str, str]) -> SinkOptions:
@@ -49,12 +55,19 @@ def parse_sink(given: Mapping[str, str], names: Mapping[str, str]) -> SinkOption
         )
     _check_columns(names)
     delivery = values.get("delivery", "").strip()
-    if delivery != AT_LEAST_ONCE:
+    if delivery not in (AT_LEAST_ONCE, EXACTLY_ONCE):
         raise ConfigError(
-            f"option delivery={delivery!r}: give delivery={AT_LEAST_ONCE}. There "
-            "is no other: rows of a task or batch that Spark runs again are stored again"
+            f"option delivery={delivery!r}: give {EXACTLY_ONCE}; or {AT_LEAST_ONCE}: then rows of "
+            "a task or batch that Spark runs again are stored again, but none waits for a commit"
         )
-    return SinkOptions(cluster, topic)
+    once = delivery == EXACTLY_ONCE
+    for name in _OF_ONCE:
+        if name.lower() in values and not once:
+            raise ConfigError(f"option {name} says something only with delivery={EXACTLY_ONCE}")
+    first = values.get("firstbatch", "0").strip()
+    if not (first.isascii() and first.isdigit() and len(first) < len(str(INT64_MAX))):
+        raise ConfigError(f"option firstBatch={first!r}: it is the number of a batch")
+    return SinkOptions(cluster, topic, once, values.get("home", "").strip(), int(first))
 
 
 def _check_columns(names: Mapping[str, str]) -> None:

@@ -65,7 +65,7 @@ def test_a_table_is_written(session: SparkSession, cluster: ThreadedCluster) -> 
             wrong.coalesce(1).write.format("rocketmq").options(**to).mode("append").save()
     for options, mode, to_be in (
         (to | {"topik": "T"}, "append", "no option 'topik'"),
-        (to | {"delivery": "exactly-once"}, "append", "give delivery=at-least-once"),
+        (to | {"delivery": ""}, "append", "give exactly-once; or at-least-once"),
         (to, "overwrite", "only appended to"),
     ):
         with pytest.raises(PySparkException, match=to_be):

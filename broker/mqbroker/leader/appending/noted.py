@@ -1,11 +1,13 @@
 """The draft of an entry whose messages come with a note of what else they do.
 
-A mark says what kind of note it is (`mqbroker.state.once`, `mqbroker.state.groups.given_up`).
+A mark says what kind of note is next (`mqbroker.state.once`, `mqbroker.state.groups.given_up`); a
+move (`mqbroker.state.moves`) is a note by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from dledger.buffers import Buffer
 from dledger.remoting.names import OP_TOPIC
@@ -15,26 +17,25 @@ from mqbroker.leader.assignments import Assignments
 
 
 class NotedDraft:
-    """An entry of a mark, a note and messages: each part is a draft of its topic's messages.
+    """An entry of notes and messages: each part is a draft of its topic's messages.
 
-    Mark and note are encoded before anything takes an offset. Raises RecordError if they can't be.
+    The notes are encoded before anything takes an offset. Raises RecordError if they can't be.
     """
 
     def __init__(
         self,
-        mark: bytes,
-        note: bytes,
+        notes: Sequence[bytes],
         parts: Sequence[MessagesDraft],
         assignments: Assignments,
         store_host: bytes,
     ) -> None:
         now_ms = assignments.now_ms()
-        notes = [
+        encoded = [
             NewRecord(body, b"", now_ms, store_host).encode(OP_TOPIC, 0, store_host)
-            for body in (mark, note)
+            for body in notes
         ]
-        self._notes = bytearray(b"".join(notes))
-        self._notes_at = (0, len(notes[0]))
+        self._notes = bytearray(b"".join(encoded))
+        self._notes_at = [0, *accumulate(map(len, encoded[:-1]))]
         self._parts = parts
         self._assignments = assignments
         self.offsets: list[tuple[int, int]] = []

@@ -55,7 +55,7 @@ class GivingUp:
         core, now_ms = self._core, self._core.assignments.now_ms()
         ack = PopAck(*row[:5], bits_to_bytes(row.bits))
         note = encode_given_up(GivenUp([ack], now_ms, [copy.size]))
-        draft = NotedDraft(GIVEN_UP_MARK, note, [copy], core.assignments, core.store_host)
+        draft = NotedDraft([GIVEN_UP_MARK, note], [copy], core.assignments, core.store_host)
         flight = Flight(draft, lambda _: self._changed(row.group, row.topic), tell)
         self._copies.add(row, flight)
         core.appender.submit(flight)

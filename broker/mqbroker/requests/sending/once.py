@@ -1,8 +1,11 @@
-"""REGISTER_PRODUCER (9011) and WRITE_ONCE (9012): what producers with a name write.
+"""REGISTER_PRODUCER (9011), WRITE_ONCE (9012), DECISION_OF (9021): what named producers write.
 
 A write is outputs of any topics of this broker group, and offsets up to which a consumer group has
 processed their inputs. All of it is one entry. A member that has lost a queue's lock moves nothing,
 nor does one that began elsewhere than at the group's offset: then nothing is stored.
+
+A write may decide a batch, whose rows are staged (docs/explanation/spark-sink.md). Who wants to
+know which they are asks for the decision.
 """
 
 from __future__ import annotations
@@ -10,13 +13,17 @@ from __future__ import annotations
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from dledger.buffers import Buffer
 from dledger.errors import BadInput, RecordError
+from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
+    DecisionOfHeader,
+    DecisionOfResponseHeader,
     ProduceHeader,
     RegisterProducerHeader,
     RegisterProducerResponseHeader,
@@ -44,7 +51,7 @@ from mqbroker.requests.sending.keys import check_keys
 from mqbroker.requests.sending.produce import check_sendable, draft_of
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.groups.places import fault, is_other_life
-from mqbroker.state.once import OffsetMove, Once
+from mqbroker.state.once import Decision, OffsetMove, Once
 from mqbroker.state.producers import Claim
 
 _log = get_logger(__name__)
@@ -119,15 +126,7 @@ class OnceHandler:
         header = decode_header(WriteOnceHeader, request)
         _check_header(header)
         self._claim(header.producer_name, request, connection)
-        once = Once(
-            header.producer_name,
-            header.epoch,
-            header.stream,
-            header.sequence,
-            header.group,
-            [OffsetMove(*move[:4]) for move in header.moves],
-            [size for _, size, _ in header.parts],
-        )
+        once = _once(header, request.payload)
         # What is stored stays so, whatever became of its topics and locks since.
         is_new = not self._once.knows(once.stamp)
         if is_new:
@@ -151,6 +150,32 @@ class OnceHandler:
         topics = dict.fromkeys(topic for topic, _, _ in header.parts)
         return Later(partial(self._once.write, draft, once, admit=admit), answer, (*topics,))
 
+    @serves(RequestCode.DECISION_OF, needs=Needs.CONFIRMED, right=Right.ANYONE, rights=SIGNED)
+    def decision_of(self, request: Command, _: Connection) -> Command:
+        """The last batch that was decided under a name, and what it consists of."""
+        return self.decided(request)
+
+    async def take_over(self, name: str, instance: str) -> None:
+        """Have a name, so that no instance before writes any more. Raises Refused, AppendError."""
+        outcome: Outcome[int] = Outcome()
+        self._once.register(name, instance, self._core.assignments.now_ms(), outcome.set)
+        await outcome.wait()
+
+    def decided(self, request: Command) -> Command:
+        """The answer to DECISION_OF."""
+        header = decode_header(DecisionOfHeader, request)
+        _check_producer(header.producer_name)
+        producers = self._core.machine.producers
+        last = self._core.machine.decisions.last(header.producer_name)
+        decision = self._once.decision(header.producer_name)
+        response = DecisionOfResponseHeader(
+            epoch=producers.epoch(header.producer_name) or 0,
+            batch=-1 if last is None else last.batch,
+            is_kept=decision is not None,
+        )
+        content = b"" if decision is None else decision.content
+        return request.reply(ext=encode_header(response), body=content)
+
     def _parts(
         self, request: Command, header: WriteOnceHeader, *, is_new: bool
     ) -> tuple[list[MessagesDraft], list[Arriving]]:
@@ -158,8 +183,9 @@ class OnceHandler:
         keep to its topic's rate: what is stored already has not."""
         core = self._core
         body = memoryview(request.payload)
-        if sum(size for _, size, _ in header.parts) != len(body):
-            raise _invalid(f"parts that are not {len(body)} bytes, as the body is")
+        size = sum(size for _, size, _ in header.parts) + (header.content_size or 0)
+        if size != len(body):
+            raise _invalid(f"parts and a decision that are not {len(body)} bytes, as the body is")
         drafts, arriving, at, words = [], list[Arriving](), 0, 0
         for topic, size, runs in header.parts:
             part = ProduceHeader(topic=topic, producer_group=header.producer_name, runs=runs)
@@ -214,6 +240,19 @@ def _claim_of(guard: Guard) -> Claim:
     return Claim(asker.name, guard.mode is not Mode.ENFORCE or asker.may_all)
 
 
+def _once(header: WriteOnceHeader, body: Buffer) -> Once:
+    """The note of a write."""
+    parts = (
+        *(header.producer_name, header.epoch, header.stream, header.sequence, header.group),
+        [OffsetMove(*move[:4]) for move in header.moves],
+        [size for _, size, _ in header.parts],
+    )
+    if header.batch is None:
+        return Once(*parts)
+    content = bytes(memoryview(body)[len(body) - (header.content_size or 0) :])
+    return Decision(*parts, header.batch, content)
+
+
 def _check_header(header: WriteOnceHeader) -> None:
     _check_producer(header.producer_name)
     if not (
@@ -238,6 +277,11 @@ def _check_header(header: WriteOnceHeader) -> None:
     messages = _messages(header)
     if messages > limits.MESSAGES_PER_BATCH_MAX:
         raise _invalid(f"{messages} messages, above {limits.MESSAGES_PER_BATCH_MAX}")
+    size = header.content_size or 0
+    if not 0 <= size <= limits.DECISION_BYTES_MAX or (header.batch is None and size):
+        raise _invalid(f"a decision of {size} bytes, not of 0 to {limits.DECISION_BYTES_MAX}")
+    if header.batch is not None and header.batch < 0:
+        raise _invalid(f"batch {header.batch}: the first is 0")
     if any(size <= 0 for _, size, _ in header.parts):
         raise _invalid("a part without records")
 

@@ -85,6 +85,11 @@ def draft_of(core: Core, records: Buffer, header: ProduceHeader) -> tuple[Messag
     return _draft(core, batch, header), words_in_batch(batch)
 
 
+def draft_of_checked(core: Core, records: Buffer, header: ProduceHeader) -> MessagesDraft:
+    """A batch that was checked when it was staged, whatever limits are lower by now."""
+    return _draft(core, parse_records(records, header.topic.encode(), header.runs), header)
+
+
 def _draft(core: Core, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:
     """A draft of the batch's own bytes; or of new records, if an IPv6 store host takes more
     room."""

@@ -53,6 +53,7 @@ from mqbroker.requests.sending.copies import properties_max
 from mqbroker.requests.sending.keys import check_properties
 from mqbroker.requests.sending.retries import retry_destination
 from mqbroker.state.attributes import check_type, message_type
+from mqbroker.state.decisions import GROUP
 from mqbroker.state.dedup import dedup_key
 from mqbroker.state.shares import owner_name
 
@@ -281,6 +282,10 @@ class SendHandler:
         if names.PGROUP not in decoded:
             raise Refused(
                 ResponseCode.MESSAGE_ILLEGAL, "a transactional message names no producer group"
+            )
+        if decoded[names.PGROUP].startswith(GROUP):
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL, f"a producer group must not begin with {GROUP!r}"
             )
         if len(decoded[names.PGROUP]) > limits.PRODUCER_GROUP_CHARACTERS_MAX:
             raise Refused(

@@ -51,7 +51,7 @@ class TransactionHandler:
             core.config.transaction_check_interval,
             core.config.transaction_check_max,
         )
-        self._transactions = Transactions(
+        self.ends = self._transactions = Transactions(
             core.machine,
             core.entries,
             core.role,
@@ -74,6 +74,11 @@ class TransactionHandler:
         if header.commit_or_rollback not in (_COMMIT, _ROLLBACK):
             return request.reply()  # not known yet: the producer will be asked
         half = Half(header.tran_state_table_offset, self._record(header))
+        if half.staged is not None:
+            raise Refused(
+                ResponseCode.INVALID_PARAMETER,
+                f"half message {half.offset} is staged for a batch: its decision ends it",
+            )
         commit = header.commit_or_rollback == _COMMIT
         end = partial(self._transactions.end, half, commit=commit)
 

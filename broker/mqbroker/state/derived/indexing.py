@@ -26,6 +26,7 @@ from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import RECORD_OVERHEAD_BYTES, Record
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
+from mqbroker.state.decisions import STAGED_MARK, StagedNote, decode_staged_note
 from mqbroker.state.dedup import dedup_key
 from mqbroker.state.derived.entry_index import PACKED_UNIT, EntryIndex, Run
 from mqbroker.state.derived.many import Many, starts_of
@@ -40,21 +41,31 @@ from mqbroker.state.derived.properties import (
 from mqbroker.state.derived.units import lives
 from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, decode_given_up
 from mqbroker.state.moves import Move, decode_move
-from mqbroker.state.once import MARK, NOTES, Once, decode_once
+from mqbroker.state.once import (
+    DECISION_MARK,
+    MARK,
+    NOTES,
+    Once,
+    decode_decision,
+    decode_once,
+)
 from mqbroker.state.shares import Owner, owner_name
 
+Noted: TypeAlias = Once | GivenUp | StagedNote
 FEW: Final = 14
 """So many records are sooner taken apart one by one: 18 us each, and 250 us for a table of some."""
 _SIZE: Final = struct.Struct(">I")
 _TIMER_OUT_MS: Final = TIMER_OUT_MS.encode() + b"\x01"
 #: What a mark says the note is.
-_NOTES: Final[Mapping[bytes, Callable[[Buffer], Once | GivenUp]]] = {
+_NOTES: Final[Mapping[bytes, Callable[[Buffer], Noted]]] = {
     MARK: decode_once,
+    DECISION_MARK: decode_decision,
     GIVEN_UP_MARK: decode_given_up,
+    STAGED_MARK: decode_staged_note,
 }
 _MARK_BYTES_MAX: Final = max(map(len, _NOTES)) + 1
 
-Op: TypeAlias = Move | Once | GivenUp
+Op: TypeAlias = Move | Noted
 """What an entry of messages does beside storing them."""
 
 
@@ -130,7 +141,7 @@ def _of_one_topic(body: memoryview, position: int) -> Iterator[tuple[str, int, m
 
 
 def _index_noted(
-    body: memoryview, position: int, mark: Record, decode: Callable[[Buffer], Once | GivenUp]
+    body: memoryview, position: int, mark: Record, decode: Callable[[Buffer], Noted]
 ) -> tuple[Op, Sequence[EntryIndex]]:
     """The note tells where the parts are: messages may be many, and are not looked at one by
     one."""

@@ -28,6 +28,7 @@ from dledger.remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicC
 from dledger.trust.users import User
 from mqbroker import limits
 from mqbroker.state.aside import AsideRow
+from mqbroker.state.decisions import DecidedRow
 from mqbroker.state.groups.locks import LockRow
 from mqbroker.state.groups.modes import ModeRow
 from mqbroker.state.groups.popped import PoppedRow
@@ -88,11 +89,12 @@ class State(msgspec.Struct):
     half_owners: OwnersKept = ([], b"")
     users: list[User] = []
     producer_owners: dict[str, str] = {}
+    decided: list[DecidedRow] = []
 
 
 _FIELDS: Final = get_type_hints(State)
 PART_BYTES: Final = 1 << 14
-_DECODED_IN_PARTS: Final = ("offsets", "locks", "popped", "producers")
+_DECODED_IN_PARTS: Final = ("offsets", "locks", "popped", "producers", "decided")
 
 
 def encode_state(fields: Fields) -> Iterator[bytes]:

@@ -1,0 +1,214 @@
+"""STAGE (9022), END_STAGED (9023): rows that wait for the decision of their batch.
+
+Rows are checked when they are staged, as PRODUCE checks them: found wrong at the end, they would
+hold the log for ever. The driver of a batch ends its staged entries itself. Those that it has left,
+and attempts that don't count, are ended by the word of the group that decides
+(`mqbroker.leader.staged`): the leader looks every few seconds, asks each home group about its
+producers, and acts on one entry after the other, since rows become messages in the decision's
+order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from dledger.errors import AppendError, BadInput, RemotingError, StorageError
+from dledger.ledger.outcome import Outcome
+from dledger.limits import PROVEN_NAME_CHARACTERS_MAX
+from dledger.net import Connection
+from dledger.net.serving import Right, serves
+from dledger.observe import get_logger
+from dledger.program.pulse import beat
+from dledger.raft.appends import Appended
+from dledger.remoting.bodies.staged import Staged, parse_staged
+from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.command import Command
+from dledger.remoting.headers import (
+    EndStagedHeader,
+    ProduceHeader,
+    StageHeader,
+    StageResponseHeader,
+    decode_header,
+    encode_header,
+)
+from dledger.remoting.names import HALF_TOPIC
+from dledger.remoting.record.batch import runs_of, within
+from dledger.trust.rights import PUB, topic
+from mqbroker import limits
+from mqbroker.flow.control import Arriving
+from mqbroker.leader.appending.in_flight import Stored
+from mqbroker.leader.staged import Ends, Entry, Told, ends_of
+from mqbroker.leader.transactions import Half, Transactions
+from mqbroker.refusal import Refused, busy
+from mqbroker.requests import rights
+from mqbroker.requests.core import Core
+from mqbroker.requests.later import Later
+from mqbroker.requests.needs import Needs
+from mqbroker.requests.sending.homes import Homes
+from mqbroker.requests.sending.keys import check_keys
+from mqbroker.requests.sending.produce import check_sendable, draft_of, draft_of_checked
+from mqbroker.state.decisions import staged_full
+
+_log = get_logger("mqbroker.requests.sending.staged")
+
+
+class StagedHandler:
+    """Takes staged entries, and looks after them while this replica leads the group."""
+
+    def __init__(self, core: Core, homes: Homes, transactions: Transactions) -> None:
+        self._core = core
+        self._homes = homes
+        self._transactions = transactions
+        self._after = -1
+
+    @serves(RequestCode.STAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=topic(PUB))
+    def stage(self, request: Command, _: Connection) -> Later[Stored]:
+        """Keep the records; answered when they are stored. A repeat is another staged entry."""
+        core = self._core
+        header = decode_header(StageHeader, request)
+        staged = _staged(header)
+        if len(request.payload) > limits.STAGED_BYTES_MAX:
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"records of {len(request.payload)} bytes; at most {limits.STAGED_BYTES_MAX} are "
+                "staged at a time",
+            )
+        batch = ProduceHeader(header.topic, header.producer_name, header.runs)
+        records, words = draft_of(core, request.payload, batch)
+        check_keys(len(records.starts), words)
+        config = check_sendable(core, batch)
+        full = staged_full(core.machine.halves.owners.rows_by(1), staged.name)
+        if full is not None:
+            raise busy(full)
+        draft = self._transactions.staged_draft(header.topic, staged, request.payload)
+        arriving = Arriving(config, len(records.starts), draft.size)
+
+        def answer(stored: Stored) -> Command:
+            response = StageResponseHeader(stored.offsets[0][1], stored.positions[0])
+            return request.reply(ext=encode_header(response))
+
+        append = partial(
+            core.appender.append, draft, None, admit=partial(core.admit, arriving),
+            topic=header.topic,
+        )  # fmt: skip
+        return Later(append, answer, (header.topic,))
+
+    @serves(RequestCode.END_STAGED, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.ENDED)
+    def end(self, request: Command, _: Connection) -> Command | Later[Appended]:
+        """Let a staged entry become messages, which can be pulled when this is answered."""
+        header = decode_header(EndStagedHeader, request)
+        machine = self._core.machine
+        if header.offset not in machine.halves:
+            if header.offset >= machine.queues.end(HALF_TOPIC, 0):
+                raise _invalid(f"nothing was staged at offset {header.offset}")
+            return request.reply()
+        half = self._transactions.half(header.offset)
+        if half is None:
+            raise busy("the staged entry is being ended")
+        if half.staged is None or half.record.physical_offset != header.commit_log_offset:
+            raise _invalid(
+                f"half message {header.offset} at {half.record.physical_offset} is not what was "
+                f"staged at {header.commit_log_offset}"
+            )
+        return Later(partial(self._publish, half), lambda _: request.reply())
+
+    def _publish(self, half: Half, tell: Callable[[Appended | AppendError], None]) -> None:
+        config = self._transactions.lasting(half)
+        records = within(half.record.body, config.read_queue_nums)
+        header = ProduceHeader(config.topic_name, "", runs_of(records))
+        self._transactions.publish(half, draft_of_checked(self._core, records, header), tell)
+
+    async def look_after(self) -> None:
+        """One look, when it is time."""
+        await beat(limits.STAGED_LOOK_S)
+        core = self._core
+        if not core.role.serving or not len(core.machine.halves):
+            return
+        now_ms = core.assignments.now_ms()
+        entries, self._after = self._transactions.staged(now_ms, self._after)
+        producers: dict[tuple[str, str], list[Entry]] = {}
+        for entry in entries:
+            producers.setdefault((entry.staged.name, entry.staged.home), []).append(entry)
+        for (name, home), waiting in producers.items():
+            try:
+                await self._judge(name, home, waiting)
+            except StorageError as error:
+                _log.error("staged entries wait", producer=name, reason=str(error))
+            except (RemotingError, Refused, BadInput, AppendError) as error:
+                _log.info("staged entries wait", producer=name, home=home, reason=str(error))
+
+    async def _judge(self, name: str, home: str, entries: Sequence[Entry]) -> None:
+        told = await self._homes.told(name, home)
+        if told.offsets is not None:
+            halves = self._core.machine.halves
+            told = Told(told.epoch, told.batch, [each for each in told.offsets if each in halves])
+        old_ms = self._core.assignments.now_ms() - int(limits.STAGED_KEPT_S * 1000)
+        ends = ends_of(entries, told, old_ms)
+        _tell(name, home, told, ends)
+        await self._end(ends.ended, commit=True)
+        await self._end(ends.dropped, commit=False)
+        if ends.unfenced:
+            await self._homes.fence(name, home)
+
+    async def _end(self, offsets: Iterable[int], *, commit: bool) -> None:
+        """End these, one after the other; the first that can't be keeps those behind it waiting."""
+        for offset in offsets:
+            half = self._transactions.half(offset)
+            if half is None or half.staged is None:
+                if commit and offset in self._core.machine.halves:
+                    return  # it is on its way: what comes behind it waits for that
+                continue
+            outcome: Outcome[Appended] = Outcome()
+            if commit:
+                self._publish_if_it_can(half, outcome.set)
+            else:
+                self._transactions.end(half, outcome.set, commit=False)
+            await outcome.wait()
+
+    def _publish_if_it_can(
+        self, half: Half, tell: Callable[[Appended | AppendError], None]
+    ) -> None:
+        """Let a staged entry become messages; drop it if its topic is gone."""
+        try:
+            self._publish(half, tell)
+        except Refused as refused:
+            if refused.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            _log.warning("staged entry dropped", offset=half.offset, reason=str(refused))
+            self._transactions.end(half, tell, commit=False)
+
+
+def _staged(header: StageHeader) -> Staged:
+    """For whom the records wait. Refused if nobody could tell from what is stored."""
+    staged = Staged(header.producer_name, header.epoch, header.batch, header.home)
+    if len(header.home) > PROVEN_NAME_CHARACTERS_MAX:
+        raise _invalid(f"a home group of {len(header.home)} characters")
+    try:
+        parse_staged(staged.text)
+    except BadInput as error:
+        raise _invalid(str(error)) from error
+    return staged
+
+
+def _invalid(reason: str) -> Refused:
+    return Refused(ResponseCode.INVALID_PARAMETER, reason)
+
+
+def _tell(name: str, home: str, told: Told, ends: Ends) -> None:
+    if ends.unknown:
+        _log.error(
+            "staged entries can't be judged",
+            producer=name,
+            batch=told.batch,
+            count=len(ends.unknown),
+            reason=f"the batch is decided, and the log of {home} has the decision no more",
+        )
+    if ends.ended or ends.dropped:
+        _log.info(
+            "staged entries ended",
+            producer=name,
+            batch=told.batch,
+            ended=len(ends.ended),
+            dropped=len(ends.dropped),
+        )

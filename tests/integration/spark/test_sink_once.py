@@ -1,0 +1,163 @@
+"""The exactly-once sink in a real Spark: each row is in its topic once, wherever a query ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import tee
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from mqclient import Message
+from mqclient.bulk.deciding import BatchDecider
+from mqlocal import local_cluster_in_thread
+from mqlocal.threaded import ThreadedCluster
+from mqspark.topics.data_source import RocketmqSource
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+ROWS = 40
+KEYS = 5
+STEPS = ("written", "before", "decided", "after")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ThreadedCluster]:
+    with local_cluster_in_thread(replicas=1, groups=2) as cluster:
+        with cluster.admin() as admin:
+            for topic in ("In", "Out", "Table", "Each"):
+                admin.topics.update(topic, read_queues=2, write_queues=2)
+        yield cluster
+
+
+def rows_of(session: SparkSession, cluster: ThreadedCluster, topic: str) -> list[tuple[int, str]]:
+    """What readers see of a topic: the number in each body, and the key."""
+    options = {"nameServer": cluster.namesrv_addr, "subscribe": topic}
+    table = session.read.format("rocketmq").options(**options).load()
+    return [(int(bytes(row.value)), row.key) for row in table.select("value", "key").collect()]
+
+
+def failing(step: str) -> type[RocketmqSource]:
+    """The source whose sink runs each task twice, and fails at a step of the first batch that it
+    has."""
+
+    class Failing(RocketmqSource):
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            writer = super().writer(schema, overwrite)
+            write = writer.write
+
+            def second_fails(rows: Iterator[object]) -> WriterCommitMessage:
+                message = write(rows)  # type: ignore[arg-type]
+                if getattr(message, "partition", 0) == 1:
+                    raise RuntimeError("failed: written")
+                return message
+
+            writer.write = second_fails  # type: ignore[method-assign]
+            return writer
+
+        def streamWriter(  # noqa: N802 - Spark's name
+            self, schema: StructType, overwrite: bool
+        ) -> DataSourceStreamWriter:
+            writer = super().streamWriter(schema, overwrite)
+            write, commit = writer.write, writer.commit
+
+            def twice(rows: Iterable[object]) -> WriterCommitMessage:
+                first, second = tee(rows)
+                write(first)  # type: ignore[arg-type]
+                message = write(second)  # type: ignore[arg-type]
+                if step == "written":
+                    raise RuntimeError("failed: written")
+                return message
+
+            def fails(messages: list[WriterCommitMessage | None], batch: int) -> None:
+                if step == "before":
+                    raise RuntimeError("failed: before")
+                if step == "decided":
+
+                    async def fail(*_: object) -> None:
+                        raise RuntimeError("failed: decided")
+
+                    BatchDecider._publish = fail  # type: ignore[method-assign]
+                commit(messages, batch)
+                if step == "after":
+                    raise RuntimeError("failed: after")
+
+            writer.write, writer.commit = twice, fails  # type: ignore[method-assign]
+            return writer
+
+    return Failing
+
+
+def test_a_table_is_written_whole_or_not_at_all(
+    session: SparkSession, cluster: ThreadedCluster
+) -> None:
+    """From several tasks; nothing is seen of a write one of whose tasks fails. Each write within
+    `foreachBatch` is one of its own."""
+    table = session.range(0, ROWS, 1, 3).selectExpr(
+        "cast(id as string) value", f"concat('k', id % {KEYS}) key"
+    )
+    to = {"nameServer": cluster.namesrv_addr, "delivery": "exactly-once", "topic": "Table"}
+
+    def write(table: DataFrame) -> None:
+        table.write.format("rocketmq").options(**to).mode("append").save()
+
+    session.dataSource.register(failing("written"))
+    with pytest.raises(PySparkException, match="failed: written"):
+        write(table)
+    session.dataSource.register(RocketmqSource)
+    assert rows_of(session, cluster, "Table") == []
+    write(table)
+    assert sorted(rows_of(session, cluster, "Table")) == [(n, f"k{n % KEYS}") for n in range(ROWS)]
+    to["home"] = "nobody"
+    with pytest.raises(PySparkException, match="the broker group nobody, which is to decide"):
+        write(table)
+
+
+def test_a_stream_goes_on_wherever_it_ended(
+    session: SparkSession, cluster: ThreadedCluster, tmp_path: Path
+) -> None:
+    """After tasks wrote, before the commit, after the decision, and after our commit before Spark's
+    commit log, while each task ran twice: each row is there once, by key in order."""
+    sent = 0
+
+    def send() -> None:
+        nonlocal sent
+        with cluster.producer("P") as producer:
+            for number in range(sent, sent + ROWS):
+                key = f"k{number % KEYS}"
+                producer.send(Message("In", b"%d" % number, keys=key), key=key)
+        sent += ROWS
+
+    def run(step: str) -> Exception | None:
+        session.dataSource.register(failing(step) if step else RocketmqSource)
+        stream = session.readStream.format("rocketmq").options(
+            nameServer=cluster.namesrv_addr, subscribe="In", startingOffsets="earliest",
+            maxOffsetsPerTrigger="25",
+        )  # fmt: skip
+        writing = stream.load().select("key", "value").writeStream.format("rocketmq")
+        writing = writing.options(
+            nameServer=cluster.namesrv_addr, topic="Out", delivery="exactly-once"
+        )
+        writing = writing.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        query = writing.start()
+        try:
+            assert query.awaitTermination(120)
+        except PySparkException as error:
+            return error
+        return None
+
+    for step in STEPS:
+        send()
+        error = run(step)
+        assert error is not None
+        assert f"failed: {step}" in str(error)
+    assert run("") is None
+    found = rows_of(session, cluster, "Out")
+    assert Counter(number for number, _ in found) == Counter(range(sent))
+    for key in range(KEYS):
+        assert [n for n, of in found if of == f"k{key}"] == [*range(key, sent, KEYS)]
