@@ -152,7 +152,21 @@ class BatchDecider(Living):
             await self._decide(staged._replace(batch=INT64_MAX), b"")
 
     async def _home(self, name: str, wanted: str | None) -> str:
-        info = await self._learn()
+        """The home group of a name, as soon as enough groups are there to say which it is."""
+        until_s = anyio.current_time() + self._patience_s
+        while True:
+            info: ClusterInfo | None = None
+            try:
+                info = await self._learn()
+                return await self._home_in(info, name, wanted)
+            except (HomeUnsure, NoLeader) as error:
+                is_sure = info is not None and not away_in(info)
+                if is_sure or anyio.current_time() >= until_s:
+                    raise
+                log.info("waiting for a home group", producer=name, reason=str(error))
+            await anyio.sleep(limits.REFUSED_RETRY_S)
+
+    async def _home_in(self, info: ClusterInfo, name: str, wanted: str | None) -> str:
         told: dict[str, tuple[int, int]] = {}
         for broker_name in info.broker_addr_table:
             answer, _ = await self._told(name, broker_name)

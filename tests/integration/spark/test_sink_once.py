@@ -30,7 +30,7 @@ STEPS = ("written", "before", "decided", "after")
 def cluster() -> Iterator[ThreadedCluster]:
     with local_cluster_in_thread(replicas=1, groups=2) as cluster:
         with cluster.admin() as admin:
-            for topic in ("In", "Out", "Table", "Each"):
+            for topic in ("In", "Out", "Table", "EachIn", "Each"):
                 admin.topics.update(topic, read_queues=2, write_queues=2)
         yield cluster
 
@@ -96,8 +96,7 @@ def failing(step: str) -> type[RocketmqSource]:
 def test_a_table_is_written_whole_or_not_at_all(
     session: SparkSession, cluster: ThreadedCluster
 ) -> None:
-    """From several tasks; nothing is seen of a write one of whose tasks fails. Each write within
-    `foreachBatch` is one of its own."""
+    """From several tasks; nothing is seen of a write one of whose tasks fails."""
     table = session.range(0, ROWS, 1, 3).selectExpr(
         "cast(id as string) value", f"concat('k', id % {KEYS}) key"
     )
@@ -116,6 +115,38 @@ def test_a_table_is_written_whole_or_not_at_all(
     to["home"] = "nobody"
     with pytest.raises(PySparkException, match="the broker group nobody, which is to decide"):
         write(table)
+
+
+def test_a_write_within_foreach_batch_is_one_of_its_own(
+    session: SparkSession, cluster: ThreadedCluster, tmp_path: Path
+) -> None:
+    """Whole, and not part of the stream's batch: it is written again if Spark repeats that."""
+    with cluster.producer("P") as producer:
+        for number in range(ROWS):
+            producer.send(Message("EachIn", b"%d" % number))
+    reading = {"nameServer": cluster.namesrv_addr, "subscribe": "EachIn"}
+    writing = {"nameServer": cluster.namesrv_addr, "delivery": "exactly-once", "topic": "Each"}
+    lives = 0
+
+    def write(table: DataFrame, batch: int) -> None:
+        table.select("value", "key").write.format("rocketmq").options(**writing).mode(
+            "append"
+        ).save()
+        if lives == 1:
+            raise RuntimeError("failed: after the write")
+
+    for lives in (1, 2):
+        stream = session.readStream.format("rocketmq").options(**reading)
+        query = (
+            stream.option("startingOffsets", "earliest").load().writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        )  # fmt: skip
+        try:
+            assert query.awaitTermination(120)
+        except PySparkException as error:
+            assert "after the write" in str(error)
+        numbers = Counter(number for number, _ in rows_of(session, cluster, "Each"))
+        assert numbers == {number: lives for number in range(ROWS)}
 
 
 def test_a_stream_goes_on_wherever_it_ended(

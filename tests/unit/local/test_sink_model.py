@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 import pytest
 import trio
+from trio._core import _run as trio_runs
 from trio.testing import MockClock
 
 from dledger.errors import NotLeader
@@ -283,7 +284,7 @@ class ModelHandler(StagedHandler):
             for offset, at_ms in group.state.halves.items()
             if at_ms + 2000 < group.world.now_ms()
         ]
-        for home in {entry.staged.home for entry in found}:
+        for home in sorted({entry.staged.home for entry in found}):
             mine = [entry for entry in found if entry.staged.home == home]
             try:
                 await self._judge(NAME, home, mine)
@@ -362,6 +363,7 @@ async def run_drivers(world: World) -> None:
                 await world.pause(4)
             else:
                 await one()
+                await world.pause()
             if next(runs) > 40:
                 world.quiet = True
         nursery.cancel_scope.cancel()
@@ -379,7 +381,7 @@ async def trouble(world: World, handlers: list[ModelHandler]) -> None:
 
     async def absences(group: Group) -> None:
         while True:
-            await world.pause(20)
+            await world.pause(world.rng.choice((3, 20)))
             group.is_away = world.hazard(0.5)
             await world.pause(5)
             group.is_away = False
@@ -412,8 +414,10 @@ async def live(seed: int) -> None:
 
 
 def run(seed: int) -> None:
-    """One history, in virtual time."""
+    """One history, in virtual time; the order of tasks that run at one time is the seed's, too."""
     with (
+        patch.object(trio_runs, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
+        patch.object(trio_runs, "_r", random.Random(seed)),
         patch.object(limits, "STAGED_KEPT_S", 6.0),
         patch.object(client_limits, "REQUEST_TIMEOUT_S", 1.0),
     ):
