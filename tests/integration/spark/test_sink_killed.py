@@ -1,0 +1,190 @@
+"""Drivers, executors and leaders are killed under a query from topic to topic: each row is there.
+
+The short form kills the driver at each step of a micro-batch, an executor and leaders. The long
+form goes on at random, with a leader killed every 10 s (docs/explanation/spark-sink.md):
+
+    SINK_ROWS=2000000 ./dev test --all tests/integration/spark/test_sink_killed.py
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyspark
+import pytest
+import trio
+
+from mqchaos.cluster.cluster import Cluster
+from mqchaos.cluster.layout import plan, ports_needed
+from mqchaos.cluster.probe import Probe, serving
+from mqchaos.cluster.processes import free_ports
+from mqclient import Columns
+from mqclient.blocking import BulkWriter, RangeReader
+from mqclient.models import messages_in
+from mqspark.session import find_java, prepare_java_home
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+SPARK = Path(pyspark.__file__).parent
+DRIVER = Path(__file__).with_name("sink_driver.py")
+STEPS = ("staged", "before", "within", "after")
+"""Of a micro-batch, at which a driver dies."""
+KEYS = 7
+LIFE_S = 600.0
+SEED = int(os.environ.get("SINK_SEED", "20261127"))
+ROWS = int(os.environ.get("SINK_ROWS", "200000"))
+"""Of the long form."""
+BATCHES = 40
+KILL_EVERY_S, AWAY_S = 10.0, 2.0
+
+
+@contextmanager
+def topics(directory: Path, rows: int) -> Iterator[Cluster]:
+    """Two groups of three, and a topic with rows to copy."""
+    layout = plan(free_ports(ports_needed(3, 2, 1)), nodes=3, groups=2, namesrvs=1)
+    with Cluster.create(directory, layout).running() as cluster:
+        trio.run(serving, cluster)
+        trio.run(make_topics, cluster)
+        with BulkWriter(layout.namesrv_addr) as writer:
+            for begin in range(0, rows, 10_000):
+                numbers = range(begin, min(begin + 10_000, rows))
+                keys = [f"k{number % KEYS}" for number in numbers]
+                writer.write("In", Columns([b"%d" % number for number in numbers], keys))
+            writer.flush()
+        yield cluster
+
+
+async def make_topics(cluster: Cluster) -> None:
+    async with cluster.admin() as admin:
+        for topic in ("In", "Out"):
+            await admin.topics.update(topic, read_queues=2, write_queues=2)
+
+
+async def kill_leader(cluster: Cluster, group: str) -> str:
+    """SIGKILL the leader of a broker group; returns its name."""
+    async with cluster.pool() as pool:
+        leader = (await Probe(cluster, pool).wait_for_leader(group)).node.name
+    cluster.kill(leader)
+    return leader
+
+
+class Query:
+    """A query's checkpoint, and the drivers that run it, one after the other."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster, self.directory = cluster, directory
+        self.checkpoint = directory / "checkpoint"
+        home = directory / "java"
+        home.mkdir()
+        self._environment = os.environ | {
+            "JAVA_HOME": str(prepare_java_home(home, find_java())),
+            "SPARK_HOME": str(SPARK),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        self.lives = 0
+
+    @property
+    def committed(self) -> int:
+        """The last batch in Spark's commit log."""
+        commits = self.checkpoint / "commits"
+        names = [path.name for path in commits.iterdir()] if commits.exists() else []
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def live(self, step: str, rows_max: int, batch: int = 0, tasks_of: int = -1) -> None:
+        """The life of a driver, which dies at a step of a batch."""
+        self.lives += 1
+        master = "local[2]" if tasks_of < 0 else "local-cluster[2,1,512]"
+        words = [
+            *(str(SPARK / "bin" / "spark-submit"), "--master", master),
+            *("--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m"),
+            *(str(DRIVER), self.cluster.layout.namesrv_addr, "In", "Out", str(self.checkpoint)),
+            *(str(rows_max), step, str(batch), str(tasks_of)),
+        ]
+        log = self.directory / f"driver-{self.lives}-{step}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                words, env=self._environment, stdout=out, stderr=out, cwd=self.directory,
+                stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            try:
+                status = process.wait(LIFE_S)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        print(f"life {self.lives}: {step} in batch {batch}: {status}, {self.committed} committed")
+        assert (status == 0) == (step == "none"), log.read_text()[-4000:]
+
+
+def check(cluster: Cluster, rows: int) -> None:
+    """Each row is in the topic once, and those of a key are in order."""
+    by_key: dict[str, list[int]] = {f"k{key}": [] for key in range(min(KEYS, rows))}
+    with RangeReader(cluster.layout.namesrv_addr) as reader:
+        for queue, bounds in reader.bounds("Out").queues.items():
+            at = bounds.begin
+            while at < bounds.end:
+                piece = reader.read(queue, at, bounds.end)
+                at = piece.next_offset
+                for message in messages_in(bytes(piece.table.buffer), "") if piece.table else ():
+                    by_key[message.keys].append(int(message.body))
+    for key, found in by_key.items():
+        assert found == [*range(int(key[1:]), rows, KEYS)], f"rows of {key}"
+
+
+def test_each_row_is_there_once_whatever_is_killed(tmp_path: Path) -> None:
+    """The driver at each step of a micro-batch, a leader while the next one comes, and an executor
+    of the last one."""
+    rows = 400
+    with topics(tmp_path / "cluster", rows) as cluster:
+        query = Query(cluster, tmp_path)
+        away = ""
+        for step in STEPS:
+            query.live(step, rows // 5, query.committed + 1)
+            if away:
+                cluster.start([away])
+            trio.run(serving, cluster)
+            away = trio.run(kill_leader, cluster, cluster.layout.brokers[query.lives % 2])
+        query.live("none", rows // 5, tasks_of=query.committed + 1)
+        check(cluster, rows)
+
+
+@pytest.mark.long
+@pytest.mark.alone
+def test_many_rows_are_there_once_while_all_is_killed(tmp_path: Path) -> None:
+    """A leader dies every 10 s, and drivers and executors at random steps."""
+    rng = random.Random(SEED)
+    print(f"seed {SEED}, {ROWS} rows")
+    with topics(tmp_path / "cluster", ROWS) as cluster:
+        ended = threading.Event()
+        killer = threading.Thread(target=kill_leaders, args=(cluster, rng.random(), ended))
+        killer.start()
+        query = Query(cluster, tmp_path)
+        try:
+            while query.committed < BATCHES * 3 // 4:
+                tasks_of = query.committed + 1
+                batch = tasks_of + rng.randrange(1, BATCHES // 8)
+                query.live(rng.choice(STEPS), ROWS // BATCHES, batch, tasks_of)
+            query.live("none", ROWS // BATCHES)
+        finally:
+            ended.set()
+            killer.join()
+        trio.run(serving, cluster)
+        check(cluster, ROWS)
+
+
+def kill_leaders(cluster: Cluster, seed: float, ended: threading.Event) -> None:
+    """Kill one every some seconds, and start it again a little later."""
+    rng = random.Random(seed)
+    while not ended.wait(KILL_EVERY_S - AWAY_S):
+        away = trio.run(kill_leader, cluster, rng.choice(cluster.layout.brokers))
+        time.sleep(AWAY_S)
+        cluster.start([away])
