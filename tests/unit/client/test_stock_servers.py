@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from dledger.errors import ConnectionLost
+from dledger.remoting.bodies import BrokerData, ClusterInfo, encode_body
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding, Language
@@ -15,7 +16,9 @@ from dledger.remoting.framing import FrameDecoder
 from dledger.remoting.headers import SendMessageV2Header, decode_header
 from dledger.remoting.message import batch_decode
 from dledger.remoting.record import encode_record
+from mqclient.bulk.deciding import BatchDecider
 from mqclient.connection.peers import PeerPool
+from mqclient.errors import Refused
 from mqclient.producing.batch import Slot
 from mqclient.producing.batching import Accumulator
 from mqclient.producing.exchange import acknowledgement, request_for
@@ -34,6 +37,10 @@ class Server:
         self.seen: list[tuple[int, HeaderEncoding]] = []
         self.address = ""
 
+    def answer(self, request: Command) -> Command:
+        """To any request."""
+        return request.reply(ResponseCode.SUCCESS)
+
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         self.address = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
@@ -48,7 +55,7 @@ class Server:
                 if not self.reads(request):
                     await stream.aclose()
                     return
-                answer = request.reply(ResponseCode.SUCCESS)
+                answer = self.answer(request)
                 answer.language, answer.version = self.language, VERSION
                 await stream.send_all(b"".join(encode_frame(answer)))
 
@@ -98,6 +105,33 @@ async def test_beside_a_stock_server_each_new_one_is_asked_whose_it_is() -> None
     json, msgpack = HeaderEncoding.JSON, HeaderEncoding.MSGPACK
     assert second.seen == [(QUESTION, json), (ASKED, json)]
     assert ours.seen == [(QUESTION, json), (ASKED, msgpack)]
+
+
+class StockCluster(Server):
+    """A name server and a master of RocketMQ's, at one address."""
+
+    def __init__(self) -> None:
+        super().__init__(Language.JAVA, lambda request: request.encoding is HeaderEncoding.JSON)
+
+    def answer(self, request: Command) -> Command:
+        """To a question for the cluster; others are not known."""
+        if request.code != ASKED:
+            return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        master = BrokerData("DefaultCluster", "broker-a", {0: self.address})
+        table = ClusterInfo({"broker-a": master}, {"DefaultCluster": ["broker-a"]})
+        return request.reply(body=encode_body(table))
+
+
+async def test_a_cluster_of_rocketmq_decides_no_batches() -> None:
+    """A sink that stores rows once is told so, at once, and by which broker."""
+    server = StockCluster()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server.run)
+        async with BatchDecider(server.address) as decider:
+            with pytest.raises(Refused, match="a broker of Apache RocketMQ, or an older one"):
+                await decider.begin("q", "run", 0)
+        nursery.cancel_scope.cancel()
+    assert sum(code == RequestCode.DECISION_OF for code, _ in server.seen) == 1
 
 
 def test_a_batch_for_a_stock_broker_is_of_one_queue_and_names_each_message() -> None:
