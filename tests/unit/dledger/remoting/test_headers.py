@@ -189,7 +189,7 @@ def test_every_header_survives_the_trip_as_strings(header_type: type[Header]) ->
     if header_type.__name__ == "GroupInfoResponseHeader":
         values |= {"role": "leader", "members": [("n0", "127.0.0.1:10911")], "learners": ("n0",)}
         values |= {"set_aside_last": ((7, "why"),), "unreached": (("n8", "why"),)}
-    if header_type.__name__.startswith(("Produce", "WriteOnce")):
+    if header_type.__name__.startswith(("Produce", "Stage", "WriteOnce")):
         values |= {"runs": [(0, 1)], "offsets": [(0, 5)]}
         values |= {"parts": [("T", 9, [(0, 1)])], "moves": [("T", 0, 1, 2, None)]}
         values = {name: values[name] for name in header_type.__struct_fields__}
