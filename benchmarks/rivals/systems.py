@@ -145,7 +145,7 @@ class Nats:
             (folder / f"{node}.conf").write_text(
                 f"server_name: {node}\nlisten: 127.0.0.1:{port}\n"
                 f'jetstream {{ store_dir: "{folder / node}"{sync} }}\n'
-                f"cluster {{ name: peers, listen: 127.0.0.1:{peer_port}, routes: [{routes}] "
+                f"cluster {{ name: peers, listen: 127.0.0.1:{peer_port}, routes: [{routes}]\n"
                 f"{tls} }}\n{tls}\n"
             )
 
