@@ -10,6 +10,7 @@
 ``logs``      logging of our own programs: structlog, for people or for programs
 ``entering``  imports a command, and runs it
 ``ending``    how a command ends with an error
+``cores``     no core dump of a tool, which may hold secrets
 ``helping``   help in the width of the terminal
 ``extras``    optional packages: whether they are there, and how to get them
 ``pulse``     wakes a process's periodic loops at the same moments

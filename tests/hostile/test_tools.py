@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -55,6 +57,29 @@ def files(tmp_path: Path) -> Path:
         tmp_path / "replica-loop" / "replica.json"
     )
     return tmp_path
+
+
+CORES = """
+import ctypes, resource, sys
+from mqclient.commands import mqadmin
+
+resource.setrlimit(resource.RLIMIT_CORE, resource.getrlimit(resource.RLIMIT_CORE)[1:] * 2)
+before = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+sys.argv = ["mqadmin", "--version"]
+try:
+    mqadmin.main()
+finally:
+    print(before, ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+def test_a_crash_of_mqadmin_leaves_no_core_dump() -> None:
+    """It would hold passwords and secrets: the process may not be dumped, whatever the limit is."""
+    done = subprocess.run(
+        [sys.executable, "-c", CORES], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.splitlines()[-1] == "1 0 (0, 0)", done.stderr
 
 
 NAMES = [

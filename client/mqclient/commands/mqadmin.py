@@ -16,6 +16,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError
 from dledger.errors import ConfigError
 from dledger.observe import one_line
 from dledger.program.console import let_reader_leave
+from dledger.program.cores import leave_no_core
 from dledger.program.ending import BY_INPUT, sentence
 from dledger.program.entering import EXIT_INTERRUPTED
 from dledger.program.helping import FlowingHelp
@@ -87,6 +88,8 @@ for _name, _target in COMMANDS.items():
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its status."""
+    if arguments is None:
+        leave_no_core()
     let_reader_leave()
     configure_logging("console", "warning")
     given = list(sys.argv[1:] if arguments is None else arguments)
