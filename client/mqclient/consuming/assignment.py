@@ -5,7 +5,8 @@ Every member of a group shares the queues out by itself from the same two lists 
 changed: a broker announces a change of members, a route changed, or some time has passed. A queue
 that is gained starts at the offset that is kept for it. Of one that is lost nothing more is handed
 out; the application is told, has some time to finish what it has in hand, and what it has finished
-is committed before the queue is given up.
+is committed before the queue is given up. That takes as long as handlers take, so no other queue
+waits for it, neither one that is lost together with it nor one that is gained meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import anyio
@@ -31,6 +32,7 @@ from dledger.world import world
 from mqclient import limits
 from mqclient.connection.answers import consumers_in
 from mqclient.connection.leaders import log_failure
+from mqclient.connection.lifetime import together
 from mqclient.connection.retry import backoff_s
 from mqclient.connection.session import Session
 from mqclient.connection.signals import Broadcast, Wakeup
@@ -76,6 +78,7 @@ class Assignment:
     measured: Measured | None = None
     fetchers: dict[MessageQueue, QueueFetcher] = field(default_factory=dict)
     draining: bool = False
+    _wanted: set[MessageQueue] = field(default_factory=set)
     _wake: Wakeup = field(default_factory=Wakeup)
     _cause: str = "joined"
     _routeless: set[str] = field(default_factory=set)
@@ -119,25 +122,18 @@ class Assignment:
             wanted.update(share)
         if self.draining:
             return True
-        revoked = tuple(sorted(set(self.fetchers) - wanted))
-        if revoked:
-            await self.revoke(revoked)
+        self._wanted = wanted
+        lost = tuple(sorted(queue for queue in self.fetchers if self._is_lost(queue)))
         assigned = tuple(sorted(wanted - set(self.fetchers)))
         for queue in assigned:
             self.tasks.start_soon(self._start, queue)
             self.fetchers[queue] = self._fetcher(queue)
-        self.ahead.queues = len(self.fetchers)
-        if assigned or revoked:
-            event = Rebalance(cause, assigned, revoked, tuple(sorted(self.fetchers)))
-            log.info(
-                "queues assigned",
-                group=self.group,
-                cause=cause,
-                gained=len(assigned),
-                lost=len(revoked),
-                queues=len(self.fetchers),
-            )
-            self.on_rebalance(event)
+        for queue in lost:
+            self.fetchers[queue].close()
+        if assigned:
+            self._tell(Rebalance(cause, assigned, ()))
+        if lost:
+            self.tasks.start_soon(self._revoke, cause, lost)
         return complete
 
     async def _share(
@@ -167,31 +163,57 @@ class Assignment:
         have; whether they were."""
         self.draining = True
         for fetcher in self.fetchers.values():
-            fetcher.scope.cancel()
-            fetcher.progress.closing = True
+            fetcher.close()
         self.arrived.announce()
         with anyio.move_on_after(timeout_s) as scope:
             while any(fetcher.progress.is_in_hand for fetcher in self.fetchers.values()):
                 await self.arrived.wait()
         return not scope.cancelled_caught
 
-    async def revoke(self, queues: tuple[MessageQueue, ...]) -> None:
-        """Give queues up: hand out no more, let the application finish, commit, forget the rest."""
-        given_up = [self.fetchers[queue] for queue in queues]
-        for fetcher in given_up:
-            fetcher.scope.cancel()
-            fetcher.progress.closing = True
-        with anyio.move_on_after(self.revoke_timeout_s) as scope:
-            await self._tell_application(queues)
-            while any(fetcher.progress.is_in_hand for fetcher in given_up):
-                await self.arrived.wait()
-        if scope.cancelled_caught:
-            log.warning(
-                "queues given up before all was finished: it is delivered to their new reader",
-                group=self.group,
-                queues=[str(queue) for queue in queues],
-                waited_s=self.revoke_timeout_s,
-            )
+    def _is_lost(self, queue: MessageQueue) -> bool:
+        """Whether it is another's now, and is not being given up yet."""
+        return queue not in self._wanted and not self.fetchers[queue].progress.closing
+
+    def _tell(self, change: Rebalance) -> None:
+        """The application, and the log, of queues that were gained or given up."""
+        self.ahead.queues = len(self.fetchers)
+        log.info(
+            "queues assigned",
+            group=self.group,
+            cause=change.cause,
+            gained=len(change.assigned),
+            lost=len(change.revoked),
+            queues=len(self.fetchers),
+        )
+        self.on_rebalance(replace(change, queues=tuple(sorted(self.fetchers))))
+
+    async def _revoke(self, cause: str, queues: _Share) -> None:
+        """Give queues up, each when the application has finished with it, or time is up."""
+        left = {queue: self.fetchers[queue] for queue in queues if queue in self.fetchers}
+        async with together() as tasks:
+            with anyio.move_on_after(self.revoke_timeout_s):
+                await self._tell_application(queues)
+                while left:
+                    done = [each for each in left if not left[each].progress.is_in_hand]
+                    if done:
+                        tasks.start_soon(self._give_up, cause, {each: left.pop(each) for each in done})
+                    else:
+                        await self.arrived.wait()
+            if left:
+                log.warning(
+                    "queues given up before all was finished: it is delivered to their new reader",
+                    group=self.group,
+                    queues=[str(queue) for queue in left],
+                    waited_s=self.revoke_timeout_s,
+                )
+                await self._give_up(cause, left)
+
+    async def _give_up(self, cause: str, given_up: Mapping[MessageQueue, QueueFetcher]) -> None:
+        """Commit what is finished, forget the rest, and let others read these queues; but for those
+        that were lost meanwhile."""
+        queues = tuple(each for each in given_up if self.fetchers.get(each) is given_up[each])
+        if not queues:
+            return
         with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
             await self.commit(limits.HEARTBEAT_TIMEOUT_S, queues)
         with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
@@ -200,8 +222,12 @@ class Assignment:
             with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
                 await self.locks.release(queues)
         for queue in queues:
-            if queue in self.fetchers:  # else its lock was lost meanwhile
-                self.fetchers.pop(queue).progress.revoke()
+            given_up[queue].progress.revoke()
+            if self.fetchers.get(queue) is given_up[queue]:
+                del self.fetchers[queue]
+        self._tell(Rebalance(cause, (), queues))
+        if not self._wanted.isdisjoint(queues):
+            self.look_again("queues that were given up are this member's again")
 
     def lost(self, queue: MessageQueue) -> None:
         """Another member has the queue already: there is nothing left to finish or to commit."""

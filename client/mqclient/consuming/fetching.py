@@ -103,6 +103,11 @@ class QueueFetcher:
         """There is room in the buffer again."""
         self.room.announce()
 
+    def close(self) -> None:
+        """Another member is to read the queue: fetch and hand out nothing more."""
+        self.scope.cancel()
+        self.progress.closing = True
+
     def restart(self) -> None:
         """The position was moved: pull from there, even if there was no room before."""
         self.room.announce()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -90,6 +91,55 @@ async def test_rolling_deploys_handle_each_message_once_and_soon(
     assert len(due) > 10 * DEPLOYS
     assert due - set(handled) == set()
     assert max(late_s) < 1 + 2 * HANDLED_S_MAX
+
+
+@pytest.mark.parametrize("mode", ["pull", "circular", "ordered"])
+async def test_a_queue_waits_for_its_own_handlers_alone(
+    mode: str, autojump_clock: MockClock
+) -> None:
+    """Not for those of others that are lost with it, nor for what its next reader gives up."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    draw = random.Random(seed)
+    sent: dict[bytes, float] = {}
+    begun: defaultdict[int, dict[int, tuple[str, float]]] = defaultdict(dict)
+    ended: defaultdict[int, dict[int, float]] = defaultdict(dict)
+    pauses_s: list[float] = []
+    drained_s = 0.0
+
+    def handled_by(name: str) -> Handler:
+        async def handle(message: ReceivedMessage) -> None:
+            queue, offset, now_s = message.queue_id, message.queue_offset, trio.current_time()
+            before = begun[queue].get(offset - 1)
+            assert offset not in begun[queue]
+            begun[queue][offset] = name, now_s
+            if before is not None and before[0] != name:
+                since_s = max(ended[queue][offset - 1], sent.get(message.body, now_s), drained_s)
+                pauses_s.append(now_s - since_s)
+            await trio.sleep(draw.choice([0.0] * 19 + [3.0]))
+            ended[queue][offset] = trio.current_time()
+
+        return handle
+
+    async with (
+        local_cluster(replicas=1) as cluster,
+        cluster.producer("P") as producer,
+        trio.open_nursery() as nursery,
+    ):
+        members = [await nursery.start(member, cluster, mode, handled_by(f"{n}")) for n in range(2)]
+        await trio.sleep(5)
+        nursery.start_soon(produce, producer, sent)
+        for number in range(DEPLOYS):
+            await trio.sleep(draw.uniform(0.5, 1.5))
+            new = await nursery.start(member, cluster, mode, handled_by(f"new {number}"))
+            members.append(new)
+            await trio.sleep(draw.uniform(0.2, 1.5))
+            drained_s = math.inf
+            assert await members.pop(0).drain()
+            drained_s = trio.current_time()
+        nursery.cancel_scope.cancel()
+    assert len(pauses_s) > DEPLOYS
+    assert max(pauses_s) < 0.3
 
 
 async def handled_by_two(
