@@ -8,7 +8,7 @@ time has come; `mqbroker.app` runs them beside the server and the ledger.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -103,7 +103,7 @@ class Broker:
             core.levels,
             core.store_host,
         )
-        counting = Counting(core, self._commits, self._readers, self._earlier, fence)
+        counting = Counting(core, self._commits, self._readers, self._earlier, fence, self._held)
         standing = Standing(core, membership, self._commits, self._readers)
         self.sources = Sources(core, membership, standing)
         self._clients = ClientHandler(core, membership, self._wake_notices, self._popping.left)
@@ -117,7 +117,7 @@ class Broker:
             *(BrokerAdminHandler(core), self._exports),
             GroupAdminHandler(core, membership),
             LeadershipHandler(core),
-            LookupHandler(core, membership, self._commits, counting),
+            LookupHandler(core, membership, self._commits, counting, self._held),
             *_pop_handlers(core, self._popping, membership),
             *(once, ProduceHandler(core), ProgressHandler(core, standing)),
             PullHandler(core, membership, self._commits, counting, self._held),
@@ -323,8 +323,10 @@ class Broker:
             pull.again()
             yield
 
-    def _wake_notices(self) -> None:
+    def _wake_notices(self, groups: Iterable[str]) -> None:
         self._notices_due.set()
+        for group in groups:
+            self._held.members_changed(group)
 
     async def _notice(self) -> None:
         """Tell clients that their groups have changed; once for all changes within a short time."""

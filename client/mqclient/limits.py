@@ -204,8 +204,10 @@ SIGNAL_NOTICED_S = 0.5
 """A signal that a blocking call has missed is noticed after this time."""
 REVOKE_S = 5.0
 """For the application to finish with queues that another member is to read."""
+HANDOVER_HELD_S = 2.0
+"""For so long a broker may hold the question for a queue that another member has to give up."""
 HANDOVER_LOOK_S = 0.05
-"""Between two looks whether another member has given up a queue."""
+"""Between two such questions, where brokers don't hold them."""
 HANDOVER_S = 2.0
 """For that, beyond the time that members have to finish: to hear of it, and to commit."""
 VIRTUAL_NODES_MAX = 1024

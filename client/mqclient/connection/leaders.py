@@ -84,9 +84,10 @@ class LeaderFinder:
         command: Command,
         timeout_s: float,
         also: ResponseCode = ResponseCode.SUCCESS,
+        held_s: float = 0.0,
     ) -> Command:
         """Like `ask`, but also raises Refused unless the answer's code is success or in `also`."""
-        answer = await self.ask(broker_name, command, timeout_s, topic)
+        answer = await self.ask(broker_name, command, timeout_s, topic, held_s)
         if answer.code not in (ResponseCode.SUCCESS, also):
             raise Refused(what, "its leader", answer.code, answer.remark)
         return answer

@@ -133,7 +133,7 @@ class Assignment:
         if assigned:
             self._tell(Rebalance(cause, assigned, ()))
         if lost:
-            self.tasks.start_soon(self._revoke, cause, lost)
+            self.tasks.start_soon(self.revoke, cause, lost)
         return complete
 
     async def _share(
@@ -187,7 +187,7 @@ class Assignment:
         )
         self.on_rebalance(replace(change, queues=tuple(sorted(self.fetchers))))
 
-    async def _revoke(self, cause: str, queues: _Share) -> None:
+    async def revoke(self, cause: str, queues: _Share) -> None:
         """Give queues up, each when the application has finished with it, or time is up."""
         left = {queue: self.fetchers[queue] for queue in queues if queue in self.fetchers}
         async with together() as tasks:
@@ -196,7 +196,9 @@ class Assignment:
                 while left:
                     done = [each for each in left if not left[each].progress.is_in_hand]
                     if done:
-                        tasks.start_soon(self._give_up, cause, {each: left.pop(each) for each in done})
+                        tasks.start_soon(
+                            self._give_up, cause, {each: left.pop(each) for each in done}
+                        )
                     else:
                         await self.arrived.wait()
             if left:
@@ -215,7 +217,7 @@ class Assignment:
         if not queues:
             return
         with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
-            await self.commit(limits.HEARTBEAT_TIMEOUT_S, queues)
+            await self.commit(limits.HEARTBEAT_TIMEOUT_S, queues, last=True)
         with anyio.move_on_after(limits.HEARTBEAT_TIMEOUT_S):
             await self.offsets.give_up(queues)
         if self.locks is not None:
@@ -270,11 +272,12 @@ class Assignment:
             log.warning("on_revoke raised", group=self.group, error=repr(error))
 
     async def commit(
-        self, timeout_s: float, queues: tuple[MessageQueue, ...] | None = None
+        self, timeout_s: float, queues: _Share | None = None, *, last: bool = False
     ) -> dict[MessageQueue, int]:
         """Commit what is finished; the offsets that are newly kept.
 
-        Queues whose commit failed are left out and logged: the next commit covers them.
+        Queues whose commit failed are left out and logged: the next commit covers them. The `last`
+        one is before they are given up.
         """
         ahead = {
             queue: Place(fetcher.progress.position, fetcher.progress.life)
@@ -283,7 +286,7 @@ class Assignment:
         }
         if not ahead:
             return {}
-        stored = await self.offsets.store(ahead, timeout_s)
+        stored = await self.offsets.store(ahead, timeout_s, last=last)
         for queue, place in stored.items():
             if queue in self.fetchers:
                 self.fetchers[queue].progress.committed = place.offset

@@ -263,7 +263,7 @@ class Consumer(Steered):
             if assignment is not None:
                 assignment.draining = True
                 if commit:
-                    await assignment.commit(limits.REQUEST_TIMEOUT_S)
+                    await assignment.commit(limits.REQUEST_TIMEOUT_S, last=True)
         # A time of its own: a lock that is not given up keeps its queue from everybody.
         with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
             if self._locks is not None:

@@ -111,7 +111,8 @@ class QueryConsumerOffsetHeader(Header, frozen=True):
     """QUERY_CONSUMER_OFFSET (14).
 
     `takes` is ours: whether the asking member takes the queue over, or has given it up. The answer
-    to who takes it may have the field `held`: another member has not given it up yet.
+    to who takes it may have the field `held`: another member has not given it up yet. So is
+    `waits_ms`: for so long the answer may wait until that one has.
     """
 
     consumer_group: str
@@ -119,6 +120,7 @@ class QueryConsumerOffsetHeader(Header, frozen=True):
     queue_id: Int32
     set_zero_if_not_found: bool | None = None
     takes: bool | None = None
+    waits_ms: Int64 | None = None
 
 
 class QueryConsumerOffsetResponseHeader(Header, frozen=True):
@@ -140,6 +142,7 @@ class UpdateConsumerOffsetHeader(Header, frozen=True):
     `lock_token` and `sought_back` are ours: the commit counts only while the queue's lock has the
     token; whether the member has itself gone back behind what it had read or committed. Only then
     may its commit take the group back. So is `life`: that of the topic to which the offset belongs.
+    And `gives_up`: the member reads the queue no more. The answer then has the field `givenUp`.
     """
 
     consumer_group: str
@@ -149,6 +152,7 @@ class UpdateConsumerOffsetHeader(Header, frozen=True):
     lock_token: Int64 | None = None
     sought_back: bool | None = None
     life: Int64 | None = None
+    gives_up: bool | None = None
 
 
 class SearchOffsetByTimestampHeader(Header, frozen=True):

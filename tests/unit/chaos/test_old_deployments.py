@@ -95,7 +95,7 @@ async def deployed(
 Undone = Callable[..., Awaitable[object]]
 
 
-async def does_not(*_: object) -> None:
+async def does_not(*_: object, **__: object) -> None:
     """What a client does when it leaves."""
 
 

@@ -174,7 +174,7 @@ async def test_a_last_commit_that_gets_no_answer_does_not_keep_queues_locked(
 ) -> None:
     """The next member reads at once, and not when the lock has ended, a minute later."""
 
-    async def no_answer(*_: object) -> dict[MessageQueue, int]:
+    async def no_answer(*_: object, **__: object) -> dict[MessageQueue, int]:
         await trio.sleep_forever()
         raise AssertionError
 

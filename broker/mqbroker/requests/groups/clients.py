@@ -50,11 +50,11 @@ class ClientHandler:
         self,
         core: Core,
         membership: Membership,
-        wake: Callable[[], None],
+        wake: Callable[[Iterable[str]], None],
         left: Callable[[int, str], None],
     ) -> None:
-        """`wake` is called when there are notices to `tell`, `left` with the connection and the
-        group of a member that leaves."""
+        """`wake` is called with the groups that have changed, when there are notices to tell;
+        `left` with the connection and the group of a member that leaves."""
         self._core = core
         self._wake = wake
         self._left = left
@@ -213,9 +213,10 @@ class ClientHandler:
                 yield
 
     def _notify(self, groups: Iterable[str]) -> None:
-        self._changed.update(dict.fromkeys(groups))
+        changed = dict.fromkeys(groups)
+        self._changed.update(changed)
         if self._changed:
-            self._wake()
+            self._wake(changed)
 
     def _count(self, connection_ids: Iterable[int]) -> None:
         """Charge connections for the memory that the membership keeps for them."""

@@ -17,6 +17,7 @@ from mqbroker.requests.groups.earlier import Earlier
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
+from mqbroker.requests.reading.held_pulls import HeldPulls
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.groups.places import fault, is_other_life, place
 
@@ -25,12 +26,19 @@ class Counting:
     """Answers by the applied state, what is on its way to it, and what this leader has seen."""
 
     def __init__(
-        self, core: Core, commits: OffsetCommits, readers: Readers, earlier: Earlier, fence: Fence
+        self,
+        core: Core,
+        commits: OffsetCommits,
+        readers: Readers,
+        earlier: Earlier,
+        fence: Fence,
+        held: HeldPulls,
     ) -> None:
         self._machine = core.machine
         self._commits = commits
         self._readers = readers
         self._earlier = earlier
+        self._held = held
         self.fence = fence
 
     def place(self, key: QueueKey) -> int | None:
@@ -61,18 +69,28 @@ class Counting:
                 return target
         return moved
 
+    def is_free(self, key: QueueKey) -> bool:
+        """Whether no member has a queue: its last reader has given it up."""
+        return self._readers.reader(key) is None
+
+    def is_anothers(self, key: QueueKey, connection_id: int, membership: Membership) -> bool:
+        """Whether another member has a queue still, and will say when it gives it up."""
+        reader = self._readers.reader(key)
+        return reader not in (None, connection_id) and membership.tells(key.group, reader)
+
     def take(self, key: QueueKey, connection_id: int, membership: Membership) -> bool:
         """A member takes a queue over. Returns whether another one has it still."""
-        reader = self._readers.reader(key)
-        if reader not in (None, connection_id) and membership.tells(key.group, reader):
+        if self.is_anothers(key, connection_id, membership):
             return True
         if membership.tells(key.group, connection_id):
             self._readers.take(key, connection_id)
         return False
 
     def give_up(self, key: QueueKey, connection_id: int) -> None:
-        """A member has given a queue up."""
+        """A member has given a queue up: others may have it, once its commits are applied."""
         self._readers.give_up(key, connection_id)
+        if self.is_free(key):
+            self._held.given_up(*key)
 
     def counts(
         self,

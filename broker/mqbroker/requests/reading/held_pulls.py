@@ -4,6 +4,8 @@ A held pull is run again when a matching message arrives in its queue (any messa
 filter), when its time is up, or when the leadership ends. The caller runs it a moment later, once
 for all messages that arrived until then. Pulls are kept by queue and by connection, since a hundred
 thousand may be held, and may all become due at once.
+
+A member that is to take a queue over waits here, too, until the one that has it gives it up.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class HeldPull:
-    """A pull that waits. `again` runs it once more, without waiting."""
+    """A pull that waits, or the question of a member that `takes` the queue over. `again` runs it
+    once more, without waiting."""
 
     connection_id: int
     group: str
@@ -32,6 +35,7 @@ class HeldPull:
     until_s: float
     wanted: MessageFilter
     again: Callable[[], None]
+    takes: bool = False
 
 
 class HeldPulls:
@@ -44,6 +48,7 @@ class HeldPulls:
         self._held: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._due: dict[HeldPull, None] = {}
         self._of_connection: dict[int, dict[HeldPull, None]] = {}
+        self._taking: dict[str, dict[HeldPull, None]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -55,6 +60,8 @@ class HeldPulls:
             return False
         self._held.setdefault((pull.topic, pull.queue_id), {})[pull] = None
         self._of_connection.setdefault(pull.connection_id, {})[pull] = None
+        if pull.takes:
+            self._taking.setdefault(pull.group, {})[pull] = None
         self._count += 1
         self._expires(pull.until_s)
         return True
@@ -101,6 +108,16 @@ class HeldPulls:
         """All pulls are due: the leadership ended, or the broker stops."""
         self._move([pull for held in self._held.values() for pull in held])
 
+    def given_up(self, group: str, topic: str, queue_id: int) -> None:
+        """A member has given a queue up: who waits for that is due."""
+        queue = (topic, queue_id)
+        taking = self._taking.get(group, ())
+        self._move([each for each in taking if (each.topic, each.queue_id) == queue])
+
+    def members_changed(self, group: str) -> None:
+        """Who waits for a member of this group is due: that one may be gone."""
+        self._move([*self._taking.get(group, ())])
+
     def disconnected(self, connection_id: int) -> None:
         """Forget the pulls of a connection that is gone."""
         for pull in list(self._of_connection.get(connection_id, ())):
@@ -136,6 +153,11 @@ class HeldPulls:
         self._count -= 1
         if not self._held[key]:
             del self._held[key]
+        if pull.takes:
+            taking = self._taking[pull.group]
+            del taking[pull]
+            if not taking:
+                del self._taking[pull.group]
 
     def _forget(self, pull: HeldPull) -> None:
         its = self._of_connection[pull.connection_id]

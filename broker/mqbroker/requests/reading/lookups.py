@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -26,6 +27,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.trust.rights import GET, SUB, UPDATE, group, topic
+from mqbroker import limits
 from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.refusal import Refused
@@ -35,6 +37,7 @@ from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name
@@ -49,8 +52,10 @@ class LookupHandler:
         membership: Membership,
         commits: OffsetCommits,
         counting: Counting,
+        held: HeldPulls,
     ) -> None:
         self._core = core
+        self._held = held
         self._membership = membership
         self._commits = commits
         self._counting = counting
@@ -135,19 +140,60 @@ class LookupHandler:
         its members say: this is asked before they act on that. A group that has no place in a queue
         starts at 0 while the queue's first message is still there, as with the reference on young
         topics; with `setZeroIfNotFound` off the client decides by itself.
+
+        A member that takes a queue over may wait until another one has given it up, and is answered
+        after that one's commit. Whatever else ends its waiting, this broker may have ceased to lead
+        meanwhile: then the answer is that the queue is held, and the member asks again.
         """
         header = decode_header(QueryConsumerOffsetHeader, request)
         self._queue(header.topic, header.queue_id)
-        queue = (header.consumer_group, header.topic, header.queue_id)
+        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+        may_take = True
 
         def begin(tell: Tell[None]) -> None:
-            if not self._commits.await_pending(*queue, tell):
+            if not self._commits.await_pending(*key, tell) and not self._waits(
+                header, connection, connection.answer_by(request, partial(again, tell))
+            ):
                 tell(None)
 
-        return Later(begin, lambda _: self._stored_offset(request, header, connection))
+        def again(tell: Tell[None]) -> None:
+            nonlocal may_take
+            may_take = self._counting.is_free(key)
+            try:
+                self._core.role.check_serving()
+                self._queue(header.topic, header.queue_id)
+                if not self._commits.await_pending(*key, tell):
+                    tell(None)
+            except Refused as refused:
+                tell(refused)
+
+        def answer(_: None) -> Command:
+            return self._stored_offset(request, header, connection, may_take=may_take)
+
+        return Later(begin, answer)
+
+    def _waits(
+        self, header: QueryConsumerOffsetHeader, connection: Connection, again: Callable[[], None]
+    ) -> bool:
+        """Hold the question of a member that takes a queue over while another one has it; whether
+        it is held."""
+        key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+        waits_s = min((header.waits_ms or 0) / 1000, limits.PULL_HOLD_S_MAX)
+        if not header.takes or waits_s <= 0:
+            return False
+        if not self._counting.is_anothers(key, connection.id, self._membership):
+            return False
+        until_s = self._core.clock_s() + waits_s
+        nothing: frozenset[int] = frozenset()
+        return self._held.hold(HeldPull(connection.id, *key, until_s, nothing, again, takes=True))
 
     def _stored_offset(
-        self, request: Command, header: QueryConsumerOffsetHeader, connection: Connection
+        self,
+        request: Command,
+        header: QueryConsumerOffsetHeader,
+        connection: Connection,
+        *,
+        may_take: bool,
     ) -> Command:
         machine = self._core.machine
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
@@ -156,8 +202,9 @@ class LookupHandler:
         held = None
         if header.takes is False:
             self._counting.give_up(key, connection.id)
-        elif header.takes and self._counting.take(key, connection.id, self._membership):
-            held = True
+        elif header.takes:
+            taken = may_take and not self._counting.take(key, connection.id, self._membership)
+            held = None if taken else True
         if offset is None:
             if (
                 machine.queues.span(header.topic, header.queue_id)[0]
@@ -206,10 +253,17 @@ class LookupHandler:
         self._check_queue(header.topic, header.queue_id)
         self._core.definitions.ensure_group(header.consumer_group)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+
+        def done() -> Command:
+            if not header.gives_up:
+                return request.reply()
+            self._counting.give_up(key, connection.id)
+            return request.reply(ext={"givenUp": True})
+
         if header.lock_token is not None:
             self._counting.fence.check(key, header.lock_token)
         elif not self._counting.fence.counts(key, connection.id):
-            return request.reply()
+            return done()
         # Stock consumers commit one-way, tools wait for the answer. Ours wait, too, and say more.
         is_consumer = (
             request.is_oneway
@@ -224,12 +278,12 @@ class LookupHandler:
             sought_back=header.sought_back,
             life=header.life,
         ):
-            return request.reply()
+            return done()
         if request.is_oneway:
             self._commits.gather(*key, header.commit_offset)
-            return request.reply()
-        commit = partial(self._commits.commit, *key, header.commit_offset)
-        return Later(commit, lambda _: request.reply())
+            return done()
+
+        return Later(partial(self._commits.commit, *key, header.commit_offset), lambda _: done())
 
     def _span(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first and the next offset of a queue. Refused if it does not exist."""

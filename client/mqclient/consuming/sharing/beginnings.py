@@ -42,16 +42,23 @@ async def learn_brokers(finder: LeaderFinder) -> None:
 
 
 async def ask_place(
-    finder: LeaderFinder, group: str, queue: MessageQueue, *, takes: bool | None = None
+    finder: LeaderFinder,
+    group: str,
+    queue: MessageQueue,
+    *,
+    takes: bool | None = None,
+    waits_s: float = 0.0,
 ) -> Command:
     """Where a group is in a queue, or QUERY_NOT_FOUND; `takes` says that this member takes it over,
-    or has given it up. Raises ClientError, RemotingError."""
+    or has given it up. The broker waits so long for another one. Raises ClientError,
+    RemotingError."""
     query = QueryConsumerOffsetHeader(
         consumer_group=group,
         topic=queue.topic,
         queue_id=queue.queue_id,
         set_zero_if_not_found=False,
         takes=takes,
+        waits_ms=int(waits_s * 1000) or None,
     )
     return await finder.granted(
         f"the offset of {queue} for group {group!r}",
@@ -60,12 +67,14 @@ async def ask_place(
         Command(RequestCode.QUERY_CONSUMER_OFFSET, encode_header(query)),
         limits.REQUEST_TIMEOUT_S,
         ResponseCode.QUERY_NOT_FOUND,
+        waits_s,
     )
 
 
-def is_held(answer: Command) -> bool:
-    """Whether another member has the queue that was to be taken over."""
-    return answer.ext.get("held") in (True, "true")
+def says(answer: Command, what: str) -> bool:
+    """Whether a broker says so of a queue: another member has it (`held`), or by this commit it is
+    given up (`givenUp`)."""
+    return answer.ext.get(what) in (True, "true")
 
 
 def born_ms(answer: Command) -> int:

@@ -36,7 +36,7 @@ from mqclient.connection.answers import checked_offset
 from mqclient.connection.leaders import LeaderFinder, log_failure
 from mqclient.connection.lifetime import together
 from mqclient.consuming.progress import Place
-from mqclient.consuming.sharing.beginnings import ask_place, born_ms, is_held, is_younger
+from mqclient.consuming.sharing.beginnings import ask_place, born_ms, is_younger, says
 from mqclient.consuming.sharing.commits import Commits
 from mqclient.consuming.sharing.locks import Locks
 from mqclient.errors import ClientError, Refused
@@ -67,9 +67,10 @@ class Offsets(Protocol):
         same."""
 
     async def store(
-        self, offsets: Mapping[MessageQueue, Place], timeout_s: float
+        self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
-        """Those that are kept now; what could not be is logged."""
+        """Those that are kept now; what could not be is logged. The `last` time it is before they
+        are given up."""
 
     async def give_up(self, queues: Sequence[MessageQueue]) -> None:
         """Another member may read them: what was read of them is stored."""
@@ -108,7 +109,7 @@ class NoOffsets:
         return await _is_born_after(self._finder, queue, self._began_ms)
 
     async def store(
-        self, offsets: Mapping[MessageQueue, Place], timeout_s: float
+        self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
         """None."""
         return {}
@@ -139,6 +140,8 @@ class BrokerOffsets:
         self._known: dict[MessageQueue, int] = {}
         self._born_ms: dict[MessageQueue, int] = {}
         self._commits: defaultdict[MessageQueue, Commits] = defaultdict(Commits)
+        #: By their last commit.
+        self._given_up: set[MessageQueue] = set()
 
     def open(self) -> None:
         """Nothing to do."""
@@ -165,14 +168,16 @@ class BrokerOffsets:
             return await ask_place(self._finder, self._group, queue)
         deadline_s = steady_s() + self._patience_s
         while True:
-            answer = await ask_place(self._finder, self._group, queue, takes=True)
-            if not is_held(answer):
+            asked_s = steady_s()
+            waits_s = min(limits.HANDOVER_HELD_S, max(0.0, deadline_s - asked_s))
+            answer = await ask_place(self._finder, self._group, queue, takes=True, waits_s=waits_s)
+            if not says(answer, "held"):
                 return answer
             if steady_s() >= deadline_s:
                 reason = f"its reader has not given it up within {self._patience_s:g} s"
                 log.warning("queue taken over", group=self._group, queue=str(queue), reason=reason)
                 return answer
-            await sleep(limits.HANDOVER_LOOK_S)
+            await sleep(max(0.0, asked_s + limits.HANDOVER_LOOK_S - steady_s()))
 
     async def give_up(self, queues: Sequence[MessageQueue]) -> None:
         """Tell the brokers; who can't be told lets others wait for as long as they have
@@ -182,9 +187,11 @@ class BrokerOffsets:
             with suppress(RemotingError, ClientError):
                 await ask_place(self._finder, self._group, queue, takes=False)
 
+        untold = [queue for queue in queues if queue not in self._given_up]
+        self._given_up.difference_update(queues)
         if self._patience_s is not None:
             async with together() as tasks:
-                for queue in queues:
+                for queue in untold:
                     tasks.start_soon(tell, queue)
 
     async def is_younger(self, queue: MessageQueue) -> bool:
@@ -192,13 +199,15 @@ class BrokerOffsets:
         return await is_younger(self._finder, self._group, queue, self._born_ms.get(queue, 0))
 
     async def store(
-        self, offsets: Mapping[MessageQueue, Place], timeout_s: float
+        self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
-        """Commit all of them at once; a queue whose leader is gone does not keep the others."""
+        """Commit all of them at once; a queue whose leader is gone does not keep the others. The
+        `last` commit of a queue tells brokers, too, that it is given up."""
         stored: dict[MessageQueue, Place] = {}
+        gives_up = (last and self._patience_s is not None) or None
 
         async def commit(queue: MessageQueue, place: Place) -> None:
-            send = partial(self._commit, queue)
+            send = partial(self._commit, queue, gives_up)
             kept = await self._commits[queue].commit(place, send, timeout_s)
             if kept is not None:
                 stored[queue] = kept
@@ -208,7 +217,9 @@ class BrokerOffsets:
                 tasks.start_soon(commit, queue, place)
         return stored
 
-    async def _commit(self, queue: MessageQueue, place: Place, timeout_s: float) -> bool:
+    async def _commit(
+        self, queue: MessageQueue, gives_up: bool | None, place: Place, timeout_s: float
+    ) -> bool:
         offset = place.offset
         header = UpdateConsumerOffsetHeader(
             consumer_group=self._group,
@@ -218,6 +229,7 @@ class BrokerOffsets:
             lock_token=None if self._locks is None else self._locks.leases.token(queue),
             sought_back=offset < self._known.get(queue, 0),
             life=place.life or None,
+            gives_up=gives_up,
         )
         command = Command(RequestCode.UPDATE_CONSUMER_OFFSET, encode_header(header))
         what = f"the commit of {queue} for group {self._group!r}"
@@ -226,7 +238,8 @@ class BrokerOffsets:
                 raise RequestTimeout("the commit before it was not answered in time")
             # Though it may fail for us, it may be kept.
             self._known[queue] = max(offset, self._known.get(queue, 0))
-            await self._finder.granted(what, queue.broker_name, queue.topic, command, timeout_s)
+            place_of = (queue.broker_name, queue.topic)
+            answer = await self._finder.granted(what, *place_of, command, timeout_s)
         except (RemotingError, ClientError) as error:
             log_failure(
                 log,
@@ -243,6 +256,8 @@ class BrokerOffsets:
                 self._locks.lose(queue)
             return False
         self._known[queue] = offset
+        if says(answer, "givenUp"):
+            self._given_up.add(queue)
         return True
 
 
@@ -320,7 +335,7 @@ class FileOffsets:
         return await _is_born_after(self._finder, queue, self._began_ms)
 
     async def store(
-        self, offsets: Mapping[MessageQueue, Place], timeout_s: float
+        self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
         """Replace the file; on the disk when this returns, however long that takes."""
         if not offsets:
