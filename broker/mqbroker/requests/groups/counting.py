@@ -7,6 +7,8 @@ The rules are those of `mqbroker.state.groups.places` (a queue's offsets, a topi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dledger.net import Connection
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.names import TOOLS_GROUP
@@ -17,7 +19,6 @@ from mqbroker.requests.groups.earlier import Earlier
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
-from mqbroker.requests.reading.held_pulls import HeldPulls
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.groups.places import fault, is_other_life, place
 
@@ -32,13 +33,14 @@ class Counting:
         readers: Readers,
         earlier: Earlier,
         fence: Fence,
-        held: HeldPulls,
+        given_up: Callable[[str, str, int], None],
     ) -> None:
+        """`given_up` is called with the group, topic and queue when a member gives a queue up."""
         self._machine = core.machine
         self._commits = commits
         self._readers = readers
         self._earlier = earlier
-        self._held = held
+        self._given_up = given_up
         self.fence = fence
 
     def place(self, key: QueueKey) -> int | None:
@@ -90,7 +92,7 @@ class Counting:
         """A member has given a queue up: others may have it, once its commits are applied."""
         self._readers.give_up(key, connection_id)
         if self.is_free(key):
-            self._held.given_up(*key)
+            self._given_up(*key)
 
     def counts(
         self,
