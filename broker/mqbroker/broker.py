@@ -103,9 +103,8 @@ class Broker:
             core.levels,
             core.store_host,
         )
-        counting = Counting(
-            core, self._commits, self._readers, self._earlier, fence, self._held.given_up
-        )
+        given_up = self._held.given_up
+        counting = Counting(core, self._commits, self._readers, self._earlier, fence, given_up)
         standing = Standing(core, membership, self._commits, self._readers)
         self.sources = Sources(core, membership, standing)
         self._clients = ClientHandler(core, membership, self._wake_notices, self._popping.left)

@@ -150,27 +150,32 @@ class LookupHandler:
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         may_take = True
 
-        def begin(tell: Tell[None]) -> None:
-            if not self._commits.await_pending(*key, tell) and not self._waits(
-                header, connection, connection.answer_by(request, partial(again, tell))
-            ):
-                tell(None)
-
         def again(tell: Tell[None]) -> None:
             nonlocal may_take
             may_take = self._counting.is_free(key)
-            try:
-                self._core.role.check_serving()
-                self._queue(header.topic, header.queue_id)
-                if not self._commits.await_pending(*key, tell):
-                    tell(None)
-            except Refused as refused:
-                tell(refused)
+            self._begin_again(header, tell)
+
+        def begin(tell: Tell[None]) -> None:
+            then = connection.answer_by(request, partial(again, tell))
+            is_pending = self._commits.await_pending(*key, tell)
+            if not (is_pending or self._waits(header, connection, then)):
+                tell(None)
 
         def answer(_: None) -> Command:
             return self._stored_offset(request, header, connection, may_take=may_take)
 
         return Later(begin, answer)
+
+    def _begin_again(self, header: QueryConsumerOffsetHeader, tell: Tell[None]) -> None:
+        """Once it has waited: what was right when it was asked may be no more."""
+        try:
+            self._core.role.check_serving()
+            self._queue(header.topic, header.queue_id)
+            queue = (header.consumer_group, header.topic, header.queue_id)
+            if not self._commits.await_pending(*queue, tell):
+                tell(None)
+        except Refused as refused:
+            tell(refused)
 
     def _waits(
         self, header: QueryConsumerOffsetHeader, connection: Connection, again: Callable[[], None]
