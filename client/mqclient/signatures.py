@@ -54,11 +54,12 @@ def checked(kind: type[T]) -> type[T]:
     for name, call in [*vars(kind).items()]:
         is_public = name == "__init__" or not name.startswith("_")
         if is_public and inspect.isfunction(call) and not hasattr(call, _ITSELF):
-            setattr(kind, name, _checking(call))
+            setattr(kind, name, checked_call(call))
     return kind
 
 
-def _checking(call: Callable[P, R]) -> Callable[P, R]:
+def checked_call(call: Callable[P, R]) -> Callable[P, R]:
+    """Have one call do so."""
     signature = inspect.signature(call)
     hints: dict[str, Any] = {}
 
@@ -86,11 +87,11 @@ def _checking(call: Callable[P, R]) -> Callable[P, R]:
         return typing.cast("Callable[P, R]", checked_coroutine)
 
     @wraps(call)
-    def checked_call(*args: P.args, **kwargs: P.kwargs) -> R:
+    def checked_function(*args: P.args, **kwargs: P.kwargs) -> R:
         check(*args, **kwargs)
         return call(*args, **kwargs)
 
-    return checked_call
+    return checked_function
 
 
 def wrong(name: str, value: object, hint: object) -> BadInput:

@@ -19,6 +19,7 @@ import anyio
 
 from mqclient import limits
 from mqclient.connection.lifetime import together
+from mqclient.signatures import checked_call
 
 
 class Drained(Protocol):
@@ -28,6 +29,7 @@ class Drained(Protocol):
         """Let it finish; whether it has."""
 
 
+@checked_call
 async def run_until_signal(
     run: Callable[[], Awaitable[object]],
     *clients: Drained,

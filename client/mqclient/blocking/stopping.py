@@ -21,6 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
 from mqclient import limits
+from mqclient.signatures import checked_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,7 @@ class Drained(Protocol):
         """Let it finish; whether it has."""
 
 
+@checked_call
 def run_until_signal(
     run: Callable[[], object],
     *clients: Drained,

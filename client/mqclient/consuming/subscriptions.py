@@ -14,10 +14,12 @@ from dledger.limits import SUBSCRIPTION_CHARACTERS_MAX, SUBSCRIPTION_TAGS_MAX
 from dledger.remoting.bodies import SubscriptionData
 from dledger.remoting.message import tags_code
 from dledger.remoting.names import UNREADABLE, check_topic_name
+from mqclient.signatures import checked
 
 ALL = "*"
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Sql:
     """Messages by their properties: `Sql("amount > 10 AND region = 'north'")`, in SQL92."""

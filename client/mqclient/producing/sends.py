@@ -100,7 +100,7 @@ class Sends(Living):
 
         The topic's route must be known: call `prepare(topic)` once before.
         """
-        _check_message(message)
+        check_message(message)
         if self._hooks is not None:
             message = self._hooks.without_waiting(message, "send_nowait")
         self._check_room(message)
@@ -141,7 +141,7 @@ class Sends(Living):
         self, where: Where, timeout_s: float | None, message: Message
     ) -> Awaitable[PendingSend]:
         """`send_soon`, without what is done around it."""
-        _check_message(message)
+        check_message(message)
         if self._outbox.gathers and where == ANYWHERE and plain(message):
             return self._gather(message, self._timeout(timeout_s))
         return self._put_soon(message, where, timeout_s)
@@ -172,7 +172,7 @@ class Sends(Living):
         self, message: Message, where: Where, timeout_s: float | None, alone: bool = False
     ) -> tuple[PendingSlot, GroupSender]:
         """Put a message into the outbox, once there is room and its topic's route is known."""
-        _check_message(message)
+        check_message(message)
         timeout_s = self._timeout(timeout_s)
         now_s = steady_s()
         await self._ready(message.topic, timeout_s, *where)
@@ -196,7 +196,8 @@ class Sends(Living):
         self._outbox.check_room(message)
 
 
-def _check_message(message: Message) -> None:
+def check_message(message: Message) -> None:
+    """Raises BadInput for what is none, or has no topic."""
     if not isinstance(message, Message):
         raise wrong("message", message, Message)
     if not isinstance(message.topic, str):

@@ -7,6 +7,7 @@ as well. Nothing is sent, taken or finished by a call that is refused.
 from __future__ import annotations
 
 import inspect
+import ssl
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,7 +19,19 @@ from hypothesis import strategies as st
 
 import mqclient
 from dledger.errors import BadInput
-from mqclient import Admin, Message, PopConsumer, Producer, blocking
+from mqclient import (
+    Admin,
+    ConsistentHash,
+    MachineRooms,
+    Message,
+    NearbyRooms,
+    PopConsumer,
+    Producer,
+    Sql,
+    Tls,
+    blocking,
+    run_until_signal,
+)
 from mqclient.connection.identity import UniqueKeys
 from mqclient.producing.encoding import Encoder
 from mqclient.signatures import accepts
@@ -41,14 +54,17 @@ CLIENTS = {"producer": Producer, "consumer": mqclient.Consumer, "pops": PopConsu
 FACES = [
     *(mqclient.Producer, mqclient.Consumer, mqclient.PopConsumer, mqclient.Admin),
     *(blocking.Producer, blocking.Consumer, blocking.PopConsumer, blocking.Admin),
+    *(mqclient.BulkWriter, mqclient.RangeReader, blocking.BulkWriter, blocking.RangeReader),
 ]
 
 
-def wrong_values(call: Callable[..., object]) -> Iterator[tuple[str, Any]]:
+def wrong_values(
+    call: Callable[..., object], also: dict[str, Any] | None = None
+) -> Iterator[tuple[str, Any]]:
     """The parameters of a call, each with every sample that its annotation doesn't have."""
     while hasattr(call, "__wrapped__"):
         call = call.__wrapped__
-    hints = typing.get_type_hints(call)
+    hints = typing.get_type_hints(call, localns=also)
     for name in inspect.signature(call).parameters:
         if name in hints:
             for value in SAMPLES:
@@ -82,6 +98,65 @@ def test_no_client_is_made_with(face: type) -> None:
         else:
             taken.append(f"{name}={value!r}")
     assert taken == [], "\n".join(taken)
+
+
+MADE = {Sql: {"expression": "a = 1"}, Tls: {}, MachineRooms: {"rooms": ["a"]}, ConsistentHash: {}}
+MADE[NearbyRooms] = dict.fromkeys(("room_of_queue", "room_of_member"), str)
+
+
+@pytest.mark.parametrize("kind", MADE, ids=lambda kind: kind.__name__)
+def test_no_client_is_told_by(kind: type) -> None:
+    """What an application makes to say what a client shall do."""
+    taken = []
+    for name, value in wrong_values(kind.__init__, {"ssl": ssl}):
+        try:
+            made = kind(**MADE[kind] | {name: value})
+            if kind is Tls:
+                Producer(NOBODY, tls=made)
+        except BadInput as error:
+            if name not in str(error):
+                taken.append(f"{name}={value!r}: {error}")
+        else:
+            taken.append(f"{name}={value!r}")
+    assert taken == [], "\n".join(taken)
+
+
+@pytest.mark.parametrize("wait", [run_until_signal, blocking.run_until_signal])
+def test_nothing_runs_until_a_signal_with(wait: Callable[..., Any]) -> None:
+    """It would show when the signal comes."""
+    taken = []
+    for name, value in wrong_values(wait):
+        several = (value,) if name == "clients" else ()
+        named = {} if several else {name: value}
+        run = () if name == "run" else (print,)
+        try:
+            done = wait(*run, *several, **named)
+            if inspect.iscoroutine(done):
+                done.send(None)
+        except BadInput as error:
+            if name not in str(error):
+                taken.append(f"{name}={value!r}: {error}")
+        else:
+            taken.append(f"{name}={value!r}")
+    assert taken == [], "\n".join(taken)
+
+
+def test_nothing_that_is_public_is_left_out() -> None:
+    """What an application calls is looked at here; the rest is given to it."""
+    given_out = {"Bounds", "Columns", "Decision", "Gap", "MessageQueue", "OnceTransaction"}
+    given_out |= {"PendingSend", "Piece", "PoppedMessage", "ReadMany", "Rebalance", "Stretch"}
+    given_out |= {"ReceivedMessage", "Reply", "SendResult", "SentMany", "TopicBounds"}
+    given_out |= {"Transaction", "Metrics", "AdminPart", "Face"}
+    looked_at = {each.__name__ for each in [*FACES, *MADE]} | {"Message", "run_until_signal"}
+    public = {
+        name
+        for module in (mqclient, blocking)
+        for name in module.__all__
+        if callable(each := getattr(module, name))
+        and not (isinstance(each, type) and issubclass(each, BaseException))
+        and typing.get_origin(each) is None
+    }
+    assert public - given_out - looked_at == set()
 
 
 def calls() -> Iterator[tuple[Call, Any]]:

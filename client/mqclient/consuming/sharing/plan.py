@@ -23,6 +23,7 @@ from dledger.remoting.allocation import (
 )
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
+from mqclient.signatures import checked
 
 
 class Strategy(Protocol):
@@ -38,6 +39,7 @@ StrategyName: TypeAlias = Literal["averaged", "circular", "hashed", "sticky"]
 Assign: TypeAlias = StrategyName | Literal["all"] | Strategy | Sequence[MessageQueue]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class ConsistentHash:
     """RocketMQ's consistent hash, with a number of virtual nodes for each member."""
@@ -57,11 +59,12 @@ class ConsistentHash:
         return allocate_by_hash(member, members, queues, self.virtual_nodes)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class MachineRooms:
     """RocketMQ's allocation by machine room: only brokers named `room@name` in these rooms."""
 
-    rooms: tuple[str, ...]
+    rooms: Sequence[str]
 
     def __call__(
         self, member: str, members: Sequence[str], queues: Sequence[MessageQueue], /
@@ -70,6 +73,7 @@ class MachineRooms:
         return allocate_by_machine_room(member, members, queues, self.rooms)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class NearbyRooms:
     """RocketMQ's allocation by nearness: members share the queues in their own machine room, and

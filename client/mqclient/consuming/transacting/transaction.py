@@ -67,6 +67,7 @@ from mqclient.models import Message, Selector, SendResult
 from mqclient.producing.encoding import Encoder
 from mqclient.producing.naming import Claim, Named
 from mqclient.producing.publishing import Publisher
+from mqclient.producing.sends import check_message
 
 
 class Writes(Protocol):
@@ -279,6 +280,7 @@ class OnceTransaction:
         """
         if not self._is_open:
             raise TransactionClosed("this transaction has ended: begin another one")
+        check_message(message)
         if message.delayed:
             raise BadMessage(
                 f"a message to topic {message.topic!r} with a delay: it would wait in an entry of "
