@@ -143,3 +143,7 @@ DIFFERENCES_MAX = 1_000
 """Ranges of one replica's files that are told to be unlike its log."""
 RUN_CHARACTERS_MAX = 64
 """Of a run of a query, as brokers are told it: Spark's have 36."""
+JOB_LINE_S = 5.0
+"""A job that takes longer prints a line, and another one each time that so much has passed."""
+WATCH_PATIENCE_S = 5.0
+"""For a broker to say how far a query is behind: the next batch's progress waits for it."""

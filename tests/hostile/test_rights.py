@@ -21,6 +21,7 @@ from dledger.limits import (
     WRONG_SIGNATURES_MAX,
 )
 from dledger.log.entry import Kind
+from dledger.remoting.bodies.staged import encode_places
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
@@ -557,10 +558,27 @@ def writing(epoch: int, sequence: int) -> Command:
     return Command(Code.WRITE_ONCE, encode_header(header))
 
 
+def deciding(epoch: int, batch: int) -> Command:
+    """A decision under that name, of a batch that has no rows."""
+    content = encode_places({})
+    header = WriteOnceHeader(
+        producer_name="bills",
+        epoch=epoch,
+        stream=1,
+        sequence=batch,
+        parts=[],
+        group="",
+        moves=[],
+        batch=batch,
+        content_size=len(content),
+    )
+    return Command(Code.WRITE_ONCE, encode_header(header), content)
+
+
 async def test_a_producers_name_is_its_users(tmp_path: Path, mock_clock: MockClock) -> None:
-    """Another one with the same rights neither fences it nor writes under it, with the right epoch
-    or any; a super user and the secret may, and it stays its user's. It is free once that user is
-    gone. A snapshot and the log itself keep it alike."""
+    """Another one with the same rights neither fences it nor writes or decides under it, with the
+    right epoch or any; a super user and the secret may, and it stays its user's. It is free once
+    that user is gone. A snapshot and the log itself keep it alike."""
     async with enforcing(tmp_path) as (found, cluster):
         for name in ("ann", "bob", "root"):
             found.commit_raw(Kind.CONTROL, user_entry(name, is_super=name == "root"))
@@ -577,12 +595,17 @@ async def test_a_producers_name_is_its_users(tmp_path: Path, mock_clock: MockClo
 
         epoch = epoch_of(await ask(registering("a"), "ann"))
         before = found.machine.applied_index
-        for request in (registering("b"), writing(epoch, 0), writing(epoch + 1, 0)):
+        for request in (
+            *(registering("b"), writing(epoch, 0), writing(epoch + 1, 0)),
+            *(deciding(epoch, 0), deciding(epoch + 1, 9)),
+        ):
             refused = await ask(request, "bob")
             assert refused.code == REFUSED
             assert "'bills' belongs to another user" in str(refused.remark)
         assert found.machine.applied_index == before
         assert (await ask(writing(epoch, 0), "ann")).code == ResponseCode.SUCCESS
+        assert (await ask(deciding(epoch, 0), "ann")).code == ResponseCode.SUCCESS
+        assert (await ask(deciding(epoch, 0), "ann")).code == ResponseCode.BATCH_DECIDED
         by_root = epoch_of(await ask(registering("c"), "root"))
         assert (await ask(writing(epoch, 1), "ann")).code == ResponseCode.PRODUCER_FENCED
         assert by_root < epoch_of(await cluster_answer(cluster, registering("d")))

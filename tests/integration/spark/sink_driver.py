@@ -7,7 +7,8 @@
 At STEP of the first batch that is BATCH or later, the driver's Python and JVM are killed: after a
 task wrote (staged), before the decision (before), when some of its rows are messages (within), or
 after our commit, before Spark's commit log (after). With the step "none" it lives. Processes that
-run the first attempts of the tasks of batch TASKS_OF are killed when these have written.
+run the first attempts of the tasks of batch TASKS_OF are killed when these have written, and noted
+in CHECKPOINT.killed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from mqspark.topics.data_source import RocketmqSource
 from mqspark.topics.sink_once import running
 
 
-def dying(step: str, batch: int, tasks_of: int, pids: tuple[int, ...]) -> type[RocketmqSource]:
+def dying(
+    step: str, batch: int, tasks_of: int, pids: tuple[int, ...], killed: str
+) -> type[RocketmqSource]:
     """The source whose sink has the driver killed at a step."""
 
     def die() -> None:
@@ -52,6 +55,8 @@ def dying(step: str, batch: int, tasks_of: int, pids: tuple[int, ...]) -> type[R
                 if step == "staged" and number >= batch:
                     die()
                 if number == tasks_of and not context.attemptNumber():
+                    with Path(killed).open("a") as file:
+                        file.write(f"{executor()}\n")
                     os.kill(executor(), signal.SIGKILL)
                 return message
 
@@ -89,7 +94,9 @@ def main() -> None:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     session = open_session("sink", brief=True)
     pids = (os.getppid(), os.getpid())
-    session.dataSource.register(dying(step, int(batch), int(tasks_of), pids))
+    session.dataSource.register(
+        dying(step, int(batch), int(tasks_of), pids, f"{checkpoint}.killed")
+    )
     stream = session.readStream.format("rocketmq").options(
         nameServer=name_server, subscribe=source, startingOffsets="earliest",
         maxOffsetsPerTrigger=rows_max,

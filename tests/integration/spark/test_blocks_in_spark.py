@@ -19,19 +19,22 @@ ADDRESSES = ("10.0.0.1:9876;10.0.0.2:9876", "10.0.0.1:9876")
 
 
 def test_a_topic_is_read_and_written(session: SparkSession, tmp_path: Path) -> None:
-    """docs/how-to/spark.md: as a table and as a stream."""
+    """docs/how-to/spark.md: as a table and as a stream, which is watched."""
     with local_cluster_in_thread(replicas=1) as cluster:
         with cluster.admin() as admin, cluster.producer("P") as producer:
             admin.topics.update("Bills")
             for number in range(3):
                 producer.send(Message("Orders", b"order %d" % number, keys=f"k{number}"))
         names: dict[str, Any] = {"spark": session}
-        for page, has in (("spark.md", "readStream"), ("spark.md", "writeStream")):
-            text = program(page, has).text
+        for page, has in (
+            ("spark.md", "readStream"),
+            ("spark.md", "writeStream"),
+            ("spark.md", "with watch("),
+        ):
+            text = program(page, has).text.replace("9400", "0")
             for address in ADDRESSES:
                 text = text.replace(f'"{address}"', f'"{cluster.namesrv_addr}"')
             exec(text.replace("/checkpoints", str(tmp_path)), names)  # noqa: S102
-        names["query"].processAllAvailable()
         names["query"].stop()
         with cluster.admin() as admin:
             messages = admin.topics.status("Bills").messages
