@@ -170,6 +170,39 @@ async def test_rows_are_seen_when_their_batch_is_committed(
         assert await seen(cluster) == by_key(range(batch * 100 + 100))
 
 
+async def test_what_a_commit_costs(
+    autojump_clock: MockClock, cluster: LocalCluster, cores: dict[tuple[str, str], Core]
+) -> None:
+    """Of a batch in `n` staged entries: an entry for the decision and one for each of the `n`, as
+    many requests, and a question for what is decided (docs/explanation/spark-sink.md)."""
+    asked = Counter[RequestCode]()
+    ask = BatchDecider._ask
+
+    async def counted(
+        decider: BatchDecider, group: str, code: RequestCode, *others: object
+    ) -> Command:
+        asked[code] += 1
+        return await ask(decider, group, code, *others)  # type: ignore[arg-type]
+
+    def entries() -> int:
+        return sum(core.machine.applied_index for core in cores.values())
+
+    for batch in range(2):
+        staged = await begin(cluster, batch)
+        places = await stage(cluster, staged, range(batch * 60, batch * 60 + 60))
+        n, before = sum(map(len, places.values())), entries()
+        asked.clear()
+        with patch.object(BatchDecider, "_ask", counted):
+            assert await commit(cluster, staged, places)
+        assert n > 2
+        assert entries() - before == 1 + n
+        assert asked == {
+            RequestCode.DECISION_OF: 1,
+            RequestCode.WRITE_ONCE: 1,
+            RequestCode.END_STAGED: n,
+        }
+
+
 async def test_no_reader_is_given_what_is_not_decided(
     autojump_clock: MockClock, cluster: LocalCluster
 ) -> None:
