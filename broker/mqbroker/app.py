@@ -147,7 +147,12 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         host = config.client_host
         serve = partial(
-            serve_remoting, broker.handler, host, faults=core.faults, quota=quota, tls=tls
+            serve_remoting,
+            broker.handler,
+            host,
+            faults=core.faults,
+            quota=quota,
+            tls=tls and tls.taker,
         )
         port = await nursery.start(serve, config.listen_port)
         if config.vip_channel_enable:

@@ -62,6 +62,8 @@ class Pages:
 
     async def __call__(self, asked: Asked) -> Answer:
         """The answer to a request."""
+        if (refusal := self._admission.plain_refusal(asked)) is not None:
+            return Answer.text(HTTPStatus.BAD_REQUEST, refusal)
         refusal = self._admission.refusal(asked)
         judge = self._health.get(asked.path)
         if judge is not None:

@@ -14,19 +14,30 @@ PLAIN = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request. `source`: the address that it came from; `values`: those of its query."""
+    """A request. `source`: the address that it came from; `values`: those of its query;
+    `encrypted`: whether it came by TLS; `certified`: whether with a valid certificate."""
 
     path: str
     source: str
     authorization: str = ""
     values: Mapping[str, list[str]] = field(default_factory=dict)
+    encrypted: bool = False
+    certified: bool = False
 
     @classmethod
-    def of(cls, target: str, source: str, authorization: str) -> Asked:
+    def of(
+        cls,
+        target: str,
+        source: str,
+        authorization: str,
+        *,
+        encrypted: bool = False,
+        certified: bool = False,
+    ) -> Asked:
         """Take a request's target apart. Raises ValueError for one that can't be read."""
         parts = urlsplit(target)
         values = parse_qs(parts.query, max_num_fields=2 * limits.NAMES_ASKED_MAX)
-        return cls(parts.path, source, authorization, values)
+        return cls(parts.path, source, authorization, values, encrypted, certified)
 
 
 class Answer(NamedTuple):

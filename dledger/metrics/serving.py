@@ -2,10 +2,10 @@
 
 A connection has a time for its request, for taking its answer, and for being idle; a request has a
 size and no body. When all places are taken, a newcomer replaces the oldest connection that has not
-been given figures. Requests that follow each other without a pause, and long answers, take turns of
-the loop with clients' requests. So strangers who hold connections keep no Prometheus away. A
-connection ends with each answer that is not of figures, so guessing a token costs one connection a
-guess.
+been given figures. So strangers who hold connections keep no Prometheus away. Handshakes of TLS,
+requests that follow each other without a pause, and long answers, take turns of the loop with
+clients' requests. A connection ends with each answer that is not of figures, so guessing a token
+costs one connection a guess.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from dledger.metrics.requests import Answer, Asked
 from dledger.net.faults import Faults
 from dledger.net.listening import accept_forever
 from dledger.net.quota import ConnectionQuota
-from dledger.net.turns import Share, turns_of_loop
+from dledger.net.turns import Share, single_steps, turns_of_loop
+from dledger.tls.channel import Channel
+from dledger.tls.servers import ServerContexts
 from dledger.world import listen
 
 Answers: TypeAlias = Callable[[Asked], Awaitable[Answer]]
@@ -40,16 +42,18 @@ async def serve_figures(
     port: int,
     faults: Faults,
     *,
+    tls: ServerContexts | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled. `task_status` is told the port. ConfigError if it can't be had."""
+    """Serve until cancelled; `tls`: by TLS, too. `task_status` is told the port. ConfigError if it
+    can't be had."""
     quota = ConnectionQuota(limits.CONNECTIONS_MAX, limits.MEMORY_BYTES_MAX)
     with _listen(host, port) as listener:
         end_unacknowledged(listener, CLIENT_UNACKNOWLEDGED_S)
         async with trio.open_nursery() as nursery:
 
             def start(accepted: socket.socket, peer: tuple[str, int]) -> None:
-                connection = _Connection(accepted, peer[0], answers, quota, faults)
+                connection = _Connection(accepted, peer[0], answers, quota, faults, tls)
                 nursery.start_soon(connection.serve)
 
             task_status.started(listener.getsockname()[1])
@@ -76,9 +80,12 @@ class _Connection:
         answers: Answers,
         quota: ConnectionQuota,
         faults: Faults,
+        tls: ServerContexts | None,
     ) -> None:
         accepted.setblocking(False)
-        self._socket = accepted
+        self._accepted = accepted
+        self._socket: socket.socket | Channel = accepted
+        self._tls = tls
         self._source = source
         self._answers = answers
         self._faults = faults
@@ -94,7 +101,7 @@ class _Connection:
         """Answer until one of both ends it."""
         try:
             with self._scope, suppress(OSError, h11.ProtocolError):
-                if self._place is not None:
+                if self._place is not None and await self._begin():
                     await self._serve()
         except Exception as error:
             self._faults.note("figures not told", error, peer=self._source)
@@ -102,6 +109,16 @@ class _Connection:
             if self._place is not None:
                 self._quota.leave(self._place)
             self._socket.close()
+
+    async def _begin(self) -> bool:
+        """Agree on TLS or plain text, within a request's time; whether that succeeded."""
+        if self._tls is None:
+            return True
+        with trio.move_on_after(limits.REQUEST_S):
+            self._socket = await self._tls.begin_figures(self._accepted, single_steps())
+            self._began_s = self._turns.clock_s()
+            return True
+        return False
 
     async def _serve(self) -> None:
         patience_s = limits.REQUEST_S
@@ -152,7 +169,13 @@ class _Connection:
         headers = dict(request.headers)
         authorization = headers.get(b"authorization", b"").decode("latin-1")
         try:
-            asked = Asked.of(request.target.decode("latin-1"), self._source, authorization)
+            asked = Asked.of(
+                request.target.decode("latin-1"),
+                self._source,
+                authorization,
+                encrypted=self._socket is not self._accepted,
+                certified=isinstance(self._socket, Channel) and bool(self._socket.raw_certificate),
+            )
         except ValueError as error:
             return Answer.text(HTTPStatus.BAD_REQUEST, f"the address can't be read: {error}")
         return await self._answers(asked)

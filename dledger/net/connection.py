@@ -33,7 +33,7 @@ from dledger.limits import (
 from dledger.net.faults import Faults
 from dledger.net.link import Link
 from dledger.net.quota import ConnectionQuota, Place
-from dledger.net.turns import Share, Turns, turns_of_loop
+from dledger.net.turns import Share, Turns, single_steps, turns_of_loop
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
@@ -259,19 +259,9 @@ class Connection:
 
     async def _begin(self, tls: ServerContexts) -> bool:
         """Agree with the client on TLS or plain text; whether that succeeded."""
-        turns, share = turns_of_loop(), Share()
-
-        async def in_turn(step: Callable[[], bool]) -> bool:
-            if turns.crowded:
-                await turns.wait(share)
-            began_s = turns.clock_s()
-            try:
-                return step()
-            finally:
-                turns.used(share, turns.clock_s() - began_s)
 
         async def begin(sock: socket.socket) -> socket.socket | Channel:
-            return await tls.begin(sock, in_turn)
+            return await tls.begin(sock, single_steps())
 
         try:
             if await self.link.begin(begin):

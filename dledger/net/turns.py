@@ -192,6 +192,22 @@ async def in_turns(steps: Iterable[object]) -> float:
     return all_s + took_s
 
 
+def single_steps() -> Callable[[Callable[[], T]], Awaitable[T]]:
+    """What takes single steps of one connection in its turns, as those of a handshake."""
+    turns, share = turns_of_loop(), Share()
+
+    async def in_turn(step: Callable[[], T]) -> T:
+        if turns.crowded:
+            await turns.wait(share)
+        began_s = turns.clock_s()
+        try:
+            return step()
+        finally:
+            turns.used(share, turns.clock_s() - began_s)
+
+    return in_turn
+
+
 async def result_in_turns(steps: Generator[object, None, T]) -> T:
     """Take all `steps` in the same way, for their result."""
     results = list[T]()

@@ -39,6 +39,10 @@ class ServerContexts:
     def _make(self) -> None:
         options = self.options
         self._clients = accepting_context(options.files, options.client_auth)
+        has_none = options.client_auth is ClientAuth.NONE
+        self._figures = accepting_context(
+            options.files, ClientAuth.NONE if has_none else ClientAuth.OPTIONAL
+        )
         if options.members is not Mode.DISABLED:
             self._members = accepting_context(options.files, ClientAuth.REQUIRE)
         if options.dials or options.members is not Mode.DISABLED:
@@ -54,6 +58,13 @@ class ServerContexts:
     ) -> Channel | socket.socket:
         """What to speak over with a client that has connected. Raises TlsFailed."""
         return await begin(sock, self.options.mode, self._clients, in_turn)
+
+    async def begin_figures(
+        self, sock: socket.socket, in_turn: InTurn = at_once
+    ) -> Channel | socket.socket:
+        """The same at the port for figures, where HTTP has an answer for whoever speaks plain text
+        or shows no certificate; the port judges it. Raises TlsFailed."""
+        return await begin(sock, Mode.PERMISSIVE, self._figures, in_turn)
 
     @property
     def ways_to_members(self) -> tuple[ServerContexts | None, ...]:

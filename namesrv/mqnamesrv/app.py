@@ -49,6 +49,7 @@ async def serve(
     )
     tls_options = config.tls_options()
     tls = None if tls_options is None else ServerContexts(tls_options)
+    taker = tls and tls.taker
     figures = port_of(config, has_users=bool(config.secret_file))
     dispatcher = Dispatcher(config, kv, trio.current_time, door, groups)
     away = Away(kv, dispatcher.routes.topics)
@@ -56,7 +57,7 @@ async def serve(
         faults = Faults()
         address = config.bind_address, config.listen_port
         port = await nursery.start(
-            partial(serve_remoting, dispatcher, *address, faults=faults, quota=quota, tls=tls)
+            partial(serve_remoting, dispatcher, *address, faults=faults, quota=quota, tls=taker)
         )
         _log.info(
             "name server started",
@@ -67,7 +68,7 @@ async def serve(
         if tls is not None:
             nursery.start_soon(tls.run)
         if figures is not None:
-            tell = partial(serve_metrics, figures, dispatcher, quota, faults)
+            tell = partial(serve_metrics, figures, dispatcher, quota, faults, taker)
             told = await nursery.start(tell)
             _log.info("figures told", address=f"{figures.host}:{told}")
         nursery.start_soon(Recorder(dispatcher, quota, faults).run)

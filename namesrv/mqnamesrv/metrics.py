@@ -20,6 +20,7 @@ from dledger.net import Faults
 from dledger.net.machine import memory_bytes
 from dledger.net.quota import ConnectionQuota
 from dledger.program.pulse import look
+from dledger.tls.servers import ServerContexts
 from dledger.version import __version__
 from dledger.world import unix_ms
 from mqnamesrv.dispatch import Dispatcher
@@ -142,13 +143,18 @@ async def serve_metrics(
     dispatcher: Dispatcher,
     quota: ConnectionQuota,
     faults: Faults,
+    tls: ServerContexts | None = None,
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled; `task_status` is told the port. ConfigError if it can't be had."""
     figures = NamesrvFigures(dispatcher, quota, faults)
     admission = Admission(
-        where.host, where.token, dispatcher.users.guard, lambda: dispatcher.users.cluster
+        where.host,
+        where.token,
+        dispatcher.users.guard,
+        lambda: dispatcher.users.cluster,
+        None if tls is None else tls.options,
     )
     pages = Pages(admission, figures.pieces, figures.details, NamesrvHealth(dispatcher))
-    await serve_figures(pages, where.host, where.port, faults, task_status=task_status)
+    await serve_figures(pages, where.host, where.port, faults, tls=tls, task_status=task_status)

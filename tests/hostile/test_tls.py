@@ -26,12 +26,16 @@ from dledger.limits import (
 )
 from dledger.net import Connection, connect_peer, serve_remoting
 from dledger.net.quota import ConnectionQuota
+from dledger.program.config import parse_config
 from dledger.remoting.codec import encode_frame
 from dledger.remoting.command import Command
-from dledger.testing.certificates import client, contexts, pair, stranger
+from dledger.testing.certificates import client, contexts, files, pair, stranger
 from dledger.testing.logs import capture_logs
 from dledger.tls.clients import ClientContexts
 from dledger.tls.options import ClientAuth, Mode
+from mqlocal import local_cluster
+from mqnamesrv import app as namesrv
+from mqnamesrv.config import NamesrvConfig
 
 ANSWER_S = 5.0
 
@@ -334,3 +338,24 @@ async def test_a_flood_of_handshakes_shares_the_loop(tmp_path: Path) -> None:
         assert longest_s < LOOP_STALL_S, f"{longest_s:.3f} s of {time.process_time() - cpu_s:.3f}"
         for stream in streams:
             stream.socket.close()
+
+
+async def test_a_disabled_port_takes_no_tls(tmp_path: Path) -> None:
+    """Though its server has certificates, for its members or for what it dials: a broker, and a
+    name server."""
+    own = files(tmp_path / "server")
+    keys = {
+        "tls.server.certPath": own.certificate,
+        "tls.server.keyPath": own.key,
+        "tls.server.trustCertPath": own.authorities,
+    }
+    tls = ClientContexts.of(client(tmp_path / "client"))
+    config = parse_config(keys | {"listenPort": 0, "tls.enable": True}, NamesrvConfig, "test")
+    async with trio.open_nursery() as nursery, local_cluster(settings=keys) as cluster:
+        port = await nursery.start(partial(namesrv.serve, config))
+        broker = cluster.address(await cluster.leader()).rpartition(":")[2]
+        for each in (port, int(broker)):
+            with pytest.raises(RemotingError):
+                async with connect_peer("127.0.0.1", each, tls=tls):
+                    pass
+        nursery.cancel_scope.cancel()

@@ -22,8 +22,15 @@ async def serve_metrics(
 ) -> None:
     """Serve until cancelled; `task_status` is told the port. ConfigError if it can't be had."""
     core, figures = sources.core, BrokerFigures(sources, process)
+    tls = core.tls and core.tls.taker
     admission = Admission(
-        where.host, where.token, core.guard, lambda: core.config.broker_cluster_name
+        where.host,
+        where.token,
+        core.guard,
+        lambda: core.config.broker_cluster_name,
+        None if tls is None else tls.options,
     )
     pages = Pages(admission, figures.pieces, figures.details, BrokerHealth(core))
-    await serve_figures(pages, where.host, where.port, core.faults, task_status=task_status)
+    await serve_figures(
+        pages, where.host, where.port, core.faults, tls=tls, task_status=task_status
+    )

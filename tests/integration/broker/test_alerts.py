@@ -1,22 +1,17 @@
 """Every alert is seen firing: by promtool on series, and by a Prometheus that scrapes real brokers.
 
-Prometheus is Debian's package, fetched once into `.cache/prometheus`; where it can't be had the
-tests say so and are skipped. The short form waits a second where the rules wait 15 to 60, and calls
+The short form waits a second where the rules wait 15 to 60, and calls
 messages of 5 s old that should be 5 minutes old; the long form takes the rules as they are.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
-import tempfile
-import urllib.request
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,14 +22,14 @@ import mqbroker.app
 import mqbroker.requests.admin.broker as broker_requests
 from dledger.trust.users import User
 from mqbroker.state.machine import Machine
-from mqchaos.cluster.processes import free_ports
 from mqclient import Message
 from mqclient.errors import ClientError
 from mqlocal import LocalCluster, local_cluster, places
 
+from .prometheus import Prometheus, prometheus
+
 ROOT = Path(__file__).parents[3]
 RULES = ROOT / "docs" / "reference" / "monitoring" / "alerts.yml"
-CACHE = ROOT / ".cache" / "prometheus"
 SHORT = {
     **{f"for: {time}": "for: 1s" for time in ("15s", "30s", "1m")},
     "latency_milliseconds) > 300000": "latency_milliseconds) > 5000",
@@ -42,36 +37,6 @@ SHORT = {
 SMALL_DISK_BYTES = 160 << 20
 STATE = {"DledgerDiskFills", "DledgerUsersDiffer", "DledgerFaults"}
 WORK = {"DledgerLagGrows", "DledgerDeadLetters"}
-
-
-def fetched() -> str:
-    """Fetch Debian's Prometheus; returns the reason if that can't be done."""
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        return "there is no apt-get here, and no Prometheus"
-    CACHE.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE.parent) as folder:
-        download = ("apt-get", "download", "prometheus")
-        done = subprocess.run(download, cwd=folder, capture_output=True, text=True, check=False)
-        packages = [*Path(folder).glob("*.deb")]
-        if not packages:
-            return f"Prometheus can't be fetched: {done.stderr.strip()[-200:]}"
-        unpacked = Path(folder, "unpacked")
-        subprocess.run(("dpkg", "-x", packages[0], unpacked), check=True, capture_output=True)
-        if not CACHE.exists():
-            (unpacked / "usr" / "bin").rename(CACHE)
-    return ""
-
-
-@pytest.fixture(scope="module")
-def tools() -> Path:
-    """The folder with prometheus and promtool."""
-    there = shutil.which("promtool")
-    if there is not None:
-        return Path(there).parent
-    reason = "" if CACHE.exists() else fetched()
-    if reason:
-        pytest.skip(reason)
-    return CACHE
 
 
 def alerts() -> set[str]:
@@ -100,71 +65,6 @@ def test_each_alert_says_where_its_remedy_stands() -> None:
     headings = {each.lower().replace(" ", "-") for each in re.findall(r"^## (.*)$", page, re.M)}
     assert len(named) == len(alerts())
     assert set(named) <= headings
-
-
-class Prometheus:
-    """A running Prometheus, which scrapes once a second."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self._targets = folder / "targets.json"
-        self._url = f"http://127.0.0.1:{port}/api/v1"
-
-    def scrape(self, addresses: list[str]) -> None:
-        """Scrape these from now on."""
-        written = self._targets.with_suffix(".new")
-        written.write_text(json.dumps([{"targets": addresses}]))
-        written.rename(self._targets)
-
-    async def firing(self) -> set[str]:
-        """The alerts that fire now."""
-
-        def ask() -> bytes:
-            with urllib.request.urlopen(f"{self._url}/alerts", timeout=10) as answer:  # noqa: S310
-                return bytes(answer.read())
-
-        found = json.loads(await trio.to_thread.run_sync(ask))["data"]["alerts"]
-        return {each["labels"]["alertname"] for each in found if each["state"] == "firing"}
-
-    async def until(self, wanted: set[str], within_s: float) -> None:
-        """Wait until just these alerts fire."""
-        found: set[str] | None = None
-        with trio.move_on_after(within_s):
-            while found != wanted:
-                await trio.sleep(0.25)
-                try:
-                    found = await self.firing()
-                except OSError:
-                    continue
-            return
-        raise AssertionError(f"{found} fire, and not {wanted}")
-
-
-@asynccontextmanager
-async def prometheus(tools: Path, folder: Path, rules: str) -> AsyncIterator[Prometheus]:
-    """Run one until the block is left."""
-    (port,) = free_ports(1)
-    (folder / "alerts.yml").write_text(rules)
-    (folder / "prometheus.yml").write_text(
-        "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\n"
-        "rule_files: [alerts.yml]\n"
-        "scrape_configs:\n"
-        "  - job_name: dledger\n"
-        "    file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]\n"
-    )
-    running = Prometheus(folder, port)
-    running.scrape([])
-    command = [
-        str(tools / "prometheus"),
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]
-    with (folder / "log").open("wb") as log:
-        async with trio.open_nursery() as nursery:
-            start = partial(trio.run_process, command, stdout=log, stderr=log, check=False)
-            process = await nursery.start(start)
-            yield running
-            process.terminate()
 
 
 @contextmanager
