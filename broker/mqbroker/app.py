@@ -146,13 +146,9 @@ async def _serve(
     process = Process(ledger.segments, lambda: snapshots.saved_s, watchdog)
     async with trio.open_nursery() as nursery:
         host = config.client_host
+        taker = tls and tls.taker
         serve = partial(
-            serve_remoting,
-            broker.handler,
-            host,
-            faults=core.faults,
-            quota=quota,
-            tls=tls and tls.taker,
+            serve_remoting, broker.handler, host, faults=core.faults, quota=quota, tls=taker
         )
         port = await nursery.start(serve, config.listen_port)
         if config.vip_channel_enable:

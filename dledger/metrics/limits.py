@@ -27,6 +27,8 @@ NAMES_SHOWN_MAX = 1_000
 """Topics, and groups, with series of their own; the others are folded into one."""
 NAMES_CHOSEN_S = 600.0
 """Between two choices of those, while there are more."""
+NAMES_PER_STEP = 500
+"""Looked at before others may have the loop."""
 NAMES_ASKED_MAX = 100
 """Topics, and groups, that one request for details names."""
 PAGE_S = 1.0

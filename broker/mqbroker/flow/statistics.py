@@ -132,9 +132,11 @@ class Statistics:
         return minute, hour, day
 
     def totals(self, kind: str) -> Iterator[tuple[str, int, int]]:
-        """(key, messages, bytes) of one kind of traffic, since a key was first counted."""
-        for (its, key), row in self._rows.items():
-            if its == kind:
+        """(key, messages, bytes) of one kind of traffic, since a key was first counted. Others may
+        count between two of them."""
+        for each, row in list(self._rows.items()):
+            its, key = each
+            if its == kind and self._rows.get(each) == row:
                 messages, size_bytes, _ = self._totals[row].tolist()
                 yield key, messages, size_bytes
 

@@ -41,7 +41,7 @@ class BrokerFigures:
 
     def pieces(self) -> Iterator[str]:
         """The text of /metrics."""
-        self._choose()
+        yield from self._choose()
         yield from self._server.pieces(self._writer)
         if not self._core.role.serving:
             return
@@ -58,9 +58,11 @@ class BrokerFigures:
         if self._core.role.serving:
             yield from self._queues.pieces(wanted, self._writer)
 
-    def _choose(self) -> None:
+    def _choose(self) -> Iterator[str]:
         core, names = self._core, self._names
         topics = [topic.topic_name for topic in core.machine.topics]
-        names.topics.choose(topics, self._traffic.weights(), core.clock_s())
+        for _ in names.topics.choosing(topics, self._traffic.weights, core.clock_s()):
+            yield ""
         groups = [group.group_name for group in core.machine.groups]
-        names.groups.choose(groups, self._traffic.group_weights(), core.clock_s())
+        for _ in names.groups.choosing(groups, self._traffic.group_weights, core.clock_s()):
+            yield ""

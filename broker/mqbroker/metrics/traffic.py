@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dledger.metrics.shown import Shown
-from dledger.metrics.text import Family, Sample, Writer
+from dledger.metrics.text import Family, Writer
 from dledger.remoting.message import DLQ_PREFIX
 from dledger.remoting.names import UNREADABLE, topic_kind
 from mqbroker.flow.rates import Rates
@@ -98,8 +98,20 @@ class TrafficFigures:
                 ),
             )
         for family, counts in self._by_topic():
-            yield from writer.family(family, self._of_topics(counts))
-        yield from writer.family(_DEAD, self._dead())
+            shown: dict[str, int] = {}
+            yield from self._add_counts(counts, shown)
+            yield from writer.family(
+                family, (({"topic": topic}, count) for topic, count in shown.items())
+            )
+        dead: dict[tuple[str, ...], int] = {}
+        yield from self._add_dead(dead)
+        yield from writer.family(
+            _DEAD,
+            (
+                (_labels(key, "consumer_group", "topic", "is_system"), count)
+                for key, count in dead.items()
+            ),
+        )
         letters: dict[str, int] = {}
         yield from self._add_letters(letters)
         yield from writer.family(
@@ -139,7 +151,7 @@ class TrafficFigures:
 
     def _add_given(self, given: dict[tuple[str, ...], list[int]]) -> Iterator[str]:
         names = self._names
-        for key, messages, size_bytes in list(self._rates.statistics.totals(GET)):
+        for key, messages, size_bytes in self._rates.statistics.totals(GET):
             yield ""
             topic, _, group = key.partition("@")
             pops = self._machine.popped.topic(group, topic) is not None
@@ -167,13 +179,12 @@ class TrafficFigures:
         yield _COMMITTED, committed
         yield _ROLLED_BACK, traffic.rolled_back
 
-    def _of_topics(self, counts: dict[str, int]) -> Iterable[Sample]:
-        sums: dict[str, int] = {}
-        for topic, count in counts.items():
+    def _add_counts(self, counts: dict[str, int], sums: dict[str, int]) -> Iterator[str]:
+        for topic, count in list(counts.items()):
+            yield ""
             if topic not in UNREADABLE:
                 shown = self._names.topics.name(topic)
                 sums[shown] = sums.get(shown, 0) + count
-        return [({"topic": topic}, count) for topic, count in sums.items()]
 
     def _add_letters(self, letters: dict[str, int]) -> Iterator[str]:
         """Sum up the ends of dead-letter topics, which no restart and no other leader changes."""
@@ -187,9 +198,9 @@ class TrafficFigures:
             count = sum(machine.queues.end(topic, each) for each in range(config.queues))
             letters[group] = letters.get(group, 0) + count
 
-    def _dead(self) -> Iterable[Sample]:
-        sums: dict[tuple[str, ...], int] = {}
-        for (group, topic), count in self._rates.traffic.given_up.items():
+    def _add_dead(self, sums: dict[tuple[str, ...], int]) -> Iterator[str]:
+        for (group, topic), count in list(self._rates.traffic.given_up.items()):
+            yield ""
             system = naming.is_system_topic(topic, self._names.like_servers)
             key = (
                 self._names.groups.name(group),
@@ -197,8 +208,6 @@ class TrafficFigures:
                 naming.flag(system or naming.is_system_group(group)),
             )
             sums[key] = sums.get(key, 0) + count
-        labels = ("consumer_group", "topic", "is_system")
-        return [(_labels(key, *labels), count) for key, count in sums.items()]
 
 
 def _undelayed(declared: str) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
+from dledger.metrics import limits
 from dledger.metrics.shown import OTHER, Shown
 from dledger.metrics.text import Buckets, Family, Writer
 
@@ -16,6 +17,12 @@ NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 LABELS = st.dictionaries(NAMES, TEXTS, max_size=4)
 VALUES = st.one_of(st.integers(0, 1 << 60), st.floats(allow_nan=False))
+
+
+def choose(shown: Shown, names: str, weights: dict[str, int], now_s: float) -> None:
+    """Take all steps of a choice."""
+    for _ in shown.choosing(names, lambda: weights, now_s):
+        pass
 
 
 @given(LABELS, LABELS, VALUES, TEXTS)
@@ -57,7 +64,7 @@ def test_a_family_without_samples_is_not_told() -> None:
 def test_few_names_are_all_shown() -> None:
     """Nothing is folded below the bound."""
     shown = Shown(3)
-    shown.choose(["a", "b", "c"], {}, 0.0)
+    choose(shown, "abc", {}, 0.0)
     assert [shown.name(name) for name in "abc"] == ["a", "b", "c"]
     assert shown.folded == 0
 
@@ -65,7 +72,7 @@ def test_few_names_are_all_shown() -> None:
 def test_of_many_names_those_with_most_traffic_are_shown() -> None:
     """The others have one name, and their number is told."""
     shown = Shown(2)
-    shown.choose("abcd", {"b": 5, "d": 7}, 0.0)
+    choose(shown, "abcd", {"b": 5, "d": 7}, 0.0)
     assert [shown.name(name) for name in "abcd"] == [OTHER, "b", OTHER, "d"]
     assert shown.folded == 2
 
@@ -74,10 +81,26 @@ def test_a_shown_name_stays_for_a_while() -> None:
     """Else its counter would end, and that of the others jump, at every look; a deleted one goes at
     once."""
     shown = Shown(2)
-    shown.choose("abcd", {"b": 5, "d": 7}, 0.0)
-    shown.choose("abcd", {"a": 9, "b": 5, "d": 7}, 60.0)
+    choose(shown, "abcd", {"b": 5, "d": 7}, 0.0)
+    choose(shown, "abcd", {"a": 9, "b": 5, "d": 7}, 60.0)
     assert shown.name("a") == OTHER
-    shown.choose("abc", {"a": 9, "b": 5}, 120.0)
+    choose(shown, "abc", {"a": 9, "b": 5}, 120.0)
     assert [shown.name(name) for name in "abcd"] == ["a", "b", OTHER, OTHER]
-    shown.choose("abcd", {"c": 9, "d": 8}, 700.0)
+    choose(shown, "abcd", {"c": 9, "d": 8}, 700.0)
     assert [shown.name(name) for name in "abcd"] == [OTHER, OTHER, "c", "d"]
+
+
+@given(st.integers(1, 30), st.lists(st.integers(0, 5), max_size=100), st.integers(1, 40))
+def test_a_choice_in_steps_is_that_of_all_at_once(
+    names_max: int, traffic: list[int], at_once: int
+) -> None:
+    """However many names each step looks at."""
+    weights = {f"{number:03}": weight for number, weight in enumerate(traffic)}
+    shown, whole = Shown(names_max), sorted(weights, key=lambda name: (-weights[name], name))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(limits, "NAMES_PER_STEP", at_once)
+        steps = [*shown.choosing([*weights], lambda: weights, 0.0)]
+    assert [name for name in whole if shown.name(name) == name] == sorted(
+        whole[:names_max], key=whole.index
+    )
+    assert len(steps) == (-(-len(whole) // at_once) if len(whole) > names_max else 0)
