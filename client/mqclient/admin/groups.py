@@ -41,6 +41,7 @@ from mqclient.admin.session import (
     AdminSession,
     Part,
     UnknownTarget,
+    ask_each,
     change_each,
     holders,
     known_somewhere,
@@ -57,27 +58,38 @@ _NOT_TOLD = frozenset({ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.REQUEST_CO
 class Groups(Part):
     """`admin.groups`. It finds groups by their retry topics."""
 
-    async def progress(self, group: str, topic: str | None = None) -> GroupProgress:
-        """The progress of a group in every queue that it has consumed from."""
-        found = await progress_of(self._session, group, topic)
+    async def progress(
+        self, group: str, topic: str | None = None, *, partly: bool = False
+    ) -> GroupProgress:
+        """The progress of a group in every queue that it has consumed from.
+
+        A broker group that can't be asked, for example one without a leader, raises its error. With
+        `partly` the others are told, and the result's `unasked` names it.
+        """
+        found = await progress_of(self._session, group, topic, partly=partly)
         if not await self._exists(found):
             raise _unknown(group)
         if topic is not None and not found.queues:
             # Raises NoRoute if there is no such topic.
             await self._session.route(topic)
+        self._session.note_unasked(found.unasked)
         return found
 
-    async def list(self) -> tuple[GroupProgress, ...]:
+    async def list(self, *, partly: bool = False) -> tuple[GroupProgress, ...]:
         """The progress of every group that has a retry topic: each gets one with its first member.
-        A deleted group whose retry topic remains is left out.
+        A deleted group whose retry topic remains is left out. `partly` as above.
         """
         names = [
             info.topic.removeprefix(RETRY_PREFIX)
             for info in await Topics(self._session).list()
             if info.kind == "retry"
         ]
-        found = await run_for_each(lambda name: progress_of(self._session, name), names)
+        found = await run_for_each(
+            lambda name: progress_of(self._session, name, partly=partly), names
+        )
         exist = await run_for_each(self._exists, found)
+        for each in found:
+            self._session.note_unasked(each.unasked)
         return tuple(group for group, exists in zip(found, exist, strict=True) if exists)
 
     async def update(
@@ -231,9 +243,11 @@ class Groups(Part):
         )
 
     async def _exists(self, progress: GroupProgress) -> bool:
-        """Whether a group has members, offsets, or a config on some broker."""
+        """Whether a group has members, offsets, or a config on some broker, or may have."""
         if progress.members or any(queue.consumer_offset for queue in progress.queues):
             return True
+        if progress.unasked:
+            return True  # a broker group that can't be asked may have it
         return await self.config(progress.group) is not None
 
     async def _check_known(self, group: str, brokers: Sequence[BrokerData]) -> None:
@@ -279,12 +293,19 @@ def _name(broker: BrokerData) -> str:
     return broker.broker_name
 
 
-async def progress_of(session: AdminSession, group: str, topic: str | None = None) -> GroupProgress:
+async def progress_of(
+    session: AdminSession, group: str, topic: str | None = None, *, partly: bool = False
+) -> GroupProgress:
     """The progress of a group, which may not exist."""
 
-    found = await run_for_each(
-        lambda broker: _stats_on(session, broker, group, topic), await session.broker_groups()
-    )
+    async def ask(broker: BrokerData) -> tuple[ConsumeStats, ConsumerConnection | None]:
+        return await _stats_on(session, broker, group, topic)
+
+    brokers, unasked = await session.broker_groups(), dict[str, str]()
+    if partly:
+        found, unasked = await ask_each(ask, brokers)
+    else:
+        found = await run_for_each(ask, brokers)
     queues = tuple(
         QueueProgress(
             topic=queue.topic,
@@ -318,7 +339,8 @@ async def progress_of(session: AdminSession, group: str, topic: str | None = Non
         lag=lag,
         queues=queues,
         produced_per_s=produced_per_s,
-        caught_up_s=caught_up_s(lag, consumed_per_s, produced_per_s),
+        caught_up_s=None if unasked else caught_up_s(lag, consumed_per_s, produced_per_s),
+        unasked=unasked,
     )
 
 

@@ -209,6 +209,8 @@ class GroupProgress(msgspec.Struct, frozen=True):
     produced_per_s: float | None = None
     #: Seconds until the lag is gone if both rates of the last minute stay; None if it will not be.
     caught_up_s: float | None = None
+    #: Broker groups that could not be asked, and why: what they have is in no other field.
+    unasked: Mapping[str, str] = {}
 
 
 class BrokerRuntime(msgspec.Struct, frozen=True):

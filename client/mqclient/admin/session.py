@@ -7,7 +7,7 @@ is noted.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -148,6 +148,13 @@ class AdminSession:
         self._note(route.broker_datas, holders(route).away)
         return route
 
+    def note_unasked(self, unasked: Mapping[str, str]) -> None:
+        """Note which broker groups could not be asked, and why."""
+        for name, reason in list(unasked.items())[: limits.GROUPS_MAX]:
+            self.left_out[name] = (
+                f"not shown: what broker group {name} has, which can't be asked: {reason}"
+            )
+
     def _note(self, groups: Iterable[BrokerData], away: Iterable[str]) -> None:
         """Note whose part is not shown."""
         for group in groups:
@@ -181,6 +188,28 @@ async def run_for_each(call: Callable[[_T], Awaitable[_U]], values: Iterable[_T]
         for number, value in enumerate(values):
             tasks.start_soon(one, number, value)
     return tuple(results[number] for number in range(len(values)))
+
+
+async def ask_each(
+    call: Callable[[BrokerData], Awaitable[_U]], groups: Sequence[BrokerData]
+) -> tuple[tuple[_U, ...], dict[str, str]]:
+    """The results of a question to each broker group, and those that can't be asked, with the
+    reason. Raises the first error if none can be."""
+    errors: dict[str, Exception] = {}
+    found: dict[str, _U] = {}
+
+    async def one(group: BrokerData) -> None:
+        try:
+            found[group.broker_name] = await call(group)
+        except (DledgerError, OSError) as error:
+            errors[group.broker_name] = error
+
+    await run_for_each(one, groups)
+    if errors and not found:
+        raise next(iter(errors.values()))
+    return tuple(found[name] for name in sorted(found)), {
+        name: str(error) for name, error in sorted(errors.items())
+    }
 
 
 async def change_each(

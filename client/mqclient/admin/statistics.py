@@ -22,7 +22,7 @@ from mqclient import limits
 from mqclient.admin.groups import Groups, progress_of
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import ServerHistory, SetRate, TopicTraffic
-from mqclient.admin.session import Part, run_for_each
+from mqclient.admin.session import Part, ask_each, run_for_each
 from mqclient.admin.topics import Topics
 
 _NOTHING = BrokerStatsItem()
@@ -87,14 +87,19 @@ class Statistics(Part):
         self, server: str | None = None, *, cluster: str | None = None
     ) -> tuple[ServerHistory, ...]:
         """What a broker or name server has kept of its last hour: one by its address, the leader of
-        a broker group, or all leaders. Raises Refused from RocketMQ's, which keep nothing."""
+        a broker group, or all leaders; a broker group that can't be asked is noted in `left_out` if
+        others can be. Raises Refused from RocketMQ's, which keep nothing."""
         if server is not None and ":" in server:
             return (await self._history_of(server),)
-        leaders = []
-        for group in await self._session.broker_groups(cluster, server):
+
+        async def ask(group: BrokerData) -> ServerHistory:
             await self._requests.ask_leader(group, RequestCode.GET_BROKER_RUNTIME_INFO)
-            leaders.append(self._requests.leader(group))
-        return await run_for_each(self._history_of, leaders)
+            return await self._history_of(self._requests.leader(group))
+
+        groups = await self._session.broker_groups(cluster, server)
+        found, unasked = await ask_each(ask, groups)
+        self._session.note_unasked(unasked)
+        return found
 
     async def _history_of(self, address: str) -> ServerHistory:
         names: tuple[str, ...] = ()

@@ -41,6 +41,8 @@ def consumer_progress(
 ) -> None:
     """Show a consumer group's offset and lag in each queue; without -g, list all groups.
 
+    A broker group that can't be asked is named, and the exit status is 1.
+
     For example:
 
         mqadmin consumerProgress -n 127.0.0.1:9876
@@ -52,11 +54,13 @@ def consumer_progress(
         Name of the consumer group.
     """
     if group is None:
-        groups = common.ask(lambda admin: admin.groups.list())
+        groups = common.ask(lambda admin: admin.groups.list(partly=True))
         common.show("consumerProgress", groups, _summary(groups))
     else:
-        progress = common.ask(lambda admin: admin.groups.progress(group, topic))
-        common.show("consumerProgress", progress, _queues(progress))
+        groups = (common.ask(lambda admin: admin.groups.progress(group, topic, partly=True)),)
+        common.show("consumerProgress", groups[0], _queues(groups[0]))
+    if any(each.unasked for each in groups):
+        sys.exit(EXIT_PARTLY)
 
 
 def update_sub_group(
@@ -334,6 +338,8 @@ def _catches_up(progress: GroupProgress) -> str:
     """When a lag will be gone, as far as the last minute tells."""
     if progress.caught_up_s is not None:
         return f"caught up in {progress.caught_up_s:.0f} s, if this minute's rates stay"
+    if progress.unasked:
+        return f"of {', '.join(progress.unasked)} nothing is known"
     if progress.produced_per_s is None:
         return "its brokers do not tell how fast messages come"
     return f"it does not catch up: {progress.produced_per_s:.2f} messages/s come"
