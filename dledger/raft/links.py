@@ -227,7 +227,7 @@ class PeerNetwork:
         self._owner = owner
         #: Why a peer could not be dialled last, by id; not of those that are connected.
         self.unreached: dict[str, str] = {}
-        self._said: dict[str, str] = {}
+        self._said: dict[tuple[str, str], str] = {}
         self._taken: Configuration | None = None
         self._members: dict[str, Member] = {}
         self._dialling: dict[str, trio.CancelScope] = {}
@@ -330,7 +330,8 @@ class PeerNetwork:
             await link.run(self._owner)
         finally:
             if link.closed_because != CLOSED_BY_PEER:
-                self._complain(f"the connection to peer {peer_id} ended", str(link.closed_because))
+                reason = str(link.closed_because)
+                self._complain("connection to a peer ended", reason, of=peer_id, peer=peer_id)
             self._linked[peer_id] -= 1
             if not self._linked[peer_id]:
                 del self._linked[peer_id]
@@ -359,19 +360,21 @@ class PeerNetwork:
         try:
             return await dialling.connect()
         except FrameError as error:
-            self._complain(f"peer {peer_id} was refused", str(error))
+            self._complain("peer refused", str(error), of=peer_id, peer=peer_id)
             problem = str(error)
         except (OSError, BadInput) as error:
             problem = str(error)
         except Exception as error:
-            self._complain(f"peer {peer_id} can't be dialled", repr(error))
+            self._complain("peer not dialled", repr(error), of=peer_id, peer=peer_id)
             problem = f"unforeseen: {error!r}"
         self.unreached[peer_id] = problem
         return None
 
-    def _complain(self, event: str, reason: str, **values: str) -> None:
-        if self._said.get(event) != reason and len(self._said) < limits.CONNECTIONS_MAX:
-            self._said[event] = reason
+    def _complain(self, event: str, reason: str, *, of: str = "", **values: str) -> None:
+        """Warn, unless this reason was the last one given for the event, and for the peer `of`."""
+        key = event, of
+        if self._said.get(key) != reason and len(self._said) < limits.CONNECTIONS_MAX:
+            self._said[key] = reason
             log.warning(event, reason=reason, **values)
 
     def _admit(self, peer_id: str) -> None:

@@ -43,6 +43,7 @@ class Users:
         self.entries = 0
         #: Changes with the table, within one process.
         self.version = 0
+        self._digest = 0, ""
 
     def __len__(self) -> int:
         return len(self._users)
@@ -93,8 +94,13 @@ class Users:
         self.entries = sum(len(user.entries) for user in self._users.values())
 
     def digest(self) -> str:
-        """Equal for equal tables."""
-        return hashlib.sha256(msgspec.msgpack.encode(self.dump())).hexdigest()[:16]
+        """Equal for equal tables. Kept until the table changes: each question for a broker's state
+        is answered with it."""
+        version, digest = self._digest
+        if not digest or version != self.version:
+            digest = hashlib.sha256(msgspec.msgpack.encode(self.dump())).hexdigest()[:16]
+            self._digest = self.version, digest
+        return digest
 
 
 def encoded(users: Users) -> bytes:

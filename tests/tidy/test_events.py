@@ -58,6 +58,8 @@ def texts(event: ast.expr, function: ast.AST) -> Iterator[str]:
     """The texts that an event may be: of both branches, or of what the function assigned."""
     if isinstance(event, ast.Constant) and isinstance(event.value, str):
         yield event.value
+    elif isinstance(event, ast.JoinedStr):
+        yield f"not a constant text: {ast.unparse(event)}"
     elif isinstance(event, ast.IfExp):
         yield from texts(event.body, function)
         yield from texts(event.orelse, function)

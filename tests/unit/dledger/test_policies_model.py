@@ -197,3 +197,27 @@ def test_a_table_is_told_whole_or_not_at_all() -> None:
     for broken in (b"", b"no zlib", encoded(users)[:-3]):
         with pytest.raises(BadInput):
             decoded(broken)
+
+
+NAMED = st.sampled_from(["a", "b", "c"])
+CHANGES = st.one_of(
+    st.tuples(st.just("put"), NAMED, st.booleans()),
+    st.tuples(st.just("delete"), NAMED, st.just(True)),
+    st.tuples(st.just("restore"), NAMED, st.booleans()),
+)
+
+
+@given(st.lists(CHANGES, max_size=12))
+def test_a_digest_is_that_of_the_table_as_it_is(changes: list[tuple[str, str, bool]]) -> None:
+    """After each change, though it is kept in between: a table that was made anew has the same."""
+    table = Users()
+    for change, name, is_super in changes:
+        if change == "put":
+            table.put(User(name, b"", is_super))
+        elif change == "delete":
+            table.delete(name)
+        else:
+            table.restore([User(name, b"", is_super)])
+        anew = Users()
+        anew.restore(table.dump())
+        assert table.digest() == anew.digest() == table.digest()
