@@ -371,6 +371,10 @@ WANTS_BYTES = 2 * WANTS_SHOWN_MAX + 400
 """What is kept to compare a member's subscriptions by, at most."""
 USERS_DIGEST_CHARACTERS = 12
 """The part of the users' hash that is shown: enough to compare members by."""
+PAUSED_QUEUES_MAX = 256
+"""Queues that a member says it has paused: of others it is told that it asks for no messages."""
+PAUSED_BYTES = 400
+"""Roughly the memory for one."""
 ASKS_AGAIN_S = 30.0
 """A member that reads a queue with messages and has been given none for so long does not ask: a
 pull is held for half of that at most."""

@@ -46,6 +46,11 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
     queue_id: Int32
 
 
+def all_queues(topic: str) -> MessageQueue:
+    """What stands for all queues of a topic where a member tells which it has paused."""
+    return MessageQueue(topic, "", -1)
+
+
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not a JSON number")
 

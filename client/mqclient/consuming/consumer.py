@@ -146,6 +146,7 @@ class Consumer(Steered):
             subscriptions=self._wanted.topics,
             consume_from=check_start(consume_from, "consume_from"),
             same_subscriptions=same_subscriptions and not self._wanted.patterns,
+            paused=self._paused,
         )
         self._measured = None if metrics is None else measured_of(metrics, group, self._fetchers)
         #: What is done around handlers.

@@ -68,6 +68,12 @@ class Steered(Living):
         readings = self._readings().items()
         return tuple(sorted(queue for queue, fetcher in readings if fetcher.progress.paused))
 
+    def _paused(self) -> list[MessageQueue]:
+        """The same for brokers, at any moment of this consumer's life."""
+        assignment = self._assignment
+        readings = {} if assignment is None else assignment.fetchers
+        return [queue for queue, fetcher in readings.items() if fetcher.progress.paused]
+
     def _chosen(self, queues: Sequence[MessageQueue], purpose: str) -> list[QueueFetcher]:
         return [self._reading(queue, purpose) for queue in queues or self.queues]
 

@@ -49,9 +49,10 @@ _CONSUME_FROM_WHERE = (
 class ConsumerData(Body):
     """A consumer group that the client belongs to.
 
-    The three enums may be read as numbers, and are RocketMQ's names afterwards. The last two
-    fields are ours: how its members share queues out, and whether one that subscribes to something
-    else than the others wants to be refused.
+    The three enums may be read as numbers, and are RocketMQ's names afterwards. The last three
+    fields are ours: how its members share queues out, whether one that subscribes to something
+    else than the others wants to be refused, and which queues the member has paused (without a
+    broker's name: all of a topic).
     """
 
     group_name: str
@@ -62,6 +63,7 @@ class ConsumerData(Body):
     unit_mode: bool = False
     allocation: str | None = None
     same_subscriptions: bool = False
+    paused: list[MessageQueue] | None = None
 
     def __post_init__(self) -> None:
         self.consume_type = _name(self.consume_type, _CONSUME_TYPES)

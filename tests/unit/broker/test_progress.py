@@ -11,6 +11,7 @@ import trio
 
 from dledger.net import Peer
 from dledger.remoting.bodies import (
+    ConsumerData,
     ConsumeStats,
     ConsumeStatsList,
     HeartbeatData,
@@ -20,13 +21,14 @@ from dledger.remoting.bodies import (
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
     QuerySubscriptionResponseBody,
+    SubscriptionData,
     SubscriptionGroupConfig,
     TopicList,
     decode_body,
     encode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.json_dialect import MessageQueue, all_queues
 from mqbroker import limits
 from mqbroker.testing import MemoryBroker, served
 from mqbroker.testing.requests import (
@@ -118,6 +120,38 @@ async def test_a_reader_that_asks_for_nothing_is_told(tmp_path: Path) -> None:
         assert row.state == "not asked for"
         assert str(row.reason).startswith("c1 reads the queue, and asks for no messages")
         assert row.since != 0
+
+
+def member(paused: list[MessageQueue]) -> bytes:
+    """A heartbeat of a member that tells what it has paused, as ours do."""
+    data = ConsumerData(GROUP, subscription_data_set=[SubscriptionData(TOPIC)], paused=paused)
+    return encode_body(HeartbeatData("c1", [], [data]))
+
+
+async def test_a_paused_reader_is_told_apart_from_a_busy_one(tmp_path: Path) -> None:
+    """If members tell: a queue of that number at another broker group is not this one, and more
+    queues than are kept are not told."""
+    async with half_read(tmp_path) as (broker, peer):
+        name = broker.broker.core.config.broker_name
+        own, others = MessageQueue(TOPIC, name, 1), MessageQueue(TOPIC, "elsewhere", 1)
+        every = all_queues(TOPIC)
+        many = [MessageQueue(f"t{n}", name, 0) for n in range(limits.PAUSED_QUEUES_MAX)]
+
+        async def state(*paused: MessageQueue) -> str | None:
+            await ask(peer, RequestCode.HEART_BEAT, member([*paused]))
+            return (await told(peer)).state
+
+        assert [await state(each) for each in (own, every, others)] == [
+            *("paused", "paused", "handed out")
+        ]
+        commit = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 1, "commitOffset": 3}
+        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
+        broker.broker.core.rates.sample(trio.current_time(), 1)
+        await peer.request(pull_request(1, 2, maxMsgNums=1), 5)
+        broker.broker.core.clock_s = lambda: trio.current_time() + limits.ASKS_AGAIN_S + 60
+        assert [await state(*each) for each in ([own], [others], [], [*many, own])] == [
+            *("paused", "busy", "busy", "busy")
+        ]
 
 
 async def test_rates_are_those_of_the_groups_topics(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
+from dledger.remoting.json_dialect import MessageQueue
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.requests.core import Core
@@ -59,6 +60,8 @@ class Why(StrEnum):
     LOCKED_IN_ORDER = "handed out in order"
     NO_OWNER = "no owner"
     FILTERED = "filtered"
+    PAUSED = "paused"
+    BUSY = "busy"
     NOT_ASKED_FOR = "not asked for"
     BEING_READ = "being read"
 
@@ -153,6 +156,12 @@ class Standing:
         owner = self._readers.reader(key)
         popped = self._core.machine.popped.queue(*key)
         client = None if owner is None else members.members.get(owner)
+        queue = MessageQueue(key.topic, self._core.config.broker_name, key.queue_id)
+        pauses = None if owner is None else members.has_paused(owner, queue)
+        if client is not None and pauses:
+            yield Reason(Why.PAUSED, f"{client.client_id} has paused the queue")
+        if popped is not None and all(members.has_paused(each, queue) for each in members.members):
+            yield Reason(Why.PAUSED, "all members have paused")
         if behind.in_flight and (client is not None or (popped is not None and popped.count)):
             yield self._handed_out(key, behind, None if client is None else client.client_id)
         if client is None and popped is None:
@@ -161,10 +170,10 @@ class Standing:
             )
         silent_s = self._silent_s(key)
         if client is not None and popped is None and silent_s > limits.ASKS_AGAIN_S:
+            what = "paused, or busy with others" if pauses is None else "busy with others"
             yield Reason(
-                Why.NOT_ASKED_FOR,
-                f"{client.client_id} reads the queue, and asks for no messages: it is paused, or "
-                "busy with others",
+                Why.NOT_ASKED_FOR if pauses is None else Why.BUSY,
+                f"{client.client_id} reads the queue, and asks for no messages: it is {what}",
                 self._core.clock_ms() - int(1000 * silent_s),
             )
         if (

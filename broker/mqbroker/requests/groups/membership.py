@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from dledger.remoting.codes import ResponseCode
+from dledger.remoting.json_dialect import MessageQueue, all_queues
 from dledger.remoting.message import RETRY_PREFIX
 from mqbroker import limits
 from mqbroker.refusal import Refused
@@ -88,6 +89,13 @@ class ConsumerGroup:
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     readers: set[int] = field(default_factory=set)
     """The members that have asked for messages."""
+    paused: dict[int, frozenset[MessageQueue]] = field(default_factory=dict)
+    """Queues that a member has paused, for members that tell: ours."""
+
+    def has_paused(self, connection_id: int, queue: MessageQueue) -> bool | None:
+        """Whether a member has paused a queue, by its last heartbeat; None if it does not tell."""
+        told = self.paused.get(connection_id)
+        return None if told is None else queue in told or all_queues(queue.topic) in told
 
 
 class _KeptOut(NamedTuple):
@@ -249,7 +257,8 @@ class Membership:
             if group is not None and group.described_by == connection_id:
                 kept += group.kept_bytes
             if group is not None:
-                kept += limits.WANTS_BYTES
+                paused = group.paused.get(connection_id, ())
+                kept += limits.WANTS_BYTES + limits.PAUSED_BYTES * len(paused)
         return kept
 
     def _check_same(
@@ -315,6 +324,9 @@ class Membership:
         joined = group.members.get(connection_id) != client
         group.members[connection_id] = client
         group.wants[connection_id] = Wants.of(data)
+        if data.paused is not None:
+            some = itertools.islice(data.paused, limits.PAUSED_QUEUES_MAX)
+            group.paused[connection_id] = frozenset(some)
         changed = self._subscribe(group, data.subscription_data_set)
         group.kept_bytes = sum(map(_kept, group.subscriptions.values()))
         return changed or joined
@@ -338,6 +350,7 @@ class Membership:
         if group is None or group.members.pop(connection_id, None) is None:
             return False
         group.wants.pop(connection_id, None)
+        group.paused.pop(connection_id, None)
         group.readers.discard(connection_id)
         if not group.members:
             self._note_left(group_name, group)

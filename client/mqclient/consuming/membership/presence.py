@@ -30,6 +30,7 @@ from dledger.remoting.headers import (
     UnregisterClientHeader,
     decode_header,
 )
+from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import world
 from mqclient import limits
 from mqclient.connection.lifetime import together
@@ -54,7 +55,8 @@ _WHERE: Mapping[Start, str] = {
 class Presence:
     """What brokers know of one consumer; nothing if it belongs to no `group`.
 
-    With `same_subscriptions` it is refused if other members subscribe to something else.
+    With `same_subscriptions` it is refused if other members subscribe to something else. Brokers
+    are told which queues are `paused`, so tools can say why those do not move.
     """
 
     group: str | None
@@ -62,6 +64,7 @@ class Presence:
     subscriptions: Mapping[str, SubscriptionData]
     consume_from: Start
     same_subscriptions: bool
+    paused: Callable[[], list[MessageQueue]]
     started_ms: int = 0
     _telling: anyio.CancelScope | None = None
 
@@ -176,5 +179,6 @@ class Presence:
             subscription_data_set=list(self.subscriptions.values()),
             same_subscriptions=self.same_subscriptions,
             allocation=self.plan.name,
+            paused=self.paused(),
         )
         return HeartbeatData(client_id=client_id, producer_data_set=[], consumer_data_set=[data])

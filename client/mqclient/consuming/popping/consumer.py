@@ -26,6 +26,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import UnregisterClientHeader
 from dledger.remoting.headers.pop import FROM_END, FROM_FIRST
+from dledger.remoting.json_dialect import all_queues
 from dledger.remoting.names import check_group_name
 from dledger.tls.options import AskedTls
 from dledger.world import unix_ms
@@ -430,5 +431,6 @@ class PopConsumer(Living):
             consume_from_where="CONSUME_FROM_FIRST_OFFSET",
             subscription_data_set=list(self._topics.values()),
             same_subscriptions=self._same_subscriptions,
+            paused=[all_queues(topic) for topic in self._topics] if self._taking.paused else [],
         )
         return HeartbeatData(self.client_id, [], [data])

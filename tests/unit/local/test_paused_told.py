@@ -1,0 +1,79 @@
+"""Tools tell a member that has paused from one that is busy: members say it in their heartbeats."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import trio
+from trio.testing import MockClock
+
+from mqclient import Message, PopConsumer
+from mqclient.admin import Admin
+from mqlocal import LocalCluster, local_cluster
+
+SEEN_S = 60.0
+"""By then a heartbeat has come, and a reader that asks for nothing is told."""
+
+
+async def states(admin: Admin) -> Counter[str]:
+    """How many queues are in which state."""
+    return Counter(queue.state for queue in (await admin.groups.progress("G", "T")).queues)
+
+
+async def send(cluster: LocalCluster, count: int) -> None:
+    async with cluster.producer("P") as producer:
+        for number in range(count):
+            await producer.send(Message("T", b"x"), queue_id=number % 2)
+
+
+async def test_a_paused_queue_is_told(autojump_clock: MockClock) -> None:
+    """The other queue's messages are in hand, as nobody polls; after `resume` and a poll nothing is
+    left."""
+    async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
+        await admin.topics.update("T", read_queues=2, write_queues=2)
+        async with cluster.consumer("G", {"T": "*"}) as consumer:
+            await send(cluster, 2)
+            read = 0
+            while read < 2:
+                read += len(await consumer.poll(timeout_s=5))
+            await consumer.commit()
+            consumer.pause(next(queue for queue in consumer.queues if queue.topic == "T"))
+            await send(cluster, 4)
+            await trio.sleep(SEEN_S)
+            assert await states(admin) == {"paused": 1, "handed out": 1}
+            paused = next(
+                queue
+                for queue in (await admin.groups.progress("G", "T")).queues
+                if queue.state == "paused"
+            )
+            assert paused.reason.endswith("has paused the queue")
+            consumer.resume()
+            while read < 6:
+                read += len(await consumer.poll(timeout_s=5))
+            await consumer.commit()
+            await trio.sleep(SEEN_S)
+            assert await states(admin) == {"done": 2}
+
+
+async def test_a_group_that_pops_is_paused_once_all_members_are(autojump_clock: MockClock) -> None:
+    """As any of them may get a message."""
+    async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
+        await admin.topics.update("T", read_queues=2, write_queues=2)
+        async with (
+            PopConsumer(cluster.namesrv_addr, "G", {"T": "*"}) as one,
+            PopConsumer(cluster.namesrv_addr, "G", {"T": "*"}) as other,
+        ):
+            await send(cluster, 2)
+            for _ in range(2):
+                for message in await one.poll(1, timeout_s=30):
+                    await one.ack(message)
+            one.pause()
+            await trio.sleep(SEEN_S)
+            await send(cluster, 2)
+            assert "paused" not in await states(admin)
+            other.pause()
+            await trio.sleep(SEEN_S)
+            await send(cluster, 2)
+            await trio.sleep(SEEN_S)
+            found = await states(admin)
+            assert found == {"paused": 2}, found
