@@ -5,6 +5,7 @@ A program that was written for Kafka begins with `await producer.start()`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 ELSEWHERE: Final = {
@@ -21,7 +22,35 @@ ELSEWHERE: Final = {
     "seek_to_beginning": "seek_to(queue, 'first')",
     "seek_to_end": "seek_to(queue, 'last')",
     "shutdown": "leave its `with` block, or call close()",
+    "position": "lag() says by queue how many messages are left",
+    "highwater": "lag() says by queue how many messages are left",
+    "end_offsets": "lag() says by queue how many messages are left",
+    "committed": "commit() returns what is kept; `Admin.groups.progress(group)` has all",
+    "partitions_for": "`Admin.topics.route(topic)` has a topic's queues",
+    "partitions_for_topic": "`Admin.topics.route(topic)` has a topic's queues",
+    "partition": "queue_id",
+    "offset": "queue_offset",
+    "headers": "properties",
+    "timestamp": "store_timestamp_ms",
 }
+#: Parameters.
+GIVEN_ELSEWHERE: Final = {
+    "bootstrap_servers": "namesrv_addr",
+    "group_id": "group",
+    "auto_offset_reset": "consume_from, 'first' or 'last'",
+    "enable_auto_commit": "auto_commit",
+    "value_serializer": "encode",
+    "value_deserializer": "decode",
+    "linger_ms": "linger_s",
+    "compression_type": "compression",
+    "transactional_id": "name",
+}
+
+
+def told_elsewhere(names: Iterable[str]) -> str:
+    """What parameters of these names are called here; "" if nothing is known of them."""
+    told = [f"{each} is {GIVEN_ELSEWHERE[each]}" for each in names if each in GIVEN_ELSEWHERE]
+    return "; ".join(told)
 
 
 class Hinting:

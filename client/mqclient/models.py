@@ -23,6 +23,7 @@ from dledger.remoting.record import COMPRESSED, Record, has_body, plain_body, qu
 from mqclient import limits
 from mqclient.compression import inflate
 from mqclient.errors import Undecodable
+from mqclient.habits import Hinting
 
 if TYPE_CHECKING:
     from dledger.remoting.record.table import RecordTable
@@ -147,6 +148,9 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     decode: Callable[[bytes], Any] | None = None
     _value: object = None
 
+    if not TYPE_CHECKING:
+        __getattr__ = Hinting.__getattr__
+
     def __repr__(self) -> str:
         return (
             f"<ReceivedMessage {self.topic}/{self.broker_name}/{self.queue_id} "
@@ -182,6 +186,12 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
         if topic.startswith(wire.RETRY_PREFIX):
             return self.properties.get(wire.RETRY_TOPIC, topic)
         return topic
+
+    @property
+    def key(self) -> str:
+        """The key that it was sent with, `send(message, key=...)`, or by RocketMQ's clients; ""
+        without one."""
+        return self.properties.get(wire.SHARDING_KEY, "")
 
     @property
     def queue(self) -> MessageQueue:

@@ -22,6 +22,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from dledger.errors import BadInput
 from mqclient import limits
+from mqclient.habits import told_elsewhere
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -68,7 +69,9 @@ def checked_call(call: Callable[P, R]) -> Callable[P, R]:
             hints.update(typing.get_type_hints(call))
         try:
             given = signature.bind(*args, **kwargs).arguments
-        except TypeError:
+        except TypeError as error:
+            if told := told_elsewhere(kwargs.keys() - signature.parameters.keys()):
+                raise TypeError(f"{call.__qualname__}(): {error}: here {told}") from None
             return  # Python says so itself
         for name, value in given.items():
             kind = signature.parameters[name].kind

@@ -30,7 +30,7 @@ from mqclient.habits import Hinting
 class _State(Enum):
     """The state of an object, as named in errors."""
 
-    NEW = "was not opened: use it inside its `with` block"
+    NEW = "was not opened: use it inside its `with` block, or call open() first"
     OPEN = "is open"
     CLOSED = "was closed, when its `with` block was left: make a new one"
     FORKED = "was opened in another process"

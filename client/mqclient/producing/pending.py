@@ -7,8 +7,9 @@ made only if a task waits, and the result is computed when it is asked for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
+from typing import Any
 
 import anyio
 
@@ -17,7 +18,7 @@ from mqclient.producing.batch import Slot
 
 
 class PendingSend(ABC):
-    """The outcome of a send: await `wait()`, or register a callback; `settled` and `result()` never
+    """The outcome of a send: await it, or register a callback; `settled` and `result()` never
     block."""
 
     __slots__ = ()
@@ -39,6 +40,10 @@ class PendingSend(ABC):
     @abstractmethod
     def _when_settled(self, listener: Callable[[], None]) -> None:
         """Have this called when the outcome may be there; for a message that is not settled."""
+
+    def __await__(self) -> Generator[Any, Any, SendResult]:
+        """To await it is to await `wait()`."""
+        return self.wait().__await__()
 
     async def wait(self) -> SendResult:
         """Wait for the outcome. Raises SendFailed (definitely not stored) or SendUnknown.

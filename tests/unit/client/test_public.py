@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from typing import Any
 
 import pytest
 from trio.testing import MockClock
@@ -11,7 +12,7 @@ from trio.testing import MockClock
 import mqclient
 from dledger import errors as foundation
 from dledger.errors import BadInput, DledgerError
-from mqclient import Message, Producer, RecallTooLate, blocking, errors
+from mqclient import Message, Producer, RecallTooLate, blocking, errors, habits
 from mqclient.connection.identity import UniqueKeys
 from mqclient.producing.encoding import Encoder
 from mqlocal import local_cluster
@@ -51,6 +52,41 @@ def test_the_package_lists_its_names() -> None:
     assert set(mqclient.__all__) <= set(dir(mqclient))
     with pytest.raises(AttributeError, match="'mqclient' has no attribute 'Nobody'"):
         _ = mqclient.Nobody
+
+
+@pytest.mark.parametrize("face", [mqclient, blocking])
+def test_parameters_of_other_clients_are_told_what_they_are_here(face: Any) -> None:
+    """By the call that does not have them; others are left to Python."""
+    for kind in (face.Producer, face.Consumer):
+        for name, here in habits.GIVEN_ELSEWHERE.items():
+            with pytest.raises(TypeError, match=f"{name} is {here}"):
+                kind(**{name: "x"})
+            assert here.partition(",")[0] in {
+                *inspect.signature(face.Producer).parameters,
+                *inspect.signature(face.Consumer).parameters,
+            }
+        with pytest.raises(TypeError, match="unexpected keyword argument 'nothing'$"):
+            kind(nothing=5)
+
+
+async def test_a_message_is_read_by_the_names_that_are_here(autojump_clock: MockClock) -> None:
+    """Its key is that of its send; what other clients call it is told; a send can be awaited."""
+    names = ("position", "nothing")
+    async with local_cluster(replicas=1) as cluster:
+        async with cluster.producer("P") as producer:
+            pending = await producer.send_soon(Message("T", b"1"), key="customer")
+            assert (await pending).topic == "T"
+            await producer.send(Message("T", b"2"))
+        async with cluster.consumer("G", {"T": "*"}) as consumer:
+            got = [await anext(consumer) for _ in range(2)]
+            with pytest.raises(AttributeError, match=r"'position': lag\(\) says"):
+                getattr(consumer, names[0])
+        assert {each.body: each.key for each in got} == {b"1": "customer", b"2": ""}
+        for name, here in [("offset", "queue_offset"), ("headers", "properties")]:
+            with pytest.raises(AttributeError, match=f"no attribute '{name}': {here}$"):
+                getattr(got[0], name)
+        with pytest.raises(AttributeError, match="no attribute 'nothing'$"):
+            getattr(got[0], names[1])
 
 
 @pytest.mark.parametrize("face", [mqclient, blocking])
