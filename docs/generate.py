@@ -39,7 +39,8 @@ from mqnamesrv.mqnamesrv import app as mqnamesrv
 from mqspark.mqaudit import app as mqaudit
 
 REFERENCE = Path(__file__).parent / "reference"
-WIDTH = 100
+WIDTH = 80
+"""Of helps and signatures: so much code has room on a page of the site."""
 PAGE_WIDTH = 120
 UNITS = ("Milliseconds", "Hours", "Bytes", "Percent")
 """A meaning that begins with one of them tells the unit of its key."""
@@ -79,6 +80,8 @@ FIELDS: Mapping[Any, str] = {
 FROM_HERE = "<!-- What follows is made by docs/generate.py; do not edit. -->\n"
 EXAMPLE = re.compile(r"^::\n\n((?:    .*\n)+)", re.MULTILINE)
 """In a docstring."""
+AMONG_OURSELVES = ("check_open", "stay_behind", "next_after", "give_back")
+"""Methods of clients for the blocking clients and for forks, which no application calls."""
 GENERATED = "<!-- Made by docs/generate.py; do not edit. -->\n"
 
 
@@ -176,7 +179,11 @@ def members(class_: type) -> Iterator[str]:
     seen: dict[str, Any] = {}
     for base in reversed(class_.__mro__[:-1]):
         if base.__module__.startswith(("mqclient", "dledger")):
-            seen.update({name: value for name, value in vars(base).items() if name[0] != "_"})
+            seen.update(
+                (name, value)
+                for name, value in vars(base).items()
+                if name[0] != "_" and name not in AMONG_OURSELVES
+            )
     for name, value in seen.items():
         if isinstance(value, property):
             yield f"\n### {class_.__name__}.{name}\n\n{text_of(value)}"
@@ -190,7 +197,7 @@ def signature(name: str, value: Any) -> str:
         return ""
     try:
         found = inspect.signature(value)
-        given = [str(parameter) for key, parameter in found.parameters.items() if key != "self"]
+        given = [written(each) for key, each in found.parameters.items() if key != "self"]
     except NameError:  # of a struct whose types are imported for checkers alone
         given = list(value.__struct_fields__)
     except (TypeError, ValueError):
@@ -202,6 +209,14 @@ def signature(name: str, value: Any) -> str:
     if len(one_line) > WIDTH:
         one_line = f"{prefix}{name}(\n" + "".join(f"    {text},\n" for text in given) + ")"
     return f"```text\n{one_line}\n```\n\n"
+
+
+def written(parameter: inspect.Parameter) -> str:
+    """A parameter as its source has it: an annotation that is a text has no quotes there."""
+    annotation = parameter.annotation
+    plain = getattr(annotation, "__forward_arg__", annotation)
+    text = str(parameter)
+    return text.replace(repr(annotation), plain, 1) if isinstance(plain, str) else text
 
 
 def text_of(value: Any) -> str:

@@ -155,7 +155,7 @@ def delete_sub_group(
 
     For example:
 
-        mqadmin deleteSubGroup -g readers -r true -c DefaultCluster -n 127.0.0.1:9876
+        mqadmin deleteSubGroup -g readers -r true -c DefaultCluster
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def add_node(
 
     For example:
 
-        mqadmin addNode -b broker-a --node n3 --peer 10.0.0.4:40911 --client 10.0.0.4:10911
+        mqadmin addNode -b broker-a --node n3 --peer n3:40911 --client n3:10911
     """
     said: set[str] = set()
 

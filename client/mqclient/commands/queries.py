@@ -102,7 +102,7 @@ def query_msg_by_unique_key(
 
     For example:
 
-        mqadmin queryMsgByUniqueKey -t Orders -i 7F000001000018B4AAC20000000000 -n 127.0.0.1:9876
+        mqadmin queryMsgByUniqueKey -t Orders -i 7F000001000018B4AAC20000000000
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def query_msg_by_offset(
 
     For example:
 
-        mqadmin queryMsgByOffset -t Orders -b broker-a -i 0 --offset 17 -n 127.0.0.1:9876
+        mqadmin queryMsgByOffset -t Orders -b broker-a -i 0 --offset 17
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def update_broker_config(
 
     For example:
 
-        mqadmin updateBrokerConfig -b broker-a -k maxMessageSize -v 1048576 -n 127.0.0.1:9876
+        mqadmin updateBrokerConfig -b broker-a -k maxMessageSize -v 1048576
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def update_namesrv_config(*, key: Key, value: Value, common: Common = DEFAULTS) 
 
     For example:
 
-        mqadmin updateNamesrvConfig -k authorizationMode -v observe -n 127.0.0.1:9876
+        mqadmin updateNamesrvConfig -k authorizationMode -v observe
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def update_kv_config(
 
     For example:
 
-        mqadmin updateKvConfig -s ORDER_TOPIC_CONFIG -k Orders -v broker-a:8 -n 127.0.0.1:9876
+        mqadmin updateKvConfig -s ORDER_TOPIC_CONFIG -k Orders -v broker-a:8
 
     Parameters
     ----------

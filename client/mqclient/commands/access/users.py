@@ -66,7 +66,7 @@ def create_user(
 
     For example:
 
-        mqadmin createUser -u shop --new-password-file shop.password -n 127.0.0.1:9876
+        mqadmin createUser -u shop --new-password-file shop.password
     """
     password = read_password(new_password_file, f"user {username}", ENVIRONMENT_NEW)
     fresh, is_super = switched(require_fresh) is True, user_type == "Super"
@@ -104,7 +104,7 @@ def update_user(
 
     For example:
 
-        mqadmin updateUser -u shop --new-password-file shop.password -n 127.0.0.1:9876
+        mqadmin updateUser -u shop --new-password-file shop.password
 
     Parameters
     ----------
