@@ -40,7 +40,13 @@ NAMESRV_PORT = 9876
 
 app = cyclopts.App(
     name="mqcluster",
-    help="Run a cluster of real processes on this machine.",
+    help=(
+        "Run a cluster of real processes on this machine.\n\n"
+        "For example:\n\n"
+        "    mqcluster up --dir cluster\n"
+        "    mqcluster kill --dir cluster leader\n"
+        "    mqcluster down --dir cluster"
+    ),
     help_format="plaintext",
     help_formatter=FlowingHelp(),
 )

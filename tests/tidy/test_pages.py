@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from blocks import to_run
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -97,3 +98,16 @@ def named_folders(text: str) -> Iterator[str]:
         else:
             last = part.strip("`/")
             yield outer + last
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.parent.name in ("how-to", "tutorial")],
+    ids=lambda page: page.stem,
+)
+def test_a_page_to_follow_says_how_long_it_takes(page: Path) -> None:
+    """Near its beginning: to read, and to run where it has commands."""
+    told = re.search(r"^\*\*Time:\*\* (.+)\.$", page.read_text(), re.MULTILINE)
+
+    assert told is not None
+    assert ("run" in told[1]) == any(block.page == page for block in to_run("sh"))

@@ -76,7 +76,12 @@ COMMANDS = {
 
 app = App(
     name="mqadmin",
-    help="Administer a RocketMQ cluster. `mqadmin COMMAND --help` explains a command.",
+    help=(
+        "Administer a RocketMQ cluster. `mqadmin COMMAND --help` explains a command.\n\n"
+        "For example:\n\n"
+        "    mqadmin clusterList -n 127.0.0.1:9876\n"
+        "    mqadmin updateTopic --help"
+    ),
     help_format="plaintext",
     help_formatter=FlowingHelp(),
     version=__version__,

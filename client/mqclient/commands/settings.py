@@ -25,7 +25,13 @@ from mqclient.commands.terminal.output import Table, joined, plural
 def get_broker_config(
     *, broker: AskedBroker = None, cluster: AskedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Show the configs of brokers as they are in force, without secrets."""
+    """Show the configs of brokers as they are in force, without secrets.
+
+    For example:
+
+        mqadmin getBrokerConfig
+        mqadmin getBrokerConfig -b broker-a
+    """
     found = common.ask(lambda admin: admin.settings.broker_config(broker, cluster))
     common.show("getBrokerConfig", found, _configs(found))
 
@@ -62,7 +68,12 @@ def update_broker_config(
 
 
 def get_namesrv_config(*, common: Common = DEFAULTS) -> None:
-    """Show the config of every name server."""
+    """Show the config of every name server.
+
+    For example:
+
+        mqadmin getNamesrvConfig -n 127.0.0.1:9876
+    """
     found = common.ask(lambda admin: admin.settings.namesrv_config())
     common.show("getNamesrvConfig", found, _configs(found))
 
@@ -164,14 +175,24 @@ def add_write_perm(*, broker: BrokerName, common: Common = DEFAULTS) -> None:
 def clean_expired_cq(
     *, broker: CleanedBroker = None, cluster: CleanedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Remove consume queues whose messages are gone; our brokers do so by themselves."""
+    """Remove consume queues whose messages are gone; our brokers do so by themselves.
+
+    For example:
+
+        mqadmin cleanExpiredCQ -c DefaultCluster
+    """
     _clean("cleanExpiredCQ", RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, broker, cluster, common)
 
 
 def clean_unused_topic(
     *, broker: CleanedBroker = None, cluster: CleanedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Remove the remains of deleted topics; our brokers leave none."""
+    """Remove the remains of deleted topics; our brokers leave none.
+
+    For example:
+
+        mqadmin cleanUnusedTopic -c DefaultCluster
+    """
     _clean("cleanUnusedTopic", RequestCode.CLEAN_UNUSED_TOPIC, broker, cluster, common)
 
 

@@ -26,6 +26,11 @@ def stats_all(
 
     The figures are of the last minute and of the last day.
 
+    For example:
+
+        mqadmin statsAll
+        mqadmin statsAll -t Orders
+
     Parameters
     ----------
     active
@@ -47,6 +52,10 @@ def list_rates(*, common: Common = DEFAULTS) -> None:
     updateTopic -a +send.rate.messages=N,+send.rate.bytes=N sets a topic's rate on each broker
     group. updateSubGroup --attributes +consume.rate.messages=N,+consume.rate.bytes=N sets a
     consumer group's rate. docs/reference/broker.md, Flow control, explains both.
+
+    For example:
+
+        mqadmin listRates -n 127.0.0.1:9876
     """
     rates = common.ask(lambda admin: admin.statistics.rates())
     headers = (

@@ -106,7 +106,13 @@ def delete_topic(
 
 
 def topic_list(*, cluster: Cluster = None, common: Common = DEFAULTS) -> None:
-    """List the topics and their purposes."""
+    """List the topics and their purposes.
+
+    For example:
+
+        mqadmin topicList
+        mqadmin topicList -c DefaultCluster
+    """
     topics = common.ask(lambda admin: admin.topics.list(cluster))
     rows = [(info.topic, info.kind) for info in topics]
     table = Table(("TOPIC", "KIND"), rows, [] if rows else ["no topics"])

@@ -145,7 +145,13 @@ def list_acl(
     cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """List the rights of users, or only of users and resources whose names contain a text."""
+    """List the rights of users, or only of users and resources whose names contain a text.
+
+    For example:
+
+        mqadmin listAcl
+        mqadmin listAcl -s shop
+    """
     found = common.ask(
         lambda admin: admin.rights.list(_user(subject), resource, broker=broker, cluster=cluster)
     )

@@ -201,7 +201,13 @@ def list_user(
     cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """List the users of each broker group, or only users whose names contain a text."""
+    """List the users of each broker group, or only users whose names contain a text.
+
+    For example:
+
+        mqadmin listUser
+        mqadmin listUser -f shop
+    """
     found = common.ask(lambda admin: admin.users.list(filter, broker=broker, cluster=cluster))
     common.show("listUser", found, _table(found))
 
