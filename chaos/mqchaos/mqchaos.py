@@ -64,11 +64,7 @@ ATTACHED_TOPIC = "Attached"
 
 app = cyclopts.App(
     name="mqchaos",
-    help=(
-        "Inject faults into a broker group, and audit its replicas afterwards.\n\n"
-        "For example:\n\n"
-        "    mqchaos run --scenario leader-kill --seed 7 --kills 2 --dir run"
-    ),
+    help="Inject faults into a broker group, and audit its replicas afterwards.",
     help_format="plaintext",
     help_formatter=FlowingHelp(),
 )
@@ -76,12 +72,7 @@ app = cyclopts.App(
 
 @app.command(name="list")
 def list_scenarios() -> None:
-    """List the scenarios, the workloads and the faults, and what this machine lacks for a fault.
-
-    For example:
-
-        mqchaos list
-    """
+    """List the scenarios, the workloads and the faults, and what this machine lacks for a fault."""
     console = Console()
     scenarios = Table("scenario", "what happens")
     for scenario in SCENARIOS.values():
@@ -119,12 +110,7 @@ def _networks() -> Table:
 
 @app.command
 def failpoints() -> None:
-    """List the failpoints: places in the code at which a node can be stopped or held.
-
-    For example:
-
-        mqchaos failpoints
-    """
+    """List the failpoints: places in the code at which a node can be stopped or held."""
     table = Table("place", "comes by", "because of", "what has happened, and what has not")
     for place in PLACES.values():
         table.add_row(place.name, place.by.value, place.when.value, place.told)
