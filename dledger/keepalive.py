@@ -14,12 +14,12 @@ from contextlib import suppress
 
 
 def end_unacknowledged(sock: socket.socket, after_s: float) -> None:
-    """Have a connection end when what is sent is not acknowledged, or not taken, for so long."""
+    """End a connection if what is sent is not acknowledged, or not taken, for so long."""
     _set(sock, socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", round(after_s * 1000))
 
 
 def probe_idle(sock: socket.socket, after_s: float, every_s: float) -> None:
-    """Have a connection on which nothing comes probed, so that it has something to acknowledge."""
+    """Probe a connection on which nothing comes, so that its host has something to acknowledge."""
     _set(sock, socket.IPPROTO_TCP, "TCP_KEEPIDLE", round(after_s))
     _set(sock, socket.IPPROTO_TCP, "TCP_KEEPINTVL", round(every_s))
     _set(sock, socket.SOL_SOCKET, "SO_KEEPALIVE", 1)

@@ -9,7 +9,7 @@ from dledger.limits import FILE_MODE
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Have a file hold `data`, or what it held before; it is its user's alone."""
+    """Write `data` to a file that only its user may read: all of it, or nothing."""
     temporary = path.with_name(f".{path.name}")
     temporary.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL

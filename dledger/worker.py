@@ -25,7 +25,7 @@ class Worker(Protocol):
     """Does what may wait for a disk, while the loop goes on."""
 
     def begin(self, work: Work) -> None:
-        """Have it done. The piece before must have ended, and been waited for."""
+        """Begin a piece of work. The piece before must have ended, and been waited for."""
 
     async def ended(self) -> None:
         """Return when a piece has ended, be it begun already or later.
@@ -34,7 +34,7 @@ class Worker(Protocol):
         """
 
     async def close(self) -> None:
-        """Let it end what it does, and end the thread. Nothing is begun after that.
+        """Wait for the piece that is under way, and end the thread. Nothing is begun after that.
 
         Raises what that piece raised, if nobody has waited for its end. A cancelled task may call
         it, and more than one.

@@ -122,13 +122,13 @@ def unix_ms() -> int:
 
 
 def move_to(other: World) -> None:
-    """Have another world in this context from now on, and in the tasks that are started from it."""
+    """Use another world in this context from now on, and in the tasks that are started from it."""
     _world.set(other)
 
 
 @contextmanager
 def in_world(other: World) -> Iterator[None]:
-    """Have another world in this context, and in the tasks that are started from it."""
+    """Use another world in this context, and in the tasks that are started from it."""
     before = _world.get()
     _world.set(other)
     try:

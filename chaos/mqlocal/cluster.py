@@ -194,7 +194,7 @@ async def local_cluster(
 
 @contextmanager
 def passing_time() -> Iterator[None]:
-    """Let time pass in here, if the test's clock stands still until the test moves it."""
+    """Pass time within the block, if the test's clock stands still until the test moves it."""
     clock = trio.lowlevel.current_clock()
     if not isinstance(clock, MockClock) or clock.rate or clock.autojump_threshold < math.inf:
         yield

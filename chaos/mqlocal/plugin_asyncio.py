@@ -39,7 +39,7 @@ class VirtualTime:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, None]:
-    """Have the hook while pytest-asyncio makes a test that wants virtual time."""
+    """Add the hook while pytest-asyncio makes a test that wants virtual time."""
     if "mq_virtual_time" not in metafunc.fixturenames:
         yield
         return

@@ -49,7 +49,7 @@ class Guest(Clock, Instrument):
         )
 
     def go_on(self) -> bool:
-        """Have a turn; whether any task ran in it."""
+        """Run one turn of trio. Returns whether any task ran in it."""
         turn, self._turn, self._ran = self._turn, None, False
         if turn is not None:
             turn()
@@ -139,7 +139,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._threads -= 1
 
     def guest_goes_on(self) -> bool:
-        """Let trio have a turn; whether a task of it ran."""
+        """Give trio a turn. Returns whether a task ran."""
         return self.guest is not None and self.guest.go_on()
 
     def idles(self) -> bool:
@@ -152,7 +152,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._idle = 0
 
     def pass_time(self, left_s: float) -> bool:
-        """Have the time of the next deadline, in `left_s` or trio's; whether there is any."""
+        """Move time to the next deadline, in `left_s` or trio's. Returns whether there is any."""
         due_s = min(self._now_s + left_s, math.inf if self.guest is None else self.guest.deadline)
         if self._threads or due_s == math.inf:
             return False

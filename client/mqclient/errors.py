@@ -175,7 +175,7 @@ class BadMessage(ClientError, BadInput):
 
 
 class TransactionUnknown(ClientError):
-    """It is not known whether a transaction ended as requested. If not, the broker asks the
+    """The outcome of a transaction's end is unknown. If not, the broker asks the
     checker."""
 
     definite = False

@@ -126,7 +126,7 @@ class Samples:
         self.waiting = _Waiting(NOTHING)
 
     def add(self, seconds: float) -> None:
-        """Have one more."""
+        """Count one more."""
         self.waiting.append(seconds)
         if len(self.waiting) >= limits.METRIC_SAMPLES_WAITING_MAX:
             self.settle()
@@ -160,7 +160,7 @@ class Counted:
         self.tally(name, labels).amount += amount
 
     def observe(self, name: str, labels: Labels, seconds: float) -> None:
-        """Have one sample more."""
+        """Add a sample."""
         self.samples_of(name, labels).add(seconds)
 
     def tally(self, name: str, labels: Labels) -> Tally:
@@ -195,7 +195,7 @@ class Metrics:
         return counted
 
     def end(self, counted: Counted) -> None:
-        """It is closed: what it has counted stays."""
+        """Close the client's figures; their counts stay."""
         with self._lock:
             if self._clients.pop(counted, counted) is None:
                 self._before.add(counted)
@@ -221,7 +221,7 @@ class Metrics:
 
 
 class _Sums:
-    """Of several clients."""
+    """Sums of several clients' figures."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, dict[Labels, float]] = {}

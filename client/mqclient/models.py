@@ -306,7 +306,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def priority(self) -> int:
-        """Its priority, or -1."""
+        """The message's priority, or -1."""
         return wire.priority_of({wire.PRIORITY: self._told(wire.PRIORITY)})
 
     @property
@@ -316,13 +316,13 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def queue_offset(self) -> int:
-        """Its place in the queue, from 0."""
+        """The message's place in the queue, from 0."""
         table = self._table
         return queue_offset(self.data) if table is None else table.offsets[self._number]
 
     @property
     def position(self) -> int:
-        """Its byte position in the broker group's log."""
+        """The message's byte position in the broker group's log."""
         return self.record.physical_offset
 
     @property

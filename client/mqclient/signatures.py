@@ -48,7 +48,7 @@ def checks_itself(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def checked(kind: type[T]) -> type[T]:
-    """Have each public call of a class refuse arguments of types that its signature doesn't have.
+    """Make each public call of a class refuse arguments of types that its signature doesn't have.
 
     Raises BadInput, with the parameter's name.
     """

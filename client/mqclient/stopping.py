@@ -26,7 +26,7 @@ class Drained(Protocol):
     """A client that can be stopped in order."""
 
     async def drain(self, timeout_s: float) -> bool:
-        """Let it finish; whether it has."""
+        """Finish what was begun. Returns whether it was finished in time."""
 
 
 @checked_call

@@ -194,7 +194,7 @@ class Ledger:
         return self._stepper.applying_held()
 
     def derive_again(self, make_again: Callable[[], None]) -> None:
-        """Have the state machine derive its data from the log again. `make_again` lowers its
+        """Make the state machine derive its data from the log again. `make_again` lowers its
         `applied_index`, and the entries behind that are applied once more.
 
         Until they are, this node does not serve; a caller who can wait should `step_aside` first.

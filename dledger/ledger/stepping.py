@@ -225,7 +225,7 @@ class Stepper:
         self._wake = trio.Event()
 
     def _forget_pages(self) -> None:
-        """Whoever steps: a follower steps when messages arrive, and seldom in the loop."""
+        """Forget pages at any step: a follower steps when messages arrive, seldom in the loop."""
         now = steady_s()
         if now - self._forgot_at >= limits.FORGET_PAGES_S:
             self._forgot_at = now

@@ -26,7 +26,7 @@ log = get_logger(__name__)
 
 
 class Synced(Protocol):
-    """Who acknowledges what is durable: the engine."""
+    """The engine, which acknowledges what is durable."""
 
     node_id: str
     urgent: bool

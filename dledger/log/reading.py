@@ -53,7 +53,7 @@ class LogReader:
         return self.entry(index)
 
     def doubt_all(self) -> None:
-        """Have `checked_entry` check all entries that are in the log now: they may have rotted."""
+        """Make `checked_entry` check all entries that are in the log now: they may have rotted."""
         self.unchecked_index = self._contents.last_index
 
     def _check(self, first_index: int, last_index: int) -> None:

@@ -200,7 +200,7 @@ class Segment:
         return self._whole(offset, size_bytes, partial(self._disk.read_part, self.path))
 
     def touch(self, start: int, end: int) -> None:
-        """Have the kernel read from offset `start` to `end`, so that the mapping can be looked
+        """Make the kernel read from offset `start` to `end`, so that the mapping can be looked
         into. Raises Rot if the disk can't, OSError."""
         for offset in range(start, end, TOUCH_BYTES):
             self._read(offset, min(TOUCH_BYTES, end - offset))

@@ -39,7 +39,7 @@ class Roomy(Protocol):
 
     @property
     def room_bytes(self) -> int | None:
-        """Of the last segment; None if there is no segment."""
+        """Room in the last segment; None if there is no segment."""
 
     def is_next_segment(self, position: int) -> bool:
         """Whether a position is in the segment behind the last one."""

@@ -93,7 +93,7 @@ class Writing:
         return vouching
 
     def _vouch_anew(self) -> None:
-        """It is not known whether the last segment is vouched for."""
+        """Note that nobody may vouch for the last segment."""
         before = self._contents.segments[-2:-1]
         self._vouched_index = before[0].first_index if before else 0
 

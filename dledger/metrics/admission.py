@@ -1,4 +1,4 @@
-"""Who may see a server's figures. Pure.
+"""Admission to a server's figures. Pure.
 
 On loopback without a token whoever asks may, as with all that only reads, unless rights are
 enforced. Otherwise a request proves itself: by the token (`Authorization: Bearer`), or by the name

@@ -43,7 +43,7 @@ class Auditor:
         self._watch = watch or watched
 
     def refused(self, request: Command, who: tuple[str, str], reason: str) -> None:
-        """Whoever asked may not."""
+        """Note that the asker lacks the right."""
         code = request.code
         lines = self._trail.refused(self._clock_ms(), *who, code, name_of(code), reason)
         self.log.write(lines)
@@ -109,7 +109,7 @@ class Noting:
         self._note("unknown" if isinstance(error, OutcomeUnknown) else "failed", str(error))
 
     def answered(self, answer: Command | None) -> None:
-        """It was answered so."""
+        """Note the answer."""
         if answer is None or answer.code == ResponseCode.SUCCESS:
             self.done()
         else:
@@ -117,7 +117,7 @@ class Noting:
 
 
 def watched(answer: Any, noting: Noting) -> Any:
-    """Have an answer noted that is there, or awaited."""
+    """Note an answer that is there, or awaited."""
     if answer is None or isinstance(answer, Command):
         noting.answered(answer)
         return answer

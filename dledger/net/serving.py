@@ -42,7 +42,7 @@ _DECLARED = "declared_codes"
 
 
 class Right(Enum):
-    """Who may ask. The values are shown in docs/reference/compatibility.md."""
+    """The right that a request needs. The values are shown in docs/reference/compatibility.md."""
 
     ANYONE = "anyone"
     """What a client asks for its own work, and whatever only reads and tells no secret."""

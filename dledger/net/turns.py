@@ -88,7 +88,7 @@ class Queue:
         return len(self._waiting)
 
     def put(self, share: Share, go: Callable[[], None], number: int | None = None) -> int:
-        """Have `go` called when it is this connection's turn. Returns its number, by which it keeps
+        """Call `go` when it is this connection's turn. Returns its number, by which it keeps
         its age if it was let go in vain and waits again."""
         if number is None:
             number = next(self._numbers)
@@ -101,7 +101,7 @@ class Queue:
         return number
 
     def admit(self) -> None:
-        """Let as many go as one turn has time for, and at least one."""
+        """Start as many as one turn has time for, and at least one."""
         expected_s = 0.0
         while self._waiting and expected_s < LOOP_TURN_S:
             self._admitted += 1
@@ -163,7 +163,7 @@ class Turns(trio.abc.Instrument):
                 return
 
     async def _pump(self) -> None:
-        """Let some go in each turn until none waits."""
+        """Start some in each turn until none waits."""
         try:
             while self._queue:
                 await trio.lowlevel.checkpoint()

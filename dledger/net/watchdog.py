@@ -89,7 +89,7 @@ class Watchdog(trio.abc.Instrument):
             pause_s = limits.WATCHDOG_LOOK_S if busy else limits.WATCHDOG_IDLE_LOOK_S
 
     def stop(self) -> None:
-        """Have `watch` return."""
+        """Make `watch` return."""
         self._stopped.set()
 
     def _tell(self, took_s: float) -> None:

@@ -147,7 +147,7 @@ class _Armed:
         self._hold(order)
 
     def _strobe(self, orders: Orders) -> None:
-        """Have the clock jump to and fro while these orders hold."""
+        """Move the clock to and fro while these orders hold."""
         while self._all is orders:
             SEAM.ahead_ms = -SEAM.ahead_ms
             time.sleep(orders.strobe_s)

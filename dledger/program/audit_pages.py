@@ -64,7 +64,7 @@ def _place(after: str, marks: list[str]) -> tuple[int, int, bool]:
 
 
 def _mark(path: Path) -> str:
-    """Of a file, by its first line; "" for one that is empty or gone."""
+    """The mark of a file, by its first line; "" for one that is empty or gone."""
     try:
         with path.open("rb") as file:
             first = file.readline(_FIRST_BYTES)

@@ -65,7 +65,7 @@ class LinkOwner(Protocol):
         """A connection to a peer stands."""
 
     def link_down(self, node_id: str, link: SocketLink) -> None:
-        """It broke."""
+        """Note that a peer's link broke."""
 
     def link_drained(self, node_id: str) -> None:
         """What was queued for a peer has left."""

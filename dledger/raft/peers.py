@@ -38,7 +38,7 @@ class Peers:
     # -- what to send ----------------------------------------------------------------------
 
     def ask_to_send(self) -> None:
-        """Have the leader check at once what its peers lack."""
+        """Make the leader check at once what its peers lack."""
         self._must_send = True
 
     def take_request(self) -> bool:

@@ -109,7 +109,8 @@ def allocate_by_machine_room(
 
 
 def _room(queue: MessageQueue) -> str | None:
-    """Of a broker's name in exactly two parts; Java's split drops empty ones at the end."""
+    """The machine room in a broker's name of exactly two parts; Java's split drops empty ones at
+    the end."""
     parts = queue.broker_name.split("@")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

@@ -66,7 +66,8 @@ class Authority:
 
     @property
     def pair(self) -> Pair:
-        """Its certificate, which others trust, and its key, which nobody else may have."""
+        """The authority's certificate, which others trust, and its key, which nobody else may
+        have."""
         return Pair(_pem(self._certificate), _key_pem(self._key))
 
     def sign(

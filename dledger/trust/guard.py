@@ -54,8 +54,8 @@ class Mode(StrEnum):
 
 
 class Asker(NamedTuple):
-    """Who asks, and from where. With a `problem` it is nobody; `wrong` if a signature is at
-    fault."""
+    """The origin of a request: user and address. With a `problem` it is nobody; `wrong` if a
+    signature is at fault."""
 
     name: str
     source: str
@@ -115,8 +115,9 @@ class Guard:
         self._signed.pop(connection_id, None)
 
     def identified(self, request: Command, connection_id: int, source: str) -> Asker:
-        """Who has signed a request. After too many wrong signatures of an address, none of it is
-        verified for a while, but those of users who signed rightly on the same connection."""
+        """The user that has signed a request. After too many wrong signatures of an address, none
+        of it is verified for a while, but those of users who signed rightly on the same
+        connection."""
         name = request.ext.get(ACCESS_KEY)
         if not isinstance(name, str) or not name.isprintable() or not name:
             return Asker("", source, problem=NOBODY)
@@ -258,7 +259,7 @@ class Guard:
         )
 
     def _told(self, asker: Asker, need: Need) -> str:
-        """As RocketMQ words it, and what would be needed."""
+        """The refusal as RocketMQ words it, and what would be needed."""
         denied = any(
             users.policies(asker.name).judge(need, asker.source).entry is not None
             for users in self._users()

@@ -184,7 +184,7 @@ KEY_OF_ACCEPTOR: Final = "frames of the acceptor"
 
 
 def _right_ones(proof: object, right: Iterable[bytes], node_id: str) -> list[bytes]:
-    """Those proofs of the other side, in its order, that are among the right ones, at least one.
+    """The other side's proofs that are right, in its order; at least one.
     Raises FrameError."""
     whole = proof if isinstance(proof, bytes) else b""
     said = [whole[at : at + PROOF_BYTES] for at in range(0, len(whole), PROOF_BYTES)]

@@ -27,7 +27,7 @@ HOW_TO_ROLL: Final = "docs/how-to/secure.md has the steps"
 
 
 class Secrets:
-    """Those that are valid now. All who prove and verify at a server share this object."""
+    """The secrets that are valid now. All code of a server that proves or verifies shares it."""
 
     def __init__(self, *valid: bytes) -> None:
         #: In the order of the file; none if the server has no secret.

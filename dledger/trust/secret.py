@@ -90,7 +90,7 @@ class SecretFile:
             _log.error("secrets not taken over", reason=reason, remedy=remedy)
 
     def take(self, wanted: tuple[bytes, ...]) -> None:
-        """Let these be the valid ones."""
+        """Replace the valid secrets."""
         self._secrets.valid, self.problem = wanted, ""
         _log.info("secrets taken over", first=shown(wanted[0]), valid=len(wanted))
 

@@ -126,7 +126,7 @@ class NamesrvHealth:
         self._dispatcher = dispatcher
 
     def alive(self) -> None:
-        """It answers, so it is."""
+        """Alive: the server answers."""
 
     def ready(self) -> str | None:
         """The reason why its routes may lack something; None if there is none."""
@@ -135,7 +135,7 @@ class NamesrvHealth:
         return "it has just begun: brokers may be about to register"
 
     def safe_to_stop(self) -> None:
-        """It keeps nothing that brokers do not tell every name server."""
+        """Safe to stop: brokers tell every name server all that it keeps."""
 
 
 async def serve_metrics(

@@ -162,7 +162,7 @@ class UserDoor:
         self._auditor.refused(request, (asker.name, connection.peer[0]), reason)
 
     def _who(self, request: Command, connection: Connection) -> tuple[str, str]:
-        """Who asks for what is served now, "" for nobody that is known, and from where."""
+        """The user that asks for what is served now ("" if unknown), and its address."""
         asker, source = self.guard.asker, connection.peer[0]
         if asker.name and not asker.problem:
             return asker.name, source

@@ -40,7 +40,7 @@ def was_interrupted() -> bool:
 
 
 def end_on_interrupt() -> None:
-    """Have Ctrl-C end this process's Java, and raise KeyboardInterrupt, from now on.
+    """Make Ctrl-C end this process's Java, and raise KeyboardInterrupt, from now on.
 
     Call it again when Spark has started: it sets a handler of its own. Main thread only.
     """

@@ -80,8 +80,8 @@ class LivesOf:
         )
 
     def of_notes(self, noted: DataFrame, slots: DataFrame) -> DataFrame:
-        """Those that say where a group or a queue is, by the life that they are about for certain;
-        the others as they are."""
+        """Notes by the life that they are about for certain, if they say where a group or a queue
+        is;"""
         spans = self._spans(self._moments(noted, slots))
         about = F.col("kind").isin(*POSITIONS, QUEUE_END)
         lived = noted.where(about).join(F.broadcast(spans), ["broker", "topic"], "left_semi")

@@ -82,3 +82,21 @@ def texts(call: ast.Call) -> Iterator[str]:
         elif isinstance(node, ast.JoinedStr):
             parts = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
             yield "".join(map(str, parts))
+
+
+NO_SUBJECT = re.compile(r"(?:Those|They|These|Their|Its?|So|Who|Whoever|Have|Let|None|Of|As) ")
+"""A docstring that begins so makes the reader look for its subject."""
+
+
+def test_a_docstring_begins_with_its_subject(modules: list[Source]) -> None:
+    """A noun or a verb, of each module, class and function; a pronoun has no noun yet."""
+    told = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    wrong = [
+        f"{module.name}: {text}"
+        for module in modules
+        if ".testing." not in module.name
+        for node in ast.walk(module.tree)
+        if isinstance(node, told) and NO_SUBJECT.match(text := ast.get_docstring(node) or "")
+    ]
+
+    assert not wrong, "\n".join(wrong)

@@ -34,7 +34,7 @@ class Bucket:
         return max(wait_s, limits.FLOW_WAIT_S_MIN)
 
     def take(self, count: int, now_s: float) -> None:
-        """So much passes."""
+        """Take so much out of the bucket."""
         self._tokens = self._now(now_s) - count
         self._at_s = max(now_s, self._at_s)
 

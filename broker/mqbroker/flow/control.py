@@ -111,7 +111,7 @@ class Flow:
         self._groups.clear()
 
     def admit(self, *sends: Arriving) -> None:
-        """Let what comes in one entry pass, all of it, or raise Refused."""
+        """Admit the messages of one entry, all of them, or raise Refused."""
         rated = [
             (each, rate)
             for each in sends

@@ -63,7 +63,7 @@ class _Ring:
         return len(self._taken_s) == self._samples_max
 
     def grow(self, rows: int) -> None:
-        """Have this many rows, the new ones empty."""
+        """Grow to this many rows; new rows are empty."""
         grown = np.zeros((self._samples_max, rows, 3), np.int64)
         grown[:, : self.samples.shape[1]] = self.samples
         self.samples = grown

@@ -48,11 +48,11 @@ class Announcements:
         self.wiped = False
 
     def watch(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called whenever there is something to tell."""
+        """Call `tell` whenever there is something to tell."""
         self._tell = tell
 
     def changed(self, topics: Sequence[str] = ()) -> None:
-        """These topics changed, or the role or a setting: name servers must be told."""
+        """Note that topics, the role or a setting changed: name servers must be told."""
         self.version += 1
         change = _Change(self.version, self._clock_s() + limits.ANNOUNCE_S, topics)
         self._changes.append(change)

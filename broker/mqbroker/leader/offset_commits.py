@@ -47,7 +47,7 @@ class OffsetCommits:
         self._moving[group, topic, queue_id] = (end, [])
 
     def end_move(self, group: str, topic: str, queue_id: int, error: AppendError | None) -> None:
-        """It is applied, or failed."""
+        """Note that a move was applied, or failed."""
         for tell in self._moving.pop((group, topic, queue_id))[1]:
             tell(error)
 

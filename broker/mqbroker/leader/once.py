@@ -72,7 +72,7 @@ class _Write(Flight):
 
     @property
     def stamp(self) -> Stamp:
-        """Who writes, and which write it is."""
+        """The writer of a write, and its number."""
         return self.once.stamp
 
 

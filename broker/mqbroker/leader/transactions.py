@@ -76,7 +76,7 @@ class Half(NamedTuple):
 
     @property
     def properties(self) -> dict[str, str]:
-        """Its properties, with its real place."""
+        """The half message's properties, with its real place."""
         return names.properties_decode(self.record.properties)
 
     @property

@@ -179,7 +179,7 @@ class Core:
         return permission & ~PERM_WRITE if self.announcements.wiped else permission
 
     def admit(self, *sends: Arriving) -> None:
-        """Let new messages of one entry pass into their topics, which are made if need be; or raise
+        """Admit new messages of one entry to their topics, which are made if need be. Raises
         Refused."""
         permission = self.permission
         for each in sends:

@@ -1,4 +1,4 @@
-"""Who may change others' work: members, leaders, settings, topics, groups, others' offsets.
+"""The right to change others' work: members, leaders, settings, topics, groups, others' offsets.
 
 A request is an administrator's if it comes from `adminAddresses` (by default this machine), or is
 signed on a connection whose other end has proven that it knows the cluster's secret: a tool that
@@ -110,7 +110,7 @@ class AdminDoor:
         )
 
     def _asker(self, request: Command, connection: Connection) -> Asker:
-        """Who asks: with the secret, or by a user's signature."""
+        """The asker of a request: by the secret, or by a user's signature."""
         source = connection.peer[0]
         if not self._is_proven(request, connection):
             asker = self._guard.identified(request, connection.id, source)

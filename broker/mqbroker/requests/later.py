@@ -35,7 +35,7 @@ class Later(msgspec.Struct, Generic[OutcomeT], frozen=True):
 
 
 def noted(answer: Any, noting: Noting) -> Any:
-    """Have an answer noted when its outcome is there (`dledger.net.auditing`)."""
+    """Note an answer when its outcome is there (`dledger.net.auditing`)."""
     if isinstance(answer, Later):
         return _noted_later(answer, noting)
     if answer is None or isinstance(answer, Command):

@@ -316,7 +316,7 @@ class Machine(Memory):
         self._trim()
 
     def _begin_again(self, topics: dict[str, TopicQueues], first_index: int) -> None:
-        """Have queues at their first offsets, and no keys; entries from `first_index` on follow."""
+        """Reset the derived queues and keys; entries from `first_index` on are applied again."""
         self.keys.forget()
         self.queues.adopt(topics)
         self._ahead_index = self.state_index

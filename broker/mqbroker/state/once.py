@@ -61,7 +61,7 @@ class Once(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def stamp(self) -> Stamp:
-        """Who wrote it."""
+        """The writer's stamp."""
         return Stamp(self.name, self.epoch, self.stream, self.sequence)
 
 

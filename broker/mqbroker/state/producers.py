@@ -58,7 +58,7 @@ _KEPT_MS = int(limits.PRODUCER_KEPT_S * 1000)
 
 
 class Stamp(NamedTuple):
-    """Who writes, in which stream, and which write of it this is."""
+    """The writer of a write, its stream, and the write's number in it."""
 
     name: str
     epoch: int
@@ -216,7 +216,7 @@ class Producers:
         self._names[name] = producer
 
     def _forget(self, now_ms: int) -> None:
-        """Those at the front were not used for the longest time."""
+        """Forget names at the front, which were not used for the longest time."""
         while self._names:
             name = next(iter(self._names))
             if not self.are_outdated(now_ms):

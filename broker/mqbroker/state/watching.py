@@ -1,4 +1,4 @@
-"""Who is told what a replica has applied, and whether it leads."""
+"""Watchers of a state: they are told what a replica has applied, and whether it leads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Watcher(Protocol):
         """An entry of this kind has no effect, on any replica."""
 
     def topics_changed(self, topics: Sequence[str]) -> None:
-        """These topics were made, changed or deleted."""
+        """Tell that topics were made, changed or deleted."""
 
     def groups_changed(self, groups: Sequence[str]) -> None:
-        """These consumer groups were made, changed or deleted."""
+        """Tell that consumer groups were made, changed or deleted."""
 
     def locks_asked_for(self) -> None:
         """An entry about locks has told the locks' time."""

@@ -14,7 +14,7 @@ from mqchaos.run.others.programs import Program
 
 
 class Clients(Protocol):
-    """Those who send and read. Their histories are in files by the run's end."""
+    """The clients that send and read. Their histories are in files by the run's end."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start them, and follow them to their end."""

@@ -29,13 +29,13 @@ while os.getppid() == parent:
 
 @contextmanager
 def busy_machine(processes: int) -> Iterator[list[int]]:
-    """So many processes want a processor each within the block, which is given their pids."""
+    """Run so many processes that want a processor each within the block; yields their pids."""
     with ExitStack() as stack:
         yield [stack.enter_context(_neighbour()) for _ in range(processes)]
 
 
 def stretch(processes: int) -> float:
-    """So many times as long may work take beside them: each core is shared by so many more."""
+    """How many times as long work may take beside them: more processes share each core."""
     return 1 + processes / (os.cpu_count() or 1)
 
 

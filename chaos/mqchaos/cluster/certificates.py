@@ -46,7 +46,7 @@ def authorities(directory: Path) -> list[bytes]:
 
 
 def trust(directory: Path, *some: bytes) -> None:
-    """Have these authorities trusted, and no others."""
+    """Trust these authorities, and no others."""
     replace(directory / AUTHORITY, b"".join(some))
 
 

@@ -335,7 +335,7 @@ class Cluster:
         self._save()
 
     def _environment(self, name: str) -> dict[str, str]:
-        """Of a broker, besides ours."""
+        """Environment of a broker, besides ours."""
         layout, folder = self.layout, self.folder(name)
         orders = {VARIABLE: str(self.orders(name))} if layout.failpoints else {}
         return orders | (faked_clock.environment(folder) if layout.clocks else {})

@@ -51,7 +51,7 @@ class Ext4:
         run_tool("e2fsck", "-f", "-y", str(self.image), good=_MENDED)
 
     def cut_power(self) -> None:
-        """Let it lose its power, now."""
+        """Cut the file system's power, now."""
         descriptor = os.open(self.mount_point, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.ioctl(descriptor, _EXT4_IOC_SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
@@ -59,7 +59,7 @@ class Ext4:
             os.close(descriptor)
 
     def abort(self) -> None:
-        """Let it find an error in itself: it is read-only from now on."""
+        """Make the file system find an error in itself: it is read-only from now on."""
         run_tool("mount", "-o", "remount,abort", str(self.mount_point))
 
     def unmount(self) -> None:

@@ -138,7 +138,8 @@ class Layout(msgspec.Struct, frozen=True):
         return [*dict.fromkeys([*(self.host(source, name) for source in sources), "localhost"])]
 
     def number(self, name: str) -> int:
-        """Of a server, or of all clients, among those that a network has addresses for."""
+        """The number of a server, or of all clients, among those that a network has addresses
+        for."""
         if name == CLIENTS:
             return _CLIENTS_NUMBER
         return [server.name for server in self.servers].index(name) + 1

@@ -71,7 +71,8 @@ class OwnDisk:
                 (disk.mount_point / _BALLAST).unlink(missing_ok=True)
 
     def mount_again(self, *, checked: bool) -> None:
-        """As after a start of the machine: what was not on the disk is gone. Nobody may use it.
+        """Mount the disk again, as after a start of the machine: what was not on it is gone. Nobody
+        may use it.
 
         `checked`: as operators do after errors of a disk. Without that its file system may give
         damaged files to whoever mounts it.

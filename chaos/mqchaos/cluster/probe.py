@@ -202,7 +202,7 @@ class Probe:
 
 
 def leader_of(states: Sequence[NodeState]) -> NodeState | None:
-    """Of several nodes that claim to lead, the one of the highest term."""
+    """The leader: of several nodes that claim to lead, the one of the highest term."""
     claims = [(state.info.term, state) for state in states if state.info and state.leads]
     return max(claims, key=lambda claim: claim[0])[1] if claims else None
 

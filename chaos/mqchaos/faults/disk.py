@@ -44,7 +44,7 @@ class DiskFault(OfFew, Killing):
             await trio.to_thread.run_sync(self.damage, store)
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """They are down, and their files are damaged."""
+        """Check that the nodes are down, and their files damaged."""
         down = await Killing.took_effect(self, cluster, victims)
         stores = _stores(cluster, victims)
         return down and await trio.to_thread.run_sync(lambda: all(map(self.damaged, stores)))
@@ -72,7 +72,7 @@ class StaleFile(OfFew, Killing):
             await trio.to_thread.run_sync(put_back, store, segment, content)
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """They are down, and something is missing."""
+        """Check that the nodes are down, and something is missing."""
         down = await Killing.took_effect(self, cluster, victims)
         stores = _stores(cluster, victims)
         return down and await trio.to_thread.run_sync(lambda: all(map(is_damaged, stores)))

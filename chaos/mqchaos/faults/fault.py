@@ -55,7 +55,7 @@ class Fault(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """Its names, and what a node is meanwhile."""
+        """The fault's names, and what a node is meanwhile."""
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
         """Why it may not be injected now, in a few words; None if it may."""
@@ -134,7 +134,7 @@ class Pause(OfFew):
         return all(cluster.stopped(victim.name) for victim in victims)
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Let them go on."""
+        """Continue the nodes."""
         for victim in victims:
             cluster.signal(victim.name, signal.SIGCONT)
 
@@ -156,7 +156,7 @@ class Transfer:
         return not_serving(cluster, victims) or (None if others else "there is nobody to lead")
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """As `mqadmin transferLeader` does, but past name servers, which may be away.
+        """Transfer leadership as `mqadmin transferLeader` does, but past name servers.
 
         Raises ClusterError if the leader refuses.
         """
@@ -173,7 +173,7 @@ class Transfer:
                     raise ClusterError(f"{victim.name} did not hand over: {answer.remark}")
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """They say that they don't lead."""
+        """Check that the nodes say that they don't lead."""
         return not any([await _leads(cluster, victim) for victim in victims])
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:

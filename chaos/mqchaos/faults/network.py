@@ -70,7 +70,7 @@ class NetworkFault:
         return obstacle
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """Have it done, and wait until something met it."""
+        """Inject the fault, and wait until a packet has met it."""
         directions = sorted(self._directions(cluster, victims))
         reset = self.rule is None
         request = Request(self._name(victims), directions, self.rule, reset=reset)
@@ -86,7 +86,7 @@ class NetworkFault:
         return status.touched.get(self._name(victims), 0) > 0
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Let everything through that waits."""
+        """Deliver everything that waits."""
         await break_links(cluster, Request(self._name(victims), healed=True))
         cluster.cut_off -= rules.cut_off(cluster.layout, self._cut(cluster, victims))
 

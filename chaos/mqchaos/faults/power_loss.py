@@ -127,7 +127,7 @@ def cluster_on_disks(directory: Path, flush: Flush) -> Iterator[tuple[Cluster, d
 
 
 def choose(rng: random.Random, nodes: Sequence[NodeLayout], leader: str, count: int) -> list[str]:
-    """Who loses power. Of one alone, the leader half of the time."""
+    """Choose the nodes that lose power. If it is one alone, it is the leader half of the time."""
     if count == 1 and rng.random() < 0.5:
         return [leader]
     return rng.sample([node.name for node in nodes], count)

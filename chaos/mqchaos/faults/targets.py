@@ -73,7 +73,7 @@ def short_name(server: Server) -> str:
 
 
 def names_of(servers: Victims) -> str:
-    """Their short names, for people."""
+    """The targets' short names, for people."""
     return ", ".join(map(short_name, servers))
 
 

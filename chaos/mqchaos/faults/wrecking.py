@@ -64,7 +64,7 @@ class Wreck(OfFew):
                 nursery.cancel_scope.cancel()
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """It shows at the disks; or the nodes have ended, where they must. Who is told to stop ends
+        """Check the disks, or that the nodes have ended where they must. Who is told to stop ends
         anyway, so both must be seen."""
         names = [victim.name for victim in victims]
         ended = all(cluster.pid(name) is None for name in names)

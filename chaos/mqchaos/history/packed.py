@@ -26,7 +26,7 @@ _TYPES = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
 
 
 def closed_parts(files: Collection[Path]) -> list[Path]:
-    """Those of lines that nobody writes any more, as there is a later one of their row."""
+    """Parts that nobody writes any more: there is a later one of their row."""
     last: dict[str, int] = {}
     for file in files:
         name, number = row_of(file)

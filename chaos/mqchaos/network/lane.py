@@ -66,7 +66,7 @@ class Lane:
         return self._waiting[0][1]
 
     def wrote(self, count: int) -> None:
-        """So many of the bytes that were due were written."""
+        """Note how many of the bytes that were due were written."""
         at, chunk = self._waiting.popleft()
         self.queued_bytes -= count
         if count < len(chunk):

@@ -96,7 +96,7 @@ def _others(layout: Layout, hurt: Collection[str]) -> list[str]:
 
 
 def from_peers(layout: Layout, hurt: Collection[str]) -> frozenset[Direction]:
-    """They and the rest of their group don't hear each other. Clients reach them all."""
+    """Nodes and the rest of their group that don't hear each other. Clients reach them all."""
     return _both(hurt, _others(layout, hurt))
 
 
@@ -106,12 +106,12 @@ def from_everybody(layout: Layout, hurt: Collection[str]) -> frozenset[Direction
 
 
 def from_clients(layout: Layout, hurt: Collection[str]) -> frozenset[Direction]:
-    """They and all clients."""
+    """Nodes and all clients."""
     return _both(hurt, [CLIENTS])
 
 
 def from_namesrvs(layout: Layout, hurt: Collection[str]) -> frozenset[Direction]:
-    """They and all name servers."""
+    """Nodes and all name servers."""
     return _both(hurt, [server.name for server in layout.namesrvs])
 
 

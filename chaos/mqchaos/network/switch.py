@@ -120,7 +120,7 @@ class Switch:
         self._shaped = set(ports)
 
     def _reset(self, directions: Sequence[Direction]) -> int:
-        """Have the kernel abort the connections of these, at either end; how many it had."""
+        """Make the kernel abort connections at both ends. Returns how many there were."""
         count = 0
         for source, target in directions:
             host = self._plugs[target].host

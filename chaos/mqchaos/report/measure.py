@@ -118,7 +118,7 @@ class Failover:
 
 
 def failovers(found: Timeline) -> list[Failover]:
-    """Those of all faults that were followed by a new leader before the next fault."""
+    """Failovers: the faults that were followed by a new leader before the next fault."""
     leader, result = "", list[Failover]()
     hurt: Mark | None = None
     for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):

@@ -35,7 +35,7 @@ class Latencies:
         self.bins.update(other.bins)
 
     def quantiles(self, shares: Iterable[float]) -> list[float]:
-        """So many of all are at most so long; nothing for an empty histogram. Shares ascend."""
+        """Percentiles of the histogram, ascending; empty if it has no samples. Shares ascend."""
         found: list[float] = []
         some = sorted(self.bins.items())
         total, seen, at = sum(self.bins.values()), 0, 0

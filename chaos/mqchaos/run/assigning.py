@@ -38,13 +38,14 @@ class Assigning(NamedTuple):
 
     @property
     def _rate_per_s(self) -> float:
-        """Of all producers."""
+        """Messages a second of all producers."""
         workload = self.workload
         return min(self.planned.rate_per_s, workload.rate_per_s_max) * workload.rate_share
 
     @property
     def _send_timeout_s(self) -> float:
-        """Of a send whose broker group is away on purpose, as long as it may take to come back."""
+        """Timeout of a send: as long as a broker group that is away on purpose may take to come
+        back."""
         own_s = self.planned.send_timeout_s
         return max(own_s, RANDOM_SEND_TIMEOUT_S) if self.workload.groups > 1 else own_s
 

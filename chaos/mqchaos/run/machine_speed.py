@@ -31,7 +31,7 @@ class MachineSpeed:
 
     @property
     def slowness(self) -> float:
-        """So many times as long as on the machine of the bounds did its work take; at least 1."""
+        """How many times slower this machine is than the reference machine; at least 1."""
         if not self.looks:
             return 1.0
         slow_s = sorted(self.looks)[len(self.looks) * 9 // 10]

@@ -72,7 +72,7 @@ async def soak(directory: Path, hours: float, some: Iterable[Planned]) -> int:
 
 
 def _name(planned: Planned, lines: Iterable[RunLine]) -> str:
-    """Of a run's directory: by its seed, which several plans may have."""
+    """The name of a run's directory: by its seed, which several plans may have."""
     before = sum(line.seed == planned.seed for line in lines)
     return f"seed-{planned.seed}" + (f"-{before + 1}" if before else "")
 

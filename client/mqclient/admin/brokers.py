@@ -49,8 +49,8 @@ class Brokers(Part):
     async def clean(
         self, code: RequestCode, broker: str | None, cluster: str | None
     ) -> tuple[str, ...]:
-        """Have brokers clean up (CLEAN_...); by address, or all of a cluster. Returns the addresses
-        of those that did.
+        """Ask brokers to clean up (CLEAN_...); by address, or all of a cluster. Returns the
+        addresses of those that did.
 
         Stock brokers may have something to clean; ours have not.
         """

@@ -197,8 +197,7 @@ class Groups(Part):
         cluster: str | None = None,
         broker: str | None = None,
     ) -> tuple[str, ...]:
-        """Have a group's stock members that let brokers share the queues out pull a topic, or pop
-        it.
+        """Set whether stock members whose queues brokers share out pull a topic, or pop it.
 
         With POP each pops its own share of the queues and those of the `share` members behind it;
         all queues if that is 0, as at first; it stays as it is if it is not given. Returns the
@@ -220,7 +219,7 @@ class Groups(Part):
     async def reset_offset(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
     ) -> tuple[QueueReset, ...]:
-        """Have a group go on at the first message stored at or after a time; END for the end.
+        """Reset a group's offsets to the first message stored at or after a time; END for the end.
 
         Connected consumers are told. Without `force` an offset is only moved back. If no consumer
         is connected, only the offsets are set: one that starts later begins there.

@@ -40,7 +40,7 @@ class Replicas(Part):
         within_s: float = limits.EXPORT_S,
         on_progress: Callable[[str], None] = lambda line: None,
     ) -> tuple[ExportedReplica, ...]:
-        """Have all members of a group that answer copy themselves, or one; return when they have.
+        """Copy all members of a group that answer, or one. Returns when the copies are made.
 
         `to` is a place below each broker's own `exportDir`, on its machine. Raises Refused with a
         broker's reason, UnknownTarget if no such member answers, ExportNotDone if it takes longer

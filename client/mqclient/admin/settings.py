@@ -110,7 +110,7 @@ class Settings(Part):
         return tuple(await self._requests.ask_every_name_server(header))
 
     async def set_write_perm(self, broker_name: str, *, writable: bool) -> tuple[PermChange, ...]:
-        """Let routes say that a broker group's topics are writable, or not.
+        """Set whether routes say that a broker group's topics are writable.
 
         A group that is away can be named, too, if the name servers remember it.
         """

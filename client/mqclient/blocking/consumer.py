@@ -270,7 +270,7 @@ class Consumer(Face[consumers.Consumer]):
 
 
 def _in_a_thread(told: Callable[[tuple[MessageQueue, ...]], None]) -> OnRevoke:
-    """So that it may call the consumer, whose calls wait for the event loop."""
+    """Call a handler in a thread, from which it may call the consumer."""
 
     async def tell(queues: tuple[MessageQueue, ...]) -> None:
         await to_thread.run_sync(told, queues, abandon_on_cancel=True)

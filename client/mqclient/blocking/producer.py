@@ -32,7 +32,7 @@ from mqclient.producing.waiting.transactions import Decision
 def handing_over(
     method: Callable[Concatenate[ClientT, P], Awaitable[PendingSend]],
 ) -> Callable[Concatenate[Face[ClientT], P], Future[SendResult]]:
-    """As `blocking`, for a `method` that only hands a message over: returns a Future of the
+    """Like `blocking`, for a `method` that only hands a message over: returns a Future of the
     outcome."""
 
     @wraps(method)
@@ -79,7 +79,7 @@ def in_a_block(
         Concatenate[producers.Producer, P], AbstractAsyncContextManager[transactions.Transaction]
     ],
 ) -> Callable[Concatenate[Face[producers.Producer], P], AbstractContextManager[Transaction]]:
-    """As `blocking`, for a `method` whose transaction lives in a `with` block."""
+    """Like `blocking`, for a `method` whose transaction lives in a `with` block."""
 
     @wraps(method)
     @contextmanager
@@ -187,7 +187,7 @@ class Producer(Face[producers.Producer]):
 def _in_a_thread(
     checker: Callable[[ReceivedMessage], Decision],
 ) -> Callable[[ReceivedMessage], Awaitable[Decision]]:
-    """It may take its time: the event loop has other things to do."""
+    """Call in a thread a function that may take long: the event loop has other work."""
 
     async def check(message: ReceivedMessage) -> Decision:
         return await to_thread.run_sync(checker, message)

@@ -31,7 +31,7 @@ class Drained(Protocol):
     """A client that can be stopped in order."""
 
     def drain(self, timeout_s: float) -> bool:
-        """Let it finish; whether it has."""
+        """Finish what was begun. Returns whether it was finished in time."""
 
 
 @checked_call
@@ -63,7 +63,7 @@ def run_until_signal(
 
 @contextmanager
 def _handled(signals: Sequence[signal.Signals], at_first: Callable[[], object]) -> Iterator[None]:
-    """Have the first of these signals call a function, and give them back."""
+    """Call a function at the first of these signals, and restore the signals' handlers."""
     before = {each: signal.getsignal(each) for each in signals}
 
     def restore() -> None:

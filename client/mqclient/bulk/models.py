@@ -42,8 +42,8 @@ class RecordsBatch(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """Who sends: the source of its messages' unique keys, its host as records have it, and the
-    time."""
+    """The sender of rows: the source of its messages' unique keys, its host as records have it, and
+    the time."""
 
     keys: UniqueKeys
     born_host: bytes

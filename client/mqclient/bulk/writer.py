@@ -198,7 +198,7 @@ class BulkWriter(Living):
         """Batch `number` of this writer is stored."""
 
     async def _send(self, batch: RecordsBatch) -> Command:
-        """Have one batch stored; the broker's answer. Raises SendError."""
+        """Store one batch. Returns the broker's answer. Raises SendError."""
         command = self._request(batch)
         unsure: list[str] = []
         try:

@@ -295,7 +295,7 @@ def _show(
 
 
 def parse_offset(text: str) -> int | None:
-    """Where to begin in a queue: None for its first message, below 0 counted from its end."""
+    """Offset to begin at in a queue: None for its first message, below 0 counted from its end."""
     if text == _EARLIEST:
         return None
     try:

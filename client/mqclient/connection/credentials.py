@@ -41,7 +41,7 @@ class Credentials:
 
     @classmethod
     def of(cls, user: str | None, secret: str | None) -> Credentials | None:
-        """Those of a user; without a user those of the cluster, whose secret it is then. None if
+        """Credentials of a user, or without a user of the cluster, whose secret it is then. None if
         neither is given. Raises BadInput."""
         if secret is None:
             if user is not None:
@@ -54,7 +54,7 @@ class Credentials:
 
     @classmethod
     def of_file(cls, secret_file: Path, secrets: Secrets) -> Credentials:
-        """Those of whoever has the cluster's secret: the first one that was read from a file. They
+        """Credentials by the cluster's secret: the first one that was read from a file. They
         follow the file."""
         key = Key.of_cluster(secrets.first)
         return cls(CLUSTER_USER, key, SecretFile(secret_file, secrets))

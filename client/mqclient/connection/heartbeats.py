@@ -52,7 +52,7 @@ class Heartbeats:
         return await self._tell(heartbeat, self._addresses())
 
     async def keep_telling(self, heartbeat: Callable[[], HeartbeatData]) -> None:
-        """Have every known broker know it, until cancelled: looks each second who lacks it."""
+        """Tell every known broker, until cancelled: each second, those that lack a heartbeat."""
         while True:
             now = heartbeat()
             addresses = self._addresses()

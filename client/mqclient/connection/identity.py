@@ -67,7 +67,7 @@ class UniqueKeys:
         return numbered_key(self._prefix, self._number & _NUMBER_MASK)
 
     def take(self, count: int) -> tuple[str, range]:
-        """So many keys that were never made before: their front, and the numbers behind it.
+        """Keys that were never made before: their front, and the numbers behind it.
 
         They don't pass the end of what a key's digits can say.
         """

@@ -185,7 +185,7 @@ class PeerPool(Living):
     async def _sign_on(
         self, credentials: Credentials, peer: Peer, address: str, timeout_s: float
     ) -> None:
-        """Have all requests over a connection signed, in the way of its server."""
+        """Sign all requests over a connection, in the way of its server."""
         if address not in self._stock and address not in self._ours:
             await self._ask_kind(peer, address, timeout_s)
         is_ours = address in self._ours

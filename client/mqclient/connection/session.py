@@ -42,7 +42,7 @@ class Lasting(Protocol):
         ...
 
     def end(self) -> None:
-        """It is closed."""
+        """End the session."""
         ...
 
     def forget(self) -> None:
@@ -142,7 +142,7 @@ class Session(Living):
         return route
 
     async def route_within(self, topic: str, purpose: str, timeout_s: float) -> Route:
-        """As `route`, but for `timeout_s` waits for servers that are about to start.
+        """The route, as by `route`, with a wait of `timeout_s` for servers that are about to start.
 
         That is while no name server answers, or those that do know no broker; and for a moment
         after that, in which the brokers register one after the other. Raises NoRoute.

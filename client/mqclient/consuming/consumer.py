@@ -410,7 +410,7 @@ class Consumer(Steered):
     async def nack(
         self, message: ReceivedMessage, delay_level: int = 0, *, delay_s: float | None = None
     ) -> None:
-        """Have `message`, which was polled or iterated and not handled, delivered again.
+        """Give back `message`, which was polled or iterated and not handled: it is redelivered.
 
         A copy arrives after `delay_s`, or after the delay of the level (-1: in the dead letters at
         once), or by the group's schedule or the broker's. The message itself is finished. Raises

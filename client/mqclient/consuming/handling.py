@@ -71,13 +71,13 @@ class Work:
         return self.progress.epoch == self.epoch
 
     def settle(self, message: ReceivedMessage) -> None:
-        """It is handled, or will come again."""
+        """Note that a message is handled, or will come again."""
         if self.counts:
             self.progress.finish(message.queue_offset, message.queue_offset)
         self.messages.remove(message)
 
     def settle_all(self) -> None:
-        """Their handler is through with them."""
+        """Note that a handler has finished messages."""
         if self.counts:
             for message in self.messages:
                 self.progress.finish(message.queue_offset, message.queue_offset)

@@ -35,7 +35,7 @@ class _Taken(NamedTuple):
     large: bool
 
     def give_back(self, first: int) -> None:
-        """Those from number `first` on are not given out after all, and come next."""
+        """Take back the messages from number `first` on: they come next."""
         for message in reversed(self.messages[first:]):
             self.progress.give_back(message, self.epoch)
 
@@ -97,7 +97,7 @@ class HandOut:
         progress.give_back(message, progress.epoch)
 
     def _end_here(self) -> QueueProgress:
-        """Of the queue whose message a handler in the caller's thread has had."""
+        """End the turn of the queue whose message a handler in the caller's thread has had."""
         progress, self._here = self._here, None
         assert progress is not None
         progress.handling -= 1
@@ -215,7 +215,7 @@ class HandOut:
         return self.ended
 
     def forget_polled(self) -> None:
-        """Whoever iterated or polled has left: nobody finishes what they have."""
+        """Forget what was iterated or polled: its reader has left, and finishes nothing."""
         for progress in self.handed_out():
             progress.polled = False
 
@@ -279,7 +279,8 @@ class HandOut:
     def _few(
         progress: QueueProgress, messages: list[ReceivedMessage], large_bytes: int, *, first: bool
     ) -> Stretch:
-        """As many as fit, beside large bodies of so many bytes; one if it is the `first` of all."""
+        """The messages that fit, beside large bodies of so many bytes; at least the `first` of
+        all."""
         large_bytes += sum([message.large_bytes for message in messages])
         while large_bytes > limits.UNDER_WAY_BYTES_MAX and len(messages) > first:
             large_bytes -= messages[-1].large_bytes

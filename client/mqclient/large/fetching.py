@@ -79,14 +79,14 @@ class Patience:
 
 
 class LargeBodies:
-    """Of one consumer."""
+    """The large bodies of one consumer."""
 
     def __init__(self, finder: LeaderFinder) -> None:
         self._finder = finder
         self._patience = Patience()
 
     async def wait_for(self, messages: Sequence[ReceivedMessage], deadline_s: float) -> int:
-        """Have the bodies of messages there. One that can't be had raises when it is looked at.
+        """Fetch the bodies of messages. One that can't be had raises when it is looked at.
 
         While the group of a message is away nobody can say that. Then this waits until `deadline_s`
         of the event loop's clock. Returns how many messages before that one are as they should be.

@@ -31,7 +31,7 @@ class Manifest(NamedTuple):
     runs: Sequence[tuple[int, int]]
 
     def encode(self) -> str:
-        """As the property's value."""
+        """The manifest as the property's value."""
         queue = self.queue
         runs = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in self.runs)
         place = f"{queue.topic} {queue.broker_name} {queue.queue_id} {runs}"

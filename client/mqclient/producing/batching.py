@@ -282,7 +282,7 @@ class Accumulator:
         return lane.open
 
     def _queue_idle(self, lane: Lane) -> None:
-        """It may have something to send, unless a batch of it is under way."""
+        """Look whether a queue has something to send, unless a batch of it is under way."""
         if lane.in_flight is None and (lane.full or lane.open is not None):
             self._queue(lane)
 

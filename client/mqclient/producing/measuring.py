@@ -46,7 +46,7 @@ class Measured:
             self._counted.add("send_retries", labels, batch.delivery.attempt - 1)
 
     def failed(self, slots: Iterable[Slot]) -> None:
-        """These messages have failed just now."""
+        """Count messages that have failed just now."""
         for slot in slots:
             if slot.error is not None:
                 self._fail(slot.batch.topic, slot.error, slot.count)

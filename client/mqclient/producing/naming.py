@@ -134,7 +134,7 @@ class Claim:
         return self._free.pop()
 
     def give_back(self, stream: int) -> None:
-        """Its batch is done."""
+        """Give back the stream of a batch that is done."""
         if stream not in self._free:
             self._free.append(stream)
 

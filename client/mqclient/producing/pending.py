@@ -39,7 +39,7 @@ class PendingSend(ABC):
 
     @abstractmethod
     def _when_settled(self, listener: Callable[[], None]) -> None:
-        """Have this called when the outcome may be there; for a message that is not settled."""
+        """Call this when the outcome of a message that is not settled may be there."""
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
         """To await it is to await `wait()`."""

@@ -102,7 +102,7 @@ class Questions:
         properties: Mapping[str, str],
         timeout_s: float,
     ) -> None:
-        """Have the leader that the request came from push a reply; see `Producer.reply`."""
+        """Ask the leader that the request came from to push a reply; see `Producer.reply`."""
         now_ms = unix_ms()
         command = reply_request(to, body, properties, group=self._group, now_ms=now_ms)
         answer = await self._session.finder.ask(to.broker_name, command, timeout_s, to.topic)

@@ -28,7 +28,7 @@ class Topics:
         session.on_route_change.append(self._route_changed)
 
     async def look_up(self, topic: str, timeout_s: float, *, for_any: bool) -> None:
-        """Have a topic's publisher, maybe one `for_any` queue only; for `timeout_s` wait for
+        """Look up a topic's publisher, maybe one `for_any` queue only; for `timeout_s` wait for
         servers that are about to start. Raises NoRoute."""
         deadline_s = steady_s() + timeout_s
         if topic not in self.settled and topic not in self._unsettled:

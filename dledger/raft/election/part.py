@@ -135,7 +135,7 @@ class Elections:
             self.leader_lost()
 
     def _hold_election(self, now: float) -> bool:
-        """Let the library start an election only after a majority agreed; returns whether it will
+        """Keep the library from an election until a majority agreed. Returns whether it will
         now."""
         core = self.core
         if core.role is Role.LEADER or core.election_deadline > now:

@@ -116,7 +116,8 @@ class Preference:
         self._not_before = float("-inf")
 
     def reset(self) -> None:
-        """Its link broke, or this node leads no longer: its healthy time starts from zero."""
+        """Start the preferred node's healthy time from zero: its link broke, or this node leads no
+        more."""
         self._well_since = None
 
     def ended(self, now: float, failed: str | None) -> None:
@@ -168,8 +169,8 @@ class Relief:
     def successor(
         self, voters: Mapping[str, Follower], is_majority: Callable[[Collection[str]], bool]
     ) -> str | None:
-        """Who shall lead: of those that could, if they are a majority, the nearest. Then others are
-        asked again before there is another."""
+        """The next leader: the nearest of the members that could, if these are a majority. Then
+        others are asked again before there is another."""
         lags = {
             node_id: follower.lag
             for node_id, follower in voters.items()

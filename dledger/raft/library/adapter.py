@@ -306,6 +306,6 @@ def majority_index(held: list[int]) -> int:
 
 
 def use_clock(clock: Callable[[], float]) -> None:
-    """Let the library read another clock, in seconds. For simulations, whose nodes have one each:
+    """Make the library read another clock, in seconds. For simulations, whose nodes have one each:
     it is a module global."""
     syncobj_module.monotonicTime = clock

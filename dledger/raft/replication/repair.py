@@ -79,7 +79,7 @@ class Asking:
         return committed_index
 
     def _take(self, message: Given) -> int | None:
-        """None while entries are missing."""
+        """Take the entries; None while some are missing."""
         first_index, count = message.first_index, message.count
         check_term(self._hard_state.state.term, message.term, "a peer that says it leads")
         repair, place = self._repair, self._repair.next

@@ -154,7 +154,7 @@ class RecordTable:
 
 
 def _kept(column: npt.NDArray[np.integer]) -> Ints:
-    """As it is handed out: in the machine's own order of bytes, and not to be written to."""
+    """A column as it is handed out: in the machine's own byte order, read-only."""
     own = column.astype(np.int64)
     own.setflags(write=False)
     return own

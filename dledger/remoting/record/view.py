@@ -187,7 +187,7 @@ class Record:
 
     @property
     def prepared_offset(self) -> int:
-        """Of a committed transactional message: the half message's physical offset."""
+        """The half message's physical offset, of a committed transactional message."""
         return self._number(I64, self._body_start - 12)
 
     @property

@@ -120,7 +120,7 @@ def _deletions(evidence: Evidence) -> list[tuple[str, str, list[int]]]:
 
 
 def _out_of_order(rows: DataFrame) -> DataFrame:
-    """Those that do not follow the one before in their queue and life."""
+    """Rows that do not follow the one before in their queue and life."""
     names = ("replica", "broker", "topic", "queue_id", "life")
     queue = Window.partitionBy(*names).orderBy("position")
     from_start = F.col("from_start") | (F.col("life") > 0)

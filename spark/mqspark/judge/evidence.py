@@ -224,7 +224,7 @@ class Evidence:
         return self.session.createDataFrame(rows, "group string, queue long")
 
     def sure(self, rows: DataFrame) -> DataFrame:
-        """Those of `rows`, with `group` and `queue`, that nobody has read whose clock fell."""
+        """The `rows`, with `group` and `queue`, that no reader has read whose clock fell."""
         if not self.screened.unsure_readings:
             return rows
         unsure = self.session.createDataFrame(
@@ -459,7 +459,7 @@ class Evidence:
         return [name for name, begin in self.begins.items() if not begin]
 
     def reach_back(self, rows: DataFrame) -> DataFrame:
-        """Those of `rows`, with `position` and `broker_number`, that all replicas reach back to."""
+        """The `rows`, with `position` and `broker_number`, that all replicas reach back to."""
         if not self.is_trimmed:
             return rows
         begin = self.members.by_number(lambda name: self.begins[name])
@@ -479,7 +479,7 @@ class Evidence:
         return F.col("position") >= case(begins)
 
     def _settled_alone(self) -> dict[str, int]:
-        """As `mqspark.judge.alone` defines it."""
+        """The settled part of a replica alone, as `mqspark.judge.alone` defines it."""
         whole = self.entries.where("error IS NULL AND index IS NOT NULL")
         ends = (
             whole.groupBy("broker", "replica")

@@ -151,7 +151,7 @@ def _deviations(evidence: Evidence) -> DataFrame:
 
 
 def _first_of_each(rows: DataFrame) -> DataFrame:
-    """Of each replica the row with the lowest index, the number of others, and the last's end."""
+    """Each replica's row with the lowest index, the number of others, and the last's end."""
     replica = Window.partitionBy("broker", "replica")
     return (
         rows.withColumn("following", F.count("*").over(replica) - 1)

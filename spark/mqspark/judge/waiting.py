@@ -139,7 +139,7 @@ def _waiting(evidence: Evidence, condition: str) -> DataFrame:
 
 
 def _overdue(evidence: Evidence, rows: DataFrame, within_s: float) -> DataFrame:
-    """Those of `rows`, acknowledged and awaited since `at`, that came too late, or not at all.
+    """The `rows`, acknowledged and awaited since `at`, that came too late, or not at all.
 
     `until` is when one was delivered, or the end of the run if it never came. Time counts from
     `at`, or from the last fault (its begin or its end) on the broker before that.
@@ -165,7 +165,7 @@ def _overdue(evidence: Evidence, rows: DataFrame, within_s: float) -> DataFrame:
 
 
 def _still_due(evidence: Evidence, rows: DataFrame) -> DataFrame:
-    """Those whose topic was not deleted while they waited: what waits belongs to a life."""
+    """Rows whose topic was not deleted while they waited: what waits belongs to a life."""
     if evidence.lives is None:
         return rows
     gone = evidence.session.createDataFrame(

@@ -157,7 +157,7 @@ _TYPES: Final = {"s": str, "i": int, "b": bytes}
 
 
 def _rows(found: object, types: str) -> Iterator[Any]:
-    """Those of the rows that have these types, and numbers that columns hold."""
+    """Rows that have these types, and numbers that columns hold."""
     for row in found if isinstance(found, list) else ():
         if (
             isinstance(row, list)

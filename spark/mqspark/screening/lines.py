@@ -96,7 +96,7 @@ class LinesLook(msgspec.Struct, array_like=True):
 
 
 def writer_of(file: str) -> str:
-    """Who wrote a file, which may be one of a row."""
+    """The writer of a file, which may be one of a row."""
     stem = Path(file).stem
     part = _PART.fullmatch(stem)
     return part[1] if part else stem

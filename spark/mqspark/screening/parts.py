@@ -29,7 +29,7 @@ class HistoryPart:
     is_last: bool = True
 
     def events(self) -> Iterator[pa.Table]:
-        """Its events, some at a time."""
+        """Events of the part, some at a time."""
         if self.file.suffix == PARQUET:
             packed = pq.ParquetFile(self.file)
             for group in range(self.start, self.end):
@@ -39,7 +39,7 @@ class HistoryPart:
                 yield columns(lines)
 
     def _lines(self) -> Iterator[bytes]:
-        """Its lines, some whole ones at a time."""
+        """Lines of the part, some whole ones at a time."""
         with self.file.open("rb") as file:
             at = self.start
             if at:

@@ -283,7 +283,7 @@ class Reading:
 def deletions(
     acts: Iterable[tuple[str, str, str, int, int]], topics: Sequence[str]
 ) -> list[Deletion]:
-    """Those of the acts that deleted one of these topics."""
+    """Acts that deleted one of these topics."""
     return [
         (broker, topic, position)
         for broker, act, topic, _, position in acts

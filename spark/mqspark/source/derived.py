@@ -216,7 +216,7 @@ class Derived:
         return found.view(FRONT)[:, 0], known
 
     def _bytes(self, places: Rows, width: int, wanted: Flags) -> tuple[Bytes, Flags]:
-        """So many bytes at each place of the log, and which of them are in a segment's file."""
+        """Numbers of bytes at each place of the log, and which of them are in a segment's file."""
         found = np.zeros((len(places), width), np.uint8)
         known = np.zeros(len(places), np.bool_)
         bases = places // self.segment_bytes * self.segment_bytes

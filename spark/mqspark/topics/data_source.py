@@ -109,7 +109,7 @@ def _check_streams() -> None:
 
 
 def version_of(version: str) -> tuple[int, int]:
-    """Its first two numbers."""
+    """The first two numbers of a version."""
     major, minor, *_ = version.split(".")
     return int(major), int(minor)
 

@@ -37,7 +37,7 @@ class RangePartition(InputPartition):
 
 
 def partitions_of(ranges: list[Range]) -> list[InputPartition]:
-    """Of a batch."""
+    """The partitions of a batch."""
     return [RangePartition(each) for each in ranges]
 
 

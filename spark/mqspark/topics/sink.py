@@ -55,7 +55,7 @@ class TopicWriter(DataSourceArrowWriter):
         return stage(by_topic(iterator, self._options.topic), self._options, self._query)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Have all of them stored."""
+        """Store all of the rows."""
         decide(messages, self._options, self._query.batch, is_last=True)
 
 

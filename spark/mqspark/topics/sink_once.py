@@ -87,7 +87,7 @@ def decide(
     *,
     is_last: bool = False,
 ) -> None:
-    """Have the batch decided, and wait until all that counts are messages. Of its last batch a
+    """Decide the batch, and wait until all that counts are messages. Of its last batch a
     name is forgotten."""
     told = sorted(_staged_rows(messages), key=lambda each: each.partition)
     if not told:

@@ -29,5 +29,5 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         messages: list[WriterCommitMessage | None],
         batchId: int,  # noqa: N803 - Spark's name
     ) -> None:
-        """Have all rows of the batch stored."""
+        """Store all rows of the batch."""
         decide(messages, self._options, batchId)

@@ -105,7 +105,7 @@ class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
             self._reader = None
 
     def _tell_group(self, positions: Positions) -> None:
-        """Have brokers show where the query is.
+        """Tell brokers where the query is, for people who watch.
 
         Only what they show depends on it, so one that can't be told does not end the query.
         """

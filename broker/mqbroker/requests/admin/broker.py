@@ -305,7 +305,7 @@ def _three(rates: list[float]) -> str:
 
 
 def _span(seconds: int) -> str:
-    """As RocketMQ writes it."""
+    """A span of time as RocketMQ writes it."""
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

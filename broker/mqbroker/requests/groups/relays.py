@@ -64,7 +64,7 @@ class RelayHandler:
         rights=rights.HANDLED,
     )
     async def consume_directly(self, request: Command, _: Connection) -> Command:
-        """Have one consumer handle one message, now."""
+        """Ask one consumer to handle one message now."""
         header = decode_header(ConsumeMessageDirectlyHeader, request)
         connection = self._member(header.consumer_group, header.client_id)
         position = offset_message_id_decode(header.msg_id)[-1]

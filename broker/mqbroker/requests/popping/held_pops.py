@@ -87,13 +87,13 @@ class HeldPops:
             self._wake()
 
     def look_at(self, topics: Set[str], groups: Set[str]) -> None:
-        """Those that wait with these topics or groups may not be allowed to any more."""
+        """Look at pops of these topics or groups: they may not be allowed to wait any more."""
         for group, topic in [*self._held]:
             if topic in topics or group in groups:
                 self.look((group, topic))
 
     def look_at_all(self) -> None:
-        """None may be allowed to wait any more."""
+        """Look at all pops: it may be that none may wait any more."""
         for key in [*self._held]:
             self.look(key)
 
@@ -103,7 +103,7 @@ class HeldPops:
         return due
 
     def of(self, key: Key) -> list[HeldPop]:
-        """Those that wait there, the first that came first."""
+        """Held pops of a key, oldest first."""
         return [*self._held.get(key, ())]
 
     @property
@@ -112,7 +112,7 @@ class HeldPops:
         return min((pop.until_s for held in self._held.values() for pop in held), default=math.inf)
 
     def expired(self, now_s: float) -> list[HeldPop]:
-        """Those that have waited long enough."""
+        """Held pops that have waited long enough."""
         return [pop for held in self._held.values() for pop in held if pop.until_s <= now_s]
 
     def everything(self) -> list[HeldPop]:
@@ -133,7 +133,7 @@ class HeldPops:
         return pop in self._held.get(pop.key, ())
 
     def drop(self, pop: HeldPop) -> None:
-        """It waits no longer."""
+        """Drop a pop that waits no longer."""
         held = self._held.get(pop.key, {})
         if pop not in held:
             return

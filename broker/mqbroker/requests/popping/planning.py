@@ -260,7 +260,7 @@ class _Work:
         return found.next_offset < queue.end and len(found.numbers) < room
 
     def _move(self, queue_id: int, known: int, cursor: int, base: int, bits: int) -> None:
-        """Have the entry move a queue's cursor, and hand out what lies between."""
+        """Move a queue's cursor by the entry, and hand out the messages in between."""
         again = self._row(queue_id).again
         self._rows[queue_id] = PopQueue(queue_id, known, cursor, base, bits_to_bytes(bits), again)
         self._cursors[queue_id] = cursor

@@ -41,7 +41,7 @@ class Popping:
         self._gathered.set()
 
     def hold(self, pop: HeldPop) -> bool:
-        """Let a pop wait; False if too many do."""
+        """Hold a pop. Returns False if too many wait."""
         if not self.held.hold(pop):
             return False
         self._sweep_due.set(pop.until_s)
@@ -49,7 +49,7 @@ class Popping:
         return True
 
     def go_on(self, look: Callable[[], None]) -> None:
-        """Have a pop that has found nothing as yet look further, in turn with others."""
+        """Continue the search of a pop that has found nothing yet, in turn with other pops."""
         self._going_on.append(look)
         self._wake()
 

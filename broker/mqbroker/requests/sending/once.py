@@ -156,7 +156,8 @@ class OnceHandler:
         return self.decided(request)
 
     async def take_over(self, name: str, instance: str) -> None:
-        """Have a name, so that no instance before writes any more. Raises Refused, AppendError."""
+        """Claim a name, so that no earlier instance writes any more. Raises Refused,
+        AppendError."""
         outcome: Outcome[int] = Outcome()
         self._once.register(name, instance, self._core.assignments.now_ms(), outcome.set)
         await outcome.wait()
@@ -232,8 +233,7 @@ class OnceHandler:
 
 
 def _claim_of(guard: Guard) -> Claim:
-    """As whom who asks now wants a name. Servers, and whoever has the cluster's secret, as
-    nobody."""
+    """The user that claims a name. Holders of the cluster's secret claim it as nobody."""
     asker = guard.asker
     if guard.mode is Mode.OFF or asker.problem or asker.user is None:
         return Claim()

@@ -96,7 +96,7 @@ class StagedHandler:
 
     @serves(RequestCode.END_STAGED, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.ENDED)
     def end(self, request: Command, _: Connection) -> Command | Later[Appended]:
-        """Let a staged entry become messages, which can be pulled when this is answered."""
+        """Make messages of a staged entry; they can be pulled when this is answered."""
         header = decode_header(EndStagedHeader, request)
         machine = self._core.machine
         if header.offset not in machine.halves:
@@ -169,7 +169,7 @@ class StagedHandler:
     def _publish_if_it_can(
         self, half: Half, tell: Callable[[Appended | AppendError], None]
     ) -> None:
-        """Let a staged entry become messages; drop it if its topic is gone."""
+        """Make messages of a staged entry; drop it if its topic is gone."""
         try:
             self._publish(half, tell)
         except Refused as refused:

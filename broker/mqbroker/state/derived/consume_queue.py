@@ -370,7 +370,7 @@ class ConsumeQueues:
         return topics
 
     def adopt(self, topics: dict[str, TopicQueues]) -> None:
-        """Have these queues, after `forget`."""
+        """Take over these queues, after `forget`."""
         self._topics = topics
 
     def trim(self) -> None:

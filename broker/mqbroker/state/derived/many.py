@@ -105,7 +105,7 @@ class Many:
         ]
 
     def _properties(self) -> Properties | None:
-        """Their properties, if all are of the topic, and all lengths are right."""
+        """The records' properties, if all are of the topic, and all lengths are right."""
         topic = self._encoded_topic
         begins = self._columns.properties_of(topic)
         return (

@@ -52,7 +52,7 @@ class Properties:
     """The properties of some records of one topic, back to back."""
 
     def __init__(self, body: memoryview, begins: Places, ends: Places, topic: bytes) -> None:
-        """Those of the records in `body` that lie from `begins` to `ends`."""
+        """Properties of the records in `body` that lie from `begins` to `ends`."""
         self._topic = topic
         self._widths = widths = ends - begins
         width = int(widths[0])

@@ -53,7 +53,7 @@ class Schedule:
             self._add_run(_Run(recent[:, 0], recent[:, 1]))
 
     def begin_again(self, at_ms: Numbers, offsets: Numbers) -> None:
-        """These wait, and no others."""
+        """Begin again with these messages, and no others."""
         self._recent = []
         self._runs = [_Run(at_ms, offsets)] if len(offsets) else []
 
@@ -84,7 +84,7 @@ class Schedule:
             self._runs.append(_Run(at_ms, offsets))
 
     def _drop_gone(self) -> None:
-        """Let each run begin with one that waits."""
+        """Drop what is gone from the front of each run."""
         for run in self._runs:
             while len(run):
                 part = run.offsets[run.head : run.head + limits.TIMES_LOOKED_AT]

@@ -19,7 +19,7 @@ def offsets_in(base: int, bits: int) -> Iterator[int]:
 
 
 def bits_to_bytes(bits: int) -> bytes:
-    """As entries and snapshots hold them: the first byte has the first eight messages."""
+    """Bits as entries and snapshots hold them: the first byte has the first eight messages."""
     return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 

@@ -95,7 +95,7 @@ class OfFence:
             self._single[delivery.base] = delivery
 
     def take_out(self, base: int, bits: int) -> list[tuple[Delivery, int]]:
-        """Those of [base, bits] are no longer in flight: (whose they were, bits from `base` on)."""
+        """Take out the messages of [base, bits]: (whose they were, bits from `base` on)."""
         if base >= self._end or base + bits.bit_length() <= self._first:
             return []
         found = [(each, taken) for each in self._wide if (taken := each.take_out(base, bits)) != 0]

@@ -34,7 +34,7 @@ LockRow: TypeAlias = tuple[str, str, int, str, int]
 
 
 class Lock(NamedTuple):
-    """Who has a queue, until when, and the token of that."""
+    """The owner of a queue, until when, and the token of the ownership."""
 
     client_id: str
     end_ms: int

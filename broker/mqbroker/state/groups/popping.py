@@ -59,7 +59,8 @@ class PopAck(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PopChange(msgspec.Struct, frozen=True, array_like=True):
-    """They are visible at another time: see `mqbroker.state.groups.popped.Popped.change`."""
+    """Messages that are visible at another time: see
+    `mqbroker.state.groups.popped.Popped.change`."""
 
     group: str
     topic: str

@@ -32,7 +32,7 @@ class Encoded(Protocol):
     """A value that encodes itself, in pieces."""
 
     def pieces(self) -> Iterator[bytes]:
-        """Its msgpack. An empty piece stands for work that has no result yet."""
+        """The rows' msgpack, in pieces. An empty piece stands for work that has no result yet."""
 
 
 #: What a picture has of each field of the state: a value that nobody changes, or `Encoded`.
@@ -93,7 +93,7 @@ class Bytes:
         self._parts = parts
 
     def pieces(self) -> Iterator[bytes]:
-        """Their header, then the parts."""
+        """The tables' header, then the parts."""
         if self._size < 1 << 8:
             yield struct.pack(">BB", 0xC4, self._size)
         elif self._size < 1 << 16:

@@ -59,7 +59,7 @@ class Clock(OfMany):
         return unmoved or OfMany.why_not(self, cluster, victims)
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """Have their clocks jump; it has happened when this returns."""
+        """Set the nodes' clocks forward or back; returns when it has happened."""
         for victim in victims:
             if cluster.layout.clocks:
                 self._move(cluster.folder(victim.name))
@@ -75,7 +75,7 @@ class Clock(OfMany):
             self._strobes[folder] = _Strobe(folder, self.ahead_s, self.every_s)
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """They say that they took it; or their processes look where the clock is moved."""
+        """Check that the nodes say so, or that their processes look where the clock is moved."""
         return all([await self._took(cluster, victim.name) for victim in victims])
 
     async def _took(self, cluster: Cluster, name: str) -> bool:
@@ -87,7 +87,7 @@ class Clock(OfMany):
         return found is not None and abs(found) == abs(self.ahead_s)
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Have them jump back."""
+        """Set the nodes' clocks right again."""
         for victim in victims:
             if cluster.layout.clocks:
                 folder = cluster.folder(victim.name)

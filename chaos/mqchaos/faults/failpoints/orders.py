@@ -73,7 +73,7 @@ async def withdraw(cluster: Cluster, name: str, places: Iterable[str]) -> None:
 
 
 async def note_places(cluster: Cluster, name: str) -> None:
-    """Have a node write down each place that it comes by."""
+    """Make a node write down each place that it comes by."""
     await _change(cluster, name, lambda held: msgspec.structs.replace(held, notes=True))
 
 

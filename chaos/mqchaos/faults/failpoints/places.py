@@ -77,7 +77,7 @@ class AtPlace(OfFew):
         return Order(next_number(), self.place, "hold", seconds=HELD_S_MAX)
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """They have said so; and they are gone, or still there."""
+        """Check that the nodes have said so, and are gone or still there."""
         ends = self.kind is FAILPOINT_KILL
         return all(
             has_done(cluster, victim.name, [self.place])

@@ -113,7 +113,7 @@ async def _start(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOr
 
 
 async def _election(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
-    """Have whoever else leads stand still until another does, again and again."""
+    """Hold each other leader until another node leads, again and again."""
     await order()
     async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
@@ -129,7 +129,7 @@ async def _election(cluster: Cluster, node: NodeLayout, place: Place, order: Giv
 
 
 async def _transfer(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
-    """Have leadership go from the node, or to it."""
+    """Transfer leadership from the node, or to it."""
     await order()
     async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
@@ -179,7 +179,7 @@ async def _wiped(cluster: Cluster, node: NodeLayout, order: GiveOrder) -> None:
 
 
 async def _cut(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
-    """Have the node lead alone for a while: nobody else has what it takes then."""
+    """Cut off the node while it leads: no other node has what it takes then."""
     async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
         while True:

@@ -55,7 +55,7 @@ class RenewCertificates(OfMany):
         return super().why_not(cluster, victims)
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """Have both authorities trusted by all; then replace certificates, and wait for nobody."""
+        """Make all trust both authorities; then replace certificates, without waiting."""
         await _told(cluster, partial(certificates.overlap, cluster.directory))
         await trio.sleep(TLS_LOOK_S)  # clients look no sooner
         for server in cluster.layout.servers:
@@ -89,7 +89,7 @@ class RenewSecret(OfMany):
         return super().why_not(cluster, victims)
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """Have both valid everywhere; then put the new one first, and wait for nobody."""
+        """Make both secrets valid everywhere; then put the new one first, without waiting."""
         (old,), new = read_secrets(_file_of(cluster)), new_secret()
         await _write(cluster, old, new)
         await _have(cluster, (old, new))

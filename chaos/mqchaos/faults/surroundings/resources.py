@@ -132,7 +132,7 @@ class _Cycle:
             self.turns += 1
 
     def end(self) -> None:
-        """Let it go on for good."""
+        """Continue the process for good."""
         self._over.set()
         self._thread.join()
 
@@ -156,12 +156,12 @@ class SlowProcessor(OfFew):
         await effect_of(shows)
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """They were stopped some times, and still are."""
+        """Check that the nodes were stopped some times, and still are."""
         cycles = [self._cycles.get((cluster.directory, victim.name)) for victim in victims]
         return all(cycle is not None and cycle.turns > 2 for cycle in cycles)
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Let them go on."""
+        """Continue the nodes for good."""
         for victim in victims:
             self._cycles.pop((cluster.directory, victim.name)).end()
 

@@ -37,7 +37,7 @@ class Blank(OfMany):
         await effect_of(partial(self.took_effect, cluster, victims))
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """They answer, and know no group."""
+        """Check that the strangers answer, and know no group."""
         async with cluster.pool() as pool:
             probe = Probe(cluster, pool)
             known = [

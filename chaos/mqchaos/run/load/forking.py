@@ -21,8 +21,8 @@ from mqchaos.run.load.workload import Progress, TaskT, all_together, clients_of
 
 
 class _Child(NamedTuple):
-    """Its parent's ends of two pipes: the child's standard input, which never says anything, and
-    its standard output."""
+    """The parent's ends of a child's two pipes: the child's standard input, which never says
+    anything, and its standard output."""
 
     pid: int
     told: int

@@ -75,7 +75,7 @@ class ProducerWork:
         self.progress = Progress()
 
     def checker(self) -> Checker | None:
-        """Who answers for transactions."""
+        """The checker of transactions."""
         return None
 
     def prepared(self, message: Message, number: int) -> int | None:
@@ -219,7 +219,7 @@ class PatientWork(ProducerWork):
     read-only or gone for a moment."""
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """As others; the nursery is that of the sends under way."""
+        """Send as others do; the nursery is that of the sends under way."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             await super().run(told_to_stop)
@@ -255,7 +255,7 @@ class DelayedWork(ProducerWork):
         return int((message.delay_s or DELAY_LEVEL_1_S) * NS_PER_S)
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """As others; then until the last one was due."""
+        """Send as others do; then wait until the last one was due."""
         await super().run(told_to_stop)
         await trio.sleep(max(DELAYS_S) + DELAY_MARGIN_S)
 
@@ -276,7 +276,7 @@ class PriorityWork(ProducerWork):
     """Sends messages of all priorities in turn."""
 
     def prepared(self, message: Message, number: int) -> int | None:
-        """It does not wait."""
+        """Prepare nothing: the message does not wait."""
         message.priority = priority_of(number)
         return None
 
@@ -285,7 +285,7 @@ class PartsWork(ProducerWork):
     """Sends now and then a message whose body is too large for a record, beside the others."""
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """As others; the nursery is that of the large messages under way."""
+        """Send as others do; the nursery is that of the large messages under way."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             await super().run(told_to_stop)
@@ -319,7 +319,7 @@ class TransactionalWork(ProducerWork):
     waits = True
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """As others; the nursery is that of the transactions under way."""
+        """Send as others do; the nursery is that of the transactions under way."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             await super().run(told_to_stop)

@@ -61,7 +61,7 @@ class Tools(NamedTuple):
     stop: trio.Event
 
     def admin(self) -> Admin:
-        """As any tool, from where clients are."""
+        """An admin client, from where clients are."""
         return self.cluster.admin(self.cluster.layout.namesrv_addr_for(CLIENTS))
 
     async def pause(self, bounds: tuple[float, float]) -> None:

@@ -41,12 +41,12 @@ class Worker:
 
     @property
     def reader(self) -> str | None:
-        """Who is given each message once, if it is a consumer."""
+        """The reader that is given each message once, if this is a consumer."""
         return self._task.reader if isinstance(self._task, Consume) else None
 
     @property
     def progress(self) -> Progress:
-        """Of all processes that have ended, and of those that run."""
+        """Progress of all processes, ended and running."""
         return all_together([self._before, *(each.progress for each in self._running)])
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

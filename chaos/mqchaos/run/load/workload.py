@@ -361,7 +361,7 @@ class Progress(msgspec.Struct):
 
 
 def together(before: Progress, now: Progress) -> Progress:
-    """Of a worker that was killed, and of the one that came for it."""
+    """Progress of a worker that was killed together with its replacement's."""
     ends = dict(before.ends)
     for queue, end in now.ends.items():
         ends[queue] = max(end, ends.get(queue, 0))
@@ -376,7 +376,7 @@ def together(before: Progress, now: Progress) -> Progress:
 
 
 def all_together(some: Iterable[Progress]) -> Progress:
-    """Of several workers."""
+    """Progress of several workers together."""
     return reduce(together, some, Progress())
 
 

@@ -64,7 +64,8 @@ class _Acts(NamedTuple):
 def administered(
     history: Callable[[], Iterator[Event]], group: str, followed_s: float
 ) -> Administered:
-    """Of a whole history, in the order of time. A reset is to be followed within a time."""
+    """Breaches of a whole history, in the order of time. A reset is to be followed within a
+    time."""
     acts = _acts_in(history(), group)
     back = [each for each in acts.resets if acts.takes_back(each, int(followed_s * NS_PER_S))]
     followed: set[int] = set()
@@ -143,7 +144,7 @@ class Keys(NamedTuple):
 
 
 def keys_in(events: Iterable[Event]) -> Keys:
-    """Of a whole history, in the order of time."""
+    """Breaches by keys in a whole history, in the order of time."""
     keys: dict[str, str] = {}
     queues: defaultdict[str, set[str]] = defaultdict(set)
     messages = Counter[str]()

@@ -35,7 +35,7 @@ class Given(NamedTuple):
 
 
 def given(events: Iterable[Event], group: str, first_queue: int = 0) -> Given:
-    """Of the queues from this one on."""
+    """Messages given, of the queues from this one on."""
     acked: dict[Place, int] = {}
     first: dict[Place, int] = {}
     twice: list[Place] = []
@@ -58,7 +58,7 @@ def given(events: Iterable[Event], group: str, first_queue: int = 0) -> Given:
 
 
 def all_given(each: Sequence[Given]) -> Given:
-    """Of several who are given all, each."""
+    """Messages given to each of several readers of all."""
     return Given(
         sum(one.acknowledged for one in each),
         [place for one in each for place in one.missing],
@@ -81,7 +81,7 @@ class Shared(NamedTuple):
 
 
 def shared(events: Iterable[Event], group: str) -> Shared:
-    """Of a whole history, in the order of time."""
+    """Messages shared by groups in a whole history, in the order of time."""
     acked: set[Place] = set()
     twice: list[Place] = []
     held: defaultdict[tuple[str, int], dict[str, int]] = defaultdict(dict)

@@ -30,7 +30,7 @@ class HandedOver(NamedTuple):
 
 
 def handed_over(events: Iterable[Event], reader: str) -> HandedOver:
-    """Of what a reader was given: a group, or whoever reads all in turn."""
+    """Handovers in what a reader was given: a group, or each of those that read all."""
     acked: dict[Place, int] = {}
     given: dict[Place, Deliver] = {}
     up: dict[str, Span] = {}
@@ -56,7 +56,7 @@ def handed_over(events: Iterable[Event], reader: str) -> HandedOver:
 
 
 def longest_of(each: Iterable[HandedOver]) -> HandedOver:
-    """Of several who are given all, each."""
+    """The longest handover of each of several readers of all."""
     found = [*each]
     if not found:
         return HandedOver()
@@ -76,7 +76,7 @@ def against_pausing(found: HandedOver, pause_s_max: float) -> list[str]:
 
 
 def _joined(spans: Iterable[Span]) -> list[Span]:
-    """Those that overlap as one, in order."""
+    """Spans in order; those that overlap are one."""
     joined: list[Span] = []
     for begins, ends in sorted(spans):
         if joined and begins <= joined[-1][1]:

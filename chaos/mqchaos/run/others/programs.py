@@ -31,7 +31,7 @@ _decoder = msgspec.json.Decoder(Event | Sent)
 
 
 class Client(Protocol):
-    """Who sends or reads in a run: a worker of ours, or one half of a program."""
+    """A client that sends or reads in a run: a worker of ours, or one half of a program."""
 
     @property
     def progress(self) -> Progress:

@@ -1,4 +1,4 @@
-"""Who may do what, and who can listen.
+"""Commands about rights, users and encryption.
 
 ``users``       createUser, updateUser, deleteUser, getUser, listUser
 ``rights``      createAcl and its like, aclExplain, aclSuggest

@@ -324,7 +324,7 @@ class PopConsumer(Living):
     async def nack(
         self, message: PoppedMessage, delay_level: int = 0, *, delay_s: float | None = None
     ) -> bool:
-        """Have `message` delivered again after `delay_s`, or by the schedule.
+        """Give back `message`: it is redelivered after `delay_s`, or by the schedule.
 
         After as many tries as the group's config says (`updateSubGroup -r`) it becomes a dead
         letter, and with the level -1 at once. Returns False if the message was done, or may have

@@ -199,7 +199,7 @@ class Settling:
     async def hide(
         self, messages: Iterable[PoppedMessage], for_s: float, *, keep: bool, suspend: bool = False
     ) -> int:
-        """Have messages hidden from now on for a time; how many were somebody else's, or done.
+        """Hide messages from now on for a time. Returns how many were another's, or done.
 
         With `keep` they stay this consumer's, else they are given up. Raises a DledgerError.
         """

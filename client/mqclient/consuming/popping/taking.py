@@ -93,7 +93,7 @@ class Taking:
         self._asked: set[anyio.CancelScope] = set()
 
     def want(self, count: int) -> None:
-        """So many are wanted, those that are there among them."""
+        """Messages to fetch, including those already in hand."""
         self._wanted = count
         if self._lacking > 0:
             self._more.announce()
@@ -133,7 +133,7 @@ class Taking:
             scope.cancel()
 
     async def give_back(self) -> None:
-        """Let others have at once what nobody here has begun with."""
+        """Give messages that no handler has begun to other members at once."""
         ready, self.ready, self._ready_bytes = [*self.ready], deque(), 0
         try:
             if ready:
@@ -173,12 +173,12 @@ class Taking:
         self._more.announce()
 
     def put_back(self, messages: Sequence[PoppedMessage]) -> None:
-        """These were not handled, and are the next again."""
+        """Put back messages that were not handled: they are the next again."""
         self.ready.extendleft(reversed(messages))
         self._ready_bytes += sum(message.size_bytes for message in messages)
 
     def close(self) -> None:
-        """Who waits for messages is told that none will come."""
+        """Tell all that wait for messages that none will come."""
         self._closed = True
         self.arrived.announce()
 

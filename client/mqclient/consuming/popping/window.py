@@ -23,7 +23,7 @@ class Window:
         self._per_s = 0.0
 
     def handled(self, count: int, now_s: float) -> None:
-        """So many more were handled."""
+        """Count so many more as handled."""
         self._count += count
         passed_s = now_s - self._since_s
         if passed_s >= limits.POP_RATE_S:
@@ -33,7 +33,7 @@ class Window:
 
     @property
     def size(self) -> int:
-        """So many messages."""
+        """The window's size, in messages."""
         ahead = int(self._per_s * limits.POP_AHEAD_S)
         return min(max(2 * self._least, ahead), limits.POP_AHEAD_MESSAGES_MAX)
 

@@ -39,7 +39,7 @@ class Leases:
         return before is None or before.token == token
 
     def lost(self, queue: MessageQueue) -> None:
-        """It is another's, or given up."""
+        """Note that a queue is another's, or given up."""
         self._held.pop(queue, None)
 
     def holds(self, queue: MessageQueue, now_s: float) -> bool:
@@ -53,5 +53,5 @@ class Leases:
         return None if lease is None else lease.token
 
     def queues(self) -> Iterable[MessageQueue]:
-        """Those that are held, or were until just now."""
+        """Queues that are held, or were until just now."""
         return [*self._held]

@@ -106,12 +106,12 @@ class Locks:
                 self.lose(queue)
 
     async def leave(self) -> None:
-        """Let others have all queues, and ask for none any more."""
+        """Release all queues, and ask for none any more."""
         self._closed = True
         await self.release([*{*self.leases.queues(), *self._maybe_ours}])
 
     async def release(self, queues: Sequence[MessageQueue]) -> None:
-        """Let others have them. What can't be told ends by itself."""
+        """Release queues. A lock whose broker can't be told ends by itself."""
         self._leaving.update(queues)
         self._maybe_ours.update(queues)  # if there is no time to tell, `leave` tries again
         try:
@@ -128,7 +128,7 @@ class Locks:
                 self.leases.lost(queue)
 
     def lose(self, queue: MessageQueue) -> None:
-        """It is another's."""
+        """Note that a queue is another's."""
         log.warning("lock of a queue lost", group=self._group, queue=str(queue))
         self.leases.lost(queue)
         self._on_lost(queue)
@@ -136,7 +136,7 @@ class Locks:
     async def _ask(
         self, broker_name: str, queues: Sequence[MessageQueue]
     ) -> Sequence[MessageQueue] | None:
-        """Those that are ours now; None if nobody says. One that was another's is lost."""
+        """Queues that we hold now, or None if no broker answered. A queue of another is lost."""
         asked_s = steady_s()
         self._under_way.update(queues)
         self._maybe_ours.update(queues)

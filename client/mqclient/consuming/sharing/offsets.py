@@ -69,7 +69,7 @@ class Offsets(Protocol):
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
-        """Those that are kept now; what could not be is logged. The `last` time it is before they
+        """Store offsets. Returns those that are kept now; failures are logged. The `last` time it is before they
         are given up."""
 
     async def give_up(self, queues: Sequence[MessageQueue]) -> None:
@@ -101,7 +101,7 @@ class NoOffsets:
         """Nothing to do."""
 
     async def load(self, queue: MessageQueue) -> Place | None:
-        """None."""
+        """Load nothing."""
         return None
 
     async def is_younger(self, queue: MessageQueue) -> bool:
@@ -111,7 +111,7 @@ class NoOffsets:
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
-        """None."""
+        """Store nothing."""
         return {}
 
     async def give_up(self, queues: Sequence[MessageQueue]) -> None:

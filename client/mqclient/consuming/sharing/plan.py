@@ -1,4 +1,4 @@
-"""Who reads what: `Consumer(assign=...)`. Pure.
+"""Shares of queues: `Consumer(assign=...)`. Pure.
 
 Members of a group share the queues of a topic: each computes its own by the same strategy from the
 same two sorted lists, so all must use the same one. Or each reads everything (RocketMQ's
@@ -161,7 +161,7 @@ class Plan:
         return self.strategy is None and self.queues is None
 
     def chosen(self, queues: Sequence[MessageQueue]) -> tuple[MessageQueue, ...]:
-        """Of a topic's queues those that are read, if that does not depend on other members."""
+        """A topic's queues that are read, if that does not depend on other members."""
         if self.queues is None:
             return tuple(queues)
         return tuple(queue for queue in queues if queue in self.queues)

@@ -66,7 +66,7 @@ class Stretch(Sequence[ReceivedMessage]):
 
     @property
     def queue(self) -> MessageQueue:
-        """Their queue."""
+        """The messages' queue."""
         return self[0].queue
 
 
@@ -119,12 +119,12 @@ class Rows(Stretch):
 
     @property
     def queue_offsets(self) -> Column:
-        """Of the table."""
+        """Queue offsets of the table."""
         return self._table.queue_offsets[self._numbers.start : self._numbers.stop]
 
     @property
     def store_times_ms(self) -> Column:
-        """Of the table."""
+        """Store times of the table, in ms."""
         return self._table.store_timestamps_ms[self._numbers.start : self._numbers.stop]
 
 

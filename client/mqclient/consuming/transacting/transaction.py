@@ -75,7 +75,7 @@ class Writes(Protocol):
 
     @property
     def named(self) -> Named | None:
-        """Its name."""
+        """The producer's name."""
 
     @property
     def compressor(self) -> Compressor | None:

@@ -118,7 +118,7 @@ class Gathering:
 
     @property
     def open_queue(self) -> MessageQueue | None:
-        """Its queue, as long as its batch waits and was not taken apart."""
+        """The queue, as long as its batch waits and was not taken apart."""
         return self._queue if self._batch.lane.open is self._batch else None
 
     def takes(self, body: bytes, now_s: float, timeout_s: float) -> bool:

@@ -60,7 +60,7 @@ def _timer_properties(level: int, delay_s: float, at: datetime | None) -> dict[s
 
 
 def _repeat_properties(message: Message) -> dict[str, str]:
-    """Those of a message that comes again and again. Raises BadInput."""
+    """Properties of a message that comes again and again. Raises BadInput."""
     repeat_s, repeats = message.repeat_s, message.repeats
     if message.repeat_cron and repeat_s:
         raise BadInput(f"repeat_s={repeat_s} and repeat_cron={message.repeat_cron!r}: set one")

@@ -37,7 +37,7 @@ def handle_of(sent: SendResult | str, handle: str | None) -> RecallHandle:
 async def recall(
     session: Session, producer_group: str, handle: RecallHandle, timeout_s: float
 ) -> None:
-    """Have the leader drop the message; see `Producer.recall`."""
+    """Ask the leader to drop the message; see `Producer.recall`."""
     topic = handle.topic
     header = RecallMessageHeader(
         topic=topic, recall_handle=handle.encode(), producer_group=producer_group

@@ -35,7 +35,7 @@ def resets(evidence: Evidence) -> DataFrame | None:
 
 
 def of_lasting_groups(evidence: Evidence, rows: DataFrame) -> DataFrame:
-    """Those of `rows`, with `group` and `broker`, whose group was not deleted there."""
+    """The `rows`, with `group` and `broker`, whose group was not deleted there."""
     if not evidence.screened.noted_kinds.get(ACT):
         return rows
     deleted = evidence.noted.where((F.col("kind") == ACT) & (F.col("act") == DELETE_GROUP))
@@ -45,7 +45,7 @@ def of_lasting_groups(evidence: Evidence, rows: DataFrame) -> DataFrame:
 
 
 def unexplained(evidence: Evidence, rows: DataFrame) -> DataFrame:
-    """Of what was skipped or came late in readings, that for which no tool is the reason.
+    """Rows that were skipped or late in readings, and for which no tool is the reason.
 
     `rows` have group, queue, queue_offset, t, offset_above, first_above, and whether anything
     lower came before (`begun`).
