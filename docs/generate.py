@@ -31,7 +31,7 @@ from mqbroker.mqbroker import app as mqbroker
 from mqchaos.mqchaos import app as mqchaos
 from mqchaos.mqcluster import app as mqcluster
 from mqclient.admin.session import Part
-from mqclient.commands.mqadmin import COMMANDS
+from mqclient.commands.mqadmin import COMMANDS, load_all
 from mqclient.commands.mqadmin import app as mqadmin
 from mqnamesrv import config as namesrv_keys
 from mqnamesrv.config import NamesrvConfig
@@ -104,6 +104,7 @@ def commands() -> str:
         f"# Commands\n\n{GENERATED}\nEach command as its `--help` shows it. "
         "[mqadmin](mqadmin.md) has an overview.\n"
     ]
+    load_all()
     for app in (mqnamesrv, mqbroker, mqcluster, mqadmin, mqchaos, mqaudit):
         parts.append(f"\n## {app.name[0]}\n\n```text\n{help_of(app, [])}\n```\n")
         for name in subcommands(app):

@@ -147,7 +147,7 @@ STAGED_BODY_BYTES_MAX = foundation.MESSAGE_BODY_BYTES_MAX - 64 * foundation.KIB
 STREAMS_PER_PRODUCER_MAX = 16
 """Of one name in one broker group: one for each batch under way, the others for consumers."""
 TRANSACTION_S = 15.0
-"""A transaction that ends is asked for again for so long, whoever leads."""
+"""How long the end of a transaction is asked for again, over changes of leaders."""
 TRANSACTION_BYTES_MAX = 6 * foundation.MIB
 TRANSACTION_RECORDS_MAX = 16_384
 TRANSACTION_TOPICS_MAX = 256
@@ -174,7 +174,7 @@ HANDLED_BATCH_MESSAGES = 32
 HANDLED_AT_A_STRETCH = 32
 """Messages for a handler that never waits, before others in the event loop have a turn."""
 TURN_RECORDS_MAX = 1024
-"""Who iterates is given so many messages of a queue before it is the next one's turn."""
+"""Messages of a queue that a loop is given before it is the next queue's turn."""
 UNDER_WAY_BYTES_MAX = 64 * foundation.MIB
 """Of the messages that handlers have at a time, whatever their number; one always may be."""
 UNFINISHED_SPAN_PER_QUEUE_MAX = 8192
@@ -228,7 +228,7 @@ POP_INVISIBLE_S = 60.0
 POP_INVISIBLE_S_MIN = 0.1
 POP_SUSPEND_S = 5.0
 POP_LAST_ANSWERS_S = 1.0
-"""Who leaves waits so long for pops that wait at brokers: ours answer at once, RocketMQ's don't."""
+"""How long a leaving member waits for pops at brokers: ours answer at once, RocketMQ's don't."""
 POP_MESSAGES_MAX = 1024
 """Of one pop; brokers of ours give as many."""
 POP_ACKS_MAX = 4096

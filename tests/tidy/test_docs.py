@@ -148,6 +148,16 @@ def test_each_command_shows_an_example() -> None:
     assert bare == []
 
 
+def test_the_overview_of_a_program_says_what_each_command_does() -> None:
+    """`mqadmin --help` and others: no name stands there alone."""
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    listed = re.findall(r"^╭─ Commands ─+╮\n((?:│.*│\n)+)", page, re.MULTILINE)
+    alone = re.findall(r"^│ ([\w-]+) +│$", "".join(listed), re.MULTILINE)
+
+    assert len(listed) >= len(PROGRAMS)
+    assert alone == []
+
+
 def test_every_page_is_found_from_the_index() -> None:
     """By a link of docs/index.md, or of a page that it names."""
     index = ROOT / "docs" / "index.md"

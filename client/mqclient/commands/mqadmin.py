@@ -25,6 +25,8 @@ from dledger.version import __version__
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+ASK_FOR_ALL = ([], ["--help"], ["-h"])
+"""Command lines that are answered by the overview."""
 
 
 def function_of(command: str) -> str:
@@ -91,6 +93,12 @@ for _name, _target in COMMANDS.items():
     app.command(_target, name=_name, version=__version__)
 
 
+def load_all() -> None:
+    """Import the module of each command: the overview says what each does."""
+    for name in COMMANDS:
+        _ = app[name]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its status."""
     if arguments is None:
@@ -100,6 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["help"]:  # RocketMQ's way to ask: mqadmin help updateTopic
         given = [*given[1:], "--help"]
+    if given in ASK_FOR_ALL:
+        load_all()
     try:
         app(given, print_error=False, exit_on_error=False)
     except CycloptsError as error:

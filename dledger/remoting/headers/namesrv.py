@@ -98,7 +98,7 @@ class ProveHeader(Header, frozen=True):
 
 
 class ProveResponseHeader(Header, frozen=True):
-    """The name server's nonce, and then its proof, likewise."""
+    """The name server's nonce, and then the name server's proof."""
 
     nonce: str | None = None
     proof: str | None = None
