@@ -60,7 +60,7 @@ def checked(kind: type[T]) -> type[T]:
 
 
 def checked_call(call: Callable[P, R]) -> Callable[P, R]:
-    """Have one call do so."""
+    """Make one call refuse them."""
     signature = inspect.signature(call)
     hints: dict[str, Any] = {}
 

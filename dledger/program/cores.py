@@ -12,7 +12,7 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 def leave_no_core() -> None:
-    """Have a crash of this process leave no core dump. On Linux what collects dumps need not ask
+    """Make a crash of this process leave no core dump. On Linux what collects dumps need not ask
     for the limit, so the process is marked, too."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":

@@ -115,7 +115,7 @@ class HeldPulls:
         self._move([each for each in taking if (each.topic, each.queue_id) == queue])
 
     def members_changed(self, group: str) -> None:
-        """Who waits for a member of this group is due: that one may be gone."""
+        """Answer the readers that wait for a member of this group: that member may be gone."""
         self._move([*self._taking.get(group, ())])
 
     def disconnected(self, connection_id: int) -> None:

@@ -69,8 +69,10 @@ class Offsets(Protocol):
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
-        """Store offsets. Returns those that are kept now; failures are logged. The `last` time it is before they
-        are given up."""
+        """Store offsets. Returns those that are kept now; failures are logged.
+
+        The `last` time is before their queues are given up.
+        """
 
     async def give_up(self, queues: Sequence[MessageQueue]) -> None:
         """Another member may read them: what was read of them is stored."""
