@@ -46,7 +46,7 @@ class Shown:
     def _best(
         self, names: Sequence[str], kept: frozenset[str], weights: Mapping[str, int]
     ) -> Generator[None, None, list[str]]:
-        """As many of the others as there is room for."""
+        """The others, as many as there is room for."""
         room, best = self._names_max - len(kept), list[tuple[int, str]]()
         for at in range(0, len(names), limits.NAMES_PER_STEP):
             yield
