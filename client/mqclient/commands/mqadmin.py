@@ -25,7 +25,7 @@ from dledger.version import __version__
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-ASK_FOR_ALL = ([], ["--help"], ["-h"])
+ASK_FOR_ALL: Sequence[Sequence[str]] = ([], ["--help"], ["-h"])
 """Command lines that are answered by the overview."""
 
 
