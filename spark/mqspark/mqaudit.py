@@ -135,7 +135,7 @@ def _status(verdict: Verdict, progress: Console) -> int:
     """The exit status of a verdict."""
     if verdict.is_undecided:
         progress.print(
-            "mqaudit: the history is damaged, and may explain what was found: see the notes",
+            "mqaudit: what the history lacks may explain what was found: see the notes",
             style="red",
             highlight=False,
         )

@@ -63,13 +63,14 @@ PROPERTIES: Final = (
     alone.DERIVED,
 )
 assert [item.number for item in PROPERTIES] == list(form.NUMBERS)
+NO_END: Final = "the history has no end: its run goes on, or was cut off"
 NO_META: Final = "the history does not say what was run (meta)"
 
 
 @dataclass(frozen=True)
 class Judgement:
     """What a judge found. `count` is complete, `violations` are the first of them. So many more
-    are `doubted`: lines of the history that can't be read may explain them."""
+    are `doubted`: lines that the history lacks, or that can't be read, may explain them."""
 
     number: int
     title: str
@@ -203,10 +204,10 @@ def _totals(evidence: Evidence) -> dict[str, int]:
 
 
 def _believed(evidence: Evidence, item: Property, rows: DataFrame) -> tuple[DataFrame, int]:
-    """The violations that no line of the history explains which can't be read; and how many may be
-    explained so."""
+    """The violations that no line explains which the history lacks, or which can't be read; and how
+    many may be explained so."""
     explained = item.explained
-    if not explained or not evidence.screened.unreadable or evidence.is_nothing(rows):
+    if not explained or not _lacking(evidence) or evidence.is_nothing(rows):
         return rows, 0
     rows = evidence.kept(rows)
     return rows.where(~F.col("what").isin(*explained)), rows.where(
@@ -215,7 +216,12 @@ def _believed(evidence: Evidence, item: Property, rows: DataFrame) -> tuple[Data
 
 
 def _doubts(evidence: Evidence, count: int) -> str:
-    return f"{_lines_lost(evidence)}; {count} violations that were found may come of that"
+    return f"{_lacking(evidence)}; {count} violations that were found may come of that"
+
+
+def _lacking(evidence: Evidence) -> str:
+    """Why lines are missing, if any are."""
+    return _lines_lost(evidence) or ("" if evidence.screened.is_ended else NO_END)
 
 
 def _lines_lost(evidence: Evidence) -> str:
@@ -281,8 +287,8 @@ def _of_lines(evidence: Evidence) -> list[str]:
     ]
     if evidence.screened.unreadable:
         notes.append(f"{_lines_lost(evidence)}; what they would say is missed")
-    if not evidence.screened.noted_kinds.get("end"):
-        notes.append("the history has no end: its run goes on, or was cut off")
+    if not evidence.screened.is_ended:
+        notes.append(f"{NO_END}; what came later is missed")
     if not evidence.meta.is_told:
         notes.append(
             "the history does not say what was run (meta): topics are those that were sent to, "

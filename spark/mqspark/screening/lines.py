@@ -71,7 +71,8 @@ _PART: Final = re.compile(r"(.+)\.\d{6}")
 
 class LinesLook(msgspec.Struct, array_like=True):
     """What some lines of a file show, which begin at `start`: how many say nothing, the least and
-    the most of their times, and how far these fall among them."""
+    the most of their times, how far these fall among them, and whether a line describes the run
+    (`meta`) or ends the file (`end`)."""
 
     file: str
     start: int
@@ -79,6 +80,8 @@ class LinesLook(msgspec.Struct, array_like=True):
     t_min: int = _NEVER
     t_max: int = NONE
     fall_ns: int = 0
+    describes: bool = False
+    ends: bool = False
 
     def take(self, events: pa.Table, *, is_end: bool) -> pa.Table:
         """Look at the next of them; gives those that say something. `is_end`: of the file."""
@@ -92,6 +95,9 @@ class LinesLook(msgspec.Struct, array_like=True):
             most = np.maximum.accumulate(np.maximum(times, self.t_max))
             self.fall_ns = max(self.fall_ns, int(np.max(most - times)))
             self.t_min, self.t_max = min(self.t_min, int(times.min())), int(most[-1])
+        kinds = {*pc.unique(events["kind"]).to_pylist()}
+        self.describes |= "meta" in kinds
+        self.ends |= "end" in kinds
         return events
 
 
@@ -121,6 +127,16 @@ def unreadable(looks: Sequence[LinesLook]) -> dict[str, int]:
     for look in looks:
         found[look.file] = found.get(look.file, 0) + look.unreadable
     return {file: count for file, count in sorted(found.items()) if count}
+
+
+def is_ended(looks: Sequence[LinesLook]) -> bool:
+    """Whether who describes the run has ended the history, or anybody if it is not described.
+
+    Who is killed ends none, and who leaves early does so while the run goes on.
+    """
+    ended = {writer_of(look.file) for look in looks if look.ends}
+    describing = {writer_of(look.file) for look in looks if look.describes}
+    return describing <= ended if describing else bool(ended)
 
 
 def without_times(events: pa.Table, fall_ns: int) -> pa.Table:

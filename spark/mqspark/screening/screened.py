@@ -22,7 +22,7 @@ from mqspark.screening.changes import Lives, queue_numbers
 from mqspark.screening.digest import Totals, added
 from mqspark.screening.hashing import hashed
 from mqspark.screening.large import Large
-from mqspark.screening.lines import falls, unreadable, writer_of
+from mqspark.screening.lines import falls, is_ended, unreadable, writer_of
 from mqspark.screening.logs import Log, QueuesLook, agreed_logs
 from mqspark.screening.packets import READ, STRETCH, Numbers, Rows, ddl, joined
 from mqspark.screening.parts import HistoryPart
@@ -230,6 +230,12 @@ class Screened:
         """How many lines of each file say nothing, where any does."""
         _, told = self._counted
         return unreadable([look for each in told for look in each.lines])
+
+    @cached_property
+    def is_ended(self) -> bool:
+        """Whether the history was closed in order, so that nothing of the run came later."""
+        _, told = self._counted
+        return is_ended([look for each in told for look in each.lines])
 
     @cached_property
     def unsure_readings(self) -> set[tuple[str, int]]:

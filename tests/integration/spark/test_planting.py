@@ -359,6 +359,22 @@ def test_lines_that_cannot_be_read_leave_a_run_undecided(copy: Copy, session: Sp
     assert not copy.audited(session).is_undecided
 
 
+def test_a_run_that_goes_on_is_undecided(copy: Copy, session: SparkSession) -> None:
+    """What was stored after the history was copied looks like thousands of phantoms."""
+    for path in copy.history.iterdir():
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        ends = [event["t"] for event in lines if event["kind"] != "end"]
+        half = min(ends) + (max(ends) - min(ends)) // 2
+        kept = [event for event in lines if event["t"] <= half]
+        path.write_text("".join(json.dumps(event) + "\n" for event in kept))
+    verdict = copy.audited(session)
+    assert verdict.is_undecided
+    authentic = verdict.judgements[1]
+    assert authentic.doubted > 0
+    assert authentic.unjudged is not None
+    assert authentic.unjudged.startswith("the history has no end: its run goes on, or was cut off")
+
+
 def test_a_client_without_a_file_is_named(copy: Copy, session: SparkSession) -> None:
     """Its absence would look like thousands of phantoms; so would one that is compressed."""
     with (copy.history / "harness.jsonl").open("a") as file:

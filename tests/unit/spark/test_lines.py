@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mqspark.events import EVENT, columns
 from mqspark.limits import CLOCK_FALL_NS_MAX
-from mqspark.screening.lines import LinesLook, falls, unreadable, without_times
+from mqspark.screening.lines import LinesLook, falls, is_ended, unreadable, without_times
 
 S = 1_000_000_000
 PLACE = {"topic": "T", "broker": "b", "queue_id": 0, "offset": 1}
@@ -130,6 +130,19 @@ def test_a_fall_is_the_most_that_a_time_is_below_an_earlier_one(
         looks.append(look)
         at += size
     assert falls(looks[::-1]) == ({"p-0": expected} if expected else {})
+
+
+def test_who_describes_a_run_ends_its_history() -> None:
+    """A client that was killed has ended nothing, and one that left early ended only its file."""
+    harness = LinesLook("harness.000000.jsonl", 0, describes=True)
+    closed = LinesLook("harness.000001.jsonl", 0, ends=True)
+    killed, left = LinesLook("consumer-0.jsonl", 0), LinesLook("consumer-1.jsonl", 0, ends=True)
+    assert not is_ended([harness, killed, left])
+    assert is_ended([harness, closed, killed])
+    assert is_ended([killed, left])
+    assert not is_ended([killed])
+    look, _ = look_at(line("meta"), line("send"), line("end"))
+    assert (look.describes, look.ends) == (True, True)
 
 
 def test_threads_may_write_a_moment_late() -> None:
