@@ -316,6 +316,8 @@ may take 40."""
 ZONE_CHARACTERS_MAX = 64
 
 # Encryption.
+TLS_FLIGHTS_MAX = 8
+"""Messages of each end in a handshake in memory; three are enough."""
 TLS_FILE_BYTES_MAX = MIB
 """Of a file with certificates or a key: all authorities of a system take 220 KiB."""
 TLS_HANDSHAKE_S = 10.0

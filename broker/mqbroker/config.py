@@ -127,7 +127,9 @@ class BrokerConfig(
         """The settings of encryption; None if nothing is encrypted. Raises ConfigError."""
         given = self.tls_server_cert_path and self.tls_server_trust_cert_path
         by_default = Mode.ENFORCING if given else Mode.DISABLED
-        return self.tls_options(Mode(self.tls_peer_mode) if self.tls_peer_mode else by_default)
+        mode, peers = Mode(self.tls_peer_mode) if self.tls_peer_mode else by_default, self.peers()
+        host, _ = peers.get(self.d_leger_self_id, ("", 0))
+        return self.tls_options(mode, host if len(peers) > 1 else "")
 
     def with_settings(self, settings: Mapping[str, str]) -> BrokerConfig:
         """This config with some keys changed at run time. An empty text leaves a key as it is.

@@ -6,6 +6,7 @@
 ``kept``      contexts are made again when their files change
 ``servers``   a server's contexts
 ``clients``   a client's context
+``rehearsal``  whether other members would take a new certificate
 ``channel``   a socket that encrypts
 ``handshake``  how a connection begins, within bounds
 ``reasons``   what went wrong, in words (pure)

@@ -36,8 +36,9 @@ class TlsKeys(msgspec.Struct, frozen=True, kw_only=True):
     tls_client_check_names: bool = msgspec.field(name="tls.client.checkNames", default=True)
     """Whether the certificate of a server that is dialled must name the host."""
 
-    def tls_options(self, members: Mode = Mode.DISABLED) -> ServerOptions | None:
-        """What they say; None for no TLS at all. `members`: the mode of the port for members.
+    def tls_options(self, members: Mode = Mode.DISABLED, host: str = "") -> ServerOptions | None:
+        """What they say; None for no TLS at all. `members`: the mode of the port for members, and
+        `host` where they dial this one.
 
         Raises ConfigError for keys that don't go together.
         """
@@ -53,6 +54,7 @@ class TlsKeys(msgspec.Struct, frozen=True, kw_only=True):
             members,
             self.tls_enable,
             self.tls_client_check_names,
+            host,
         )
         if options.client_auth is not ClientAuth.NONE and options.mode is not Mode.ENFORCING:
             raise ConfigError(

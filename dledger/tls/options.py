@@ -143,6 +143,7 @@ class ServerOptions:
 
     `mode` is that of the port for clients, `members` that of the port for other members; a member
     dials by TLS unless it is disabled. `dials`: whether other servers' client ports are dialled so.
+    `host`: where other members dial this one; "" if there are none.
     """
 
     files: Files
@@ -151,6 +152,7 @@ class ServerOptions:
     members: Mode = Mode.DISABLED
     dials: bool = False
     check_names: bool = True
+    host: str = ""
 
     @property
     def wanted(self) -> bool:

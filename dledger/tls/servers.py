@@ -12,6 +12,7 @@ from dledger.tls.files import accepting_context, dialling_context
 from dledger.tls.handshake import InTurn, at_once, begin, dial
 from dledger.tls.kept import Kept
 from dledger.tls.options import ClientAuth, Mode, ServerOptions
+from dledger.tls.rehearsal import rehearse
 
 
 class ServerContexts:
@@ -19,6 +20,7 @@ class ServerContexts:
 
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
+        self._made = False
         self._kept = Kept(options.files, self._make)
 
     @property
@@ -37,16 +39,23 @@ class ServerContexts:
         return None if self.options.mode is Mode.DISABLED else self
 
     def _make(self) -> None:
-        options = self.options
-        self._clients = accepting_context(options.files, options.client_auth)
+        options, among_members = self.options, self.options.members is not Mode.DISABLED
+        clients = accepting_context(options.files, options.client_auth)
         has_none = options.client_auth is ClientAuth.NONE
-        self._figures = accepting_context(
+        figures = accepting_context(
             options.files, ClientAuth.NONE if has_none else ClientAuth.OPTIONAL
         )
-        if options.members is not Mode.DISABLED:
-            self._members = accepting_context(options.files, ClientAuth.REQUIRE)
-        if options.dials or options.members is not Mode.DISABLED:
-            self._dialled = dialling_context(options.files, check_names=options.check_names)
+        if among_members:
+            members = accepting_context(options.files, ClientAuth.REQUIRE)
+        if options.dials or among_members:
+            dialled = dialling_context(options.files, check_names=options.check_names)
+        if among_members and options.host and self._made:
+            rehearse(members, dialled, options.host, options.files)
+        self._clients, self._figures, self._made = clients, figures, True
+        if among_members:
+            self._members = members
+        if options.dials or among_members:
+            self._dialled = dialled
 
     @property
     def context(self) -> ssl.SSLContext:

@@ -137,8 +137,8 @@ class Guard:
         if name == CLUSTER_USER:
             return self._of_cluster(request, connection_id, source)
         found = [user for users in self._users() if (user := users.get(name)) is not None]
-        if not found:
-            return Asker(name, source, problem=f"User:{name} is not found.", wrong=True)
+        if not found:  # nothing is hashed for it, and a server that has just begun knows nobody
+            return Asker(name, source, problem=f"User:{name} is not found.")
         for user in found:
             asker = self._signed_by(user, request, connection_id, source)
             if not asker.problem:

@@ -12,6 +12,7 @@ from pathlib import Path
 import trio
 from test_namesrv_door import WORD, member, name_server, stranger
 
+from dledger.limits import WRONG_PROOFS_AT_ONCE
 from dledger.net import connect_peer
 from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
@@ -96,6 +97,20 @@ async def test_a_name_server_judges_by_what_leaders_have_told(tmp_path: Path) ->
         async with client("admin") as gone:
             answer = await ask(gone, port, Code.PUT_KV_CONFIG, **ENTRY)
             assert answer.remark == "User:admin is not found."
+
+
+async def test_users_that_a_name_server_does_not_know_yet_are_no_flood(tmp_path: Path) -> None:
+    """After its start it knows nobody until a leader registers. However many requests they have
+    signed rightly until then, they are served at once when it knows them, on that connection."""
+    async with name_server(tmp_path, authorization_mode="enforce") as port, client("admin") as pool:
+        for _ in range(WRONG_PROOFS_AT_ONCE + 1):
+            answer = await ask(pool, port, Code.PUT_KV_CONFIG, **ENTRY)
+            assert answer.remark == "User:admin is not found."
+        async with member(port) as broker:
+            assert (await broker.register()).code == ResponseCode.SUCCESS
+            await broker.ask(Code.REGISTER_USERS, table(user("admin", is_super=True)))
+            answer = await ask(pool, port, Code.PUT_KV_CONFIG, **ENTRY)
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
 async def test_a_signed_request_is_good_for_one_connection_of_one_server(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from dledger.testing.certificates import client, contexts, files, pair, stranger
 from dledger.testing.logs import capture_logs
 from dledger.tls.clients import ClientContexts
 from dledger.tls.options import ClientAuth, Mode
+from mqclient.admin.access.encryption import check_tls
 from mqlocal import local_cluster
 from mqnamesrv import app as namesrv
 from mqnamesrv.config import NamesrvConfig
@@ -113,6 +114,23 @@ async def test_requests_over_tls_are_answered(mode: Mode, size: int, tmp_path: P
     body = random.Random(size).randbytes(size)
     async with serving(tmp_path, mode) as server:
         assert await server.served(body) == body
+
+
+async def test_a_check_shows_the_names_of_a_certificate_for_another_host(tmp_path: Path) -> None:
+    """So an operator sees which name to dial; of one that nobody vouches for it shows the end."""
+    given, trusting = pair(hosts=("other.example",)), client(tmp_path / "client")
+    serve = partial(serve_remoting, Echo(), "127.0.0.1", 0)
+    async with trio.open_nursery() as nursery:
+        taker = contexts(tmp_path / "server", given=given).taker
+        port = await nursery.start(partial(serve, tls=taker))
+        found = await check_tls("127.0.0.1", port, trusting, 5)
+        assert "does not name the address that was dialled" in found.tls
+        assert (found.refused_by, found.names) == ("this end", ("other.example",))
+        found = await check_tls("127.0.0.1", port, client(tmp_path / "b", by="another"), 5)
+        assert "does not trust" in found.tls
+        assert (found.refused_by, found.names) == ("this end", ())
+        assert found.valid_until
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_permissive_port_takes_both(tmp_path: Path) -> None:

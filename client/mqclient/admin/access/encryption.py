@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from dledger.addresses import parse_address
 from dledger.errors import BadInput, RemotingError
@@ -48,14 +49,13 @@ async def check_tls(host: str, port: int, tls: AskedTls, timeout_s: float) -> Tl
     report = TlsReport(f"{host}:{port}", plain, await _answered(host, port, timeout_s, dialler))
     if report.tls == TAKEN:
         return await _with_certificate(report, host, port, timeout_s, dialler)
-    any_certificate = ClientContexts.of(_unverified(tls))
-    assert any_certificate is not None, "it is a Tls"
-    again = await _answered(host, port, timeout_s, any_certificate)
-    refused_by = "this end" if again == TAKEN else "the server"
-    report = replace(report, refused_by=refused_by)
-    if again == TAKEN:
-        return await _with_certificate(report, host, port, timeout_s, any_certificate)
-    return report
+    for lenient in _lenient(tls):
+        dialler = ClientContexts.of(lenient)
+        assert dialler is not None, "it is a Tls"
+        if await _answered(host, port, timeout_s, dialler) == TAKEN:
+            report = replace(report, refused_by="this end")
+            return await _with_certificate(report, host, port, timeout_s, dialler)
+    return replace(report, refused_by="the server")
 
 
 async def certificate_end(address: str, timeout_s: float) -> float:
@@ -72,10 +72,12 @@ async def certificate_end(address: str, timeout_s: float) -> float:
     return validity.ends_s
 
 
-def _unverified(tls: AskedTls) -> Tls:
-    """The same certificate of ours; any of the server's is taken."""
-    given = tls if isinstance(tls, Tls) else Tls()
-    return Tls(cert=given.cert, key=given.key, key_password=given.key_password, verify=False)
+def _lenient(tls: AskedTls) -> tuple[Tls, Tls]:
+    """The same certificate of ours; the server's may name any host, and may then be any at all.
+    Python tells the names of a certificate that was verified alone."""
+    given = tls if isinstance(tls, Tls) else Tls(ca=tls if isinstance(tls, str | Path) else None)
+    named = replace(given, check_names=False, context=None)
+    return named, replace(named, ca=None, verify=False)
 
 
 async def _answered(host: str, port: int, timeout_s: float, tls: Dialler | None) -> str:

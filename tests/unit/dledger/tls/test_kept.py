@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -11,11 +12,12 @@ import pytest
 import trio
 
 from dledger.private import replace
-from dledger.testing.certificates import authority, ca_file, client, contexts, pair
+from dledger.testing.certificates import authority, ca_file, client, contexts, files, pair
 from dledger.testing.logs import capture_logs
+from dledger.tls.authority import Pair
 from dledger.tls.clients import ClientContexts
 from dledger.tls.handshake import dial
-from dledger.tls.options import Mode, TlsFailed
+from dledger.tls.options import Mode, ServerOptions, TlsFailed
 from dledger.tls.servers import ServerContexts
 
 NEW = "a new authority"
@@ -85,6 +87,41 @@ async def test_what_can_not_be_used_changes_nothing(kind: str, tmp_path: Path) -
         "certificates not taken over",
         "certificates taken over",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (pair(NEW), "ca.pem does not have the authority that signed it. Add it there first"),
+        (pair(hosts=("other.example",)), "does not name localhost, where they dial this server"),
+    ],
+    ids=["authority", "name"],
+)
+async def test_what_other_members_would_refuse_is_not_taken_over(
+    given: Pair, words: str, tmp_path: Path
+) -> None:
+    """It would cut the server off from its group; what they take is, and at a start nobody asks."""
+    folder = tmp_path / "server"
+
+    def member(**options: str) -> ServerContexts:
+        made = ServerOptions(found, Mode.ENFORCING, members=Mode.ENFORCING)
+        return ServerContexts(dataclasses.replace(made, **options))
+
+    found = files(folder)
+    server, alone = member(host="localhost"), member()
+    given.write(folder / "cert.pem", folder / "key.pem")
+    for each in (server, alone):
+        each._kept.look()
+    assert words in server.problem
+    assert not alone.problem
+    assert await can_connect(server, tmp_path / "c", "the authority")
+    assert not member(host="localhost").problem
+
+    ca_file(folder, "the authority", NEW)
+    pair(NEW).write(folder / "cert.pem", folder / "key.pem")
+    server._kept.look()
+    assert server.problem == ""
+    assert await can_connect(server, tmp_path / "c", NEW)
 
 
 async def test_authorities_overlap_while_they_roll(tmp_path: Path) -> None:
