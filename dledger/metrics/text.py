@@ -52,6 +52,13 @@ class Buckets:
         self.total += other.total
 
 
+CERTIFICATE_END: Final = Family(
+    "dledger_certificate_end_timestamp_seconds",
+    "gauge",
+    "When the certificate in use ends, in Unix seconds.",
+)
+"""Told by servers of each kind that have a certificate."""
+
 Value: TypeAlias = float | Buckets
 Sample: TypeAlias = tuple[Labels, Value]
 

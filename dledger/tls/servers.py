@@ -8,7 +8,7 @@ import ssl
 from dledger.limits import TLS_LOOK_S
 from dledger.program.pulse import look
 from dledger.tls.channel import Channel
-from dledger.tls.files import accepting_context, dialling_context
+from dledger.tls.files import accepting_context, dialling_context, own_validity
 from dledger.tls.handshake import InTurn, at_once, begin, dial
 from dledger.tls.kept import Kept
 from dledger.tls.options import ClientAuth, Mode, ServerOptions
@@ -38,9 +38,15 @@ class ServerContexts:
         """What takes clients' connections; None if all speak plain text."""
         return None if self.options.mode is Mode.DISABLED else self
 
+    @property
+    def ends_s(self) -> float | None:
+        """When the certificate in use ends, in Unix seconds; None if nothing tells."""
+        return None if self._validity is None else self._validity.ends_s
+
     def _make(self) -> None:
         options, among_members = self.options, self.options.members is not Mode.DISABLED
         clients = accepting_context(options.files, options.client_auth)
+        validity = own_validity(options.files) if options.files.certificate else None
         has_none = options.client_auth is ClientAuth.NONE
         figures = accepting_context(
             options.files, ClientAuth.NONE if has_none else ClientAuth.OPTIONAL
@@ -52,6 +58,7 @@ class ServerContexts:
         if among_members and options.host and self._made:
             rehearse(members, dialled, options.host, options.files)
         self._clients, self._figures, self._made = clients, figures, True
+        self._validity = validity
         if among_members:
             self._members = members
         if options.dials or among_members:

@@ -15,7 +15,7 @@ from dledger.metrics.config import Port
 from dledger.metrics.limits import HISTORY_STEP_S
 from dledger.metrics.pages import Details, Pages
 from dledger.metrics.serving import serve_figures
-from dledger.metrics.text import Family, Sample, Writer
+from dledger.metrics.text import CERTIFICATE_END, Family, Sample, Writer
 from dledger.net import Faults
 from dledger.net.machine import memory_bytes
 from dledger.net.quota import ConnectionQuota
@@ -29,10 +29,17 @@ from mqnamesrv.dispatch import Dispatcher
 class NamesrvFigures:
     """Makes the pages."""
 
-    def __init__(self, dispatcher: Dispatcher, quota: ConnectionQuota, faults: Faults) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        quota: ConnectionQuota,
+        faults: Faults,
+        tls: ServerContexts | None = None,
+    ) -> None:
         self._dispatcher = dispatcher
         self._quota = quota
         self._faults = faults
+        self._tls = tls
         self._writer = Writer({"node_type": "namesrv"})
 
     def pieces(self) -> Iterator[str]:
@@ -82,6 +89,8 @@ class NamesrvFigures:
         ]
         told = "Connections that were refused or closed by a bound."
         yield Family("dledger_connections_turned_away_total", "counter", told), ended
+        if self._tls is not None and self._tls.ends_s is not None:
+            yield CERTIFICATE_END, [({}, self._tls.ends_s)]
 
 
 class Recorder:
@@ -148,7 +157,7 @@ async def serve_metrics(
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled; `task_status` is told the port. ConfigError if it can't be had."""
-    figures = NamesrvFigures(dispatcher, quota, faults)
+    figures = NamesrvFigures(dispatcher, quota, faults, tls)
     admission = Admission(
         where.host,
         where.token,

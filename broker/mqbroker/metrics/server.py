@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import trio
 
-from dledger.metrics.text import Family, Sample, Writer
+from dledger.metrics.text import CERTIFICATE_END, Family, Sample, Writer
 from dledger.version import __version__
 from mqbroker.limits import USERS_DIGEST_CHARACTERS
 from mqbroker.metrics import naming
@@ -169,6 +169,8 @@ class ServerFigures:
         refused = [({"reason": "rights"}, core.guard.refused)]
         told = "Requests that were refused, or would be if rights were enforced."
         yield _counter("dledger_requests_refused_total", told), refused
+        if core.tls is not None and core.tls.ends_s is not None:
+            yield CERTIFICATE_END, [({}, core.tls.ends_s)]
         if process is None:
             return
         segments = process.segments()

@@ -20,6 +20,7 @@ import trio
 from mqchaos.cluster.processes import free_ports
 
 CACHE = Path(__file__).parents[3] / ".cache" / "prometheus"
+START_S = 60
 
 
 def tools_or_skip() -> Path:
@@ -72,6 +73,17 @@ class Prometheus:
                 return bytes(answer.read())
 
         return json.loads(await trio.to_thread.run_sync(ask))["data"]
+
+    async def started(self) -> None:
+        """Wait until it answers."""
+        with trio.fail_after(START_S):
+            while True:
+                try:
+                    await self.query("up")
+                except OSError:
+                    await trio.sleep(0.2)
+                else:
+                    return
 
     async def query(self, expression: str) -> list[dict[str, Any]]:
         """The series that an expression gives now."""

@@ -27,8 +27,9 @@ ELSEWHERE = {
     "dledger_snapshot_age_seconds": BROKER,
     "dledger_loop_stalls_total": BROKER,
     "dledger_loop_stall_max_seconds": BROKER,
+    "dledger_certificate_end_timestamp_seconds": BROKER,
 }
-"""What a broker in a process of its own tells, and one that has saved its state."""
+"""What a broker in a process of its own tells, one that has saved its state, or one with TLS."""
 
 Told = Mapping[str, set[str]]
 """Names of series, and the labels that they have."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -97,3 +98,5 @@ async def test_prometheus_scrapes_by_tls_with_a_proof(tools: Path, tmp_path: Pat
         async with prometheus(tools, tmp_path, jobs=jobs) as running:
             refused = {"no_proof": 0, "no_certificate": 0, "plain": 0}
             await until_up(running, {"token": 4, "user": 4} | refused)
+            ends = await running.query('dledger_certificate_end_timestamp_seconds{job="token"}')
+            assert [float(each["value"][1]) > time.time() for each in ends] == [True] * 4

@@ -1,0 +1,78 @@
+"""apache/rocketmq-exporter asks by codes 28 and 315, and takes the answers apart in its own way."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dledger.remoting.bodies import BrokerStatsData, KVTable, decode_body
+from dledger.remoting.codes import RequestCode
+from mqbroker.testing import served
+from mqbroker.testing.requests import GROUP, TOPIC, ask, make_topic, pull_request, send_request
+
+WHOLE = (
+    *("msgPutTotalTodayNow", "msgPutTotalTodayMorning", "msgPutTotalYesterdayMorning"),
+    *("msgGetTotalTodayNow", "msgGetTotalTodayMorning", "msgGetTotalYesterdayMorning"),
+    *("sendThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueHeadWaitTimeMills"),
+    *("pullThreadPoolQueueHeadWaitTimeMills", "sendThreadPoolQueueSize", "pullThreadPoolQueueSize"),
+    *("queryThreadPoolQueueSize", "sendThreadPoolQueueCapacity", "pullThreadPoolQueueCapacity"),
+    *("queryThreadPoolQueueCapacity", "bootTimestamp", "commitLogMinOffset", "commitLogMaxOffset"),
+    *("brokerVersion", "pageCacheLockTimeMills", "putMessageTimesTotal", "putMessageSizeTotal"),
+    *("startAcceptSendRequestTimeStamp", "earliestMessageTimeStamp", "dispatchBehindBytes"),
+    *("getMessageEntireTimeMax", "putMessageEntireTimeMax", "dispatchMaxBuffer"),
+    "remainTransientStoreBufferNumbs",
+)
+DECIMAL = ("consumeQueueDiskRatio", "commitLogDiskRatio", "putMessageAverageSize")
+TEXT = ("runtime", "brokerVersionDesc")
+TRIPLES = ("putTps", "getMissTps", "getTransferredTps", "getTotalTps", "getFoundTps")
+CAPACITY = re.compile(r"Total : [\d.]+ \w+, Free : [\d.]+ \w+\.")
+SPANS = (
+    *("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s"),
+    *("2~3s", "3~4s", "4~5s", "5~10s", "10s~"),
+)
+
+
+async def test_the_exporter_can_read_a_brokers_state(tmp_path: Path) -> None:
+    """It takes these without a default: if one is missing, or has another form, it tells nothing of
+    that broker's state."""
+    async with served(tmp_path) as (_, peer):
+        await make_topic(peer)
+        await peer.request(send_request(b"x"), 30)
+        answer = await ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO)
+        told = decode_body(KVTable, answer.payload).table
+
+    assert [name for name in (*WHOLE, *DECIMAL, *TEXT, *TRIPLES) if name not in told] == []
+    assert [name for name in WHOLE if not told[name].lstrip("-").isdigit()] == []
+    assert [name for name in DECIMAL if float(told[name]) < 0] == []
+    assert [name for name in TRIPLES if len([*map(float, told[name].split(" "))]) != 3] == []
+    assert float(told["remainHowManyDataToFlush"].split(" ")[0]) >= 0
+    assert CAPACITY.fullmatch(told["commitLogDirCapacity"])
+    spans = [each.rpartition(":") for each in told["putMessageDistributeTime"].split(" ")]
+    assert tuple(name.strip("[]") for name, _, _ in spans) == SPANS
+    assert all(count.isdigit() for _, _, count in spans)
+
+
+@pytest.mark.parametrize(
+    ("figure", "key"),
+    [
+        ("BROKER_PUT_NUMS", "DefaultCluster"),
+        ("BROKER_GET_NUMS", "DefaultCluster"),
+        ("TOPIC_PUT_NUMS", TOPIC),
+        ("TOPIC_PUT_SIZE", TOPIC),
+        ("GROUP_GET_NUMS", f"{TOPIC}@{GROUP}"),
+        ("GROUP_GET_SIZE", f"{TOPIC}@{GROUP}"),
+    ],
+)
+async def test_the_exporter_can_read_traffic(figure: str, key: str, tmp_path: Path) -> None:
+    """Each figure that it asks for, of traffic that there was."""
+    async with served(tmp_path) as (_, peer):
+        await make_topic(peer)
+        await peer.request(send_request(b"x"), 30)
+        await peer.request(pull_request(0), 30)
+        await peer.request(pull_request(1), 30)
+        code = RequestCode.VIEW_BROKER_STATS_DATA
+        answer = await ask(peer, code, statsName=figure, statsKey=key)
+        assert answer.code == 0, answer.remark
+        assert decode_body(BrokerStatsData, answer.payload).stats_minute is not None
