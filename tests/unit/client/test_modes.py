@@ -87,7 +87,7 @@ def test_nearness_shares_by_a_strategy() -> None:
     """Which members compare by its name; one that shares nothing out is none."""
     rooms = (lambda queue: queue.broker_name, lambda member: "x")
     assert Plan.of(NearbyRooms(*rooms, "circular")).name == "NearbyRooms(circular)"
-    with pytest.raises(BadInput, match="within='all' shares nothing out"):
+    with pytest.raises(BadInput, match="within='all': expected 'averaged'"):
         NearbyRooms(*rooms, "all")  # type: ignore[arg-type]
 
 
