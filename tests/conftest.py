@@ -44,7 +44,7 @@ WAITING = "conformance"
 """The suite whose tests share one cluster of six brokers, and mostly wait."""
 SHARE_SPARK = "integration/spark"
 """Its tests share one Spark session: to start one takes as long as two audits."""
-SLOWEST_SHOWN = 10
+SLOWEST_SHOWN = 40
 ADDITIONS = 2_000_000
 """The loop that tells a machine's speed: 0.2 s on a slow core of 2020."""
 
