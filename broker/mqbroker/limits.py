@@ -32,7 +32,7 @@ minutes of batches."""
 DEDUP_CHUNK_ENTRIES = 4096
 DEDUP_KEY_BYTES_MAX = 512
 LOCK_S = 60.0
-"""Seconds after which a queue lock that is not renewed ends (RocketMQ:
+"""Seconds for which a queue lock lasts without being renewed (RocketMQ:
 rocketmq.broker.rebalance.lockMaxLiveTime)."""
 LOCK_KEPT_S = 600.0
 """Seconds for which a lock that ended is remembered, in case its client comes back and no other
@@ -109,7 +109,7 @@ QUEUE_PENDING_BYTES_MAX = 64 * KIB
 QUEUES_PENDING_BYTES_MAX = 32 * MIB
 QUEUE_FILES_OPEN_MAX = 512
 SYNCED_ONE_BY_ONE_MAX = 64
-"""If there are more files to sync, the whole file system is synced at once."""
+"""Files that are synced one by one; if there are more, the whole file system is synced at once."""
 
 LIVES_STEP_MS = 10
 """Milliseconds to which the expiry of a message is known: in 32 bits, so within 497 days."""

@@ -5,40 +5,41 @@ from __future__ import annotations
 from dledger.limits import KIB, MIB
 
 PORT = 5557
-"""RocketMQ's."""
+"""The port for figures, as in RocketMQ."""
 CONNECTIONS_MAX = 16
 REQUEST_BYTES_MAX = 16 * KIB
-"""Of a request's line and headers; a body is never taken."""
+"""Bytes of a request's line and headers; a body is never taken."""
 REQUEST_S = 5.0
-"""For the whole of a request, from its first byte on."""
+"""Seconds for the whole of a request, from its first byte on."""
 IDLE_S = 150.0
-"""Between two requests: Prometheus asks each minute, or more often, over one connection."""
+"""Seconds between two requests: Prometheus asks each minute, or more often, over one connection."""
 ANSWER_S = 30.0
-"""For a client to take an answer."""
+"""Seconds for a client to take an answer."""
 ANSWER_BYTES_MAX = 16 * MIB
 MEMORY_BYTES_MAX = 64 * MIB
-"""Of all answers on their way."""
+"""Bytes of all answers on their way."""
 RECEIVE_BYTES = 16 * KIB
 SEND_BYTES = 64 * KIB
-"""Given to a socket at once."""
+"""Bytes given to a socket at once."""
 WRONG_PROOFS_LOGGED_S = 10.0
 
 NAMES_SHOWN_MAX = 1_000
 """Topics, and groups, with series of their own; the others are folded into one."""
 NAMES_CHOSEN_S = 600.0
-"""Between two choices of those, while there are more."""
+"""Seconds between two choices of these names, while there are more."""
 NAMES_PER_STEP = 500
-"""Looked at before others may have the loop."""
+"""Names looked at before others may have the loop."""
 NAMES_ASKED_MAX = 100
 """Topics, and groups, that one request for details names."""
 PAGE_S = 1.0
-"""A page is good for so long, and for `PAGE_COST_FACTOR` times as long as it took to make."""
+"""Seconds for which a page is good, or longer: `PAGE_COST_FACTOR` times as long as it took to
+make."""
 PAGE_COST_FACTOR = 50.0
 HISTORY_STEP_S = 10.0
 HISTORY_ROWS_MAX = 360
 """An hour of figures: some 150 KiB of a server's memory."""
 HISTORY_ROWS_AT_ONCE = 60
-"""Of one answer."""
+"""Rows of one answer."""
 PAGES_KEPT_MAX = 16
 DETAILS_QUEUES_MAX = 20_000
-"""Pairs of group and queue that one request for details is told."""
+"""Pairs of group and queue in the answer to one request for details."""

@@ -10,12 +10,12 @@ from dledger.limits import KIB, MIB, NO_SPACE_RETRY_S
 
 # Elections. Pairs are the ends of a range that a node draws from, so that nodes do not act in step.
 ELECTION_TIMEOUT_MIN_S = 1.0
-"""A follower that hears nothing from its leader for this long may ask for an election. A loaded
-machine may give a node no processor for 0.7 s, and that is no reason to elect."""
+"""Seconds after which a follower that hears nothing from its leader may ask for an election. A
+loaded machine may give a node no processor for 0.7 s, and that is no reason to elect."""
 ELECTION_TIMEOUT_MAX_S = 1.3
 HEARTBEAT_S = 0.3
-"""So a follower stays patient with a leader that stands still for 0.7 s just before a heartbeat.
-More heartbeats would only wake idle groups."""
+"""Seconds between two heartbeats of a leader. A follower stays patient with a leader that stands
+still for 0.7 s just before a heartbeat. More heartbeats would only wake idle groups."""
 LINK_LOST_WAIT_S = (0.002, 0.03)
 """A node whose link to the leader broke waits this long before it asks the others."""
 RETRY_WAIT_S = (0.05, 0.2)
@@ -24,10 +24,11 @@ YIELD_WAIT_S = (0.1, 0.25)
 """A node that granted another's pre-vote waits this long before it asks for itself."""
 
 REPLAY_ENTRIES_MAX = 2000
-"""A node that has more entries than this to apply before it could serve lets others go first: of
-messages they take it half a second and more."""
+"""Entries to apply before it could serve, above which a node lets others go first: entries with
+messages take it half a second and more."""
 GIVE_WAY_S = (0.3, 0.5)
-"""So long, once for each leader that it misses: until all who miss it have asked."""
+"""Seconds for which it lets them go first, once for each leader that it misses: until all who miss
+it have asked."""
 
 # Handing leadership over.
 TRANSFER_TIMEOUT_S = 1.0
@@ -57,9 +58,10 @@ replays would acknowledge late."""
 LATE_S = 0.02
 """An acknowledgement that waited longer than this for its step does not count as a sign of life."""
 BUSY_RETRY_AFTER_S = 0.02
-"""A hint to who appends or reads while too much is pending."""
+"""Seconds until a caller that appends or reads should try again, if too much is pending."""
 NO_SPACE_RETRY_AFTER_S = NO_SPACE_RETRY_S
-"""A hint to who appends while the disk is full: the log tries again that often to get more room."""
+"""Seconds until a caller that appends should try again, if the disk is full: the log tries that
+often to get more room."""
 
 # Sending to peers, and what they acknowledge.
 BATCH_BYTES = MIB
@@ -74,7 +76,7 @@ PACE_S = 0.02
 HEAD_AGAIN_S = 0.5
 """A head that was sent and not answered is sent again after this time."""
 NO_SPACE_ASK_S = 1.0
-"""A follower whose disk is full asks again that often for the entries that it lacks."""
+"""Seconds between two questions of a follower whose disk is full for the entries that it lacks."""
 NO_SPACE_TELL_S, NO_SPACE_COUNTS_S = 1.0, 3.0
 """A follower that can't begin another segment tells its leader that often; and the leader goes by
 it for that long, or for three heartbeats if those take longer."""
@@ -102,7 +104,7 @@ STATE_ASKED_S = 3.0
 VOTERS_MIN = 2
 """A group is not made smaller than this: with one voter there would be one copy."""
 HOST_BYTES_MAX = 255
-"""Of a member's host name."""
+"""The longest name of a member's host, in bytes."""
 STATE_ASK_AGAIN_S = 1.0
 """A part of the state that did not come is asked for again after this time."""
 LOOK_AGAIN_S = 0.02
@@ -112,27 +114,27 @@ PICTURE_KEPT_S = 30.0
 
 # Links.
 HELLO_BYTES_MAX = 1024
-"""One message of the handshake."""
+"""The longest message of the handshake, in bytes."""
 HANDSHAKE_TIMEOUT_S = 2.0
-"""From an accepted connection until its other end has proven that it knows the secret."""
+"""Seconds from an accepted connection until its other end has proven that it knows the secret."""
 CONNECT_TIMEOUT_S = 1.0
 LOOKUP_S = 15.0
-"""A peer's name is looked up for this long: a resolver may ask several servers in turn, each for
-5 s. Nothing else waits for it."""
+"""Seconds for the look-up of a peer's name: a resolver may ask several servers in turn, each for 5
+s. Nothing else waits for it."""
 LOOKUP_AGAIN_S = 1.0
-"""Between two look-ups of a peer's name."""
+"""Seconds between two look-ups of a peer's name."""
 REDIAL_WAIT_S = 0.1
-"""Between two attempts to connect to a peer that this node should dial."""
+"""Seconds between two attempts to connect to a peer that this node should dial."""
 ACCEPT_AGAIN_S = 0.1
-"""After an accept that failed, as for want of file descriptors."""
+"""The pause after an accept that failed, as for want of file descriptors, in seconds."""
 UNDIALLED_WAIT_S = 1.0
 """A peer that should dial this node, and has not for this long, may not know it: then this node
 dials."""
 READ_BUFFER_BYTES = 4 * MIB
-"""Received from one peer at once."""
+"""Bytes received from one peer at once."""
 BUFFERS_PER_WRITE = 64
-"""Given to the kernel in one call."""
+"""Buffers given to the kernel in one call."""
 UNACKNOWLEDGED_S = 5.0
-"""TCP_USER_TIMEOUT: a peer whose host vanished without closing is given up after this time."""
+"""Seconds after which a peer whose host vanished without closing is given up (TCP_USER_TIMEOUT)."""
 
 assert HEARTBEAT_S < SIGN_OF_LIFE_S + ACK_AGAIN_S < ELECTION_TIMEOUT_MIN_S < ELECTION_TIMEOUT_MAX_S
