@@ -24,7 +24,7 @@ class DeleteUserHeader(Header, frozen=True):
 
 
 class GetUserHeader(Header, frozen=True):
-    """GET_USER (3004). `show_password` is ours: stock tools are never told one."""
+    """GET_USER (3004). `show_password` is ours: stock tools never get a password."""
 
     username: str
     show_password: bool | None = None
@@ -37,8 +37,9 @@ class ListUserHeader(Header, frozen=True):
 
 
 class ListAuditedHeader(Header, frozen=True):
-    """LIST_AUDITED (9016). `after`: where the page before ended; `begin_ms`, `user` and `refused`
-    leave lines out."""
+    """LIST_AUDITED (9016), ours. `after` is where the page before ended. The answer has no lines
+    before `begin_ms`, of another user than `user`, or, with `refused`, of requests that were not
+    refused."""
 
     after: str | None = None
     begin_ms: int | None = None
@@ -59,7 +60,7 @@ class UpdateAclHeader(Header, frozen=True):
 
 
 class DeleteAclHeader(Header, frozen=True):
-    """DELETE_ACL (3008), of one resource, or of all."""
+    """DELETE_ACL (3008): the entries about one resource, or all entries of the subject."""
 
     subject: str
     policy_type: str | None = None
@@ -80,15 +81,16 @@ class ListAclHeader(Header, frozen=True):
 
 
 class RegisterUsersHeader(Header, frozen=True):
-    """REGISTER_USERS (9014), from a leader to a name server: the body has all of its group's."""
+    """REGISTER_USERS (9014), from a leader to a name server. The body has all users of the leader's
+    group."""
 
     cluster_name: str
     broker_name: str
 
 
 class SignOnResponseHeader(Header, frozen=True):
-    """SIGN_ON (9013): the nonce that stamps on this connection must have, and how a long body may
-    be hashed, beside SHA-256."""
+    """The answer to SIGN_ON (9013): the nonce that stamps on this connection must have, and the
+    hash of long bodies that is accepted beside SHA-256."""
 
     nonce: str
     body_hash: str | None = None

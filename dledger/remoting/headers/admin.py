@@ -12,8 +12,9 @@ from dledger.remoting.numbers import Int32, Int64
 class UpdateAndCreateTopicHeader(Header, frozen=True):
     """UPDATE_AND_CREATE_TOPIC (17). `perm` is a sum of 4 read, 2 write, 1 inherit.
 
-    `changes` is ours: the fields that were named, by their names here, separated by commas. Of an
-    existing topic the others stay as they are. `force` makes messages unreachable, if need be.
+    `changes` is ours: the fields that were named, by their names here, separated by commas. The
+    other fields of an existing topic stay as they are. With `force` the change is made even if it
+    makes messages unreachable.
     """
 
     topic: str
@@ -30,9 +31,10 @@ class UpdateAndCreateTopicHeader(Header, frozen=True):
 
 
 class UpdateAndCreateSubscriptiongroupHeader(Header, frozen=True):
-    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), whose config is the body.
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200). The body is the group's config.
 
-    `changes` is ours: the body's fields that were named; of an existing group the others stay.
+    `changes` is ours: the body's fields that were named. The other fields of an existing group stay
+    as they are.
     """
 
     changes: str | None = None
@@ -57,9 +59,9 @@ class GetTopicStatsInfoHeader(Header, frozen=True):
 
 
 class GetConsumeStatsHeader(Header, frozen=True):
-    """GET_CONSUME_STATS (208); without a topic, of every topic that the group has offsets for.
+    """GET_CONSUME_STATS (208). Without `topic`: every topic that the group has offsets for.
 
-    `reasons` is ours: whether to tell why a queue's messages are not done.
+    `reasons` is ours: whether the answer says why a queue's messages are not done.
     """
 
     consumer_group: str
@@ -74,9 +76,10 @@ class GetConsumerConnectionListHeader(Header, frozen=True):
 
 
 class InvokeBrokerToResetOffsetHeader(Header, frozen=True):
-    """INVOKE_BROKER_TO_RESET_OFFSET (222): of one topic; `timestamp` in ms, -1 for the end.
+    """INVOKE_BROKER_TO_RESET_OFFSET (222): a group's offsets of one topic. `timestamp` is in ms; -1
+    means the end.
 
-    5.x may name one queue, and an offset instead of the timestamp.
+    RocketMQ 5 may name one queue, and an offset instead of the timestamp.
     """
 
     topic: str
@@ -88,7 +91,7 @@ class InvokeBrokerToResetOffsetHeader(Header, frozen=True):
 
 
 class GetConsumerRunningInfoHeader(Header, frozen=True):
-    """GET_CONSUMER_RUNNING_INFO (307), which the broker passes on to the client."""
+    """GET_CONSUMER_RUNNING_INFO (307). The broker passes it on to the client."""
 
     consumer_group: str
     client_id: str
@@ -122,14 +125,16 @@ class DeleteSubscriptiongroupHeader(Header, frozen=True):
 
 
 class ViewBrokerStatsDataHeader(Header, frozen=True):
-    """VIEW_BROKER_STATS_DATA (315), such as TOPIC_PUT_NUMS of a topic, GROUP_GET_NUMS of T@G."""
+    """VIEW_BROKER_STATS_DATA (315), for example TOPIC_PUT_NUMS of a topic, or GROUP_GET_NUMS of
+    "topic@group"."""
 
     stats_name: str
     stats_key: str
 
 
 class GetBrokerConfigResponseHeader(Header, frozen=True):
-    """GET_BROKER_CONFIG (26): `version` is a DataVersion as JSON; the body is properties text."""
+    """The answer to GET_BROKER_CONFIG (26). `version` is a DataVersion as JSON; the body is
+    properties text."""
 
     version: str
 
@@ -142,7 +147,8 @@ class QueryConsumeTimeSpanHeader(Header, frozen=True):
 
 
 class CloneGroupOffsetHeader(Header, frozen=True):
-    """CLONE_GROUP_OFFSET (314): of one topic, or of all that the source group has offsets for."""
+    """CLONE_GROUP_OFFSET (314): the offsets of one topic, or of all topics that the source group
+    has offsets for."""
 
     src_group: str
     dest_group: str
@@ -151,7 +157,7 @@ class CloneGroupOffsetHeader(Header, frozen=True):
 
 
 class GetBrokerConsumeStatsHeader(Header, frozen=True):
-    """GET_BROKER_CONSUME_STATS (317): of all topics, or only of ordered ones."""
+    """GET_BROKER_CONSUME_STATS (317): all topics, or only ordered ones."""
 
     is_order: bool
 
@@ -180,16 +186,17 @@ class QuerySubscriptionByConsumerHeader(Header, frozen=True):
 
 
 class ViewHistoryHeader(Header, frozen=True):
-    """VIEW_HISTORY (9017), to any broker or name server: figures of its last hour, by pages.
+    """VIEW_HISTORY (9017), ours, to any broker or name server: figures of its last hour, by pages.
 
-    `after` is the number of the last row that is known; none at first.
+    `after` is the number of the last row that the sender has; it is left out at first.
     """
 
     after: Int64 | None = None
 
 
 class ViewHistoryResponseHeader(Header, frozen=True):
-    """The number of the last row in the answer; there are no further ones if it is `newest`."""
+    """The answer to VIEW_HISTORY. `last` is the number of its last row; there are no further rows
+    if it equals `newest`."""
 
     last: Int64
     newest: Int64

@@ -27,7 +27,7 @@ _VALUE_SHOWN_CHARACTERS = 64
 
 
 class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of the typed headers. A field with the default None is optional on the wire."""
+    """The base of the typed headers. A field with the default None is optional on the wire."""
 
 
 @cache

@@ -21,7 +21,8 @@ PULL_LITE = 16
 class PullMessageHeader(Header, frozen=True):
     """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361).
 
-    `life` is ours: the life of the topic that the offset belongs to, 0 if the client knows none.
+    `life` is ours: the life of the topic that the offset belongs to, or 0 if the client does not
+    know it.
     """
 
     consumer_group: str
@@ -40,10 +41,11 @@ class PullMessageHeader(Header, frozen=True):
 
 
 class PullMessageResponseHeader(Header, frozen=True):
-    """The answer to a pull, also when it found nothing (codes 0, 19, 20, 21 alike).
+    """The answer to a pull, also if it found nothing (codes 0, 19, 20 and 21).
 
-    `expiring` is ours: some of the messages will expire, so who keeps them for a while looks.
-    `life`, too: that of the topic, if the client named another one, or none.
+    `expiring` is ours: some of the messages will expire, so a client that keeps them for a while
+    has to check. `life` is ours, too: the life of the topic, if the client named another life or
+    none.
     """
 
     suggest_which_broker_id: Int64
@@ -55,7 +57,7 @@ class PullMessageResponseHeader(Header, frozen=True):
 
 
 class QueryMessageHeader(Header, frozen=True):
-    """QUERY_MESSAGE (12): by key within a time window, in milliseconds."""
+    """QUERY_MESSAGE (12): messages with a key within a time window, in milliseconds."""
 
     topic: str
     key: str
@@ -65,8 +67,8 @@ class QueryMessageHeader(Header, frozen=True):
 
 
 class QueryMessageResponseHeader(Header, frozen=True):
-    """How far the key index reached when it was asked. `more` is ours: whether there may be more
-    messages than the answer has."""
+    """The answer to QUERY_MESSAGE: how far the key index reached at that moment. `more` is ours:
+    whether there may be more messages than the answer has."""
 
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64
@@ -83,9 +85,10 @@ class ViewMessageByIdHeader(Header, frozen=True):
 class ConsumerSendMsgBackHeader(Header, frozen=True):
     """CONSUMER_SEND_MSG_BACK (36): retry the message at commit-log `offset` later.
 
-    `delay_millis`, `lock_token` and `pop_time` are ours: how long it is to wait, instead of a
-    level, the token of the queue's lock, and the delivery of a popped message, which is
-    acknowledged by the same entry if it becomes a dead letter. Other brokers ignore them.
+    Three fields are ours; other brokers ignore them. `delay_millis` is how long the message waits,
+    instead of a level. `lock_token` is the token of the queue's lock. `pop_time` names the delivery
+    of a popped message; if the message becomes a dead letter, the same entry acknowledges that
+    delivery.
     """
 
     offset: Int64
@@ -101,8 +104,8 @@ class ConsumerSendMsgBackHeader(Header, frozen=True):
 
 
 class ConsumerSendMsgBackResponseHeader(Header, frozen=True):
-    """Ours, if `pop_time` was heeded: 1 if the message was somebody else's, or done, already;
-    then it was not stored."""
+    """The answer to CONSUMER_SEND_MSG_BACK, ours, if `pop_time` was heeded. `late` is 1 if the
+    message belonged to another member or was done already; then it was not stored."""
 
     late: Int32
 
@@ -110,9 +113,9 @@ class ConsumerSendMsgBackResponseHeader(Header, frozen=True):
 class QueryConsumerOffsetHeader(Header, frozen=True):
     """QUERY_CONSUMER_OFFSET (14).
 
-    `takes` is ours: whether the asking member takes the queue over, or has given it up. The answer
-    to who takes it may have the field `held`: another member has not given it up yet. So is
-    `waits_ms`: for so long the answer may wait until that one has.
+    `takes` and `waits_ms` are ours. `takes` says whether the asking member takes the queue over, or
+    has given it up. If it takes the queue over, the answer may have the field `held`: another
+    member has not given the queue up yet. `waits_ms` is how long the answer may wait for that.
     """
 
     consumer_group: str
@@ -124,10 +127,10 @@ class QueryConsumerOffsetHeader(Header, frozen=True):
 
 
 class QueryConsumerOffsetResponseHeader(Header, frozen=True):
-    """The group's next offset to consume.
+    """The answer to QUERY_CONSUMER_OFFSET: the group's next offset to consume.
 
-    `life` is ours: that of the topic; and `begun_ms`: when the group began on this broker group;
-    and `held`: whether another member has the queue still.
+    Three fields are ours: `life` is the life of the topic, `begun_ms` the time at which the group
+    began on this broker group, and `held` says whether another member still has the queue.
     """
 
     offset: Int64
@@ -139,10 +142,11 @@ class QueryConsumerOffsetResponseHeader(Header, frozen=True):
 class UpdateConsumerOffsetHeader(Header, frozen=True):
     """UPDATE_CONSUMER_OFFSET (15); one-way from a consumer's loop, two-way from the admin tools.
 
-    `lock_token` and `sought_back` are ours: the commit counts only while the queue's lock has the
-    token; whether the member has itself gone back behind what it had read or committed. Only then
-    may its commit take the group back. So is `life`: that of the topic to which the offset belongs.
-    And `gives_up`: the member reads the queue no more. The answer then has the field `givenUp`.
+    Four fields are ours. With `lock_token` the commit counts only while the queue's lock has this
+    token. `sought_back` says that the member has itself gone back behind offsets that it had read
+    or committed; only then may its commit take the group back. `life` is the life of the topic to
+    which the offset belongs. `gives_up` says that the member no longer reads the queue; the answer
+    then has the field `givenUp`.
     """
 
     consumer_group: str
@@ -165,7 +169,8 @@ class SearchOffsetByTimestampHeader(Header, frozen=True):
 
 
 class SearchOffsetByTimestampResponseHeader(Header, frozen=True):
-    """The smallest offset stored at or after the timestamp; past the end, the maximum offset."""
+    """The answer to SEARCH_OFFSET_BY_TIMESTAMP: the offset of the first message stored at or after
+    the timestamp; past the end, the maximum offset."""
 
     offset: Int64
 
@@ -179,7 +184,7 @@ class GetMaxOffsetHeader(Header, frozen=True):
 
 
 class GetMaxOffsetResponseHeader(Header, frozen=True):
-    """The offset that the next message of the queue will get."""
+    """The answer to GET_MAX_OFFSET: the offset that the next message of the queue will get."""
 
     offset: Int64
 
@@ -192,7 +197,7 @@ class GetMinOffsetHeader(Header, frozen=True):
 
 
 class GetMinOffsetResponseHeader(Header, frozen=True):
-    """The offset of the oldest message that is still there."""
+    """The answer to GET_MIN_OFFSET: the offset of the oldest message that is still there."""
 
     offset: Int64
 
@@ -205,7 +210,8 @@ class GetEarliestMsgStoretimeHeader(Header, frozen=True):
 
 
 class GetEarliestMsgStoretimeResponseHeader(Header, frozen=True):
-    """When the oldest message of the queue was stored."""
+    """The answer to GET_EARLIEST_MSG_STORETIME: the time at which the oldest message of the queue
+    was stored."""
 
     timestamp: Int64
 
@@ -218,8 +224,8 @@ class ListScheduledHeader(Header, frozen=True):
 
 
 class ListScheduledResponseHeader(Header, frozen=True):
-    """When each record of the body is due, separated by blanks; and how many messages wait on this
-    broker group."""
+    """The answer to LIST_SCHEDULED. `due_ms` has the time at which each record of the body is due,
+    separated by blanks; `waiting` is the number of messages that wait on this broker group."""
 
     due_ms: str
     waiting: Int64

@@ -1,7 +1,7 @@
 """Headers about clients and broker groups: who consumes, and who leads.
 
-HEART_BEAT, LOCK_BATCH_MQ and UNLOCK_BATCH_MQ have no header; what they say is in their JSON body
-(`dledger.remoting.bodies`).
+HEART_BEAT, LOCK_BATCH_MQ and UNLOCK_BATCH_MQ have no header; their JSON bodies are in
+`dledger.remoting.bodies`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class NotifyConsumerIdsChangedHeader(Header, frozen=True):
 
 
 class ResetConsumerClientOffsetHeader(Header, frozen=True):
-    """RESET_CONSUMER_CLIENT_OFFSET (220), one-way, from the broker to members; the offsets follow.
+    """RESET_CONSUMER_CLIENT_OFFSET (220), one-way, from the broker to members. The body has the
+    offsets.
 
-    `timestamp` in ms is where they were searched, -1 for the end.
+    `timestamp` in ms is the time for which they were searched; -1 means the end.
     """
 
     topic: str
@@ -77,13 +78,13 @@ class GroupInfoResponseHeader(Header, frozen=True):
     """The state of the broker group as one member sees it. Followers answer too.
 
     `role` is "leader" only once the node serves, that is, has applied its own no-op. `members` are
-    (node id, "host:port" of the port for clients); `learners` those of them that do not vote yet.
-    Indexes count log entries from 1; `end_position`
-    is the byte position after the last one. `fenced` says why this member no longer takes part. A
-    member that is not `counted`, as it says itself, copies the log and does not count for a
-    majority yet. `set_aside` counts entries that no member can apply; the last ones are (index,
-    reason). `faults` counts requests that met a bug of the member's. `unreached` are members that
-    it could not dial last, each with the reason.
+    (node id, "host:port" of the port for clients); `learners` are the members that do not vote yet.
+    Indexes count log entries from 1; `end_position` is the byte position after the last entry.
+    `fenced` is the reason why this member no longer takes part. A member that is not `counted`, as
+    it says itself, copies the log and does not count for a majority yet. `set_aside` counts entries
+    that no member can apply; `set_aside_last` has the last of them as (index, reason). `faults`
+    counts requests that met a bug of the member. `unreached` are members to which its last try to
+    connect failed, each with the reason.
     """
 
     broker_name: str
@@ -109,14 +110,14 @@ class GroupInfoResponseHeader(Header, frozen=True):
 
 
 class TransferLeaderHeader(Header, frozen=True):
-    """TRANSFER_LEADER (9003), to the leader. Without `node_id` it chooses the member that holds
-    most."""
+    """TRANSFER_LEADER (9003), to the leader. Without `node_id` the leader chooses the member that
+    has most of its log."""
 
     node_id: str | None = None
 
 
 class TransferLeaderResponseHeader(Header, frozen=True):
-    """The new leader, which may not serve yet."""
+    """The answer to TRANSFER_LEADER: the new leader, which may not serve yet."""
 
     leader_id: str
 
@@ -124,8 +125,8 @@ class TransferLeaderResponseHeader(Header, frozen=True):
 class AddMemberHeader(Header, frozen=True):
     """ADD_MEMBER (9004), to the leader: a node with its two ports, for members and for clients.
 
-    Answered when it is committed that the node is a learner, or a member already. It becomes a
-    voter by itself: GROUP_INFO shows it. `client_addr` is "host:port".
+    The answer comes when it is committed that the node is a learner, or if it is a member already.
+    The node becomes a voter by itself: GROUP_INFO shows that. `client_addr` is "host:port".
     """
 
     node_id: str
@@ -135,7 +136,7 @@ class AddMemberHeader(Header, frozen=True):
 
 
 class RemoveMemberHeader(Header, frozen=True):
-    """REMOVE_MEMBER (9005), to the leader. Answered when it is committed.
+    """REMOVE_MEMBER (9005), to the leader. The answer comes when the removal is committed.
 
     If the leader itself is to be removed, it hands over and refuses: ask the next leader.
     """
@@ -144,9 +145,9 @@ class RemoveMemberHeader(Header, frozen=True):
 
 
 class ExportReplicaHeader(Header, frozen=True):
-    """EXPORT_REPLICA (9007), to any member: copy yourself to a place below your `exportDir`.
+    """EXPORT_REPLICA (9007), to any member: copy its replica to a place below its `exportDir`.
 
-    Answered at once. Repeated with the same `export_id` it asks how far that copy is.
+    The answer comes at once. A repeat with the same `export_id` asks how far that copy is.
     """
 
     to: str
@@ -154,9 +155,10 @@ class ExportReplicaHeader(Header, frozen=True):
 
 
 class ExportReplicaResponseHeader(Header, frozen=True):
-    """How far a copy is; `directory` is where it lies, on the member's machine.
+    """The answer to EXPORT_REPLICA: how far a copy is. `directory` is its place on the member's
+    machine.
 
-    It will hold all that was committed up to the entry `last_index`, from `first_position` to
+    The copy will hold all entries that were committed up to `last_index`, from `first_position` to
     `end_position` of the log.
     """
 

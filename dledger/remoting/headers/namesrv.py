@@ -26,7 +26,7 @@ class GetKvConfigHeader(Header, frozen=True):
 
 
 class GetKvConfigResponseHeader(Header, frozen=True):
-    """The value found."""
+    """The answer to GET_KV_CONFIG: the value found."""
 
     value: str | None = None
 
@@ -47,10 +47,10 @@ class GetKvlistByNamespaceHeader(Header, frozen=True):
 class RegisterBrokerHeader(Header, frozen=True):
     """REGISTER_BROKER (103).
 
-    `body_crc32` is the body's CRC-32 without its top bit, 0 for unchecked. Ours are the last four:
-    `term` lets the name server refuse a leader of an older term, `node_id` names the replica. With
-    `since` the body lists those topics only that have changed since the sender's registration whose
-    data version had this counter. `permission` is the group's brokerPermission.
+    `body_crc32` is the body's CRC-32 without its top bit; with 0 it is not checked. The last four
+    fields are ours: `term` lets the name server refuse a leader of an older term, `node_id` names
+    the replica. With `since` the body lists only topics that have changed since the sender's
+    registration whose data version had this counter. `permission` is the group's brokerPermission.
     """
 
     broker_name: str
@@ -69,10 +69,10 @@ class RegisterBrokerHeader(Header, frozen=True):
 
 
 class RegisterBrokerResponseHeader(Header, frozen=True):
-    """For a follower: where the leader is.
+    """The answer to REGISTER_BROKER. It tells a follower where the leader is.
 
-    Ours are the last two: whether `since` is known, and whether an operator has taken the group's
-    write permission.
+    The last two fields are ours: whether `since` is known, and whether an operator has taken the
+    group's write permission.
     """
 
     ha_server_addr: str | None = None
@@ -82,13 +82,14 @@ class RegisterBrokerResponseHeader(Header, frozen=True):
 
 
 class BrokerHeartbeatResponseHeader(Header, frozen=True):
-    """Ours: whether an operator has taken the write permission of the sender's group."""
+    """The answer to BROKER_HEARTBEAT, ours: whether an operator has taken the write permission of
+    the sender's group."""
 
     wiped: bool | None = None
 
 
 class ProveHeader(Header, frozen=True):
-    """PROVE (9006), ours: a broker's hello (`nonce`), and then its proof, both in hexadecimal."""
+    """PROVE (9006), ours: first a broker's hello (`nonce`), then its proof, both in hexadecimal."""
 
     cluster_name: str
     broker_name: str
@@ -98,7 +99,7 @@ class ProveHeader(Header, frozen=True):
 
 
 class ProveResponseHeader(Header, frozen=True):
-    """The name server's nonce, and then the name server's proof."""
+    """The answer to PROVE: first the name server's nonce, then the name server's proof."""
 
     nonce: str | None = None
     proof: str | None = None
@@ -116,8 +117,8 @@ class UnregisterBrokerHeader(Header, frozen=True):
 class BrokerHeartbeatHeader(Header, frozen=True):
     """BROKER_HEARTBEAT (904), one-way.
 
-    Ours always carries `broker_id`, `epoch` (the Raft term) and `heartbeat_timeout_mills`, which is
-    RocketMQ's spelling.
+    A heartbeat of our brokers always has `broker_id`, `epoch` (the Raft term) and
+    `heartbeat_timeout_mills` (RocketMQ's spelling).
     """
 
     cluster_name: str
@@ -146,7 +147,7 @@ class WipeWritePermOfBrokerHeader(Header, frozen=True):
 
 
 class WipeWritePermOfBrokerResponseHeader(Header, frozen=True):
-    """How many topics lost their write permission."""
+    """The answer to WIPE_WRITE_PERM_OF_BROKER: how many topics lost their write permission."""
 
     wipe_topic_count: Int32
 
@@ -158,7 +159,7 @@ class AddWritePermOfBrokerHeader(Header, frozen=True):
 
 
 class AddWritePermOfBrokerResponseHeader(Header, frozen=True):
-    """How many topics got their write permission back."""
+    """The answer to ADD_WRITE_PERM_OF_BROKER: how many topics got their write permission back."""
 
     add_topic_count: Int32
 
@@ -177,7 +178,7 @@ class GetTopicsByClusterHeader(Header, frozen=True):
 
 
 class QueryDataVersionHeader(Header, frozen=True):
-    """QUERY_DATA_VERSION (322): did anything change since this broker registered last?"""
+    """QUERY_DATA_VERSION (322): whether anything changed since this broker registered last."""
 
     broker_name: str
     broker_addr: str
@@ -186,7 +187,7 @@ class QueryDataVersionHeader(Header, frozen=True):
 
 
 class QueryDataVersionResponseHeader(Header, frozen=True):
-    """Whether the broker should register again."""
+    """The answer to QUERY_DATA_VERSION: whether the broker should register again."""
 
     changed: bool
 

@@ -1,4 +1,4 @@
-"""Headers of producers with a name: who writes, and what is written together. Both are ours."""
+"""Headers of producers with a name: registration, writes, and decided batches. All are ours."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dledger.remoting.numbers import Int32, Int64
 
 
 class RegisterProducerHeader(Header, frozen=True):
-    """REGISTER_PRODUCER (9011). The name is this instance's from now on.
+    """REGISTER_PRODUCER (9011). The name belongs to this instance from now on.
 
-    A repeat of the same instance is answered like the first try; another one is a newer instance.
+    A repeat by the same instance gets the answer of the first try; any other instance counts as
+    newer.
     """
 
     producer_name: str
@@ -17,7 +18,8 @@ class RegisterProducerHeader(Header, frozen=True):
 
 
 class RegisterProducerResponseHeader(Header, frozen=True):
-    """REGISTER_PRODUCER: the instance's epoch, above that of any instance before."""
+    """The answer to REGISTER_PRODUCER: the instance's epoch, higher than that of any instance
+    before."""
 
     epoch: Int64
 
@@ -28,11 +30,12 @@ class WriteOnceHeader(Header, frozen=True):
     The body is stored records back to back, as in PRODUCE. `parts` are (topic, size in bytes, runs
     of (queue id, record count)), in the order of the body. `moves` are (topic, queue id, offset at
     which the consumer began, offset at which it ended, token of its lock if it has one), for the
-    group; `lives` are those of their topics, 0 for one that is not known.
+    group; `lives` are the lives of the moves' topics, 0 for a life that is not known.
     `sequence` grows within a stream of the instance; a repeat gets the first answer.
 
-    With `batch` it decides that batch of the name, and the last `content_size` bytes of the body
-    are what it consists of: nobody decides it, or an earlier one, again.
+    With `batch` the request decides that batch of the name. The last `content_size` bytes of the
+    body then list the content of the batch. Neither this batch nor an earlier one can be decided
+    again.
     """
 
     producer_name: str
@@ -48,9 +51,9 @@ class WriteOnceHeader(Header, frozen=True):
 
 
 class StageHeader(Header, frozen=True):
-    """STAGE (9022): keep these records of a topic, as in PRODUCE, for a batch of a producer's name.
+    """STAGE (9022): store records of a topic, as in PRODUCE, for a batch of a producer's name.
 
-    No reader sees them before END_STAGED. `home` is the broker group that decides.
+    No reader sees the records before END_STAGED. `home` is the broker group that decides.
     """
 
     topic: str
@@ -62,16 +65,16 @@ class StageHeader(Header, frozen=True):
 
 
 class StageResponseHeader(Header, frozen=True):
-    """STAGE: where the staged entry is, among half messages and in the log."""
+    """The answer to STAGE: where the staged entry is, among half messages and in the log."""
 
     offset: Int64
     commit_log_offset: Int64
 
 
 class EndStagedHeader(Header, frozen=True):
-    """END_STAGED (9023): let what was staged there become messages, as the batch is decided.
+    """END_STAGED (9023): turn a staged entry into messages, since its batch is decided.
 
-    One that has ended is no fault, and neither is one that the log has no more.
+    A staged entry that has ended already is not an error, nor is one that the log no longer has.
     """
 
     offset: Int64
@@ -85,10 +88,11 @@ class DecisionOfHeader(Header, frozen=True):
 
 
 class DecisionOfResponseHeader(Header, frozen=True):
-    """DECISION_OF: the epoch of the name, 0 if it is not known, and its last batch, -1 if none was
-    decided.
+    """The answer to DECISION_OF: the epoch of the name, 0 if the name is not known, and its last
+    batch, -1 if no batch was decided.
 
-    The body is what that consists of. It is empty, and `is_kept` false, if the log has it no more.
+    The body lists the content of that batch. It is empty, and `is_kept` is false, if the log no
+    longer has it.
     """
 
     epoch: Int64
@@ -97,11 +101,11 @@ class DecisionOfResponseHeader(Header, frozen=True):
 
 
 class WriteOnceResponseHeader(Header, frozen=True):
-    """Where the outputs of WRITE_ONCE went.
+    """The answer to WRITE_ONCE: where its outputs went.
 
-    `position` is that of the first in the log; the others follow without a gap. `offsets` are
-    (queue id, queue offset of the run's first record), run by run, part by part. For a `duplicate`
-    they are empty, and the position is -1, if the first copy is no longer in the log.
+    `position` is the position of the first output in the log; the others follow without a gap.
+    `offsets` are (queue id, queue offset of the run's first record), run by run, part by part. For
+    a `duplicate` whose first copy is no longer in the log, they are empty and the position is -1.
     """
 
     position: Int64

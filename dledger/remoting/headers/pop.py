@@ -2,7 +2,7 @@
 
 Times are milliseconds; `pop_time` names a delivery (see `dledger.remoting.receipts`). A `queue_id`
 of -1 means any queue of the topic. Stock clients send these codes with JSON headers only, since
-their other one has no room for them.
+their other encoding has no room for such high codes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class PopMessageHeader(Header, frozen=True):
 
 
 class PopMessageResponseHeader(Header, frozen=True):
-    """The answer to a pop. Without the three texts clients make the messages' handles.
+    """The answer to a pop. Without the three texts, clients make the messages' handles themselves.
 
-    `redelivered` (Base64, as in a batch ack, by the messages' order in the answer) is ours, and so
-    is `retry_max_times`: after how many tries the group gives a message up.
+    Two fields are ours: `redelivered` (Base64, as in a batch ack, by the messages' order in the
+    answer), and `retry_max_times`, the number of tries after which the group gives a message up.
     """
 
     pop_time: Int64
@@ -67,7 +67,8 @@ class AckMessageHeader(Header, frozen=True):
 
 
 class AckMessageResponseHeader(Header, frozen=True):
-    """Ours, to both kinds of ack: how many messages were somebody else's, or done, already."""
+    """The answer to both kinds of ack, ours: how many messages belonged to another member or were
+    done already."""
 
     late: Int32
 
@@ -75,7 +76,7 @@ class AckMessageResponseHeader(Header, frozen=True):
 class ChangeMessageInvisibletimeHeader(Header, frozen=True):
     """CHANGE_MESSAGE_INVISIBLETIME (200053).
 
-    `bits` (Base64, as in a batch ack: the messages from `offset` on) and `keep` are ours: with
+    Two fields are ours: `bits` (Base64, as in a batch ack) are the messages from `offset` on; with
     `keep` the messages keep their handles.
     """
 
@@ -92,7 +93,7 @@ class ChangeMessageInvisibletimeHeader(Header, frozen=True):
 
 
 class ChangeMessageInvisibletimeResponseHeader(Header, frozen=True):
-    """What the message's new handle is made of."""
+    """The answer to CHANGE_MESSAGE_INVISIBLETIME: the parts of the message's new handle."""
 
     pop_time: Int64
     invisible_time: Int64
@@ -101,7 +102,7 @@ class ChangeMessageInvisibletimeResponseHeader(Header, frozen=True):
 
 
 class PeekMessageHeader(Header, frozen=True):
-    """PEEK_MESSAGE (200052): what a pop would get; answered like one."""
+    """PEEK_MESSAGE (200052): the messages that a pop would get, in the answer of a pop."""
 
     topic: str
     queue_id: Int32
@@ -110,7 +111,7 @@ class PeekMessageHeader(Header, frozen=True):
 
 
 class NotificationHeader(Header, frozen=True):
-    """NOTIFICATION (200054): tell when there is something to pop."""
+    """NOTIFICATION (200054): answer when there is a message to pop."""
 
     consumer_group: str
     topic: str
@@ -124,7 +125,8 @@ class NotificationHeader(Header, frozen=True):
 
 
 class NotificationResponseHeader(Header, frozen=True):
-    """Whether there is, or too many wait for that already."""
+    """The answer to NOTIFICATION: whether there is a message, and whether too many requests wait
+    already."""
 
     has_msg: bool
     polling_full: bool
@@ -139,6 +141,6 @@ class PollingInfoHeader(Header, frozen=True):
 
 
 class PollingInfoResponseHeader(Header, frozen=True):
-    """How many pops wait."""
+    """The answer to POLLING_INFO: how many pops wait."""
 
     polling_num: Int32

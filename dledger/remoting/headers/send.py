@@ -36,7 +36,7 @@ class SendMessageHeader(Header, frozen=True):
 class SendMessageV2Header(Header, frozen=True):
     """SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), SEND_REPLY_MESSAGE_V2 (325).
 
-    `SendMessageHeader` in letters.
+    The fields are those of `SendMessageHeader` in its order, with one letter as the name of each.
     """
 
     a: str
@@ -98,15 +98,15 @@ class RecallMessageHeader(Header, frozen=True):
 
 
 class RecallMessageResponseHeader(Header, frozen=True):
-    """RECALL_MESSAGE: the unique key of the message that was taken back."""
+    """The answer to RECALL_MESSAGE: the unique key of the message that was taken back."""
 
     msg_id: str
 
 
 class PushReplyMessageToClientHeader(Header, frozen=True):
-    """PUSH_REPLY_MESSAGE_TO_CLIENT (326), from the broker to the client that sent the request; the
-    body follows. It has what the replier sent, and when and through which hosts it came. Hosts are
-    "address:port".
+    """PUSH_REPLY_MESSAGE_TO_CLIENT (326), from the broker to the client that sent the request. The
+    header has the fields of the reply, and when and through which hosts it came; the body is the
+    reply's body. Hosts are "address:port".
     """
 
     producer_group: str
@@ -139,11 +139,11 @@ class ProduceHeader(Header, frozen=True):
 
 
 class ProduceResponseHeader(Header, frozen=True):
-    """Where the records of a PRODUCE request went.
+    """The answer to PRODUCE: where its records went.
 
-    `position` is the physical offset of the first; the others follow without a gap. `offsets` are
-    (queue id, queue offset of the run's first record), one per run. `duplicate` says that an
-    earlier copy of the request had been stored already, and these are that copy's offsets.
+    `position` is the physical offset of the first record; the others follow without a gap.
+    `offsets` are (queue id, queue offset of the run's first record), one per run. `duplicate` says
+    that an earlier copy of the request had been stored already; these are that copy's offsets.
     """
 
     position: Int64
@@ -153,7 +153,7 @@ class ProduceResponseHeader(Header, frozen=True):
 
 
 class CheckTransactionStateHeader(Header, frozen=True):
-    """CHECK_TRANSACTION_STATE (39), one-way, from the broker to a producer; the record follows.
+    """CHECK_TRANSACTION_STATE (39), one-way, from the broker to a producer. The body is the record.
 
     The producer answers by END_TRANSACTION with the two offsets.
     """
@@ -166,7 +166,7 @@ class CheckTransactionStateHeader(Header, frozen=True):
 
 
 class EndTransactionHeader(Header, frozen=True):
-    """END_TRANSACTION (37), one-way. `commit_or_rollback`: 8 commit, 12 roll back, 0 not known."""
+    """END_TRANSACTION (37), one-way. `commit_or_rollback`: 8 commit, 12 rollback, 0 not known."""
 
     producer_group: str
     tran_state_table_offset: Int64
