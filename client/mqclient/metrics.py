@@ -1,4 +1,4 @@
-"""Numbers of a program's clients: what they sent, received and handled, for whoever collects them.
+"""Figures of a program's clients: messages sent, received and handled, for a collector.
 
 ::
 
@@ -27,11 +27,11 @@ Labels: TypeAlias = tuple[str, ...]
 """The values of a figure's labels, in the order in which `FIGURES` has their names."""
 KeptT = TypeVar("KeptT")
 Gauges: TypeAlias = Callable[[], Iterable[tuple[str, Labels, float]]]
-"""Called for what is so at the moment: the figure, its labels, its value."""
+"""A function that gives the current values: the figure, its labels, its value."""
 
 
 class Figure(NamedTuple):
-    """What a number is. `unit`: of a histogram's samples, and of a gauge."""
+    """The description of a figure. `unit` is the unit of a histogram's samples, or of a gauge."""
 
     kind: Literal["counter", "gauge", "histogram"]
     story: str
@@ -76,8 +76,8 @@ FIGURES: Final[Mapping[str, Figure]] = {
 class Distribution(NamedTuple):
     """Samples of a histogram, and their sum.
 
-    `counts`: how many lie between each of `limits.METRIC_BUCKETS_S` and the bound before it; the
-    last is how many lie above all bounds.
+    `counts` has the number of samples between each of `limits.METRIC_BUCKETS_S` and the bound
+    before it; its last number is that of samples above all bounds.
     """
 
     counts: tuple[int, ...]
@@ -116,8 +116,8 @@ class _Waiting(list[float]):
 class Samples:
     """A histogram's samples: they wait in a list, and many are put into their buckets together.
 
-    Only one thread adds and settles; `distribution` may be asked for in any, as both that it needs
-    are of one list.
+    Only one thread adds and settles; any thread may call `distribution`, as both values that it
+    needs belong to one list.
     """
 
     __slots__ = ("waiting",)
@@ -126,18 +126,18 @@ class Samples:
         self.waiting = _Waiting(NOTHING)
 
     def add(self, seconds: float) -> None:
-        """Count one more."""
+        """Count one more sample, in seconds."""
         self.waiting.append(seconds)
         if len(self.waiting) >= limits.METRIC_SAMPLES_WAITING_MAX:
             self.settle()
 
     def settle(self) -> None:
-        """Put those that wait into their buckets."""
+        """Put the waiting samples into their buckets."""
         if self.waiting:
             self.waiting = _Waiting(self.distribution())
 
     def distribution(self) -> Distribution:
-        """All of them."""
+        """The distribution of all samples."""
         waiting = self.waiting
         before, seconds = waiting.before, sorted(waiting)
         ends = [bisect_right(seconds, bound) for bound in limits.METRIC_BUCKETS_S]
@@ -148,7 +148,7 @@ class Samples:
 
 
 class Counted:
-    """What one client has counted. Only its own thread writes."""
+    """The figures of one client. Only the client's own thread writes."""
 
     def __init__(self, gauges: Gauges) -> None:
         self.gauges = gauges
@@ -156,7 +156,7 @@ class Counted:
         self.samples: dict[str, dict[Labels, Samples]] = {name: {} for name in FIGURES}
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
-        """Count so many more."""
+        """Add to a count."""
         self.tally(name, labels).amount += amount
 
     def observe(self, name: str, labels: Labels, seconds: float) -> None:
@@ -164,16 +164,16 @@ class Counted:
         self.samples_of(name, labels).add(seconds)
 
     def tally(self, name: str, labels: Labels) -> Tally:
-        """The count with these labels, to be kept by who counts often."""
+        """The count with these labels. A caller that counts often may keep it."""
         return self.numbers[name].get(labels) or _kept(labels, self.numbers[name], Tally)
 
     def samples_of(self, name: str, labels: Labels) -> Samples:
-        """The samples with these labels, to be kept likewise."""
+        """The samples with these labels. A caller that adds often may keep them."""
         return self.samples[name].get(labels) or _kept(labels, self.samples[name], Samples)
 
 
 def _kept(labels: Labels, kept: dict[Labels, KeptT], make: Callable[[], KeptT]) -> KeptT:
-    """A new one for the labels; or, once there are very many, the one for all others."""
+    """The figure for these labels; once there are very many labels, the figure for all others."""
     if len(kept) >= limits.METRIC_SERIES_MAX:
         labels = ("others",) * len(labels)
     return kept.get(labels) or kept.setdefault(labels, make())
@@ -188,7 +188,7 @@ class Metrics:
         self._before = _Sums()
 
     def begin(self, gauges: Gauges) -> Counted:
-        """A client begins to count."""
+        """Begin the figures of a client."""
         counted = Counted(gauges)
         with self._lock:
             self._clients[counted] = None

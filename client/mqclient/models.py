@@ -1,9 +1,9 @@
 """A message to send, the result of a send, a received message.
 
-A received message is a view of the raw record in the pull's answer; nothing of it is decoded until
-it is asked for, and then the bodies of all messages of a large answer at once. It keeps that
-answer's bytes (up to `limits.PULL_BYTES_MAX`) and bodies in memory. So for a long time keep `bytes`
-and `str` values rather than messages.
+A received message is a view of the raw record in the pull's answer. A field is decoded when it is
+read; the first body that is read decodes the bodies of all messages of a large answer. The message
+keeps that answer's bytes (up to `limits.PULL_BYTES_MAX`) and bodies in memory. To keep data for a
+long time, keep `bytes` and `str` values rather than messages.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Message:
-    """A message to send. Its `keys`, text or several, are indexed; `tags` is one tag to filter by.
+    """A message to send. Its `keys`, one text or several, are indexed; `tags` is one tag to filter
+    by.
 
     `unique_key` names the message for ever; by default the producer makes one. Never give one key
     to two different messages: brokers recognise a repeated batch by its first key.
     `properties` are the sender's own; names that have a field here are refused.
 
-    It is delivered at once, unless one of these is set: `delay_level` (1 is the first of the
-    broker's `messageDelayLevel`, one above its last means the last), `delay_s` by the broker's
-    clock, or `deliver_at`, a time with a time zone. The last two can be taken back
-    (`Producer.recall`); brokers keep them for 40 days at most.
+    The message is delivered at once, unless one of these is set: `delay_level` (1 is the first of
+    the broker's `messageDelayLevel`; a level above the last means the last), `delay_s` by the
+    broker's clock, or `deliver_at`, a time with a time zone. A message with one of the last two can
+    be taken back (`Producer.recall`); brokers keep it for 40 days at most.
 
-    With `repeat_s` the message is delivered again in that period, first at `deliver_at` or after
-    `delay_s` (else after the first period): `repeats` times in all, or without end until it is
-    taken back. With `repeat_cron` it is delivered by the calendar, five fields as in "0 9 * *
-    MON-FRI", by the local time of `repeat_zone`, an IANA name; not before `deliver_at` or
+    With `repeat_s` the message is delivered again and again at this interval, first at `deliver_at`
+    or after `delay_s` (without these, after one interval): `repeats` times in all, or without end
+    until it is taken back. With `repeat_cron` it is delivered by the calendar: five fields as in
+    "0 9 * * MON-FRI", by the local time of `repeat_zone`, an IANA name; not before `deliver_at` or
     `delay_s`.
 
     In a topic for priorities, a message with a higher `priority`, from 0 on, is popped before
@@ -88,8 +89,8 @@ Selector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 class SendResult(msgspec.Struct, frozen=True):
     """The place of an acknowledged message. `position` is its byte position in the group's log.
 
-    For a delayed or half message, `queue_offset` and `position` are those of the place where it
-    waits. `recall_handle` takes it back, if it can be (`Producer.recall`).
+    For a delayed or half message, `queue_offset` and `position` name the place where it waits. With
+    `recall_handle` a message with a timer can be taken back (`Producer.recall`).
     """
 
     message_id: str
@@ -127,10 +128,11 @@ class Rebalance:
 
 
 class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
-    """One message as stored in the log; fields are decoded when they are read.
+    """A message as stored in the log; fields are decoded when they are read.
 
-    It has a record of its own (`data`), or is one of a table's. There may be hundreds of thousands,
-    so the collector of cycles does not look at them: nothing that is kept here leads back here.
+    The message has a record of its own (`data`), or is a row of a table. A program may hold
+    hundreds of thousands of messages, so the garbage collector does not track them: no field may
+    refer back to the message.
     """
 
     _data: memoryview | None
@@ -174,14 +176,14 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """All properties, the system's own among them."""
+        """All properties, including those that clients and brokers add."""
         if self._properties is None:
             self._properties = wire.properties_decode(self.record.properties)
         return self._properties
 
     @property
     def topic(self) -> str:
-        """The topic that it was sent to, even if it was read from a retry topic."""
+        """The topic to which the message was sent, even if it was read from a retry topic."""
         topic = self.record.topic
         if topic.startswith(wire.RETRY_PREFIX):
             return self.properties.get(wire.RETRY_TOPIC, topic)
@@ -189,13 +191,13 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def key(self) -> str:
-        """The key that it was sent with, `send(message, key=...)`, or by RocketMQ's clients; ""
-        without one."""
+        """The key with which the message was sent, by `send(message, key=...)` or by RocketMQ's
+        clients; "" without a key."""
         return self.properties.get(wire.SHARDING_KEY, "")
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue that it was read from."""
+        """The queue from which the message was read."""
         return MessageQueue(self.record.topic, self.broker_name, self.queue_id)
 
     @property
@@ -226,7 +228,8 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def manifest(self) -> str:
-        """Where the parts of its body are, if it was sent by `Producer.send_large`; else ""."""
+        """The places of the body's parts, if the message was sent by `Producer.send_large`; else
+        ""."""
         return "" if has_body(self.data) else self._told(wire.LARGE_BODY)
 
     def _told(self, name: str) -> str:
@@ -253,7 +256,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def large_bytes(self) -> int:
-        """Bytes of a body that was sent in parts; 0 if there is none."""
+        """Bytes of a body that was sent in parts; 0 for any other body."""
         if self._large_bytes < 0:
             table = self._table
             has_body = table is not None and self._number not in table.bodiless
@@ -262,7 +265,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_whole(self) -> bool:
-        """Whether its large body was fetched."""
+        """Whether the message's large body was fetched."""
         return self._whole is not None
 
     def take_body(self, whole: bytes | Exception) -> None:
@@ -274,22 +277,22 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory, the large body included."""
+        """Bytes that the message takes in memory, including its large body."""
         return self.size_bytes + self.large_bytes
 
     @property
     def message_id(self) -> str:
-        """The unique key that its producer gave it; else its offset message id."""
+        """The unique key that the producer gave the message; without it, the offset message id."""
         return self.properties.get(wire.UNIQ_KEY) or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str:
-        """RocketMQ's offsetMsgId: where it lies, as the storing broker's address and position."""
+        """RocketMQ's offsetMsgId: the address of the storing broker, and the position in its log."""
         return wire.offset_message_id(self.record.store_host, self.position)
 
     @property
     def keys(self) -> str:
-        """The user's keys, blank-separated, or ""."""
+        """The sender's keys, separated by blanks, or ""."""
         return self.properties.get(wire.KEYS, "")
 
     @property
@@ -299,14 +302,14 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def expires_ms(self) -> int | None:
-        """The time at which the message expires, if it has one."""
+        """The time at which the message expires, in ms since 1970; None if it does not expire."""
         told = self._told(wire.EXPIRES_AT_MS)
         is_time = told.isascii() and told.isdigit() and len(told) <= limits.TIME_DIGITS_MAX
         return int(told) if is_time else None
 
     @property
     def priority(self) -> int:
-        """The message's priority, or -1."""
+        """The message's priority, or -1 if it has none."""
         return wire.priority_of({wire.PRIORITY: self._told(wire.PRIORITY)})
 
     @property
@@ -327,33 +330,33 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in the log: body, properties and everything else."""
+        """Bytes of the message in the log: body, properties and everything else."""
         table = self._table
         return len(self.data) if table is None else table.size_of(self._number)
 
     @property
     def flag(self) -> int:
-        """The sender's own flag."""
+        """The flag that the sender set."""
         return self.record.flag
 
     @property
     def reconsume_times(self) -> int:
-        """How often consumers have sent the message back."""
+        """The number of times that consumers have sent the message back."""
         return self.record.reconsume_times
 
     @property
     def born_timestamp_ms(self) -> int:
-        """The time at which the producer made the message, by the producer's clock."""
+        """The time at which the producer made the message, in ms, by the producer's clock."""
         return self.record.born_timestamp_ms
 
     @property
     def store_timestamp_ms(self) -> int:
-        """The time at which the broker stored the message, by the broker's clock."""
+        """The time at which the broker stored the message, in ms, by the broker's clock."""
         return self.record.store_timestamp_ms
 
 
 def _size_in(manifest: str) -> int:
-    """The size that a manifest tells, or 1 if it is no number; 0 if there is no manifest."""
+    """The size in a manifest, or 1 if it is not a number; 0 without a manifest."""
     if not manifest:
         return 0
     _, _, rest = manifest.partition(" ")

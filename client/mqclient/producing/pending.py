@@ -1,7 +1,7 @@
 """A message on its way, as `send_nowait` returns it.
 
-It is only a place in a batch, or in a stretch of messages that are settled together: an event is
-made only if a task waits, and the result is computed when it is asked for.
+The object is only a place in a batch, or in a stretch of messages that are settled together: an
+event is made only if a task waits, and the result is computed when it is read.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class PendingSend(ABC):
 
     @abstractmethod
     def result(self) -> SendResult:
-        """The message's place. Raises the error if the send failed. Only for a settled send."""
+        """The place of a settled message. Raises the error if the send failed."""
 
     @abstractmethod
     def _when_settled(self, listener: Callable[[], None]) -> None:
         """Call this when the outcome of a message that is not settled may be there."""
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
-        """To await it is to await `wait()`."""
+        """The same as awaiting `wait()`."""
         return self.wait().__await__()
 
     async def wait(self) -> SendResult:
@@ -54,7 +54,7 @@ class PendingSend(ABC):
         return self.result()
 
     async def wait_until_settled(self) -> None:
-        """Wait until there is an outcome, whatever it is."""
+        """Wait until the outcome is known, whatever it is."""
         while not self.settled:
             event = anyio.Event()
             self._when_settled(event.set)
@@ -73,7 +73,7 @@ class PendingSend(ABC):
 
 
 class PendingSlot(Slot, PendingSend):
-    """One whose place in a batch is its own."""
+    """A pending send with a place of its own in a batch."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""What one answer to a pull says of a range of a queue: messages, and what is missing. Pure.
+"""The part of a queue's range that one answer to a pull covers: messages and gaps. Pure.
 
-A range is read for an exact set of messages, so what is not there is told: the offsets, and why.
-The offsets of a queue have no holes of their own. With a filter the broker leaves messages out, and
-then only what lies before the queue's first message, or behind its last one, is known to be gone.
+A range is read for an exact set of messages, so the result lists missing offsets and the reason.
+The offsets of a queue have no holes of their own. With a filter the broker leaves messages out; then
+only messages before the queue's first or behind its last are known to be gone.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class Gap(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """An answer about the offsets from the reader's place to `next_offset`.
+    """An answer about the offsets from the beginning of the read to `next_offset`.
 
-    `first_there` is the queue's first offset now, -1 if it is not known.
+    `table` has the messages, `gaps` the missing offsets. `first_there` is the queue's first offset
+    now, -1 if it is not known.
     """
 
     next_offset: int
@@ -46,7 +47,7 @@ class Piece(NamedTuple):
 
 
 def all_missing(begin: int, end: int, why: str) -> Piece:
-    """Nothing is there."""
+    """A piece without messages: all offsets are missing, for this reason."""
     return Piece(end, None, (Gap(begin, end, why),))
 
 
@@ -62,8 +63,8 @@ def piece_of(
 ) -> Piece:
     """The piece in an answer to a pull of `asked`, of a range that ends before `end`.
 
-    Its `next_offset` is `asked` if the answer says nothing. Raises RecordError for another queue's
-    messages.
+    Its `next_offset` is `asked` if the answer has no information. Raises RecordError for messages
+    of another queue.
     """
     first, behind = header.min_offset, header.max_offset
     if header.life:

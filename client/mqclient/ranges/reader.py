@@ -1,9 +1,9 @@
-"""Reads ranges of queues: what lies from one offset to another, all of it, or what is missing.
+"""Reads ranges of queues: all messages from one offset to another, or which of them are missing.
 
-For programs that keep their own positions, and may read a range again, such as a data pipeline. No
-group is needed and nothing is committed unless it is asked for. Pulls bear the name of RocketMQ's
-tools, so brokers give what is there: also messages that have expired meanwhile, so that a range
-that is read twice is the same.
+This is for programs that keep their own positions and may read a range again, for example a data
+pipeline. No group is needed, and nothing is committed unless the program asks for it. Pulls have
+the group name of RocketMQ's tools, so brokers give all messages that are there, also those that
+have expired meanwhile: a range that is read twice is the same.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ _ANSWERS = frozenset(
 
 
 class Bounds(NamedTuple):
-    """Offsets of a queue: messages from `begin` to before `end`. `life` is the life of the topic on
-    its broker group, 0 if the brokers don't know lives."""
+    """Offsets of a queue: from `begin` to before `end`. `life` is the life of the topic on its
+    broker group, 0 if the brokers don't know lives."""
 
     begin: int
     end: int
@@ -79,9 +79,11 @@ class Bounds(NamedTuple):
 
 
 class TopicBounds(NamedTuple):
-    """The queues of a topic that can be read. `told` are the broker groups that have answered: a
-    queue of theirs that is not listed does not exist. The `silent` broker groups have the topic, or
-    had it, and can't be asked now, or must not be read. Nothing is known of other broker groups."""
+    """The queues of a topic that can be read.
+
+    `told` are the broker groups that have answered: a queue of theirs that is not listed does not
+    exist. `silent` are broker groups that have or had the topic, and either can't be asked now or
+    must not be read. Nothing is known of other broker groups."""
 
     queues: Mapping[MessageQueue, Bounds]
     told: frozenset[str]
@@ -90,7 +92,7 @@ class TopicBounds(NamedTuple):
 
 @checked
 class RangeReader(Living):
-    """`async with RangeReader("127.0.0.1:9876") as reader:`; a request ends in `timeout_s`.
+    """A client that reads ranges of queues. A request ends after `timeout_s`.
 
     A read waits up to `patience_s` for a broker group that does not serve. `user` and `secret`, its
     password, sign each request; without a user, `secret` is the cluster's secret.
@@ -126,9 +128,10 @@ class RangeReader(Living):
         return [info.topic for info in await Topics(self._session).list() if info.kind == "user"]
 
     async def bounds(self, topic: str, known: Collection[str] = ()) -> TopicBounds:
-        """The queues of a topic, of all broker groups that answer, the `known` ones among them.
+        """The queues of a topic on all broker groups that answer. `known` broker groups are asked
+        even if the route lacks them.
 
-        A topic that does not exist has none. Raises RemotingError if no name server answers.
+        A topic that does not exist has no queues. Raises RemotingError if no name server answers.
         """
         self.check_open()
         brokers: dict[str, BrokerData] = {}
@@ -147,7 +150,7 @@ class RangeReader(Living):
         return TopicBounds(dict(sorted(queues.items())), frozenset(told), frozenset(silent))
 
     async def _bounds_on(self, broker: BrokerData, topic: str) -> dict[MessageQueue, Bounds] | None:
-        """The queues on one broker group; None if it does not say."""
+        """The queues on one broker group; None if it gives no answer, or must not be read."""
         try:
             config = await self._requests.topic_config(broker, topic)
             if config is None:
@@ -178,12 +181,12 @@ class RangeReader(Living):
         return life if isinstance(life, int) and life > 0 else 0
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at or after a time; if none was, the end."""
+        """The offset of the first message stored at or after a time; without one, the end."""
         (broker,) = await self._session.broker_groups(broker=queue.broker_name)
         return await offset_at(self._session, broker, queue, timestamp_ms)
 
     async def stored_ms(self, queue: MessageQueue) -> int:
-        """The time at which the oldest message of a queue was stored; -1 if it has none."""
+        """The time at which a queue's oldest message was stored, in ms; -1 for an empty queue."""
         header = GetEarliestMsgStoretimeHeader(topic=queue.topic, queue_id=queue.queue_id)
         (broker,) = await self._session.broker_groups(broker=queue.broker_name)
         answer = await self._requests.ask_leader(broker, header)
@@ -200,13 +203,13 @@ class RangeReader(Living):
         messages: int = limits.PULL_RECORDS_MAX,
         size_bytes: int = limits.PULL_BYTES_MAX,
     ) -> Piece:
-        """Read from `begin` towards `end`: one answer of a broker. Go on at its `next_offset` until
-        that is `end`.
+        """Read from `begin` towards `end`: one answer of a broker. Call again with its
+        `next_offset` as `begin`, until that is `end`.
 
-        `life` is the life of the topic to which the offsets belong. Tags are compared by their
-        hashes only: with an `expression` of tags, there may be messages of others among those
-        found. Raises BadInput for offsets that are not a range, Refused if the broker does not give
-        them, NoLeader or RemotingError if no broker answers.
+        `life` is the life of the topic to which the offsets belong. Brokers compare tags only by
+        their hashes: with an `expression` of tags, the result may have messages with other tags.
+        Raises BadInput for offsets that are not a range, Refused if the broker does not give them,
+        NoLeader or RemotingError if no broker answers.
         """
         self.check_open()
         if not 0 <= begin <= end:
@@ -281,7 +284,8 @@ class RangeReader(Living):
         return message.body
 
     async def commit(self, group: str, offsets: Mapping[MessageQueue, tuple[int, int]]) -> None:
-        """Commit the next offset of queues for a group, with the lives that the offsets belong to.
+        """Commit the next offsets of queues for a group. `offsets` has an offset and the life that
+        it belongs to for each queue.
 
         An offset may also go back, as with an operator's tool. Raises Refused, NoLeader or
         RemotingError.
@@ -306,8 +310,8 @@ class RangeReader(Living):
         await run_for_each(commit, offsets)
 
     async def present(self, group: str, client_id: str, queue: MessageQueue) -> None:
-        """Tell the broker group of a queue that this reads for `group`, until this is closed, or
-        two minutes from now. A broker that is not there is not told."""
+        """Tell the broker group of a queue that this client reads for `group`. Brokers remember it
+        for two minutes, or until this client is closed. Brokers that don't answer are left out."""
         self.check_open()
         data = ConsumerData(
             group_name=group,

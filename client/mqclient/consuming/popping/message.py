@@ -1,4 +1,4 @@
-"""A message that was popped: it is this consumer's for a time. Pure."""
+"""A popped message: it belongs to this consumer for a time. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from mqclient.models import ReceivedMessage
 
 
 class PoppedMessage(ReceivedMessage, kw_only=True, eq=False, gc=False):
-    """A `ReceivedMessage` with the data of its delivery. From `until_s` on others may get it, by
-    this process's monotonic clock. It came at `since_s`; `asked_s` is the moment before it was
-    asked for."""
+    """A `ReceivedMessage` with the data of its delivery.
+
+    From `until_s` on other members may get the message. It came at `since_s`; `asked_s` is the
+    moment before the pop was sent. All three are times of this process's monotonic clock.
+    """
 
     pop_time_ms: int
     invisible_s: float
@@ -29,7 +31,7 @@ class PoppedMessage(ReceivedMessage, kw_only=True, eq=False, gc=False):
 
     @property
     def redelivered(self) -> bool:
-        """Whether it may have been handed out before: to others, or in an answer that was lost.
+        """Whether the message may have been handed out before: to others, or in a lost answer.
 
         If not, no member of the group has had it since the group's offset was set. A message that
         was given back before any member had it is redelivered, though that does not count as a
@@ -39,7 +41,7 @@ class PoppedMessage(ReceivedMessage, kw_only=True, eq=False, gc=False):
 
     @property
     def deliveries(self) -> int:
-        """How often the message was handed out, this time included."""
+        """The number of times that the message was handed out, including this time."""
         return self.reconsume_times + 1
 
     @property
@@ -52,7 +54,7 @@ class PoppedMessage(ReceivedMessage, kw_only=True, eq=False, gc=False):
 
     @property
     def receipt(self) -> str:
-        """RocketMQ's handle of it (POP_CK)."""
+        """RocketMQ's handle of the delivery (POP_CK)."""
         return write_receipt(
             self.pop_time_ms,
             int(self.invisible_s * 1000),
@@ -66,8 +68,8 @@ class PoppedMessage(ReceivedMessage, kw_only=True, eq=False, gc=False):
 def by_delivery(
     messages: Iterable[PoppedMessage],
 ) -> Iterator[tuple[MessageQueue, list[PoppedMessage], int]]:
-    """Messages that were handed out together: their queue, they in the order of their offsets, and
-    a bit for each from the first one's on."""
+    """Messages grouped by the delivery that handed them out: the queue, the messages in the order
+    of their offsets, and a bitmap of their offsets from the first message's on."""
     found: dict[tuple[MessageQueue, int], list[PoppedMessage]] = {}
     for message in messages:
         found.setdefault((message.queue, message.pop_time_ms), []).append(message)

@@ -1,5 +1,5 @@
 """Many messages that were read, handled together.
 
 ``stretch``  messages of one queue, one behind the other
-``many``     what a poll of many gives
+``many``     the result of `poll_many`
 """

@@ -1,4 +1,4 @@
-"""What a poll of many gives: messages by column, for who needs no object for each."""
+"""The result of `poll_many`: messages by column, for programs that need no object for each."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 class ReadMany(Sequence[ReceivedMessage]):
     """Messages in the order in which `poll` gives them. A message object is made when you look at
-    it.
+    the message.
 
-    A column has a number for each message, in their order. `stretches` are the messages of one
-    queue each, with columns of their own.
+    A column has a value for each message, in the same order. Each of the `stretches` has messages
+    of one queue, with columns of its own.
     """
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
@@ -60,7 +60,8 @@ class ReadMany(Sequence[ReceivedMessage]):
 
     @property
     def queue_ids(self) -> Column:
-        """The queue of each, within its topic and broker group (`stretches` have them all)."""
+        """The id of each message's queue, within its topic and broker group; `stretches` have whole
+        queues."""
         tables.needed("a column of messages")
         import numpy as np  # noqa: PLC0415 - see `Stretch`
 
@@ -69,12 +70,12 @@ class ReadMany(Sequence[ReceivedMessage]):
 
     @property
     def queue_offsets(self) -> Column:
-        """The place of each in its queue, from 0."""
+        """The offset of each message in its queue, from 0."""
         return self._column([stretch.queue_offsets for stretch in self.stretches])
 
     @property
     def store_times_ms(self) -> Column:
-        """When its broker took each, by the broker's clock."""
+        """The time at which its broker stored each message, in ms, by the broker's clock."""
         return self._column([stretch.store_times_ms for stretch in self.stretches])
 
     @staticmethod

@@ -1,9 +1,9 @@
 """Messages of one queue, one behind the other, as an answer brought them.
 
-Those of a large answer are rows of a table: no object is made for a message before one is looked
-at, and what is asked of all is read by column. Of few messages, and of those that a filter has
-left, there is a list: a table costs more by itself than a few messages do, and numpy's import more
-than a short program that reads some.
+Messages of a large answer are rows of a table: a message object is made when you look at it, and
+values of all messages are read by column. A few messages, or those that a filter has left, are a
+list: a table costs more by itself than a few messages do, and numpy's import more than a short
+program that reads some.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Stretch(Sequence[ReceivedMessage]):
-    """Messages of one queue; a slice of it is another one. A column has a number for each."""
+    """Messages of one queue; a slice is a stretch, too. A column has a value for each message."""
 
     __slots__ = ()
 
@@ -38,11 +38,11 @@ class Stretch(Sequence[ReceivedMessage]):
     def __getitem__(self, number: slice) -> Stretch: ...
     @abstractmethod
     def __getitem__(self, number: int | slice) -> ReceivedMessage | Stretch:
-        """One message, or some."""
+        """A message, or a slice of them."""
 
     @abstractmethod
     def listed(self) -> list[ReceivedMessage]:
-        """All messages: a list of the caller's own."""
+        """All messages as a new list."""
 
     @property
     @abstractmethod
@@ -51,22 +51,22 @@ class Stretch(Sequence[ReceivedMessage]):
 
     @abstractmethod
     def bodies(self) -> list[bytes]:
-        """The bodies, checked as `ReceivedMessage.body` is. Raises RecordError for the first that
-        is damaged, or can't be had."""
+        """The bodies, checked as `ReceivedMessage.body` is. Raises RecordError for the first body
+        that is damaged or can't be fetched."""
 
     @property
     @abstractmethod
     def queue_offsets(self) -> Column:
-        """The place of each in the queue."""
+        """The offset of each message in the queue, from 0."""
 
     @property
     @abstractmethod
     def store_times_ms(self) -> Column:
-        """When the broker took each, by the broker's clock."""
+        """The time at which the broker stored each message, in ms, by the broker's clock."""
 
     @property
     def queue(self) -> MessageQueue:
-        """The messages' queue."""
+        """The queue of the messages."""
         return self[0].queue
 
 
@@ -103,13 +103,13 @@ class Rows(Stretch):
 
     @property
     def large_bytes(self) -> int:
-        """Only those that have no body of their own are looked at."""
+        """The sum over messages without a body of their own."""
         numbers = self._numbers
         bodiless = [each for each in self._table.bodiless if each in numbers]
         return sum(self[each - numbers.start].large_bytes for each in bodiless)
 
     def bodies(self) -> list[bytes]:
-        """Cut out of the answer at once."""
+        """The bodies, cut out of the answer together."""
         numbers = self._numbers
         bodies = self._table.bodies[numbers.start : numbers.stop]
         found = list(filter(None, bodies))

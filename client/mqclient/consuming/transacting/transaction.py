@@ -7,23 +7,23 @@
         for message in messages:
             await transaction.send(Message("Bills", bill_for(message)))
 
-What is sent in the block is kept here until the block ends. Then one request takes the outputs, and
-the offsets of everything that the consumer has handed out and not committed, to the broker group of
-those messages, which makes one entry of its log of them. The offsets say where the consumer began:
-if the group is elsewhere by then, somebody else has processed the messages, and nothing is stored.
-So two members that both have a message in hand for a moment, as in a rebalance, write its outputs
-once.
+Messages sent in the block are kept here until the block ends. Then one request takes these outputs,
+and the offsets of all messages that the consumer has handed out and not committed, to the broker
+group of those messages, which stores everything in one entry of its log. The offsets say where the
+consumer began: if the group's offset is another one by then, another member has processed the
+messages, and nothing is stored. So two members that both have a message in hand for a moment, as in
+a rebalance, write its outputs once.
 
 If the block raises, or nothing was stored, the messages come again: reading goes back to the
 group's offset. Leaving it raises
 
 * OffsetsMoved: others have processed the messages, or the group was reset;
 * ProducerFenced: a newer instance has the producer's name, and this one must end;
-* TransactionUnanswered: all of it is stored or nothing, and what comes again is not;
-* NotAssigned: a queue is another member's by now; AcrossGroups: it would not be one entry;
-* Refused, or another ClientError or RemotingError: it could not be asked for, or was declined.
+* TransactionUnanswered: everything is stored or nothing; messages that come again are not stored;
+* NotAssigned: another member has a queue by now; AcrossGroups: it would not be one entry;
+* Refused, or another ClientError or RemotingError: the request could not be sent, or was declined.
 
-But for TransactionUnanswered, nothing is stored after each of them.
+After each of these except TransactionUnanswered, nothing is stored.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ from mqclient.producing.sends import check_message
 
 
 class Writes(Protocol):
-    """What a transaction needs of a producer."""
+    """The parts of a producer that a transaction needs."""
 
     @property
     def named(self) -> Named | None:
@@ -79,14 +79,14 @@ class Writes(Protocol):
 
     @property
     def compressor(self) -> Compressor | None:
-        """How it compresses."""
+        """The producer's compressor."""
 
     def check_open(self) -> None:
-        """Raises ClientClosed."""
+        """Raise ClientClosed unless the producer is open."""
 
 
 class _Covered(NamedTuple):
-    """A queue whose messages were handed out: from where to where the group goes on."""
+    """A queue whose messages were handed out: the group's offset before and after them."""
 
     queue: MessageQueue
     fetcher: QueueFetcher
@@ -95,7 +95,7 @@ class _Covered(NamedTuple):
 
 
 class Transacting:
-    """One consumer's transactions: what they share."""
+    """The parts that the transactions of one consumer share."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Transacting:
     async def block(
         self, writes: Writes, timeout_s: float, *, auto_commit: bool
     ) -> AsyncIterator[OnceTransaction]:
-        """One transaction. See the module."""
+        """The block of one transaction; the module explains it."""
         writes.check_open()
         self._check_mode(auto_commit=auto_commit)
         try:
@@ -136,12 +136,13 @@ class Transacting:
         await transaction.end()
 
     def close(self) -> None:
-        """The consumer has no more transactions."""
+        """End: the consumer makes no more transactions."""
         for named in self._writes_by:
             named.leave(self.session.client_id)
 
     def stream(self, named: Named) -> int:
-        """The stream in which it writes. Raises BadMessage if the producer has no more."""
+        """The stream in which the consumer writes. Raises BadMessage if the producer has no free
+        one."""
         self._writes_by.add(named)
         return named.stream_of(self.session.client_id)
 
@@ -176,14 +177,15 @@ class Transacting:
         return found
 
     def settle(self, covered: Iterable[_Covered]) -> None:
-        """The group goes on behind these."""
+        """Note that the group goes on behind these messages."""
         for each in covered:
             progress = each.fetcher.progress
             self._handout.finish(progress, each.end)
             progress.committed = each.end
 
     async def go_back(self, *, ask: bool) -> None:
-        """Hand out again what is not committed. With `ask` it is the brokers who say where."""
+        """Hand out again all messages that are not committed. With `ask` the brokers say from
+        where."""
         fetchers = []
         for progress in self._handout.handed_out():
             fetcher = self._readings().get(progress.queue)
@@ -200,11 +202,11 @@ class Transacting:
                     _begin_at(fetcher, kept.offset)
 
     def token(self, queue: MessageQueue) -> int | None:
-        """That of the queue's lock, if it has one."""
+        """The token of the queue's lock, if it has one."""
         return None if self._locks is None else self._locks.leases.token(queue)
 
     def _check_mode(self, *, auto_commit: bool) -> None:
-        """Raises BadInput, with what to choose instead, for a consumer that can have none."""
+        """Raise BadInput, with a remedy, for a consumer that can't have transactions."""
         if auto_commit:
             raise BadInput(
                 "a transaction of a consumer with auto_commit: what it hands out would be "
@@ -230,8 +232,8 @@ def _begin_at(fetcher: QueueFetcher, offset: int) -> None:
 
 
 class OnceTransaction:
-    """Outputs that are stored together with the offsets of their inputs. The module explains
-    more."""
+    """Outputs that are stored together with the offsets of their inputs; the module explains
+    them."""
 
     def __init__(self, transacting: Transacting, writes: Writes, timeout_s: float) -> None:
         named = writes.named
@@ -293,7 +295,7 @@ class OnceTransaction:
         return unique_key
 
     def rollback(self) -> None:
-        """Store nothing when the block ends; the messages come again."""
+        """Store nothing when the block ends; the messages are delivered again."""
         self._is_rolled_back = True
 
     async def _publisher(self, topic: str) -> Publisher:
@@ -323,7 +325,7 @@ class OnceTransaction:
         return publisher
 
     async def end(self) -> None:
-        """The block was left in order: store all of it."""
+        """Store everything: the block ended without an exception."""
         self._is_open = False
         if self._is_rolled_back:
             await self._transacting.go_back(ask=False)
@@ -349,7 +351,7 @@ class OnceTransaction:
             raise
 
     async def give_up(self) -> None:
-        """The block raised: store nothing."""
+        """Store nothing: the block raised an exception."""
         self._is_open = False
         await self._transacting.go_back(ask=False)
 

@@ -1,8 +1,7 @@
 """Many messages that differ in nothing but their bodies: an object for each stretch of them.
 
 A stretch is as many neighbours as a batch takes. They go to one queue, next to each other, and are
-settled together, so that what is kept for a message is where it ends. Results are made when they
-are looked at.
+settled together, so only the end of each message is kept. Results are made when you look at them.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class Stretch(PendingSlot):
 
 
 class SentMany(Sequence[SendResult]):
-    """Where the messages went, in the order of their bodies. A result object is made when you look
-    at it; for a message that failed this raises the error.
+    """The results of `send_many`, in the order of the bodies. A result object is made when you look
+    at it; looking at the result of a failed message raises its error.
     """
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
@@ -98,13 +97,13 @@ class SentMany(Sequence[SendResult]):
         return stretch.result_of(number - self._ends[place] + stretch.count)
 
     def failures(self) -> Iterator[tuple[range, SendError]]:
-        """The numbers of the messages that failed, stretch by stretch, and why."""
+        """The numbers of the messages that failed and their error, stretch by stretch."""
         for stretch, end in zip(self._stretches, self._ends, strict=True):
             if stretch.error is not None:
                 yield range(end - stretch.count, end), stretch.error
 
     async def wait(self) -> None:
-        """Wait until all are settled. Raises ManyFailed unless all were acknowledged."""
+        """Wait until all messages are settled. Raises ManyFailed unless all were acknowledged."""
         for stretch in self._stretches:
             await stretch.wait_until_settled()
         failures = list(self.failures())
@@ -113,7 +112,7 @@ class SentMany(Sequence[SendResult]):
 
 
 def check_bodies(topic: str, bodies: Sequence[bytes]) -> None:
-    """Raises BadMessage, naming the first body that no record can hold."""
+    """Raise BadMessage, which names the first body that no record can hold."""
     if not {*map(type, bodies)} <= {bytes}:
         number, body = next((n, b) for n, b in enumerate(bodies) if type(b) is not bytes)
         raise BadMessage(
@@ -134,7 +133,7 @@ def stretches(
 ) -> Iterator[Sequence[bytes]]:
     """Cut bodies into stretches, each as long as the bounds allow; one body is always taken.
 
-    `bytes_max` is asked for each, when it is cut.
+    `bytes_max` is called for each stretch, when it is cut.
     """
     ends = [0, *accumulate(map(overhead_bytes.__add__, map(len, bodies)))]
     at = 0

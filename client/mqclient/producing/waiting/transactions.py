@@ -1,7 +1,7 @@
 """Transactional messages: consumers see them if, and only if, the caller's own work was done.
 
 The broker first stores the message as a *half message*, which consumers don't see. Then the caller
-does its work (a row in a database, say), and then the message is committed or rolled back. A
+does its work (for example a row in a database), and the message is committed or rolled back. A
 producer that dies in between leaves a half message behind. The broker asks a producer of the group
 how the transaction ended, and the *checker* looks: is the row there? So the work must be found by
 something that the message carries, such as its keys.
@@ -49,7 +49,7 @@ log = get_logger(__name__)
 
 
 class Decision(Enum):
-    """How a transaction ends, by the numbers of END_TRANSACTION (37)."""
+    """The end of a transaction, by the numbers of END_TRANSACTION (37)."""
 
     COMMIT = 8
     ROLLBACK = 12
@@ -72,7 +72,7 @@ class Half(NamedTuple):
 
 
 class Transaction:
-    """One transaction under way. `ended` says how the caller ended it, None if not yet."""
+    """A transaction under way. `ended` is the end that the caller gave it, None if not yet."""
 
     def __init__(self, sent: SendResult, transactions: Transactions, timeout_s: float) -> None:
         #: Where the half message lies; its `message_id` is the transaction's id.
@@ -84,8 +84,8 @@ class Transaction:
     async def commit(self) -> None:
         """Commit: consumers get the message.
 
-        Raises TransactionUnknown if no answer came, TransactionEnded if it was rolled back or moved
-        aside before, Refused if the topic is gone.
+        Raises TransactionUnknown if no answer came, TransactionEnded if the message was rolled back
+        or moved aside before, Refused if the topic is gone.
         """
         await self._end(Decision.COMMIT)
 
@@ -112,7 +112,7 @@ class Transactions:
         self._checks = 0
 
     def check_allowed(self, topic: str) -> None:
-        """Raises BadMessage if there is no checker for transactions."""
+        """Raise BadMessage if there is no checker for transactions."""
         if self._checker is None:
             raise BadMessage(
                 f"a transaction with topic {topic!r} needs a checker: give the producer one "
@@ -129,7 +129,7 @@ class Transactions:
             self._running.discard(unique_key)
 
     async def end(self, half: Half, decision: Decision, timeout_s: float) -> None:
-        """Commit or roll back; returns when that is in the broker group's log."""
+        """Commit or roll back; return when the end is in the broker group's log."""
         self._session.check_open()
         deadline_s = steady_s() + timeout_s
         header = EndTransactionHeader(
@@ -153,7 +153,7 @@ class Transactions:
             raise Refused(what, half.broker_name, answer.code, answer.remark)
 
     def asked(self, address: str, command: Command) -> None:
-        """A broker asks how a transaction ended (39): find out, and tell it."""
+        """Answer a broker that asks how a transaction ended (39)."""
         if self._checks >= limits.TRANSACTION_CHECKS_MAX:
             log.warning("too many transactions to check, will be asked again", address=address)
             return
