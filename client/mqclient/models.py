@@ -287,7 +287,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def offset_message_id(self) -> str:
-        """RocketMQ's offsetMsgId: the address of the storing broker, and the position in its log."""
+        """RocketMQ's offsetMsgId: the storing broker's address, and the position in its log."""
         return wire.offset_message_id(self.record.store_host, self.position)
 
     @property

@@ -26,7 +26,7 @@ class Drained(Protocol):
     """A client that can be stopped in order."""
 
     async def drain(self, timeout_s: float) -> bool:
-        """Finish what was begun. Returns whether it was finished in time."""
+        """Finish all work that was begun. Returns whether it was finished in time."""
 
 
 @checked_call
@@ -37,7 +37,7 @@ async def run_until_signal(
     signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> None:
     """Await `run()`; at the first signal drain the clients, one after the other, for `timeout_s`
-    each. A second signal has its usual effect. Only in the main thread."""
+    each. A second signal has its usual effect. Call this only in the main thread."""
 
     async def drain_at_signal() -> None:
         with anyio.open_signal_receiver(*signals) as received:

@@ -1,4 +1,4 @@
-"""What one end of an encrypted connection is given: files, and what it demands. Pure."""
+"""Options of one end of an encrypted connection: its files, and its demands. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Names(NamedTuple):
-    """What the four settings are called by who sets them, for errors."""
+    """The names of the four settings where they are set, for errors."""
 
     certificate: str
     key: str
@@ -34,11 +34,11 @@ CLIENT_NAMES: Final = Names("cert", "key", "key_password", "ca")
 
 
 class TlsFailed(OSError):
-    """The two ends could not begin TLS; the text says why."""
+    """The two ends could not begin TLS; the text gives the reason."""
 
 
 class Mode(Enum):
-    """What a port takes, in RocketMQ's words."""
+    """The connections that a port accepts, in RocketMQ's words."""
 
     DISABLED = "disabled"
     """No TLS."""
@@ -53,13 +53,13 @@ class ClientAuth(Enum):
 
     NONE = "none"
     OPTIONAL = "optional"
-    """One that is shown must be valid."""
+    """A certificate that a client shows must be valid."""
     REQUIRE = "require"
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """An end's own certificate, and whom it trusts. Paths; "" for what there is not."""
+    """The paths of an end's own certificate, and of the authorities that it trusts; "" for none."""
 
     certificate: str = ""
     key: str = ""
@@ -89,13 +89,14 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How a client reaches servers by TLS: `Producer(namesrv, tls=Tls(ca="ca.pem"))`.
+    """Options of a client's TLS connections: `Producer(namesrv, tls=Tls(ca="ca.pem"))`.
 
-    `ca`: a file with the authorities that may have signed a server's certificate; the default
-    is the system's authorities. `cert` and `key`: this client's own certificate, for servers that
-    demand one; the key may be in the same file. `check_names`: whether a server's certificate must
-    name the host that was dialled. `verify=False` takes any certificate: an attacker can then stand
-    between client and server. `context`: an SSL context of the application, in place of all these.
+    `ca` is a file with the authorities that may have signed a server's certificate; the default is
+    the system's authorities. `cert` and `key` are this client's own certificate, for servers that
+    demand one; the key may be in the same file. `check_names` says whether a server's certificate
+    must name the host that was dialled. `verify=False` accepts any certificate: an attacker can
+    then stand between client and server. `context` is an SSL context of the application, in place
+    of all these.
     """
 
     ca: str | Path | None = None
@@ -110,7 +111,7 @@ class Tls:
         return f"Tls(ca={self.ca!r}, cert={self.cert!r}, key={self.key!r})"
 
     def files(self) -> Files:
-        """The files. Raises ConfigError for a key without a certificate."""
+        """The files of these options. Raises ConfigError for a key without a certificate."""
         if self.key is not None and self.cert is None:
             raise ConfigError(f"key={str(self.key)!r} is given without cert=, its certificate")
         cert = "" if self.cert is None else str(self.cert)
@@ -128,7 +129,7 @@ SYSTEM: Final = "system"
 
 
 def tls_named(authorities: str, cert: str | Path | None, key: str | Path | None) -> Tls:
-    """How a client reaches servers, by texts that name files; `authorities` may be `SYSTEM`."""
+    """The TLS options of a client, from names of files; `authorities` may be `SYSTEM`."""
     return Tls(ca=None if authorities == SYSTEM else authorities, cert=cert, key=key)
 
 
@@ -139,7 +140,7 @@ authorities of the system."""
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What a server's config says.
+    """The TLS options in a server's config.
 
     `mode` is that of the port for clients, `members` that of the port for other members; a member
     dials by TLS unless it is disabled. `dials`: whether other servers' client ports are dialled so.

@@ -1,4 +1,4 @@
-"""What goes into bulk encoding, and what comes out. Pure."""
+"""The input of bulk encoding, and its output. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Column: TypeAlias = Any
 
 
 class Columns(NamedTuple):
-    """Messages of one topic, a row each; all columns are equally long. A null means no value.
+    """Messages of one topic, a row each. All columns have the same length. A null means no value.
 
-    `body` has bytes and no null. `key`, `tags` are texts; `properties` maps of texts, as Arrow has
-    them or dicts. `born` is the time at which each message was made: Arrow timestamps, or ms since
+    `body` has bytes and no null. `key` and `tags` have texts, `properties` maps of texts: Arrow's
+    or dicts. `born` has the time at which each message was made, as Arrow timestamps or ms since
     1970; the default is now.
     """
 

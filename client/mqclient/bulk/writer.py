@@ -50,11 +50,11 @@ from mqclient.signatures import checked
 
 @checked
 class BulkWriter(Living):
-    """Sends rows of columns as messages, of any topics, to brokers of ours.
+    """A client that sends rows of columns as messages, to any topics, on brokers of ours.
 
-    `timeout_s` is for one batch: retries and new leaders included. At most `pending_bytes_max`
-    bytes of records are under way. `user` and `secret`, its password, sign each request; without a
-    user, `secret` is the cluster's secret.
+    Each batch has `timeout_s`, including retries and new leaders. At most `pending_bytes_max` bytes
+    of records are under way. `user` and `secret`, its password, sign each request; without a user,
+    `secret` is the cluster's secret.
     """
 
     #: Batches of one broker group that are under way at a time.
@@ -103,8 +103,8 @@ class BulkWriter(Living):
     async def write(self, topic: str, columns: Columns) -> None:
         """Hand over all rows; wait while too many bytes are under way.
 
-        Raises BadMessage that names a wrong row, before any row of this call is sent; NoRoute; and
-        the error of a batch that failed: SendFailed if it is certainly not stored, or SendUnknown.
+        Raises BadMessage, which names a wrong row, before any row of this call is sent; NoRoute;
+        and the error of a failed batch: SendFailed if it is certainly not stored, or SendUnknown.
         """
         self.check_open()
         async with self._writing:
@@ -121,7 +121,7 @@ class BulkWriter(Living):
                 await self._hand_over(batch)
 
     async def flush(self) -> None:
-        """Wait until all rows handed over are stored. Raises the error of a batch that failed."""
+        """Wait until all rows handed over are stored. Raises the error of a failed batch."""
         self.check_open()
         while self._pending_bytes:
             await self._changed.wait()

@@ -6,11 +6,12 @@
         async for message in consumer:
             ...
 
-Three ways to take messages, one at a time: iterate, `poll` a list, or `run` a handler. A message
-is finished when its handler returns or the application comes back for more, those of a poll also
-when the block is left in order; or by `commit(message)` and `nack`. What is finished and has no gap
-below is committed every second and on leaving, or by `commit`. So nothing is lost, and a crash or a
-rebalance delivers again what was not committed, never what was.
+There are three ways to take messages; use one at a time: iterate, `poll` a list, or `run` a
+handler. A message is finished when its handler returns, or when the application asks for more
+messages; polled messages are also finished when the block is left in order. `commit(message)` and
+`nack` finish a message, too. Finished messages with no unfinished message before them are committed
+every second and on leaving, or by `commit`. So nothing is lost: a crash or a rebalance delivers
+messages again that were not committed, and no others.
 """
 
 from __future__ import annotations
@@ -72,29 +73,29 @@ class Consumer(Steered):
 
     A topic may be a pattern of names: `re.compile("orders-.*")`. Members share queues out by the
     strategy `assign`: "averaged", "circular", "hashed" (RocketMQ's), "sticky", or an object. With
-    "all" each member reads everything; a list of queues is read even if others read them too. An
-    `ordered` consumer locks its queues, so that no other member has messages of them in hand.
+    "all" each member reads everything; a list of queues is read even if other members read them
+    too. An `ordered` consumer locks its queues, so no other member has messages of them in hand.
 
-    `consume_from` is where a queue without an offset begins: "first" at the oldest message, "last"
-    at the next one to come, or at a time. `offsets` are kept by the brokers for the group, in a
-    file of this consumer's own (a path), or nowhere (None). Without `auto_commit` only `commit` and
-    `nack` mark messages as processed. `retry_delays_s` are the delays of a message that was not
-    handled, after its first failure, its second, and so on; the last delay repeats. Without it the
-    broker's delay levels count. At most `prefetch_messages` and `prefetch_bytes` are fetched ahead
-    of all queues together, an equal share of each.
+    `consume_from` is the place where a queue without an offset begins: at the "first" message,
+    behind the "last", or at a time. `offsets` are kept by the "broker" for the group, in a file of
+    this consumer's own (a path), or nowhere (None). Without `auto_commit` only `commit` and `nack`
+    mark messages as processed. `retry_delays_s` are the delays before a message is delivered again
+    after its first failure, its second, and so on; the last delay repeats. Without them the
+    broker's delay levels apply. At most `prefetch_messages` and `prefetch_bytes` are fetched ahead
+    from all queues together, an equal share from each.
 
-    `on_revoke` is called with the queues that another member is about to read. For
-    `revoke_timeout_s` this consumer finishes and commits their messages. `on_rebalance` is called
-    with every change that was made, and its cause. `interceptors` are called around each handler of
-    `run`, and `decode` makes the `value` of a message of its body (`mqclient.hooks`). `metrics`
-    count the messages received and handled (`mqclient.metrics`).
+    `on_revoke` is called with the queues that another member is about to read. This consumer has
+    `revoke_timeout_s` to finish and commit their messages. `on_rebalance` is called with each
+    change of the queues, and its cause. `interceptors` are called around each handler of `run`, and
+    `decode` turns the body of a message into its `value` (`mqclient.hooks`). `metrics` count the
+    messages received and handled (`mqclient.metrics`).
 
     `user` and `secret`, its password, sign each request; without a user, `secret` is the cluster's
     secret.
 
-    Entering the block asks a broker whether it can read a `Sql`, and raises BadInput with its words
-    if not; and SubscriptionConflict if other members of the group subscribe to something else,
-    which `same_subscriptions=False` allows.
+    Entering the block raises BadInput with the broker's reason if a broker can't read a `Sql`
+    expression. It raises SubscriptionConflict if other members of the group have other
+    subscriptions, unless `same_subscriptions=False`.
     """
 
     def __init__(
@@ -228,9 +229,9 @@ class Consumer(Steered):
     async def drain(self, timeout_s: float = limits.DRAIN_S) -> bool:
         """Stop in order: fetch nothing more, let handlers finish their messages, commit, leave.
 
-        Others take the queues over at once. `run` returns, a loop ends, a waiting poll returns its
-        messages, and later polls raise ClientClosed. Returns whether all messages were finished
-        within `timeout_s`; unfinished messages are delivered again.
+        Other members take the queues over at once. `run` returns, a loop ends, a waiting poll
+        returns its messages, and later polls raise ClientClosed. Returns whether all messages were
+        finished within `timeout_s`; unfinished messages are delivered again.
         """
         self.check_open()
         check_seconds("timeout_s", timeout_s)
@@ -242,7 +243,7 @@ class Consumer(Steered):
         return done
 
     async def _wind_down(self) -> None:
-        """The block is left in order: let handlers finish, for a time."""
+        """Let handlers finish, for a time: the block is left in order."""
         if self._auto_commit:
             self._handout.finish_polled()
         if any(fetcher.progress.handling for fetcher in self._readings().values()):
@@ -250,7 +251,7 @@ class Consumer(Steered):
             await self.drain(self._drain_timeout_s)
 
     async def _leave(self, *, commit: bool) -> None:
-        """Commit what is finished, and leave the group, once; a second task waits for the first."""
+        """Commit finished messages and leave the group, once; a second task waits for the first."""
         with anyio.CancelScope(shield=True):
             async with self._leaving:
                 if not self._has_left:
@@ -272,7 +273,7 @@ class Consumer(Steered):
             await self._presence.unregister(self._session)
 
     async def _end(self, *, failed: bool) -> None:
-        """Commit what is finished (if `auto_commit`) and leave the group."""
+        """Commit finished messages (if `auto_commit`) and leave the group."""
         try:
             await self._leave(commit=self._auto_commit)
         finally:
@@ -289,7 +290,7 @@ class Consumer(Steered):
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """Wait for the next message; asking for it says that the one before is processed."""
+        """Wait for the next message; the message before it is marked as processed."""
         self.check_open()
         return self.hooks.decodable([await self._handout.next_message()])[0]
 
@@ -299,7 +300,7 @@ class Consumer(Steered):
         """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
 
         A poll marks all messages of the poll before as processed. With `one_group` all messages are
-        of one broker group, as a transaction needs.
+        from one broker group, as a transaction needs.
         """
         self.check_open()
         polled = [*await self._handout.poll(max_messages, timeout_s, one_group=one_group)]
@@ -312,7 +313,7 @@ class Consumer(Steered):
         *,
         one_group: bool = False,
     ) -> ReadMany:
-        """`poll` for high volumes: bodies and places by column, at a fraction of the cost.
+        """Poll for high volumes: bodies and places by column, at a fraction of the cost of `poll`.
 
         The result also has the messages; a message object is made when you look at it.
         """
@@ -323,9 +324,9 @@ class Consumer(Steered):
     def transaction(
         self, producer: Writes, *, timeout_s: float = limits.TRANSACTION_S
     ) -> AbstractAsyncContextManager[OnceTransaction]:
-        """Store outputs and the offsets of the messages handed out in one step: both or neither.
+        """Store outputs, and the offsets of the messages handed out, in one step: both or neither.
 
-        The end of the block stores everything. An exception in the block stores nothing, and the
+        The end of the block stores everything. If the block raises, nothing is stored, and the
         messages are delivered again. Needs `auto_commit=False` and a producer with a name.
         `mqclient.consuming.transacting.transaction` lists the errors.
         """
@@ -350,16 +351,18 @@ class Consumer(Steered):
     ) -> None:
         """Call `handler` with each message until cancelled; await it if it is asynchronous.
 
-        Up to `concurrency` messages are handled at a time, of `max_bytes` in all: messages of a
-        queue one after the other (`order="queue"`), messages of a key within a queue ("key"), or in
-        any order ("none"). A message whose handler raises, or takes longer than `timeout_s` and is
-        cancelled, is delivered again later (`Nack` sets the delay). After `max_reconsume_times` (by
-        default the group's setting, 16) it becomes a dead letter. Later messages do not wait. This
-        is `on_error="retry"`, the default for members of a group. With "suspend" the handler gets
+        Up to `concurrency` messages are handled at a time, of `max_bytes` in all. `order` says
+        which of them wait for each other: messages of a queue ("queue"), only messages of a queue
+        with the same key ("key"), or none ("none"). A handler that takes longer than `timeout_s` is
+        cancelled. If a handler raises or is cancelled, `on_error` says what happens:
+
+        With "retry", the default for members of a group, the message is delivered again later
+        (`Nack` sets the delay), and later messages do not wait. After `max_reconsume_times` (by
+        default the group's setting, 16) it becomes a dead letter. With "suspend" the handler gets
         the message again after a second, and later messages in its order wait; after
         `max_reconsume_times`, if given, it becomes a dead letter. With "raise" the exception ends
-        `run` and reaches the caller. If `on_error` is a function, it is called for each failure as
-        `on_error(exception, message, attempt)`, and may return one of these words for this message.
+        `run` and reaches the caller. A function is called for each failure as
+        `on_error(exception, message, attempt)`, and may return one of these words for the message.
         """
         pace = check_pace(concurrency, max_bytes, order, timeout_s)
         await self._handle(
@@ -380,8 +383,8 @@ class Consumer(Steered):
     ) -> None:
         """Call `handler` with batches of up to `max_messages` messages of a queue, until cancelled.
 
-        Everything else is as with `run`. If the handler raises, all messages of the batch are
-        delivered again, except messages that the handler finished by `commit(message)` or
+        All other parameters are as for `run`. If the handler raises, all messages of the batch are
+        delivered again, except those that the handler finished by `commit(message)` or
         `nack(message)`.
         """
         pace = check_pace(concurrency, max_bytes, order, timeout_s, max_messages)
@@ -410,12 +413,13 @@ class Consumer(Steered):
     async def nack(
         self, message: ReceivedMessage, delay_level: int = 0, *, delay_s: float | None = None
     ) -> None:
-        """Give back `message`, which was polled or iterated and not handled: it is redelivered.
+        """Give back a polled or iterated `message` that was not handled: it is redelivered.
 
         A copy arrives after `delay_s`, or after the delay of the level (-1: in the dead letters at
-        once), or by the group's schedule or the broker's. The message itself is finished. Raises
-        NotAssigned if another member has the queue by now, and gets the message anyway; Refused, or
-        another ClientError or RemotingError, if the copy may not be stored.
+        once); without either, after the delay of the group's or the broker's schedule. The message
+        itself is finished. Raises NotAssigned if another member has the queue by now; that member
+        gets the message anyway. Raises Refused, or another ClientError or RemotingError, if the
+        copy may not have been stored.
         """
         back, delay = self.sending_back(), Delay.of(delay_level, delay_s)
         progress = self._reading(message.queue, "nack").progress
@@ -430,7 +434,7 @@ class Consumer(Steered):
     def sending_back(
         self, on_error: OnError | None = None, times_max: int | None = None
     ) -> SendingBack:
-        """How this group's messages are sent back. Raises ClientClosed, BadInput."""
+        """The way in which this group's messages are sent back. Raises ClientClosed, BadInput."""
         self.check_open()
         group = self.group if self._presence.plan.is_shared else None
         locks = self._locks
@@ -453,8 +457,8 @@ class Consumer(Steered):
         """Mark `message` as processed, or all messages handed out so far, and commit.
 
         A queue's committed offset is the offset of its first unfinished message. The result has the
-        offsets that brokers newly hold. Queues whose leader could not be reached in time are left
-        out (and logged). Raises NotAssigned if another member has the message's queue by now.
+        newly committed offsets. Queues whose leader could not be reached in time are left out (and
+        logged). Raises NotAssigned if another member has the message's queue by now.
         """
         self.check_open()
         check_seconds("timeout_s", timeout_s)
@@ -465,7 +469,7 @@ class Consumer(Steered):
         return await self._assigned().commit(timeout_s, (message.queue,))
 
     def stay_behind(self) -> None:
-        """In a fork of the process that opened it: this copy has no queues, and no file."""
+        """Give up queues and file in this copy: it is in a fork of the process that opened it."""
         super().stay_behind()
         self._assignment = None
         self._offsets.stay_behind()

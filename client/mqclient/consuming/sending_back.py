@@ -1,13 +1,13 @@
-"""What becomes of a message that its handler could not handle: it comes again, or is given up.
+"""Retries of messages that their handlers could not handle: redelivery, or dead letters.
 
-Its broker stores it once more, for the retry topic that all members of the group read, where it
-arrives when its delay is over: after 10 s, then 30 s, 1 min and so on by the broker's levels, or by
-the group's own schedule, unless the handler names another delay. After too many tries it goes to
-the group's dead letters instead, the topic `%DLQ%` and the group's name. Either way it is off the
-handler's queue, and those behind it are not held up.
+The broker stores such a message once more, in the retry topic that all members of the group read.
+It arrives there when its delay is over: after 10 s, then 30 s, 1 min and so on by the broker's
+levels, or by the group's own schedule, unless the handler names another delay. After too many tries
+it goes to the group's dead letters instead, in the topic `%DLQ%` followed by the group's name.
+Either way it is off the handler's queue, and later messages are not held up.
 
-If no broker takes it back, for seconds, its handler gets it once more: a message is never dropped.
-One that its broker does not have any more, since retention took it meanwhile, is sent from here.
+If no broker takes a message back for seconds, its handler gets it once more: a message is never
+dropped. A message that retention has removed from its broker meanwhile is sent from here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = get_logger(__name__)
 #: What an exception of a handler does: the message comes again by the group's retry topic, or is
 #: handled again in its place, or `run` ends with the exception.
 Mode: TypeAlias = Literal["retry", "suspend", "raise"]
-"""What becomes of a message that was not handled."""
+"""The treatment of a message that was not handled."""
 OnFailure: TypeAlias = Callable[[Exception, Any, int], Any]
 """Told of each failure: the exception, the message, the attempt from 1 on. It may be asynchronous,
 and may return the mode for this one; None is the default."""
@@ -57,11 +57,11 @@ _FIRST_RETRY_LEVEL: Final = 3
 
 
 class Nack(Exception):
-    """Raised by a handler: this message is to come again, after `delay_s` or the delay of a level.
+    """An exception for handlers: the message is redelivered after `delay_s`, or the level's delay.
 
-    Without either the group's schedule says when, or the broker, which waits longer each time. The
-    level -1 gives the message up, to the group's dead letters. Any other exception does the same as
-    `Nack()`, and is logged as a fault.
+    Without either, the group's schedule sets the delay, or the broker, which waits longer each
+    time. The level -1 moves the message to the group's dead letters. Any other exception has the
+    same effect as `Nack()`, and is logged as a fault.
     """
 
     def __init__(self, delay_level: int = 0, *, delay_s: float | None = None) -> None:
@@ -71,14 +71,14 @@ class Nack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """When a message is to come again: the time of a level, or `millis` if that is above 0."""
+    """The delay until a message is redelivered: that of a level, or `millis` if that is above 0."""
 
     level: int = 0
     millis: int = 0
 
     @classmethod
     def of(cls, level: int, delay_s: float | None) -> Delay:
-        """What a handler asks for. Raises BadInput."""
+        """The delay that a handler asks for. Raises BadInput."""
         if delay_s is None:
             return cls(check_level(level))
         if level:
@@ -87,7 +87,7 @@ class Delay:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is said."""
+        """Whether no delay is given."""
         return self == Delay()
 
     def __str__(self) -> str:
@@ -124,7 +124,7 @@ def check_level(level: int) -> int:
 
 
 def check_on_error(on_error: OnError | None, group: str | None, *, ordered: bool = False) -> Mode:
-    """What an exception does; without a word what the consumer suggests. Raises BadInput."""
+    """The treatment of an exception; by default the consumer's suggestion. Raises BadInput."""
     if on_error is None or callable(on_error):
         return "suspend" if group is None or ordered else "retry"
     if on_error not in ("retry", "suspend", "raise"):
@@ -143,7 +143,7 @@ def check_on_error(on_error: OnError | None, group: str | None, *, ordered: bool
 
 
 async def tell_failure(on_failure: OnFailure, error: Exception, message: ReceivedMessage) -> object:
-    """What an application says of a failure; None, and a line in the log, if it fails itself."""
+    """The application's decision about a failure; None, and a log line, if that fails itself."""
     attempt = message.reconsume_times + message.handled_again + 1
     try:
         said = on_failure(error, message, attempt)
@@ -154,7 +154,7 @@ async def tell_failure(on_failure: OnFailure, error: Exception, message: Receive
 
 
 def check_times(times: int | None) -> int | None:
-    """How often a message may come again. Raises BadInput."""
+    """The number of times that a message may be redelivered. Raises BadInput."""
     if times is not None and not (_is_whole(times) and 0 <= times <= INT32_MAX):
         raise BadInput(f"max_reconsume_times={times!r} is not within 0 and {INT32_MAX}")
     return times
@@ -244,7 +244,7 @@ class SendingBack:
         return await self._send_back_or_again(message, delay)
 
     async def _mode(self, error: Exception, message: ReceivedMessage) -> Mode:
-        """What becomes of this message: what the application says, or else the default."""
+        """The treatment of this message: the application's decision, or else the default."""
         if self.on_failure is None or isinstance(error, Nack):
             return self.on_error
         said = await tell_failure(self.on_failure, error, message)
@@ -323,7 +323,7 @@ def _copy_for(group: str, message: ReceivedMessage, delay: Delay, times_max: int
 
 
 def _names(message: ReceivedMessage) -> dict[str, str | int]:
-    """What a message is known by in the log; less of one that is malformed."""
+    """The fields that name a message in the log; fewer for a malformed message."""
     try:
         return {
             "topic": message.topic,

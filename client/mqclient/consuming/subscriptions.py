@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic: everything, or messages by their tags or properties. Pure.
+"""Subscriptions to a topic: all messages, or messages by their tags or properties. Pure.
 
 The broker filters by the hash of the tag, which may collide, so the client compares the tags
 themselves once more. The syntax is RocketMQ's: "*" or "TagA || TagB". A SQL92 expression is read by
@@ -22,7 +22,7 @@ ALL = "*"
 @checked
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """Messages by their properties: `Sql("amount > 10 AND region = 'north'")`, in SQL92."""
+    """A filter by properties, in SQL92: `Sql("amount > 10 AND region = 'north'")`."""
 
     expression: str
 

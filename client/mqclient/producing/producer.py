@@ -1,9 +1,9 @@
 """Sending messages: `async with Producer("127.0.0.1:9876", group="PG") as producer: ...`.
 
-`send` returns where the message went. `send_soon` hands over a message and returns at once, waiting
-only while the producer holds as much as it may; `send_nowait` never waits. All of them gather
-messages into batches: those that come while a batch is on its way are sent with the next. Leaving
-the block sends and awaits everything handed over.
+`send` waits until the message is stored and returns its place. `send_soon` hands over a message and
+returns at once, unless the producer holds as much as it may: then it waits for room. `send_nowait`
+never waits. All of them gather messages into batches: messages that come while a batch is on its
+way are sent with the next. Leaving the block sends and awaits everything handed over.
 
 Messages with the same key go to the same queue and keep the order in which they were handed over,
 across retries and new leaders. A message is retried until its own deadline, and stored at most
@@ -11,8 +11,8 @@ once: brokers recognise a batch that they have seen. A message without a chosen 
 to another broker group if the first does not take it. The outcome is unknown (SendUnknown) only if
 no answer came until the deadline; any other failure is definite.
 
-`request` sends a message and waits for what its consumer answers with `reply`. `transaction` sends
-a message that is delivered only if the caller's own work was done.
+`request` sends a message and waits for its consumer's `reply`. `transaction` sends a message that
+is delivered only if the caller's own work was done.
 """
 
 from __future__ import annotations
@@ -59,23 +59,22 @@ from mqclient.signatures import checked
 
 @checked
 class Producer(Sends):
-    """Sends messages of one producer group.
+    """A client that sends messages, as a member of a producer group.
 
     A producer with a `name` is the only one of that name: when another instance begins to write,
     this instance is fenced, and its calls raise ProducerFenced. `Consumer.transaction` needs a
     name.
 
-    A `checker` needs a `group`; otherwise operators just see the group's name. `timeout_s` is a
-    send's deadline unless the call has its own. With `linger_s` a batch waits for more messages
-    although it could be sent. At most `pending_max` messages or `pending_bytes_max` bytes of
-    records are held at a time. `checker` answers how a transaction ended if its producer did not
-    say. With `at_least_once`, messages of a broker group that disappeared before it answered are
-    sent to another broker group too, and may be stored twice; without it, their sends raise
-    SendUnknown. Bodies from
-    `compress_from_bytes` on are compressed by `compression`, if that is named, unless they would
-    become no smaller. `interceptors` are called around each send, and
-    `encode` makes bodies of the values of messages (`mqclient.hooks`). `metrics` count the messages
-    sent (`mqclient.metrics`).
+    `checker` tells brokers how a transaction ended if its producer did not say; it needs a `group`.
+    Without a checker, the group is only a name that operators see. `timeout_s` is the deadline of
+    sends without their own. With `linger_s` a batch waits for more messages although it could be
+    sent. At most `pending_max` messages and `pending_bytes_max` bytes of records are held at a
+    time. With `at_least_once`, messages of a broker group that disappeared before it answered are
+    sent to another broker group, too, and may be stored twice; without it, their sends raise
+    SendUnknown. Bodies of `compress_from_bytes` bytes or more are compressed by `compression`, if
+    that is given, unless they would not become smaller. `interceptors` are called around each send,
+    and `encode` turns the value of a message into its body (`mqclient.hooks`). `metrics` count the
+    messages sent (`mqclient.metrics`).
 
     `user` and `secret`, its password, sign each request; without a user, `secret` is the cluster's
     secret. The constructor raises BadInput for values out of range.
@@ -165,7 +164,7 @@ class Producer(Sends):
         self._session.tasks.start_soon(self._session.heartbeats.keep_telling, self._heartbeat)
 
     async def _end(self, *, failed: bool) -> None:
-        """Send and await what was handed over, within the messages' own deadlines."""
+        """Send and await all messages handed over, within their own deadlines."""
         try:
             if failed:
                 self._outbox.abandon()
@@ -205,9 +204,9 @@ class Producer(Sends):
     ) -> list[SendResult]:
         """Send messages of one topic, stored all or none: one entry of one broker group's log.
 
-        They go to one queue, next to each other; or with `queue_ids` or `keys`, one for each, to
-        several queues. Raises BadMessage if they are of several topics or too large
-        (`limits.SEND_BATCH_...`), or their queues are not of one broker group.
+        The messages go to one queue, next to each other. With `queue_ids` or `keys`, one for each
+        message, they go to several queues. Raises BadMessage if they have several topics, are too
+        large (`limits.SEND_BATCH_...`), or if their queues are not on one broker group.
         """
         self.check_open()
         if not messages:
@@ -240,14 +239,14 @@ class Producer(Sends):
         key: str | None = None,
         timeout_s: float | None = None,
     ) -> SentMany:
-        """Send a message for each body, and wait until all are stored. Returns where they went.
+        """Send a message for each body, and wait until all are stored. Returns their places.
 
-        For many messages at once: encoding and accounting cost a small part of what single sends
-        cost. Neighbours go to one queue, some hundred KiB of them; with `key` or
-        `queue_id` all go to the same, in their order. Each message has `timeout_s` from when there
+        Use it for many messages at once: they cost a small part of the encoding and accounting of
+        single sends. Some hundred KiB of neighbours go to one queue; with `key` or `queue_id` all
+        messages go to the same queue, in their order. Each message has `timeout_s` from when there
         is room for it, and is stored at most once. Raises BadMessage or NoRoute before anything is
-        sent, else ManyFailed, which has the outcome of each message. Messages handed over are still
-        sent if the wait is cancelled.
+        sent; later ManyFailed, which has the outcome of each message. If the wait is cancelled,
+        messages handed over are still sent.
         """
         self.check_open()
         timeout_s = self._timeout(timeout_s)
@@ -285,10 +284,10 @@ class Producer(Sends):
     ) -> SendResult:
         """Send one message whose body may be too large for a record (256 MiB at most).
 
-        The parts go to the topic `%PARTS%` followed by the message's topic. Then the message is
-        sent; the result is its place. Our consumers get the message with its body; other clients
-        get it without a body. A body of up to 4 MiB is sent as by `send`. Raises the errors of
-        `send`, and SendFailed if a part was not stored.
+        The parts of the body go to the topic `%PARTS%` followed by the message's topic. Then the
+        message is sent; the result is its place. Our consumers get the message with its body; other
+        clients get it without a body. A body of up to 4 MiB is sent as by `send`. Raises the errors
+        of `send`, and SendFailed if a part was not stored.
         """
         if self._hooks is not None and not passed():
             again = partial(
@@ -330,10 +329,10 @@ class Producer(Sends):
             async with producer.transaction(Message("Orders", b"...", keys="o-1")) as transaction:
                 ...  # your own work, which `checker` can look up by the message
 
-        Leaving the block commits, unless `transaction.rollback()` was awaited in it. After an
-        exception nothing is decided: the broker asks `checker`, in this process or another of the
-        group (it knows those that have prepared a topic or sent to one). `timeout_s` is for the
-        send and for the end, each. Raises the errors of `send` and `Transaction.commit`.
+        Leaving the block commits, unless `transaction.rollback()` was awaited in it. An exception
+        decides nothing: later the broker asks the `checker` of this process, or of another process
+        of the group that has prepared a topic or sent to one. The send and the end have `timeout_s`
+        each. Raises the errors of `send` and `Transaction.commit`.
         """
         self.check_open()
         self._transactions.check_allowed(message.topic)
@@ -363,8 +362,8 @@ class Producer(Sends):
         """Take back a message with `delay_s` or `deliver_at` whose time has not come yet.
 
         Give its SendResult; or its topic and the `recall_handle` of that result, which a program
-        may keep as text: `recall("Orders", handle)`. Raises BadInput if it can't be taken back,
-        RecallTooLate if it was delivered or taken back already, NoRoute, NoLeader, or the
+        may keep as text: `recall("Orders", handle)`. Raises BadInput if the message can't be taken
+        back, RecallTooLate if it was delivered or taken back already, NoRoute, NoLeader, or the
         RemotingError of the last try.
         """
         self.check_open()
@@ -382,7 +381,7 @@ class Producer(Sends):
     ) -> Reply:
         """Send one message, and wait until one of its consumers replies (`reply`).
 
-        `timeout_s` is for both. Raises NoReply, and the errors of `send`.
+        The send and the reply have `timeout_s` together. Raises NoReply, and the errors of `send`.
         """
         if self._hooks is not None and not passed():
             again = partial(
@@ -416,7 +415,7 @@ class Producer(Sends):
         await self._questions.reply(request, body, properties or {}, self._timeout(timeout_s))
 
     async def drain(self, timeout_s: float = limits.DRAIN_S) -> bool:
-        """`flush` for `timeout_s` at most; returns whether everything is settled."""
+        """Flush for `timeout_s` at most. Returns whether everything is settled."""
         self.check_open()
         with move_on_after(check_seconds("timeout_s", timeout_s)) as scope:
             await self._outbox.flush()

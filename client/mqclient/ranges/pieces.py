@@ -1,8 +1,8 @@
 """The part of a queue's range that one answer to a pull covers: messages and gaps. Pure.
 
 A range is read for an exact set of messages, so the result lists missing offsets and the reason.
-The offsets of a queue have no holes of their own. With a filter the broker leaves messages out; then
-only messages before the queue's first or behind its last are known to be gone.
+The offsets of a queue have no holes of their own. With a filter the broker leaves messages out;
+then only messages before the queue's first or behind its last are known to be gone.
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@
     async with PopConsumer("127.0.0.1:9876", "CG", {"Orders": "*"}) as consumer:
         await consumer.run(handle, concurrency=16)
 
-No member owns a queue: each message goes to whoever asks, and is hidden from the others for
-`invisible_s`. It is done when it is acknowledged; otherwise it comes again. So there may be more
-members than queues, a slow message holds up no other, and nothing is shared out anew when members
-come and go. `run` acknowledges what its handler returns from; who polls calls `ack` and `nack`.
+No member owns a queue: each message goes to any member that asks, and is hidden from the others for
+`invisible_s`. It is done when it is acknowledged; otherwise it is delivered again. So there may be
+more members than queues, a slow message holds up no other, and there is no rebalance when members
+come and go. `run` acknowledges a message when its handler returns; if you poll, call `ack` and
+`nack`.
 """
 
 from __future__ import annotations
@@ -60,18 +61,19 @@ log = get_logger(__name__)
 class PopConsumer(Living):
     """A member of `group`, subscribed to topics by tags ("*" or "TagA || TagB") or by `Sql`.
 
-    `invisible_s` is how long a message in hand is hidden from other members. A group without an
-    offset begins at the "first" message, or behind the "last". An `ordered` consumer gets messages
-    of a queue only if no member has earlier messages of it in hand. `retry_delays_s` are the delays
-    of a message that was not handled, after its first failure, its second, and so on; the last
-    delay repeats. `interceptors`, `decode` and `metrics` are as in `Consumer`.
+    `invisible_s` is how long a message in hand is hidden from other members. `consume_from` is the
+    place where a group without an offset begins: at the "first" message, or behind the "last". An
+    `ordered` consumer gets messages of a queue only if no member has earlier messages of it in
+    hand. `retry_delays_s` are the delays before a message is delivered again after its first
+    failure, its second, and so on; the last delay repeats. `interceptors`, `decode` and `metrics`
+    are as in `Consumer`.
 
     `user` and `secret`, its password, sign each request; without a user, `secret` is the cluster's
     secret.
 
-    Entering the block raises BadInput for a filter that no broker can read, and
-    SubscriptionConflict if other members of the group subscribe to something else, which
-    `same_subscriptions=False` allows.
+    Entering the block raises BadInput for a filter that no broker can read. It raises
+    SubscriptionConflict if other members of the group have other subscriptions, unless
+    `same_subscriptions=False`.
     """
 
     def __init__(
@@ -182,8 +184,8 @@ class PopConsumer(Living):
                 raise SubscriptionConflict(self.group, answer.remark or "")
 
     async def drain(self, timeout_s: float = limits.DRAIN_S) -> bool:
-        """Stop in order: pop nothing more, give back what nobody has begun with, let handlers
-        finish what they have, acknowledge it, and leave.
+        """Stop in order: pop nothing more, give back messages that no handler has begun, let
+        handlers finish the others, acknowledge these, and leave.
 
         `run` returns; a waiting poll returns its messages, and later polls raise ClientClosed.
         Polled messages can be acknowledged until the block is left. Returns whether all handlers
@@ -201,13 +203,13 @@ class PopConsumer(Living):
         return not scope.cancelled_caught
 
     async def _wind_down(self) -> None:
-        """The block is left in order: let handlers finish, for a time."""
+        """Let handlers finish, for a time: the block is left in order."""
         if any(running.is_at_work for running in self._runs):
             await self.drain(self._drain_timeout_s)
 
     async def _leave(self) -> None:
-        """Send what is acknowledged, give back what nobody had, and leave the group. Whoever drains
-        and whoever leaves the block may be two tasks: the second one waits for the first."""
+        """Send acknowledgements, give back messages that no handler had, and leave the group. One
+        task may drain while another leaves the block: the second waits for the first."""
         with anyio.CancelScope(shield=True):
             async with self._leaving:
                 await self._leave_now()
@@ -234,7 +236,7 @@ class PopConsumer(Living):
             await self._session.heartbeats.keep_telling(self._heartbeat)
 
     async def _end(self, *, failed: bool) -> None:
-        """Leave the group, and give back what was popped since."""
+        """Leave the group, and give back messages that were popped since."""
         try:
             await self._leave()
         finally:
@@ -244,9 +246,9 @@ class PopConsumer(Living):
     async def poll(self, max_messages: int = 32, timeout_s: float = 1.0) -> list[PoppedMessage]:
         """Up to `max_messages` messages, as soon as there are any; an empty list after `timeout_s`.
 
-        There are fewer if their bodies would have more than 256 MiB together, inflated and fetched.
-        The messages belong to this consumer until their `until_s`: `ack`, `nack` or `extend` them
-        before.
+        The list is shorter if the bodies would have more than 256 MiB together, inflated and
+        fetched. The messages belong to this consumer until their `until_s`: `ack`, `nack` or
+        `extend` them before.
         """
         self.check_open()
         check_count("max_messages", max_messages)
@@ -276,8 +278,8 @@ class PopConsumer(Living):
         return self
 
     async def __anext__(self) -> PoppedMessage:
-        """Wait for the next message; asking for it acknowledges the one before, unless `ack` or
-        `nack` did. One whose body of the loop raises comes again when its time is over."""
+        """Wait for the next message; the message before it is acknowledged, unless `ack` or `nack`
+        was called for it. If the loop's body raises, its message is delivered again later."""
         self.check_open()
         before, self._in_loop = self._in_loop, None
         if before is not None:
@@ -290,8 +292,8 @@ class PopConsumer(Living):
         raise StopAsyncIteration
 
     def pause(self) -> None:
-        """Pop nothing and hand out nothing until `resume`; messages that nobody has begun go to
-        others.
+        """Pop nothing and hand out nothing until `resume`. Messages that no handler has begun go to
+        other members.
 
         Messages in hand may be finished.
         """
@@ -305,16 +307,16 @@ class PopConsumer(Living):
         self._taking.resume()
 
     def paused(self) -> bool:
-        """Whether it is paused."""
+        """Whether the consumer is paused."""
         self.check_open()
         return self._taking.paused
 
     async def ack(self, *messages: PoppedMessage) -> int:
         """Acknowledge messages: they are done for ever when this call returns.
 
-        A message whose time was over belongs to the member that has it by now. Returns the highest
-        possible number of such messages, and of messages that were done before. Raises a
-        ClientError or RemotingError if it is not known whether the messages are done: they may be
+        Returns an upper bound for the number of messages that were not acknowledged by this call:
+        their time was over, so another member may have them, or they were done before. Raises a
+        ClientError or RemotingError if it is not known whether the messages are done; they may be
         delivered again.
         """
         self.check_open()
@@ -326,11 +328,11 @@ class PopConsumer(Living):
     ) -> bool:
         """Give back `message`: it is redelivered after `delay_s`, or by the schedule.
 
-        After as many tries as the group's config says (`updateSubGroup -r`) it becomes a dead
-        letter, and with the level -1 at once. Returns False if the message was done, or may have
-        belonged to another member by then: this changed nothing. Raises a ClientError or
-        RemotingError if no broker could be reached: the message is delivered again when its time is
-        over.
+        After the tries that the group's config allows (`updateSubGroup -r`) it becomes a dead
+        letter; with the level -1 it becomes one at once. Returns False if the call changed nothing:
+        the message was done, or may have belonged to another member by then. Raises a ClientError
+        or RemotingError if no broker could be reached; the message is delivered again when its time
+        is over.
         """
         self.check_open()
         self._settled(message)
@@ -347,8 +349,8 @@ class PopConsumer(Living):
         return not await self._settling.hide([message], seconds, keep=False)
 
     async def extend(self, *messages: PoppedMessage, invisible_s: float | None = None) -> None:
-        """Keep messages for `invisible_s` from now on; the default is the time that they had at
-        first."""
+        """Keep messages hidden from other members for `invisible_s` from now on; the default is the
+        time that they had at first."""
         self.check_open()
         if not messages:
             return

@@ -1,8 +1,8 @@
 """Shares of queues: `Consumer(assign=...)`. Pure.
 
-Members of a group share the queues of a topic: each computes its own by the same strategy from the
-same two sorted lists, so all must use the same one. Or each reads everything (RocketMQ's
-broadcasting), or just the queues that it was told.
+Members of a group share the queues of a topic: each member computes its share from the same two
+sorted lists, so all members must use the same strategy. Or each member reads everything (RocketMQ's
+broadcasting), or only the queues that it was given.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Strategy(Protocol):
     def __call__(
         self, member: str, members: Sequence[str], queues: Sequence[MessageQueue], /
     ) -> tuple[MessageQueue, ...]:
-        """Empty for a member that is not in the list."""
+        """The member's share; empty for a member that is not in the list."""
 
 
 StrategyName: TypeAlias = Literal["averaged", "circular", "hashed", "sticky"]
@@ -42,7 +42,7 @@ Assign: TypeAlias = StrategyName | Literal["all"] | Strategy | Sequence[MessageQ
 @checked
 @dataclass(frozen=True, slots=True)
 class ConsistentHash:
-    """RocketMQ's consistent hash, with a number of virtual nodes for each member."""
+    """RocketMQ's allocation by a consistent hash, with virtual nodes for each member."""
 
     virtual_nodes: int = 10
 
@@ -62,7 +62,7 @@ class ConsistentHash:
 @checked
 @dataclass(frozen=True, slots=True)
 class MachineRooms:
-    """RocketMQ's allocation by machine room: only brokers named `room@name` in these rooms."""
+    """RocketMQ's allocation by machine room: queues on brokers named `room@name` in these rooms."""
 
     rooms: Sequence[str]
 
@@ -79,10 +79,10 @@ class NearbyRooms:
     """RocketMQ's allocation by nearness: members share the queues in their own machine room, and
     all members share the queues of rooms without members. `within` is the strategy for both.
 
-    `room_of_queue` knows where a queue's broker stands (mostly by `queue.broker_name`), and
-    `room_of_member` where a member runs, by its client id, which begins with its IP address. Both
-    must give the same result in every member. If one gives "", the member keeps the queues that it
-    has, with a warning in the log.
+    `room_of_queue` gives the room of a queue's broker (mostly by `queue.broker_name`);
+    `room_of_member` gives the room of a member by its client id, which begins with its IP address.
+    Both must give the same result in every member. If either gives "", the member keeps the queues
+    that it has, and logs a warning.
     """
 
     room_of_queue: Callable[[MessageQueue], str]
@@ -119,9 +119,9 @@ _STRATEGIES: dict[str, Strategy] = {
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What `assign` says: a strategy, or the queues, or neither for all of them.
+    """The meaning of `assign`: a strategy, or a list of queues, or neither for all queues.
 
-    `name` is how members compare their strategies.
+    Members compare their strategies by `name`.
     """
 
     name: str
@@ -130,7 +130,7 @@ class Plan:
 
     @classmethod
     def of(cls, assign: Assign) -> Plan:
-        """Raises BadInput for what is none of them."""
+        """The plan for an `assign`. Raises BadInput for any other value."""
         if isinstance(assign, str):
             if assign == "all":
                 return cls("all")
@@ -161,7 +161,7 @@ class Plan:
         return self.strategy is None and self.queues is None
 
     def chosen(self, queues: Sequence[MessageQueue]) -> tuple[MessageQueue, ...]:
-        """A topic's queues that are read, if that does not depend on other members."""
+        """The queues of a topic that are read, if they do not depend on other members."""
         if self.queues is None:
             return tuple(queues)
         return tuple(queue for queue in queues if queue in self.queues)

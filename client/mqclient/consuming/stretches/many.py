@@ -39,7 +39,7 @@ class ReadMany(Sequence[ReceivedMessage]):
     def __getitem__(self, number: slice) -> list[ReceivedMessage]: ...
 
     def __getitem__(self, number: int | slice) -> ReceivedMessage | list[ReceivedMessage]:
-        """One message, or some."""
+        """A message, or a list of those of a slice."""
         if isinstance(number, slice):
             return [self[each] for each in range(*number.indices(len(self)))]
         number = range(len(self))[number]

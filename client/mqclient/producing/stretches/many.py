@@ -57,7 +57,7 @@ class Stretch(PendingSlot):
         return numbered_key(self.key_front, self.numbers[number])
 
     def result_of(self, number: int) -> SendResult:
-        """Where the message of this number went. Raises its error if all of them failed."""
+        """The result of the message of this number. Raises its error if the stretch failed."""
         error = self.error
         if error is not None:
             raise type(error)(error.reason, error.topic, error.broker_name, self.key_of(number))
@@ -88,7 +88,7 @@ class SentMany(Sequence[SendResult]):
     def __getitem__(self, number: slice) -> list[SendResult]: ...
 
     def __getitem__(self, number: int | slice) -> SendResult | list[SendResult]:
-        """One result, or some."""
+        """A result, or a list of those of a slice."""
         if isinstance(number, slice):
             return [self[each] for each in range(*number.indices(len(self)))]
         number = range(len(self))[number]
