@@ -4,14 +4,14 @@
 ``on_asyncio``      `local_cluster_on_asyncio`: the same for tests that run on asyncio
 ``virtual_loop``    an event loop of asyncio on virtual time, and trio within it
 ``threaded``        `local_cluster_in_thread`: for programs without an event loop
-``layout``          its servers' names, addresses and configs (pure)
+``layout``          the cluster's servers: names, addresses, configs (pure)
 ``server``          one server, as a task that can be killed
-``clients``         clients that know its address
-``view``            its names and addresses, from outside its event loop
-``places``          addresses that nobody else has, and a folder
+``clients``         clients that know the cluster's address
+``view``            the cluster's names and addresses, from outside its event loop
+``places``          reserved addresses, and a folder
 ``plugin``          the fixtures for pytest, which finds them by itself
 ``plugin_asyncio``  the same for pytest-asyncio
-``fixtures``        what both share
+``fixtures``        the parts that both plugins share
 ``limits``          the bounds, and the defaults of what a user may set
 """
 
@@ -47,8 +47,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a name when it is first used: pytest loads the plugin in every run, the brokers only
-    where there is a test of theirs."""
+    """Load a name when it is first used: pytest loads the plugin in every run, but the brokers only
+    for a test that uses them."""
     for module, names in _HOMES.items():
         if name in names.split():
             require("a cluster in a test", "server")

@@ -1,4 +1,4 @@
-"""Clients of a cluster, by methods of whatever knows its address."""
+"""Clients of a cluster, made by methods of any object that knows its address."""
 
 from __future__ import annotations
 

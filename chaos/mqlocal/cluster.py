@@ -39,10 +39,10 @@ from mqnamesrv.app import serve as serve_names
 
 
 class LocalCluster:
-    """The cluster. Made by :func:`local_cluster`.
+    """A cluster that runs under trio, made by :func:`local_cluster`.
 
-    `producer`, `consumer` and `admin` make clients of it: `Producer`, `Consumer` and `Admin` with
-    its address; all else is given to them.
+    `producer`, `consumer` and `admin` make clients of the cluster: `Producer`, `Consumer` and
+    `Admin` with its address; all other arguments are passed on to them.
     """
 
     producer = with_address(Producer)
@@ -72,14 +72,14 @@ class LocalCluster:
         return tuple(self._servers)
 
     def address(self, name: str) -> str:
-        """Where clients find one server."""
+        """The address of a server's port for clients."""
         if name == NAMESRV:
             return self.namesrv_addr
         config = self._layout.brokers[self._named(name).name]
         return f"{config.broker_ip1}:{config.listen_port}"
 
     def runs(self, name: str) -> bool:
-        """Whether a server runs: it was not killed or stopped, or has been restarted."""
+        """Whether a server runs: it was not killed or stopped, or was restarted after that."""
         return self._named(name).runs
 
     def now(self) -> datetime:
@@ -87,7 +87,7 @@ class LocalCluster:
         return datetime.fromtimestamp(unix_ms() / 1000, UTC)
 
     async def leader(self, group: str | None = None) -> str:
-        """The name of a group's leader, by default the first group's; waits until there is one."""
+        """The name of a group's leader, by default of the first group; waits until there is one."""
         group = self.groups[0] if group is None else group
         if group not in self.groups:
             raise ConfigError(f"there is no group {group!r}: {', '.join(self.groups)}")
@@ -119,7 +119,7 @@ class LocalCluster:
     async def restart(self, name: str) -> None:
         """Start a server that was killed or stopped, with the files that it left.
 
-        Returns when a broker answers, or when a name server has heard of all brokers that run.
+        Returns when the broker answers, or when the name server has heard of all running brokers.
         """
         server = self._named(name)
         if server.runs:
@@ -143,8 +143,8 @@ class LocalCluster:
             await self._registered(*self.groups)
 
     async def _registered(self, *led: str) -> None:
-        """Wait until the name server has heard of all brokers that run, and of a leader of these
-        groups: it serves a moment before that."""
+        """Wait until the name server has heard of all running brokers, and of a leader of each of
+        these groups: a leader serves a moment before that."""
         running = {self.address(name) for name in self._layout.brokers if self.runs(name)}
         async with self.admin() as admin:
             while True:
@@ -168,11 +168,11 @@ async def local_cluster(
     groups: int = 1,
     settings: Mapping[str, object] | None = None,
 ) -> AsyncIterator[LocalCluster]:
-    """Run a cluster until the block is left; then nothing of it is left.
+    """Run a cluster until the block ends; then its servers and files are removed.
 
-    `replicas` nodes in each of `groups` broker groups. `settings` are keys of the brokers' config
-    file, as docs/reference/broker.md has them. Runs under trio. Raises ConfigError for what can't
-    be.
+    Each of the `groups` broker groups has `replicas` nodes. `settings` are keys of the brokers'
+    config file, as docs/reference/broker.md has them. Runs under trio. Raises ConfigError for
+    values that are not possible.
     """
     if not trio.lowlevel.in_trio_task():
         raise ConfigError(
@@ -207,7 +207,7 @@ def passing_time() -> Iterator[None]:
 
 
 async def _role(config: BrokerConfig) -> str | None:
-    """A broker's own word for its role; None if it does not answer."""
+    """The role that a broker says it has; None if it does not answer."""
     try:
         async with connect_peer(config.client_host, config.listen_port) as peer:
             answer = await peer.request(Command(RequestCode.GROUP_INFO), limits.PATIENCE_S)

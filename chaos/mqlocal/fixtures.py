@@ -1,4 +1,4 @@
-"""What the plugins for pytest share: the cluster for the event loop of a test."""
+"""The parts that the plugins for pytest share: the cluster for the event loop of a test."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def cluster_here(
 
 
 def _check_loop(request: pytest.FixtureRequest) -> None:
-    """Raises ConfigError if the test wants virtual time, and its loop has none."""
+    """Raise ConfigError if the test wants virtual time, and its loop has none."""
     import asyncio  # noqa: PLC0415 - likewise
 
     from dledger.errors import ConfigError  # noqa: PLC0415 - likewise

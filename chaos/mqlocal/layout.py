@@ -1,4 +1,4 @@
-"""What a cluster inside a test consists of: names, addresses, configs. Pure.
+"""The layout of a cluster inside a test: names, addresses, configs. Pure.
 
 Servers have the names that `mqcluster` gives them: "namesrv-0", and "broker-a-n0" for the node n0
 of the group broker-a.
@@ -39,7 +39,8 @@ OURS = [
 
 
 def addresses_needed(replicas: int, groups: int) -> int:
-    """How many a cluster has: two for each broker, one for the name server. Raises ConfigError."""
+    """The number of a cluster's addresses: two for each broker, one for the name server. Raises
+    ConfigError."""
     if not 1 <= replicas <= REPLICAS_MAX:
         raise ConfigError(f"replicas={replicas} is not within 1 to {REPLICAS_MAX}")
     if not 1 <= groups <= GROUPS_MAX:
@@ -56,7 +57,7 @@ class Layout:
 
     @property
     def namesrv_addr(self) -> str:
-        """Where clients find the name server."""
+        """The name server's address."""
         return f"{self.namesrv.bind_address}:{self.namesrv.listen_port}"
 
     @property
@@ -78,9 +79,9 @@ def plan(
     directory: Path,
     settings: Mapping[str, object],
 ) -> Layout:
-    """A cluster at these addresses. `settings` are keys of a broker's config.
+    """The layout of a cluster at these addresses. `settings` are keys of a broker's config.
 
-    Raises ConfigError for one that is unknown, wrong, or not the user's to set.
+    Raises ConfigError for a key that is unknown, wrong, or not the user's to set.
     """
     for key in settings:
         if key in OURS:
@@ -109,7 +110,7 @@ def plan(
 def _group(
     template: BrokerConfig, places: Sequence[Address], directory: Path
 ) -> Iterator[tuple[str, BrokerConfig]]:
-    """The nodes of a group; the first half of its places is for clients, the other for peers."""
+    """The nodes of a group; the first half of its addresses is for clients, the other for peers."""
     replicas = len(places) // 2
 
     def members(part: Sequence[Address]) -> str:

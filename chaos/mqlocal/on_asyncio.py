@@ -29,17 +29,17 @@ R = TypeVar("R")
 
 
 class Way(Protocol):
-    """How a task of asyncio calls what runs on trio."""
+    """The way for a task of asyncio to call a cluster that runs on trio."""
 
     async def call(self, function: Callable[[*ArgumentsT], Awaitable[R]], *args: *ArgumentsT) -> R:
-        """Call it there, and wait for its result."""
+        """Call a function of the cluster there, and wait for its result."""
         ...
 
 
 class AsyncioCluster(ClusterView):
-    """The cluster, for tasks of asyncio. Made by :func:`local_cluster_on_asyncio`.
+    """A cluster for tasks of asyncio, made by :func:`local_cluster_on_asyncio`.
 
-    It has what a LocalCluster has: `producer`, `consumer` and `admin` make clients of it.
+    It has the methods of a LocalCluster: `producer`, `consumer` and `admin` make clients of it.
     """
 
     producer = with_address(Producer)
@@ -55,7 +55,7 @@ class AsyncioCluster(ClusterView):
         return datetime.fromtimestamp(unix_ms() / 1000, UTC)
 
     async def leader(self, group: str | None = None) -> str:
-        """The name of a group's leader, by default the first group's; waits until there is one."""
+        """The name of a group's leader, by default of the first group; waits until there is one."""
         return await self._way.call(self._cluster.leader, group)
 
     async def kill(self, name: str = "leader") -> str:
@@ -78,9 +78,9 @@ async def local_cluster_on_asyncio(
     groups: int = 1,
     settings: Mapping[str, object] | None = None,
 ) -> AsyncIterator[AsyncioCluster]:
-    """Run a cluster until the block is left: see :func:`~mqlocal.cluster.local_cluster`.
+    """Run a cluster until the block ends: see :func:`~mqlocal.cluster.local_cluster`.
 
-    One task may enter the block and another leave it, as those of fixtures do.
+    One task may enter the block and another may leave it, as happens with fixtures.
     """
     if trio.lowlevel.in_trio_task():
         raise ConfigError("local_cluster_on_asyncio runs under asyncio: use local_cluster here")
@@ -127,13 +127,13 @@ class _Inside(Way):
             self._calls.cancel_scope.cancel()
 
     async def begin(self) -> LocalCluster:
-        """Wait until it serves. Raises what kept it from that."""
+        """Wait until the cluster serves. Raises the error that kept it from that."""
         ended = self._guest.ended
         await _first(self._ready, ended)
         return await self._ready
 
     async def end(self) -> None:
-        """End it, unless it has failed already: then that is raised."""
+        """End the cluster. Raises its error if it has failed already."""
         if not self._guest.ended.done():
             self._token.run_sync_soon(self._stop.set)
         await self._guest.ended
@@ -157,7 +157,7 @@ class _Inside(Way):
 
 
 async def _first(done: asyncio.Future[R], ended: asyncio.Future[None]) -> None:
-    """Wait for what is to be done. Raises what has ended the cluster before that."""
+    """Wait for the first future. Raises the error that has ended the cluster before that."""
     both: list[asyncio.Future[Any]] = [done, ended]
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if not done.done():

@@ -1,4 +1,4 @@
-"""Where a cluster inside a test is: at addresses that nobody else has, in a folder of its own."""
+"""Places for a cluster inside a test: addresses that no other process has, and a folder."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder that is made there h
 
 @contextmanager
 def reserved_addresses(count: int) -> Iterator[list[tuple[str, int]]]:
-    """Free addresses of the present world, which are nobody else's while the block lasts.
+    """Free addresses of the present world, reserved while the block lasts.
 
-    Each is held by a socket that is bound to it and never listens. Linux lets a server listen at
-    the same port then, again and again, and gives it to nobody who asks for any free one.
+    Each address is held by a socket that is bound to it and never listens. Then Linux lets a server
+    listen at the same port, again and again, and never gives it to a program that asks for any free
+    port.
     """
     with ExitStack() as held:
         addresses = []
@@ -36,7 +37,7 @@ def reserved_addresses(count: int) -> Iterator[list[tuple[str, int]]]:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """A new folder, removed with all that is in it; in memory if there is much."""
+    """A new folder, removed with its content at the end; in memory if there is enough of it."""
     in_memory = os.access(SHARED_MEMORY, os.W_OK | os.X_OK) and (
         shutil.disk_usage(SHARED_MEMORY).free >= SHARED_MEMORY_BYTES_MIN
     )

@@ -1,12 +1,12 @@
-"""The fixtures for pytest. Installed with dledger, pytest finds them by itself.
+"""The fixtures for pytest, which finds them by itself where dledger is installed.
 
 `mq_cluster` is a cluster of three replicas for an asynchronous test, under trio (pytest-trio, or
 anyio's plugin) or asyncio (pytest-asyncio, or anyio's plugin). It is on virtual time if the test
 has pytest-trio's `autojump_clock`, or, with pytest-asyncio, `mq_virtual_time`.
-`mq_cluster_in_thread` is one on loopback for any other test. The marker
-`@pytest.mark.mq_cluster(replicas=1, groups=2, settings={...})` says what it shall be.
+`mq_cluster_in_thread` is a cluster on loopback for any other test. The marker
+`@pytest.mark.mq_cluster(replicas=1, groups=2, settings={...})` sets the cluster's parameters.
 
-What the cluster's servers warn of is logged, which pytest shows with a test that fails; each line
+Warnings of the cluster's servers are logged, and pytest shows them with a failed test; each line
 names the server.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell pytest of the marker, and pytest-asyncio of what is its own."""
+    """Tell pytest of the marker, and load the fixtures for pytest-asyncio where it is installed."""
     config.addinivalue_line(
         "markers",
         "mq_cluster(replicas=3, groups=1, settings={}): what the fixture mq_cluster shall be",
@@ -40,7 +40,7 @@ _mq_cluster_here = pytest.fixture(cluster_here, name="_mq_cluster_here")
 
 @pytest.fixture
 def mq_cluster(request: pytest.FixtureRequest) -> object:
-    """A cluster for an asynchronous test, which whatever runs that test starts."""
+    """A cluster for an asynchronous test, started by the plugin that runs the test."""
     is_asyncio = request.node.get_closest_marker("asyncio") is not None
     return request.getfixturevalue(ON_ASYNCIO if is_asyncio else "_mq_cluster_here")
 

@@ -1,8 +1,8 @@
-"""The same fixtures for tests that pytest-asyncio runs: it runs only what is declared to it.
+"""The same fixtures for tests that pytest-asyncio runs: it runs only fixtures declared to it.
 
-`mqlocal.plugin` loads this where pytest-asyncio is. That asks hooks which event loop a test shall
-have, and has a way of its own for all tests as soon as there is such a hook. So there is one only
-while a test with `mq_virtual_time` is made.
+`mqlocal.plugin` loads this module where pytest-asyncio is installed. Pytest-asyncio asks hooks
+which event loop a test has, and treats all tests differently as soon as there is such a hook. So
+there is a hook only while a test with `mq_virtual_time` is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @pytest_asyncio.fixture(name=ON_ASYNCIO)
 async def mq_cluster_on_asyncio(request: pytest.FixtureRequest) -> AsyncIterator[object]:
-    """A function of its own: pytest-asyncio marks it, and would run the other's fixture, too."""
+    """A cluster, by a function of its own: pytest-asyncio marks the function, and would run the
+    other plugin's fixture, too."""
     async for cluster in cluster_here(request):
         yield cluster
 
@@ -31,7 +32,7 @@ class VirtualTime:
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_asyncio_loop_factories(self) -> Mapping[str, Callable[[], AbstractEventLoop]]:
-        """For whatever test is made just now."""
+        """The loops for the test that is being made."""
         from mqlocal import VirtualLoop  # noqa: PLC0415 - pytest loads this module in every run
 
         return {"virtual": VirtualLoop}

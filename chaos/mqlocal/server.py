@@ -1,7 +1,7 @@
-"""One server in the test's process: a task that can be killed, as a process can, and begun again.
+"""A server in the test's process: a task that can be killed, as a process can, and started again.
 
-A kill is a cancellation. It closes the server's sockets, which the others see at once, and leaves
-its files as they are: what was acknowledged is there, as after the kill of a process.
+A kill is a cancellation. It closes the server's sockets, which other servers see at once, and
+leaves its files as they are: acknowledged messages are there, as after the kill of a process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Serve = Callable[[Stop], Awaitable[None]]
 
 
 class Server:
-    """A server by its name, which stands in the lines of its log."""
+    """A server with a name, which its log lines have."""
 
     def __init__(self, name: str, serve: Serve) -> None:
         self.name = name
@@ -30,21 +30,21 @@ class Server:
 
     @property
     def runs(self) -> bool:
-        """Whether it was started, and has not ended."""
+        """Whether the server was started, and has not ended."""
         return self._ended is not None and not self._ended.is_set()
 
     def start(self, tasks: TaskGroup) -> None:
-        """Run it, from the files that it has."""
+        """Run the server, from the files that it has."""
         self._scope, self._stop, self._ended = trio.CancelScope(), trio.Event(), trio.Event()
         tasks.start_soon(self._run, self._ended, name=self.name)
 
     async def kill(self) -> None:
-        """End it at once."""
+        """End the server at once."""
         self._scope.cancel()
         await self._end()
 
     async def stop(self) -> None:
-        """End it as SIGTERM does: a leader hands over first."""
+        """End the server as SIGTERM does: a leader hands over first."""
         self._stop.set()
         await self._end()
 

@@ -1,7 +1,7 @@
 """`local_cluster_in_thread`: a cluster for tests that run on asyncio, or without an event loop.
 
-It has a thread and an event loop of its own, real time, and is on loopback, so every client reaches
-it: `mqclient`'s on any event loop, the blocking ones, stock ones.
+The cluster has a thread and an event loop of its own, real time, and is on loopback, so every
+client reaches it: `mqclient`'s on any event loop, the blocking clients, and stock clients.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mqlocal.view import ClusterView
 
 
 class ThreadedCluster(ClusterView):
-    """The cluster, for any thread; its calls wait. Made by :func:`local_cluster_in_thread`.
+    """A cluster for any thread, made by :func:`local_cluster_in_thread`. Its calls block.
 
-    `producer`, `consumer` and `admin` make blocking clients of it.
+    `producer`, `consumer` and `admin` make blocking clients of the cluster.
     """
 
     producer = with_address(Producer)
@@ -56,7 +56,7 @@ def local_cluster_in_thread(
     groups: int = 1,
     settings: Mapping[str, object] | None = None,
 ) -> Iterator[ThreadedCluster]:
-    """Run a cluster until the block is left: see :func:`~mqlocal.cluster.local_cluster`."""
+    """Run a cluster until the block ends: see :func:`~mqlocal.cluster.local_cluster`."""
     block = local_cluster(replicas=replicas, groups=groups, settings=settings)
     with (
         start_blocking_portal("trio") as portal,

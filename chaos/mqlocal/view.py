@@ -1,4 +1,4 @@
-"""What is known of a cluster from outside its event loop, without asking its servers."""
+"""Facts about a cluster that are known outside its event loop, without asking its servers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ClusterView:
         self.servers = cluster.servers
 
     def address(self, name: str) -> str:
-        """Where clients find one server."""
+        """The address of a server's port for clients."""
         return self._cluster.address(name)
 
     def runs(self, name: str) -> bool:
-        """Whether a server runs: it was not killed or stopped, or has been restarted."""
+        """Whether a server runs: it was not killed or stopped, or was restarted after that."""
         return self._cluster.runs(name)

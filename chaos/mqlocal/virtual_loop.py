@@ -3,10 +3,12 @@
 Time passes when every task waits, and then at once, as with a MockClock of trio that jumps by
 itself. The servers of a cluster run on trio, as a guest of this loop: in the same thread, on the
 same time. Both are idle if the selector of asyncio has nothing, and trio ran no task in two turns:
-what it read in one it hands to its tasks in the next. Then it is the next deadline of either.
+data that it read in one turn it hands to its tasks in the next. Then time jumps to the next
+deadline of either.
 
-Bytes are in memory meanwhile (`dledger.testing.virtual`), so nothing is on its way that neither of
-them can see; but what `asyncio.to_thread` and executors do in threads, for which time stands still.
+Bytes are in memory meanwhile (`dledger.testing.virtual`), so between them both see all data on its
+way. Threads of `asyncio.to_thread` and of executors are invisible to both: time stands still while
+they work.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class Guest(Clock, Instrument):
         )
 
     def go_on(self) -> bool:
-        """Run one turn of trio. Returns whether any task ran in it."""
+        """Run a turn of trio. Returns whether any task ran in it."""
         turn, self._turn, self._ran = self._turn, None, False
         if turn is not None:
             turn()
@@ -79,13 +81,14 @@ class Guest(Clock, Instrument):
         return self._loop.time()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """No wait of its own: it is the loop that waits."""
+        """The guest's own wait: none, since the loop waits."""
         self.deadline = deadline
         return 0.0
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """The loop: `asyncio.Runner(loop_factory=VirtualLoop)`. Its time begins at 0."""
+    """An event loop on virtual time, which begins at 0:
+    `asyncio.Runner(loop_factory=VirtualLoop)`."""
 
     def __init__(self) -> None:
         self._now_s = 0.0
@@ -96,7 +99,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(_Selector(self))
 
     def time(self) -> float:
-        """Seconds since it was made."""
+        """Virtual seconds since the loop was made."""
         return self._now_s
 
     def current_time(self) -> float:
@@ -143,12 +146,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.guest is not None and self.guest.go_on()
 
     def idles(self) -> bool:
-        """Note a turn in which nobody could go on; whether nobody will unless time passes."""
+        """Note a turn in which no task could go on. Returns whether none will until time passes."""
         self._idle += 1
         return self.guest is None or self._idle >= IDLE_TURNS
 
     def is_at_work(self) -> None:
-        """Note a turn in which somebody could go on."""
+        """Note a turn in which a task could go on."""
         self._idle = 0
 
     def pass_time(self, left_s: float) -> bool:
@@ -168,7 +171,7 @@ class _Selector(selectors.EpollSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; nothing if others may go on by now, or time has passed."""
+        """The files that are ready; none if tasks may go on by now, or time has passed."""
         loop = self._loop
         ran = loop.guest_goes_on()
         found = super().select(0)

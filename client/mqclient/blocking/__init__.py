@@ -5,9 +5,9 @@
     with Producer("127.0.0.1:9876", group="PG") as producer:
         result = producer.send(Message("Orders", b"hello"))
 
-Each object runs the asynchronous one in an event loop of its own, in one thread of its own that
+Each object runs an asynchronous client in an event loop of its own, in a thread of its own that
 ends with its `with` block. Methods have the parameters, results and errors of the asynchronous
-ones; they may be called from several threads. In a fork of the process they raise ClientClosed.
+methods; they may be called from several threads. In a fork of the process they raise ClientClosed.
 
 ``face``      the calls that wait for an event loop
 ``loop``      the thread with the event loop

@@ -40,7 +40,7 @@ class StagedWriter(BulkWriter):
 
     @property
     def places(self) -> Places:
-        """Where the staged entries lie. Whole after `flush`."""
+        """The places of the staged entries; complete after `flush`."""
         return self._staged.places
 
 

@@ -47,12 +47,12 @@ class OnceTransaction(Caller[transacting.OnceTransaction]):
     send = blocking(transacting.OnceTransaction.send)
 
     def rollback(self) -> None:
-        """Store nothing when the block ends; the messages come again."""
+        """Store nothing when the block ends; the messages are delivered again."""
         self._client.rollback()
 
     @property
     def results(self) -> list[SendResult]:
-        """Where the outputs went, once they are stored."""
+        """The places of the outputs, once they are stored."""
         return self._client.results
 
 
@@ -122,11 +122,11 @@ class Consumer(Face[consumers.Consumer]):
     drain = blocking(consumers.Consumer.drain)
 
     def __iter__(self) -> Self:
-        """Messages without end; asking for one says that the one before is processed."""
+        """Messages without end; each step marks the message before as processed."""
         return self
 
     def __next__(self) -> ReceivedMessage:
-        """Wait for the next message; asking for it says that the one before is processed."""
+        """Wait for the next message; the message before it is marked as processed."""
         try:
             return self.call(self._client.__anext__)
         except StopAsyncIteration:
@@ -138,7 +138,7 @@ class Consumer(Face[consumers.Consumer]):
     def transaction(
         self, producer: Producer, *, timeout_s: float = limits.TRANSACTION_S
     ) -> Iterator[OnceTransaction]:
-        """Store outputs and the offsets of the messages handed out in one step: both or neither."""
+        """Store outputs, and the offsets of messages handed out, in one step: both or neither."""
 
         def begin() -> AbstractAsyncContextManager[transacting.OnceTransaction]:
             return self._client.transaction(producer.client, timeout_s=timeout_s)
@@ -159,9 +159,9 @@ class Consumer(Face[consumers.Consumer]):
     ) -> None:
         """Call `handler` with each message, for ever: by this thread, or by `concurrency` threads.
 
-        All is as with the asynchronous one, but a thread can't be cancelled: the message of one
-        that takes longer than `timeout_s` comes again, and what the thread still does is its own.
-        With a `timeout_s`, or interceptors, this thread handles nothing itself.
+        Everything is as with the asynchronous consumer, but a thread can't be cancelled: if a
+        handler takes longer than `timeout_s`, the message is redelivered, and the thread goes on
+        with its work. With a `timeout_s`, or interceptors, this thread handles nothing itself.
         """
         hooks = self._client.hooks
         if concurrency == 1 and timeout_s is None and not hooks.awaits:
@@ -217,7 +217,7 @@ class Consumer(Face[consumers.Consumer]):
         on_error: OnError | None = None,
         max_reconsume_times: int | None = None,
     ) -> None:
-        """Call `handler` with what there is of a queue, up to `max_messages`, by other threads."""
+        """Call `handler` with batches of up to `max_messages` messages of a queue, in threads."""
         self.call(
             partial(
                 self._client.run_batches,
@@ -260,7 +260,7 @@ class Consumer(Face[consumers.Consumer]):
 
     @property
     def client_id(self) -> str:
-        """How brokers and the other members know this consumer."""
+        """The id by which brokers and members know this consumer."""
         return self._client.client_id
 
     @property

@@ -38,7 +38,7 @@ def _result(called: Future[R]) -> R:
     """The result of a call, once there is one.
 
     CPython's locks do not notice a signal that came just before the wait for them, or that another
-    thread received. Its handler runs when this thread wakes up, so it does now and then.
+    thread received. Its handler runs when this thread wakes up, so this thread wakes now and then.
     """
     while True:
         try:
@@ -59,10 +59,10 @@ class Caller(ABC, Generic[T]):
 
 
 class Face(Hinting, Caller[ClientT]):
-    """The client, and the thread with its event loop, for the time of the `with` block.
+    """A client, and the thread with its event loop, for the time of the `with` block.
 
-    What a program has forgotten to close is closed when it exits: a producer in order, so that what
-    was handed over is sent, a consumer without waiting for its handlers.
+    A client that a program has forgotten to close is closed when the program exits: a producer in
+    order, so that all messages handed over are sent, a consumer without waiting for its handlers.
     """
 
     _ends_in_order = False
@@ -93,8 +93,8 @@ class Face(Hinting, Caller[ClientT]):
         return ClientClosed(f"this {type(self).__name__} {forked_from(self._opened_in)}")
 
     def call(self, function: Callable[[], Awaitable[R]]) -> R:
-        """Call `function` in the event loop, and wait for its result. An exception that a signal's
-        handler raises meanwhile, as Ctrl-C does, cancels the call: nobody waits for it any more."""
+        """Call `function` in the event loop, and wait for its result. If a signal's handler raises
+        an exception meanwhile, as for Ctrl-C, the call is cancelled: its caller is gone."""
         portal = self.portal
         try:
             called = portal.start_task_soon(function)
@@ -143,7 +143,7 @@ class Face(Hinting, Caller[ClientT]):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        """Close the client as leaving the asynchronous one's block does."""
+        """Close the client, as leaving an asynchronous client's block does."""
         if self._is_forked:
             return None  # the process that opened it closes it
         self._running = None
@@ -163,7 +163,7 @@ class Face(Hinting, Caller[ClientT]):
             self.__exit__(None, None, None)
 
     def stay_behind(self) -> None:
-        """In a fork of the process that opened it: this copy can't be used."""
+        """Make this copy unusable: it is in a fork of the process that opened it."""
         self._running = None
         self._is_forked = True
         self._stack.pop_all()
@@ -179,7 +179,7 @@ _told_in: set[int] = set()
 
 
 def _hear_of_the_end() -> None:
-    """Close what is open also at the end of a child of `multiprocessing`, which has no `atexit`."""
+    """Close open clients also at the end of a child of `multiprocessing`, which has no `atexit`."""
     ends = sys.modules.get("multiprocessing.util")
     if ends is not None and os.getpid() not in _told_in:
         _told_in.add(os.getpid())

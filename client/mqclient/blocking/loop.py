@@ -15,7 +15,7 @@ from anyio.from_thread import BlockingPortal
 
 
 class Loop:
-    """The thread, from when this is made; `portal` is the way into its event loop."""
+    """A thread that runs from the moment this is made; `portal` leads into its event loop."""
 
     def __init__(self, name: str) -> None:
         started: Future[BlockingPortal] = Future()
@@ -24,7 +24,7 @@ class Loop:
         self.portal = started.result()
 
     def stop(self, *, cancel: bool) -> None:
-        """End the event loop, when its tasks end, or at once with `cancel`; and the thread."""
+        """End the event loop and the thread, when its tasks end, or at once with `cancel`."""
         with suppress(RuntimeError):  # it has ended already
             self.portal.call(self.portal.stop, cancel)
         self._thread.join()

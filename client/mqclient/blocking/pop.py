@@ -28,8 +28,8 @@ class PopConsumer(Face[consumers.PopConsumer]):
     extend = blocking(consumers.PopConsumer.extend)
 
     def pause(self) -> None:
-        """Pop nothing and hand out nothing until `resume`; messages that nobody has begun go to
-        others."""
+        """Pop nothing and hand out nothing until `resume`. Messages that no handler has begun go to
+        other members."""
         self.portal.call(self._client.pause)
 
     def resume(self) -> None:
@@ -37,15 +37,15 @@ class PopConsumer(Face[consumers.PopConsumer]):
         self.portal.call(self._client.resume)
 
     def paused(self) -> bool:
-        """Whether it is paused."""
+        """Whether the consumer is paused."""
         return self.portal.call(self._client.paused)
 
     def __iter__(self) -> Self:
-        """Messages without end; asking for one acknowledges the one before."""
+        """Messages without end; each step acknowledges the message before."""
         return self
 
     def __next__(self) -> PoppedMessage:
-        """Wait for the next message; asking for it acknowledges the one before."""
+        """Wait for the next message; the message before it is acknowledged."""
         try:
             return self.call(self._client.__anext__)
         except StopAsyncIteration:
@@ -63,8 +63,8 @@ class PopConsumer(Face[consumers.PopConsumer]):
     ) -> None:
         """Call `handler` with each message, for ever, by `concurrency` threads.
 
-        A thread can't be cancelled: the message of one that takes longer than `timeout_s` comes
-        again, and what the thread still does is its own.
+        A thread can't be cancelled: if a handler takes longer than `timeout_s`, the message is
+        redelivered, and the thread goes on with its work.
         """
         self.call(
             partial(
@@ -80,5 +80,5 @@ class PopConsumer(Face[consumers.PopConsumer]):
 
     @property
     def client_id(self) -> str:
-        """How brokers know this consumer."""
+        """The id by which brokers know this consumer."""
         return self._client.client_id

@@ -62,7 +62,7 @@ class Transaction:
 
     @property
     def ended(self) -> Decision | None:
-        """How the caller ended it, None if not yet."""
+        """The end that the caller gave the transaction, None if not yet."""
         return self._transaction.ended
 
     def commit(self) -> None:
@@ -158,7 +158,7 @@ class Producer(Face[producers.Producer]):
 
     @property
     def client(self) -> producers.Producer:
-        """The asynchronous one. Raises ClientClosed outside the block."""
+        """The asynchronous producer. Raises ClientClosed outside the block."""
         self._client.check_open()
         return self._client
 

@@ -37,9 +37,9 @@ class RangeReader(Face[reader.RangeReader]):
         life: int = 0,
         expression: str | Sql = ALL,
     ) -> Generator[Piece, None, None]:
-        """All pieces of a range, in order: the next one is asked for while the caller has one.
+        """All pieces of a range, in order. The next piece is read while the caller has one.
 
-        Raises what `read` raises.
+        Raises the errors of `read`.
         """
         read = partial(self._client.read, queue, life=life, expression=expression)
         coming = self.portal.start_task_soon(read, begin, end) if begin < end else None

@@ -31,7 +31,7 @@ class Drained(Protocol):
     """A client that can be stopped in order."""
 
     def drain(self, timeout_s: float) -> bool:
-        """Finish what was begun. Returns whether it was finished in time."""
+        """Finish all work that was begun. Returns whether it was finished in time."""
 
 
 @checked_call
@@ -42,7 +42,7 @@ def run_until_signal(
     signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
 ) -> None:
     """Call `run()`; at the first signal drain the clients, one after the other, for `timeout_s`
-    each. A second signal has its usual effect. Only in the main thread."""
+    each. A second signal has its usual effect. Call this only in the main thread."""
     # A signal may come in the middle of a call of this very queue, which takes that.
     told: SimpleQueue[bool] = SimpleQueue()
 

@@ -10,14 +10,14 @@ from anyio import CapacityLimiter, to_thread
 from mqclient import limits
 
 HandledT = TypeVar("HandledT")
-"""What a handler is called with: a message, or a batch."""
+"""The argument of a handler: a message, or a batch."""
 
 
 def in_threads(
     handler: Callable[[HandledT], None], concurrency: int, timeout_s: float | None
 ) -> Callable[[HandledT], Awaitable[None]]:
-    """Call a handler in threads of its own. One that takes too long is left alone with its thread,
-    if there is a time to take."""
+    """Call a handler in threads of its own. With a `timeout_s`, a handler that takes too long is
+    left alone with its thread."""
     threads = CapacityLimiter(concurrency + limits.ABANDONED_HANDLERS_MAX)
 
     async def handle(handled: HandledT) -> None:

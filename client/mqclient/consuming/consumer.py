@@ -324,7 +324,7 @@ class Consumer(Steered):
     def transaction(
         self, producer: Writes, *, timeout_s: float = limits.TRANSACTION_S
     ) -> AbstractAsyncContextManager[OnceTransaction]:
-        """Store outputs, and the offsets of the messages handed out, in one step: both or neither.
+        """Store outputs, and the offsets of messages handed out, in one step: both or neither.
 
         The end of the block stores everything. If the block raises, nothing is stored, and the
         messages are delivered again. Needs `auto_commit=False` and a producer with a name.
