@@ -62,7 +62,7 @@ class AsideBook:
         self._indexes = {kept: None for kept in self._indexes if kept >= index}
 
     def dump(self) -> tuple[int, list[AsideRow], list[int]]:
-        """What a snapshot keeps."""
+        """The rows for a snapshot."""
         return self.count, list(self.last), list(self._indexes)
 
     def restore(self, count: int, last: Iterable[AsideRow], indexes: Iterable[int]) -> None:

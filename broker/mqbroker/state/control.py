@@ -199,7 +199,7 @@ def encode_control(control: Control) -> bytes:
 
 
 def decode_control(body: Buffer) -> Control:
-    """What `encode_control` made.
+    """The inverse of `encode_control`.
 
     Raises WrittenByNewer for an operation that this version does not know, Unusable for bytes that
     are no operation.

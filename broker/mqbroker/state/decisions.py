@@ -91,7 +91,7 @@ class Decisions:
             del self._last[next(iter(self._last))]
 
     def picture(self) -> list[DecidedRow]:
-        """What a snapshot keeps."""
+        """The rows for a snapshot."""
         return [(name, *decided) for name, decided in self._last.items()]
 
     def restore(self, rows: Iterable[DecidedRow]) -> None:
@@ -111,7 +111,7 @@ def encode_staged_note(note: StagedNote) -> bytes:
 
 
 def decode_staged_note(body: Buffer) -> StagedNote:
-    """What `encode_staged_note` made. Raises Unusable for what no leader writes."""
+    """The inverse of `encode_staged_note`. Raises Unusable for bytes that no leader writes."""
     try:
         note = msgspec.msgpack.decode(body, type=StagedNote)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

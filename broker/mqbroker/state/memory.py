@@ -174,7 +174,7 @@ class Memory:
             self.popped.reset(once.group, move.topic, move.queue_id, move.end)
 
     def give_up(self, given_up: GivenUp) -> None:
-        """What became dead letters is done."""
+        """Note that popped messages became dead letters, and so are done."""
         self._change_popped(given_up.settled)
 
     def retain_from(self, topic: str, queue_id: int, begin: int) -> None:

@@ -74,7 +74,7 @@ class Delays:
             self._next[move.queue_id] = end
 
     def dump(self) -> dict[int, int]:
-        """What a snapshot keeps."""
+        """The rows for a snapshot."""
         return dict(self._next)
 
     def restore(self, next_offsets: Mapping[int, int]) -> None:

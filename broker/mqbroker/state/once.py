@@ -93,7 +93,7 @@ def decode_decision(body: Buffer) -> Decision:
 
 
 def decode_once(body: Buffer) -> Once:
-    """What `encode_once` made. Raises Unusable for what no leader writes."""
+    """The inverse of `encode_once`. Raises Unusable for bytes that no leader writes."""
     return _decoded(body, Once)
 
 

@@ -75,7 +75,7 @@ class Written(NamedTuple):
 
 
 class Judged(Enum):
-    """What becomes of a write."""
+    """The verdict on a write."""
 
     NEW = "it is to be stored"
     REPEATED = "it is stored: the first answer holds"
@@ -184,7 +184,7 @@ class Producers:
         self._names.pop(name, None)
 
     def judge(self, stamp: Stamp) -> Judged:
-        """What becomes of a write that is asked for now."""
+        """The verdict on a write that is asked for now."""
         known = self._names.get(stamp.name)
         if known is None:
             return Judged.FORGOTTEN
@@ -224,7 +224,7 @@ class Producers:
             del self._names[name]
 
     def picture(self) -> Generator[None, None, Rows]:
-        """What a snapshot keeps."""
+        """The rows for a snapshot."""
         rows: list[ProducerRow] = []
         for name, producer in self._names.items():
             streams = [(stream, *written) for stream, written in producer.streams.items()]

@@ -250,7 +250,7 @@ class Topics:
             self.touch(now_ms)
 
     def births(self) -> dict[str, list[Birth]]:
-        """What a snapshot keeps of them."""
+        """The births for a snapshot."""
         return {topic: list(births) for topic, births in self._births.items()}
 
     def restore(

@@ -1,4 +1,4 @@
-"""What is derived from the log, mostly files, and can be rebuilt from it.
+"""Data derived from the log, mostly files, which can be rebuilt from it.
 
 ``indexing``       what a committed entry of messages adds to them (pure)
 ``many``           the same for many records of one topic, column by column (pure)

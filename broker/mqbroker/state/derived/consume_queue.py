@@ -47,7 +47,7 @@ _OUTDATED: Final = ".outdated"
 
 
 class ConsumeQueue:
-    """One queue. `begin` and `end` bound its offsets: begin <= offset < end."""
+    """A queue of messages. `begin` and `end` bound its offsets: begin <= offset < end."""
 
     def __init__(self, directory: Path, files: FilePool) -> None:
         self.directory = directory

@@ -1,4 +1,5 @@
-"""What an entry of messages adds to the queues and the key index, by its bytes alone. Pure.
+"""The units that an entry of messages adds to the queues and the key index, by its bytes alone.
+Pure.
 
 An entry's body is message records back to back (see `dledger.remoting.record`), all of one topic
 and one store time where one request made the entry. Records of the same queue that stand next to
@@ -53,7 +54,8 @@ from mqbroker.state.shares import Owner, owner_name
 
 Noted: TypeAlias = Once | GivenUp | StagedNote
 FEW: Final = 14
-"""So many records are sooner taken apart one by one: 18 us each, and 250 us for a table of some."""
+"""The number of records up to which they are taken apart one by one: 18 us each, and 250 us for a
+table of some."""
 _SIZE: Final = struct.Struct(">I")
 _TIMER_OUT_MS: Final = TIMER_OUT_MS.encode() + b"\x01"
 #: What a mark says the note is.
@@ -66,7 +68,7 @@ _NOTES: Final[Mapping[bytes, Callable[[Buffer], Noted]]] = {
 _MARK_BYTES_MAX: Final = max(map(len, _NOTES)) + 1
 
 Op: TypeAlias = Move | Noted
-"""What an entry of messages does beside storing them."""
+"""The effect of an entry of messages beside storing them."""
 
 
 def index_entry(body: memoryview, position: int) -> tuple[Op | None, Sequence[EntryIndex]]:
@@ -211,7 +213,7 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
 
 
 def _joined(parts: Sequence[EntryIndex], copy: tuple[bytes, tuple[int, int]] | None) -> EntryIndex:
-    """What some records add that were sent together."""
+    """The units of some records that were sent together."""
     first = parts[0]
     if any(part.topic != first.topic for part in parts):
         raise Unusable("its records are of several topics")

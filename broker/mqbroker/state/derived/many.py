@@ -40,7 +40,7 @@ class Many:
     def index(
         self, store_timestamp_ms: int, copy: tuple[bytes, tuple[int, int]] | None
     ) -> EntryIndex | None:
-        """What they add, sent all together; `copy` is for the dedup window.
+        """The units of these records, sent all together; `copy` is for the dedup window.
 
         None unless all are of the topic, and all lengths are right. Raises Unusable for other
         bytes that no leader writes.

@@ -1,4 +1,4 @@
-"""What the properties of an entry's records say to queues, key index and dedup window. Pure.
+"""Properties of an entry's records, as queues, key index and dedup window need them. Pure.
 
 A record's properties are a string: NAME 0x01 value 0x02, again and again. Tags, keys and the end of
 a message's life are looked for record by record, but only where the entry has such a name at all.
@@ -31,17 +31,17 @@ _DLQ_PREFIX: Final = DLQ_PREFIX.encode()
 _END: Final = 0x02
 """Behind each value. Smaller bytes separate, too."""
 _JAVA_BASE: Final = 31
-"""Of String.hashCode."""
+"""The base of String.hashCode."""
 
 Places = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.uint8]
 
 
 class Said(NamedTuple):
-    """What the properties of some records say."""
+    """The values that the properties of some records give."""
 
     tags_codes: Places
-    """Of all records."""
+    """The tags codes of all records."""
     ends_ms: Sequence[tuple[int, int]]
     """The numbers of the records that expire, and when."""
     keys: Keys
@@ -70,7 +70,7 @@ class Properties:
         self._unique = self._unique_keys()
 
     def read(self, positions: Places) -> Said:
-        """What they say; `positions` are those of their records in the log."""
+        """The values of these properties; `positions` are those of their records in the log."""
         codes = np.zeros(len(positions), np.int64)
         numbers, tags = self._values(TAGS_NAME)
         if tags:
@@ -162,7 +162,7 @@ def _rows(data: memoryview | bytes, begins: Places, width: int) -> Rows:
 
 
 def keys_in(topic: bytes, data: bytes, begin: int, end: int, position: int) -> list[Key]:
-    """One record's keys: the unique one, and those of KEYS."""
+    """The keys of one record: the unique key, and those of KEYS."""
     return keys_of(topic, value_in(data, UNIQUE_NAME, begin, end), data, begin, end, position)
 
 

@@ -1,4 +1,4 @@
-"""What is kept for groups of consumers.
+"""The state that is kept for groups of consumers.
 
 ``subscriptions``  their configs (pure)
 ``offsets``        how far each has consumed each queue (pure)

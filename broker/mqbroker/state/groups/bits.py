@@ -24,5 +24,5 @@ def bits_to_bytes(bits: int) -> bytes:
 
 
 def bits_from_bytes(data: bytes) -> int:
-    """What `bits_to_bytes` made."""
+    """The inverse of `bits_to_bytes`."""
     return int.from_bytes(data, "little")

@@ -53,7 +53,7 @@ class Delivery:
             self.bits >>= zeros
 
     def kept(self) -> DeliveryRow:
-        """What a snapshot keeps of it."""
+        """The row of this delivery for a snapshot."""
         bits, times = bits_to_bytes(self.bits), (self.fence, self.visible_ms, self.deliveries)
         return (self.base, bits, *times, self.attempt_id)
 
@@ -67,7 +67,7 @@ class Delivery:
 
 
 class OfFence:
-    """What of a queue was handed out under one fence and is in flight.
+    """The messages of a queue that were handed out under one fence and are in flight.
 
     A member may hide each message for another time of its own: then there are as many deliveries
     as messages, and each is found by its offset.
@@ -129,7 +129,7 @@ class Heap:
         self._room = STALE
 
     def add(self, delivery: Delivery) -> None:
-        """One more."""
+        """Add a delivery."""
         self._serial += 1
         heapq.heappush(self._heap, (self._number(delivery), self._serial, delivery))
         if len(self._heap) > self._room:
@@ -138,7 +138,7 @@ class Heap:
             self._room = 2 * len(self._heap) + STALE
 
     def first(self) -> Delivery | None:
-        """One with the lowest number; None if nothing is in flight."""
+        """A delivery with the lowest number; None if nothing is in flight."""
         heap = self._heap
         while heap:
             number, serial, delivery = heap[0]

@@ -46,7 +46,7 @@ def encode_given_up(given_up: GivenUp) -> bytes:
 
 
 def decode_given_up(body: Buffer) -> GivenUp:
-    """What `encode_given_up` made. Raises Unusable for what no leader writes."""
+    """The inverse of `encode_given_up`. Raises Unusable for bytes that no leader writes."""
     try:
         given_up = msgspec.msgpack.decode(body, type=GivenUp)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -110,7 +110,7 @@ class QueueLocks:
         self.shares.change(key.group, -1)
 
     def picture(self) -> tuple[Rows, Rows]:
-        """What a snapshot keeps: the locks, and their tokens in the same order."""
+        """The rows for a snapshot: the locks, and their tokens in the same order."""
         held = self._held.copy()
         return (
             Rows(

@@ -30,7 +30,7 @@ class RequestModes:
         return len(self._modes)
 
     def get(self, topic: str, group: str) -> RequestMode | None:
-        """What was set, if anything."""
+        """The mode that was set, if there is one."""
         return self._modes.get((topic, group))
 
     def put(self, topic: str, group: str, mode: str, share: int) -> None:
@@ -46,7 +46,7 @@ class RequestModes:
         self._modes = {key: mode for key, mode in self._modes.items() if key[1] != group}
 
     def dump(self) -> list[ModeRow]:
-        """What a snapshot keeps."""
+        """The rows for a snapshot."""
         return [(*key, *mode) for key, mode in self._modes.items()]
 
     def restore(self, rows: Iterable[ModeRow]) -> None:

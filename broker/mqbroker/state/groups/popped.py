@@ -1,4 +1,5 @@
-"""What POP has handed out: for each group and queue, who has which messages until when. Pure.
+"""Messages that POP has handed out: for each group and queue, which member has which until when.
+Pure.
 
 Below the `cursor` of a queue every message was handed out once, or passed over by a filter. One
 that is not acknowledged is in flight: it has a `fence` (RocketMQ's pop time), which the handle of
@@ -61,7 +62,7 @@ class Taken(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """What a POP entry came to. `passed` are the queues whose cursor it moved."""
+    """The result of a POP entry. `passed` are the queues whose cursor it moved."""
 
     fence: int
     taken: Sequence[Taken]
@@ -77,8 +78,9 @@ class Again(NamedTuple):
 
 
 class Take(NamedTuple):
-    """What a POP takes of one queue: new ones, if the cursor is at `expected` still (-1: there is
-    none as yet); the cursor then goes to `cursor`. And others again."""
+    """The messages that a POP takes of one queue. New ones are taken if the cursor is still at
+    `expected` (-1: there is no cursor yet); the cursor then moves to `cursor`. The messages of
+    `again` are handed out once more."""
 
     queue_id: int
     expected: int
@@ -89,7 +91,7 @@ class Take(NamedTuple):
 
 
 class PoppedQueue:
-    """One queue, for one group."""
+    """The popped messages of one queue, for one group."""
 
     def __init__(self, cursor: int, last_fence: int = 0) -> None:
         self.cursor = cursor
@@ -110,7 +112,7 @@ class PoppedQueue:
         return (each for some in self._deliveries.values() for each in some)
 
     def of_fence(self, fence: int) -> Iterable[Delivery]:
-        """What was handed out under a fence and is in flight."""
+        """The messages that were handed out under a fence and are in flight."""
         return self._deliveries.get(fence, ())
 
     def add(self, delivery: Delivery) -> None:
@@ -169,7 +171,7 @@ class PoppedTopic:
                 self._attempts_room = 2 * len(self._attempts) + STALE
 
     def of(self, attempt_id: str) -> list[Delivery]:
-        """What was handed out for an attempt and is in flight."""
+        """The messages that were handed out for an attempt and are in flight."""
         return [each for each in self._attempts.get(attempt_id, ()) if each.bits]
 
     def next_ms(self) -> int | None:
@@ -220,11 +222,11 @@ class Popped:
         return ((group, topic, each) for (group, topic), each in self._topics.items())
 
     def topic(self, group: str, topic: str) -> PoppedTopic | None:
-        """What a group has of a topic, if it ever popped it."""
+        """A group's popped queues of a topic, if it ever popped it."""
         return self._topics.get((group, topic))
 
     def queue(self, group: str, topic: str, queue_id: int) -> PoppedQueue | None:
-        """What a group has of a queue, if it ever popped it."""
+        """A group's part of a queue, if it ever popped it."""
         of_topic = self._topics.get((group, topic))
         return None if of_topic is None else of_topic.queues.get(queue_id)
 
@@ -377,7 +379,7 @@ class Popped:
             )
 
     def picture(self) -> Generator[None, None, Rows]:
-        """What a snapshot keeps."""
+        """The rows for a snapshot."""
         rows: list[PoppedRow] = []
         for (group, topic), of_topic in self._topics.items():
             for queue_id, queue in of_topic.queues.items():

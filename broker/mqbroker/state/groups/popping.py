@@ -24,8 +24,8 @@ OFFSET_MAX: Final = INT64_MAX // 2
 
 
 class PopQueue(msgspec.Struct, frozen=True, array_like=True):
-    """What a POP takes of a queue: see `mqbroker.state.groups.popped.Take`. With `expected` -2 it
-    takes nothing new. `again` are rows of (fence, base, bits)."""
+    """The messages that a POP takes of a queue: see `mqbroker.state.groups.popped.Take`. With
+    `expected` -2 it takes no new ones. `again` are rows of (fence, base, bits)."""
 
     queue_id: int
     expected: int
@@ -82,7 +82,7 @@ class SettlePopped(msgspec.Struct, frozen=True):
 
 
 class Settled(NamedTuple):
-    """What became of an entry's rows: which messages were in flight, as bits from each row's base
+    """The effect of an entry's rows: the messages that were in flight, as bits from each row's base
     on; a change has their new fence, too."""
 
     acked: Sequence[int]

@@ -65,7 +65,7 @@ class SubscriptionGroups:
             self._changed(now_ms)
 
     def beginnings(self) -> dict[str, Beginning]:
-        """What a snapshot keeps of them."""
+        """The beginnings of groups, for a snapshot."""
         return dict(self._begun)
 
     def restore(

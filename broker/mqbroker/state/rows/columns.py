@@ -1,4 +1,4 @@
-"""What a snapshot keeps of messages that wait (`mqbroker.state.waiting`), piece by piece. Pure.
+"""Rows of a snapshot for messages that wait (`mqbroker.state.waiting`), piece by piece. Pure.
 
 There may be a million of them: their arrays are copied, and packed and turned to big-endian later,
 a part at a time. Owners stand in the order of their first messages, not by their numbers, which

@@ -117,7 +117,7 @@ def encoded(names: Iterable[str], fields: Fields) -> Iterator[bytes]:
 
 
 def array_header(count: int) -> bytes:
-    """What stands before an array of so many values."""
+    """The bytes before an array of this many values."""
     return _header(count, 0x90, 0xDC)
 
 
