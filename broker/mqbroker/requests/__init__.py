@@ -1,4 +1,4 @@
-"""What clients ask, and what they are answered.
+"""Requests of clients, and their answers.
 
 ``dispatch``     finds the handler of a code
 ``later``        answers that wait for an outcome

@@ -169,12 +169,12 @@ class Core:
 
     @property
     def dialler(self) -> ServerContexts | None:
-        """What other servers are dialled with; None for plain text."""
+        """The dialler for other servers; None for plain text."""
         return None if self.tls is None else self.tls.dialler
 
     @property
     def permission(self) -> int:
-        """What this broker group may be used for: brokerPermission, and what name servers say."""
+        """The permission of this broker group, by brokerPermission and by the name servers."""
         permission = self.config.broker_permission
         return permission & ~PERM_WRITE if self.announcements.wiped else permission
 

@@ -86,8 +86,8 @@ class Dispatcher:
         return self._later(request, connection, answer)
 
     def _guarded(self, request: Command, connection: Connection) -> Served[Needs]:
-        """What serves a code that not everybody may ask for. Refused for others, and for a code
-        that nobody serves."""
+        """The handler of a code, if the sender may use it. Raises Refused if not, and for a code
+        that no handler serves."""
         served = self.table.get(request.code)
         if served is None:
             raise not_supported(request.code)

@@ -39,7 +39,7 @@ _NOT_PASSED_ON: Final = frozenset(
         *(ACCESS_KEY, SIGNATURE, STAMP, BODY_HASH, OWN_SIGNATURE),
     }
 )
-"""What says who asks this member; the leader is told by what this member proves."""
+"""Fields that tell this member who asks; the leader is told by the proof of this member."""
 
 
 class Forwarding:

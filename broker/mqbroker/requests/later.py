@@ -22,7 +22,7 @@ OutcomeT = TypeVar("OutcomeT")
 
 
 class Later(msgspec.Struct, Generic[OutcomeT], frozen=True):
-    """What a handler returns to be answered later."""
+    """The result of a handler that answers later."""
 
     begin: Callable[[Tell[OutcomeT]], object]
     """Is given the callback that must be told the outcome, once. May raise what handlers may."""

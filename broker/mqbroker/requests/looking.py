@@ -1,4 +1,5 @@
-"""What rights depend on beside a request: which topics, groups and messages there are here."""
+"""The topics, groups and messages of this broker, for rights that depend on more than the
+request."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from mqbroker.state.machine import Machine
 
 
 class Looking:
-    """One replica's state, for `dledger.trust.rights`. `find_record` gives the message that begins
-    at a position."""
+    """The state of one replica, for `dledger.trust.rights`. `find_record` gives the message that
+    begins at a position."""
 
     def __init__(
         self, cluster: str, machine: Machine, find_record: Callable[[int], Record | None]

@@ -1,5 +1,5 @@
-"""What a request needs before this replica answers it. Each handler's method declares it with its
-codes.
+"""Conditions under which this replica answers a request. Each handler's method declares them with
+its codes.
 
 Followers hold the same state, but only a leader knows that nothing newer is acknowledged. So reads
 of messages and offsets need the leader too. Every replica answers clients' heartbeats, member lists

@@ -1,4 +1,4 @@
-"""What topics, groups and the broker group itself allow at this moment. Pure.
+"""Permissions of topics, groups and the broker group itself at this moment. Pure.
 
 A permission is judged on the leader, by the replicated state, when the act happens: when messages
 are appended, and when messages are handed out, also to a request that has waited for them. A client

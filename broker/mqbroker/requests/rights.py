@@ -225,5 +225,5 @@ PROGRESS = found("Group Get, Topic Get if there is one", _progress)
 STATISTICS = found("Cluster Get, or Get of the topic or group", _statistics)
 ONESELF = found("Cluster Get, or to be that user", _oneself)
 CONSUME = group(SUB, at="consumerGroup") & topic(SUB)
-"""What a consumer's own work takes."""
+"""The rights for a consumer's own work."""
 TIME_SPAN = group(GET) & topic(GET)

@@ -1,4 +1,4 @@
-"""What an operator's change of a topic or group changes, and what would become unreachable. Pure.
+"""Changes of topics and groups by operators, and the messages that would become unreachable. Pure.
 
 Stock tools send whole configs, so what their user does not name is set to their default. Our tools
 say in `changes` which fields their user named; the others stay as they are then.

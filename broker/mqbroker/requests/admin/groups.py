@@ -132,7 +132,7 @@ class GroupAdminHandler:
         rights=group(GET),
     )
     def group_config(self, request: Command, _: Connection) -> Command:
-        """One group's settings."""
+        """The settings of one group."""
         name = decode_header(GetSubscriptiongroupConfigHeader, request).group
         config = self._core.machine.groups.get(name)
         if config is None:
@@ -235,7 +235,7 @@ class GroupAdminHandler:
         rights=group(GET) & topic(GET),
     )
     def subscription(self, request: Command, _: Connection) -> Command:
-        """What a group subscribes to in a topic."""
+        """A group's subscription to a topic."""
         header = decode_header(QuerySubscriptionByConsumerHeader, request)
         group = self._membership.consumers(header.group)
         subscription = group.subscriptions.get(header.topic) if group is not None else None

@@ -182,7 +182,7 @@ class TopicAdminHandler:
         rights=topic(GET, SUB, PUB),
     )
     def topic_config(self, request: Command, _: Connection) -> Command:
-        """One topic's settings."""
+        """The settings of one topic."""
         topic = decode_header(GetTopicConfigHeader, request).topic
         return request.reply(body=encode_body(self._core.definitions.topic(topic)))
 

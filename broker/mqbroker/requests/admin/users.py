@@ -210,7 +210,7 @@ class UserHandler:
 
     @serves(RequestCode.GET_ACL, needs=Needs.NOTHING, right=Right.ADMIN, rights=rights.ONESELF)
     def get_acl(self, request: Command, _: Connection) -> Command:
-        """What a user may do; no body if that is nothing."""
+        """Entries of a user; the body is empty if there are none."""
         user = self._subject(decode_header(GetAclHeader, request).subject, _NO_SUBJECT)
         if not user.entries:
             return request.reply()
@@ -231,7 +231,7 @@ class UserHandler:
 
     @serves(RequestCode.LIST_OBSERVED, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(GET))
     def list_observed(self, request: Command, _: Connection) -> Awaitable[Command]:
-        """What users needed and had not, at this replica since it started."""
+        """Rights that users needed and lacked, at this replica since it started."""
         rows = (
             ObservedNeed(user, need.kind, need.name, list(need.actions), count)
             for (user, need), count in sorted(self._core.guard.observed.items())
@@ -335,7 +335,8 @@ class UserHandler:
             raise _refused(f"The super user can only be {action} by super user", code)
 
     def _check_granting(self, user: User, asker: Asker) -> None:
-        """What a super user may do is decided by that type alone."""
+        """Check that only a super user changes the rights of a super user: the type alone decides
+        what that one may do."""
         if user.is_super:
             self._check_super(asker, "update", ResponseCode.NO_PERMISSION)
 

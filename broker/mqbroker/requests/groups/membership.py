@@ -28,7 +28,7 @@ from mqbroker.refusal import Refused
 
 
 class Client(NamedTuple):
-    """One member of a group, as its heartbeat described it."""
+    """A member of a group, as its heartbeat described it."""
 
     client_id: str
     address: str
@@ -37,7 +37,7 @@ class Client(NamedTuple):
 
 
 class Wants(NamedTuple):
-    """What a member subscribes to: enough to compare it, and to show it."""
+    """The subscriptions of a member: enough to compare them, and to show them."""
 
     topics: bytes
     """A digest of all of it."""

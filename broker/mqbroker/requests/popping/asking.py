@@ -1,4 +1,4 @@
-"""What requests of POP ask for, checked as RocketMQ does: the codes, and their order, are its."""
+"""Requests of POP, checked as RocketMQ does: with its codes, and in its order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def is_ours(request: Command) -> bool:
 
 
 def want_of(core: Core, request: Command, header: PopMessageHeader) -> Want:
-    """What a POP asks for. Refused."""
+    """The messages that a POP asks for. Raises Refused."""
     count_max = limits.POP_MESSAGES_OURS_MAX if is_ours(request) else limits.POP_MESSAGES_MAX
     if not 0 < header.max_msg_nums <= count_max:
         raise invalid(f"maxMsgNums {header.max_msg_nums} is not within 1 and {count_max}")

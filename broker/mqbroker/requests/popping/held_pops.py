@@ -98,7 +98,7 @@ class HeldPops:
             self.look(key)
 
     def take_due(self) -> list[Key]:
-        """What is due; it is not any more."""
+        """The pops that are due; they are held no more."""
         due, self._due = [*self._due], {}
         return due
 

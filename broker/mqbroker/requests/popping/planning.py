@@ -1,4 +1,4 @@
-"""What a POP takes of which queues: planned by the leader, against the state and its clock. Pure.
+"""Plans which messages a POP takes of which queues, by the leader's state and clock. Pure.
 
 Messages that are visible again come first, but for at most half of what is asked for if there are
 new ones: neither kind may starve the other. An attempt that is repeated (its answer may have been
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Want(NamedTuple):
-    """What a POP asks for. `queue_ids` in the order in which they are looked at.
+    """The messages that a POP asks for. `queue_ids` are in the order in which they are looked at.
 
     With `by_priority` nothing is taken of one while those before it have something new that may be
     taken, and what comes again only when none has.
@@ -53,8 +53,8 @@ class Want(NamedTuple):
 
 @dataclass(slots=True)
 class Ahead:
-    """What plans that are on their way leave of one group's topic: cursors, and deliveries that
-    are being taken again. Queues that an ordered POP is about to take are busy."""
+    """The effect of plans on their way on one group's topic: cursors, and deliveries that are being
+    taken again. Queues that an ordered POP is about to take are busy."""
 
     cursors: dict[int, int] = field(default_factory=dict)
     leaving: set[Delivery] = field(default_factory=set)
@@ -80,8 +80,8 @@ class Plan:
 
 
 class View(NamedTuple):
-    """What a plan is made from: the queues by their ids, what the group has of them, and the
-    offsets that it has committed."""
+    """The facts from which a plan is made: the queues by their ids, the messages of them that the
+    group has in hand, and the offsets that it has committed."""
 
     queues: dict[int, ConsumeQueue | None]
     popped: PoppedTopic
@@ -124,7 +124,7 @@ def _first(begin: int, end: int, init_mode: int) -> int:
 
 
 def plan(want: Want, view: View, now_ms: int) -> Plan | None:
-    """What the POP gets; None if there is nothing for it now."""
+    """The plan of a POP; None if there is nothing for it now."""
     work = _Work(want, view, now_ms)
     leaving, of_attempt = view.ahead.leaving, view.popped.of(want.attempt_id)
     repeated = [each for each in of_attempt if each not in leaving]
@@ -284,7 +284,7 @@ class _Work:
         return _Found(numbers[: len(chosen)].tolist(), chosen, start + scanned)
 
     def _row(self, queue_id: int) -> PopQueue:
-        """What the entry takes of a queue; no new messages unless it is said."""
+        """The row of an entry for one queue; it takes no new messages unless that is said."""
         row = self._rows.get(queue_id)
         if row is None:
             row = self._rows[queue_id] = PopQueue(queue_id, -2, 0, 0, b"", [])

@@ -62,7 +62,7 @@ class PopHandler:
 
 
 class _Asked:
-    """One POP, from its arrival to its answer."""
+    """A POP from its arrival to its answer."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ class Pops:
             self._coming -= Counter({key[0]: self._ahead.pop(key).new})
 
     def view(self, want: Want) -> View:
-        """What a plan is made from."""
+        """The facts from which a plan for `want` is made."""
         machine = self._core.machine
         group, topic = want.group, want.topic
         popped = machine.popped.topic(group, topic) or PoppedTopic()
@@ -146,7 +146,7 @@ class Pops:
         return msgspec.structs.replace(made.entry, now_ms=floor + 1)
 
     def peek(self, want: Want) -> Got:
-        """What a POP would get now, without handing it out."""
+        """The messages that a POP would get now, without handing them out."""
         now_ms = self._core.assignments.now_ms()
         made = plan(want, self.view(want), now_ms)
         places = {} if made is None else made.places

@@ -44,7 +44,7 @@ class PopQuestionHandler:
 
     @serves(RequestCode.PEEK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.CONSUME)
     def peek(self, request: Command, _: Connection) -> Command:
-        """What a pop would get now."""
+        """The messages that a pop would get now."""
         header = decode_header(PeekMessageHeader, request)
         as_pop = PopMessageHeader(
             consumer_group=header.consumer_group,

@@ -1,5 +1,5 @@
-"""What the handlers of POP share: what is on its way to the log, who waits, and the loop that looks
-after both."""
+"""The parts that the handlers of POP share: entries on their way to the log, waiting requests, and
+the loop that looks after both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mqbroker.upkeep.alarm import Alarm
 
 
 class Popping:
-    """One broker's POP, beside its replicated state."""
+    """The POP of one broker, beside its replicated state."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -16,7 +16,7 @@ from mqbroker import limits
 from mqbroker.leader.log import Log
 
 NO_MESSAGE: Final = -1
-"""What RocketMQ reports for an empty log."""
+"""The time that RocketMQ reports for an empty log."""
 
 
 class EarliestMessage:

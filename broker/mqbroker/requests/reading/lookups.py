@@ -122,7 +122,7 @@ class LookupHandler:
         RequestCode.VIEW_MESSAGE_BY_ID, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.VIEWED
     )
     def view_message(self, request: Command, _: Connection) -> Command:
-        """One record by its position in the log."""
+        """A record by its position in the log."""
         header = decode_header(ViewMessageByIdHeader, request)
         record = self._core.asked_record(header.offset)
         return request.reply(body=self._core.log.view(header.offset, record.size))

@@ -1,4 +1,5 @@
-"""What a pull or pop finds in a queue, by its units (and for SQL92 the messages) alone. Pure.
+"""Messages that a pull or pop finds in a queue, by its units (and for SQL92 the messages) alone.
+Pure.
 
 The result table is the reference's (DefaultMessageStore.getMessage). Messages next to each other in
 the log become one piece, so a pull of a thousand messages is answered with a few pieces of raw log

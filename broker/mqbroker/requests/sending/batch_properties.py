@@ -33,8 +33,8 @@ _KEY: Final = f"\x02{names.UNIQ_KEY}\x01".encode()
 def batch_properties(
     common: dict[str, str], own: Sequence[bytes], added: bytes
 ) -> tuple[list[bytes], str]:
-    """What each message is stored with, and the first one's unique key. `common` are the batch's
-    properties, `own` the messages', `added` is behind each.
+    """The properties with which each message is stored, and the first message's unique key.
+    `common` are the batch's properties, `own` the messages', `added` is put behind each.
 
     Raises Refused for what no batch may have, BadInput for what is not UTF-8.
     """
@@ -76,7 +76,7 @@ def _as_they_are(common: dict[str, str], own: Sequence[bytes], added: bytes) -> 
 
 
 def _taken_apart(common: dict[str, str], own: bytes, added: bytes) -> bytes:
-    """One message's, name by name."""
+    """The properties of one message, name by name."""
     properties = common | names.properties_decode(own)
     if not _REFUSED.isdisjoint(properties):
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed or transactional")

@@ -42,7 +42,7 @@ class Homes:
         self._once = once
 
     async def told(self, name: str, home: str) -> Told:
-        """What is decided under a name. Raises RemotingError, Refused or BadInput."""
+        """The decision under a name. Raises RemotingError, Refused or BadInput."""
         command = Command(RequestCode.DECISION_OF, encode_header(DecisionOfHeader(name)))
         if home == self._core.config.broker_name:
             answer = self._once.decided(command)

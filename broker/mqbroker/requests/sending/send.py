@@ -349,7 +349,7 @@ _NOT_KEPT = tuple(f"{name}\x01" for name in (names.WAIT, *NOT_KEPT))
 
 _PRIORITY = f"\x02{names.PRIORITY}\x01"
 _REPEAT = "REPEAT"
-"""What the names of all properties of repeats begin with."""
+"""The beginning of the names of all properties of repeats."""
 _ANY_DELAY = re.compile("\x02(?:{})\x01".format("|".join(names.DELAYS)))
 
 

@@ -136,7 +136,7 @@ def _destination(
 
 
 def _added(record: Record, header: ConsumerSendMsgBackHeader, *, dead: bool) -> dict[str, str]:
-    """What the copy says besides: where the message came from, and how long it waits."""
+    """Properties that are added to the copy: the message's origin, and how long the copy waits."""
     added = {}
     if not names.has_property(record.properties, names.RETRY_TOPIC):
         added[names.RETRY_TOPIC] = record.topic

@@ -120,7 +120,7 @@ class StagedHandler:
         self._transactions.publish(half, draft_of_checked(self._core, records, header), tell)
 
     async def look_after(self) -> None:
-        """One look, when it is time."""
+        """Look at staged entries once, when it is time."""
         await beat(limits.STAGED_LOOK_S)
         core = self._core
         if not core.role.serving or not len(core.machine.halves):
