@@ -79,7 +79,7 @@ _log = get_logger(__name__)
 
 
 class Broker:
-    """One replica's request handler, and its loops."""
+    """The request handler of a replica, and its loops."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -209,7 +209,7 @@ class Broker:
         self._look_again(groups=groups)
 
     def _look_again(self, *, topics: Sequence[str] = (), groups: Sequence[str] = ()) -> None:
-        """What waits with one of these topics or groups is due if it may not be answered now."""
+        """Release waiting requests with these topics or groups, if they may not be answered now."""
         core = self.core
         gone = {name for name in topics if not may_be_read(core.machine.topics.get(name))}
         barred = {name for name in groups if not may_read(core.machine.groups.get(name))}

@@ -30,9 +30,9 @@ RUNTIME_KEYS: Final = frozenset(
         "registerBrokerHeartbeatMillis",
     }
 )
-"""What UPDATE_BROKER_CONFIG can change, on all replicas of the group alike."""
+"""Keys that UPDATE_BROKER_CONFIG can change, on all replicas of the group alike."""
 SECRET_KEYS: Final = frozenset({"dLegerSecret"}) | TLS_SECRET_KEYS
-"""What GET_BROKER_CONFIG does not show."""
+"""Keys that GET_BROKER_CONFIG does not show."""
 BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "brokerPermission": (0, PERM_READ_WRITE),
     "maxMessageSize": (1, foundation.MESSAGE_BODY_BYTES_MAX),
@@ -155,4 +155,5 @@ class BrokerKeys(TlsKeys, rename="camel", kw_only=True, forbid_unknown_fields=Tr
     register_broker_heartbeat_millis: int = 1000
     """Milliseconds between heartbeats to name servers."""
     tls_peer_mode: ModeName | Literal[""] = msgspec.field(name="tls.peer.mode", default="")
-    """What the port for other members takes; `""`: TLS alone as soon as there is a certificate."""
+    """Connections that the port for other members accepts; `""`: TLS alone as soon as there is a
+    certificate."""

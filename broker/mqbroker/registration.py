@@ -134,7 +134,7 @@ class Registration:
                 pause_s = min(2 * pause_s, limits.RECONNECT_S_MAX)
 
     async def _prove(self, peer: Peer) -> Signing | None:
-        """What signs requests to a name server; None without a secret, here or there."""
+        """The signer of requests to a name server; None without a secret, here or there."""
         config = self._core.config
         if not self._core.secrets:
             return None

@@ -72,7 +72,7 @@ class Rolling:
         return found
 
     async def _heard(self, offered: Secrets) -> list[Heard]:
-        """What the other members and the name servers say, all asked at the same time."""
+        """The answers of the other members and the name servers, all asked at the same time."""
         config, role = self._core.file_config, self._core.role
         own = config.broker_cluster_name, config.broker_name
         heard: list[Heard] = []

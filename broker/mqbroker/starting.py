@@ -125,7 +125,7 @@ def _run(settings: BrokerConfig) -> int:
 
 
 def _remedy(fenced: Fenced) -> str:
-    """What to do about that for which a replica gave up."""
+    """The remedy for the error because of which a replica gave up."""
     cause: BaseException | None = fenced
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__

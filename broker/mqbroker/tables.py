@@ -38,7 +38,7 @@ class Table(NamedTuple):
 
     @property
     def bytes_max(self) -> int:
-        """What it takes in a snapshot, at most."""
+        """The most bytes that the table takes in a snapshot."""
         return self.rows_max * self.row_bytes_max
 
 

@@ -39,7 +39,7 @@ class HeldBack(NamedTuple):
 
 
 class Arriving(NamedTuple):
-    """What comes for one topic."""
+    """Messages that arrive for one topic."""
 
     topic: TopicConfig
     messages: int

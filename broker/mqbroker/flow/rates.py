@@ -55,7 +55,7 @@ class Counter:
 
 
 class Rates:
-    """What a broker counts."""
+    """The counts of a broker."""
 
     def __init__(self) -> None:
         self.put_messages = Counter()

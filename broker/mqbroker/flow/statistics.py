@@ -82,7 +82,7 @@ class _Ring:
         return True
 
     def window(self, row: int, counted: int, totals: np.ndarray, now_s: float) -> Window:
-        """One row's traffic since the oldest sample."""
+        """The traffic of a row since the oldest sample."""
         grown = totals[row] - self.samples[0, row]
         total, operations = int(grown[counted]), int(grown[OPERATIONS])
         span_s = now_s - self._taken_s[0] if self._taken_s else 0.0

@@ -1,4 +1,4 @@
-"""What only the leader does: it decides which entries go into the log.
+"""The leader's part of a broker: it decides which entries go into the log.
 
 ``role``            whether this replica leads, and who does (pure)
 ``log``             what the broker needs of the replicated log

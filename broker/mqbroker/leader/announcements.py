@@ -1,4 +1,4 @@
-"""What the name servers know, and the answers that wait until they do. Pure.
+"""Topics that the name servers know, and the answers that wait until they do. Pure.
 
 A client that was told of a topic may ask a name server for it at once, and a stock consumer that
 does not find it fails, or asks again 30 s later. So an answer about a new or changed topic waits

@@ -1,4 +1,4 @@
-"""What the leader assigns to messages when their place in the log is known. Pure.
+"""Offsets and times that the leader assigns to messages when their place in the log is known. Pure.
 
 Queue offsets and store times are handed out in log order, starting from what is applied when the
 leadership begins. An append that fails ends the leadership (the ledger takes nothing more in that

@@ -29,7 +29,7 @@ _KEPT_MS = int(limits.LOCK_KEPT_S * 1000)
 
 
 class Locked(NamedTuple):
-    """What a client has got, and which bound kept it from getting more."""
+    """The queues that a client got, and the bound that kept it from getting more."""
 
     keys: Sequence[QueueKey]
     bound: str | None = None

@@ -36,7 +36,8 @@ class Log(Protocol):
         """Remove a node from the group. Raises MembershipError, TransferFailed, AppendError."""
 
     def export_plan(self) -> ExportPlan:
-        """What a copy of this replica would hold now. Raises StorageError if that is nothing."""
+        """The content of a copy of this replica, made now. Raises StorageError if there is nothing
+        to copy."""
 
     def view(self, position: int, size: int) -> memoryview:
         """Committed bytes of the log, not copied. Raises StorageError if they are not there."""

@@ -1,4 +1,4 @@
-"""What becomes of staged entries that nobody has ended: their home group's word decides. Pure.
+"""Judges staged entries that nobody has ended, by the answer of their home group. Pure.
 
 ========================  ================================  ====================================
 its batch                 and                               is
@@ -34,8 +34,8 @@ class Entry(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the home group says of a name: its epoch, its last batch, and the offsets of this group
-    that its decision names and that still wait; None if nobody knows them any more."""
+    """The home group's answer about a name: its epoch, its last batch, and the offsets of this
+    group that its decision names and that still wait; None if nobody knows them any more."""
 
     epoch: int
     batch: int
@@ -52,7 +52,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(entries: Sequence[Entry], told: Told, old_ms: int) -> Ends:
-    """What becomes of the entries of one name. They are old if they were stored before `old_ms`."""
+    """The ends of the entries of one name. Entries are old if they were stored before `old_ms`."""
     named, ended = told.offsets or (), False
     dropped, unfenced, unknown = list[int](), list[int](), list[int]()
     for offset, staged, stored_ms in entries:

@@ -51,7 +51,8 @@ from mqbroker.state.shares import owner_name
 
 COMMITTED: Final = 0x8
 _STAGED_QUEUE: Final = "-1"
-"""Of a staged entry, whose records have queues of their own; no client's message has it."""
+"""The queue id of a staged entry, whose records have queues of their own; no client's message has
+it."""
 OnDone = Callable[[Appended | AppendError], None]
 
 

@@ -82,7 +82,7 @@ class Asker:
 
 
 class Send(NamedTuple):
-    """One try of a stock client to have messages stored."""
+    """A try of a stock client to have messages stored."""
 
     keys: Sequence[bytes]
     """Its dedup key, then those under which an earlier try may have been stored elsewhere. Empty if

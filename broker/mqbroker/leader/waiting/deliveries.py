@@ -274,7 +274,8 @@ class Deliveries:
         return sorted(firsts, key=lambda first: first.due_ms)
 
     def _due(self, now_ms: int) -> tuple[Move, Units] | None:
-        """What has been due for longest, so that no level keeps another, or a timer, waiting."""
+        """The messages that have been due for longest, so that no level keeps another, or a timer,
+        waiting."""
         due = (first.take(now_ms) for first in self._firsts() if first.due_ms <= now_ms)
         return next((found for found in due if found is not None), None)
 
@@ -305,7 +306,7 @@ class Deliveries:
         return waiting
 
     def _waiting_again(self, units: Units, now_ms: int) -> list[Arrival]:
-        """What comes again of these timed messages, as it waits for its next time."""
+        """The repeated ones of these timed messages, as copies that wait for their next time."""
         pairs = zip(units["position"].tolist(), units["size"].tolist(), strict=True)
         waiting = []
         self._budget.settle(now_ms)

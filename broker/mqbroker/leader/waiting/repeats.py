@@ -35,7 +35,7 @@ _SCHEDULES: Final = (names.REPEAT_EVERY_MS.encode(), names.REPEAT_CRON.encode())
 
 
 class Budget:
-    """What the topics' repeats may cost. Begun anew with each leadership."""
+    """The bytes that the topics' repeats may cost. It begins anew with each leadership."""
 
     def __init__(self) -> None:
         self._free_ms: dict[str, float] = {}
@@ -139,7 +139,7 @@ def check_repeat(properties: Mapping[str, str], body_bytes: int, *, timed: bool)
 
 
 def _wrong_calendar(properties: Mapping[str, str]) -> str | None:
-    """What is wrong with a cron expression and its zone, if anything is."""
+    """The fault of a cron expression or its zone, if there is one."""
     text, zone = (properties.get(name) for name in (names.REPEAT_CRON, names.REPEAT_ZONE))
     if text is None:
         return None if zone is None else "a time zone is for a cron expression"
@@ -154,7 +154,8 @@ def _wrong_calendar(properties: Mapping[str, str]) -> str | None:
 
 
 def again(properties: Mapping[str, str], now_ms: int) -> dict[str, str] | None:
-    """What a timed message waits with once more, after it was delivered; None if that was the last.
+    """The properties with which a timed message waits once more, after it was delivered; None if
+    that was the last time.
 
     `properties` are those that it waited with.
     """
@@ -173,7 +174,7 @@ def again(properties: Mapping[str, str], now_ms: int) -> dict[str, str] | None:
 
 
 def delivered(properties: Mapping[str, str], unique_key: str) -> dict[str, str]:
-    """What one of the copies is delivered with: a key of its own, and whose copy it is.
+    """The properties of one delivered copy: a key of its own, and the key of the repeated message.
 
     It is not repeated itself, if a consumer sends it back to be tried later.
     """
