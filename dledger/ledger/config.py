@@ -21,21 +21,23 @@ __all__ = ["LedgerConfig", "LedgerStatus", "MemberStatus"]
 
 @dataclass(frozen=True, slots=True)
 class LedgerConfig:
-    """What a node needs to know.
+    """The configuration of a node.
 
     `peers` names every node of the group, this one too, with host and port of its peer port. Once
-    members were added or removed, the log says which there are, and `peers` only says where this
+    members were added or removed, the log has the list of members, and `peers` only says where this
     node listens. `services`: the addresses where the nodes serve the group's users; the group tells
-    them to all members. `flush`: "sync" acknowledges what is durable on a majority. "interval"
-    acknowledges what a majority holds in the kernel's memory, and syncs every `flush_interval_s`: a
-    power failure of a majority loses what was acknowledged since the last sync but one. "async"
-    leaves syncing to the kernel, and only syncs every 5 s so that restarts stay short.
+    them to all members. `flush`: "sync" acknowledges entries that are durable on a majority.
+    "interval" acknowledges entries that a majority holds in the kernel's memory, and syncs every
+    `flush_interval_s`: a power failure of a majority loses entries acknowledged since the last sync
+    but one. "async" leaves syncing to the kernel, and only syncs every 5 s so that restarts stay
+    short.
     `preferred_leader`: the node that gets leadership back when it has been caught up for a while.
     `secret`: the nodes prove to each other that they know it; needed unless the peer port is on
     loopback. It may be `Secrets`, which change while nodes run. `repair`: whether a node whose log
-    is damaged gets what it lacks from the leader before it takes part. If not, it refuses to start.
+    is damaged gets the lost entries from the leader before it takes part. If not, it refuses to
+    start.
     `bind_host`: where this node listens, if that is not the host that `peers` tells the others.
-    `tls`: what connections to other members are encrypted with, if they are.
+    `tls`: the TLS contexts for connections to other members, if these are encrypted.
     """
 
     group: str

@@ -61,7 +61,7 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """What to copy of a replica: the committed prefix of its log, as it was at one moment.
+    """The plan of a copy of a replica: the committed prefix of its log, as it was at one moment.
 
     `bases` are the first positions of its segments, in order; the last one has the last entry.
     `state` must be opened in the turn of the loop in which the plan is made.
@@ -91,7 +91,8 @@ class Progress:
 
 
 class Export:
-    """One copy. `run` is slow: call it in a thread. `cancelled` makes it end soon, and clean up."""
+    """A copy under way. `run` is slow: call it in a thread. `cancelled` makes it end soon, and
+    clean up."""
 
     def __init__(self, plan: ExportPlan, target: Path) -> None:
         self.plan = plan
@@ -116,7 +117,7 @@ class Export:
             raise
 
     def _refuse_full_disk(self) -> None:
-        """What is written at least must leave room for the log to go on."""
+        """Refuse a copy that would not leave room for the log to go on."""
         above = next(path for path in self.target.parents if path.exists())
         free_bytes = shutil.disk_usage(above).free
         needed_bytes = limits.EXPORT_SEGMENTS_FREE_MIN * self.plan.segment_bytes

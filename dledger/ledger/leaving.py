@@ -19,7 +19,7 @@ log = get_logger("dledger.ledger.leaving")
 
 
 class Leaving:
-    """One node's leadership, as far as others get it."""
+    """The ways in which a node's leadership goes to other nodes."""
 
     def __init__(self, node_id: str, engine: RaftEngine, stepper: Stepper) -> None:
         self._node_id = node_id

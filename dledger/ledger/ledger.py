@@ -61,7 +61,7 @@ log = get_logger("dledger.ledger.ledger")
 
 
 class Ledger:
-    """One node of a group. Made by :func:`open_ledger`."""
+    """A node of a group. Made by :func:`open_ledger`."""
 
     def __init__(
         self,
@@ -344,11 +344,12 @@ class Ledger:
         self._upkeep.keep_from(index)
 
     def digests(self) -> list[tuple[int, int]]:
-        """What committed entries amount to, to be compared with other members."""
+        """Digests of committed entries, to be compared with other members."""
         return digests(self._log, self._engine.core.commit_index)
 
     def export_plan(self) -> ExportPlan:
-        """What a copy of this replica would hold now. Raises StorageError if that is nothing."""
+        """The content of a copy of this replica, made now. Raises StorageError if there is nothing
+        to copy."""
         log, config = self._log, self.config
         last_index = min(self._engine.core.commit_index, log.durable_index)
         if last_index < log.first_index:

@@ -33,7 +33,8 @@ ToldT = TypeVarTuple("ToldT")
 
 
 def unforeseen(error: Exception, where: str) -> Fenced:
-    """What fences a node after a bug of ours: logged with its traceback, told with its text."""
+    """The error that fences a node after a bug of ours: logged with its traceback, told with its
+    text."""
     log.error("unforeseen fault", where=where, exc_info=error)
     return Fenced(f"an unforeseen fault in {where}: {error!r}; the log has its traceback")
 

@@ -124,7 +124,7 @@ class Syncing:
 
     @staticmethod
     async def _outcome_of(wait: Callable[[], Awaitable[None]]) -> OSError | None:
-        """What the disk said of the sync that is waited for."""
+        """The disk's error in the sync that is waited for; None if it succeeded."""
         try:
             await wait()
         except OSError as error:

@@ -24,7 +24,7 @@ from dledger.log.scanning.checkpoint import Checkpoint, encode_checkpoint
 
 
 class Durable(Protocol):
-    """What a checkpoint must know of its log."""
+    """The part of a log that its checkpoints must know."""
 
     folder: Path
     durable_index: int

@@ -49,7 +49,7 @@ class Disk:
     """The real disk. Errors are OSErrors; the caller decides what they mean."""
 
     page_bytes = 4096
-    """What is read at least; so what is lost at least where a sector is."""
+    """Bytes that are read at least, and so are lost at least where a sector is lost."""
 
     def make_folder(self, path: Path) -> None:
         """Create a folder, and those above it."""
@@ -122,7 +122,7 @@ class Disk:
             rest, offset = rest[written:], offset + written
 
     def _write_torn(self, descriptor: int, raw: bytes, offset: int) -> None:
-        """What a write is that did not come to its end."""
+        """Write like a write that did not come to its end, at the failpoint in its middle."""
         half = len(raw) // 2
         self._write_rest(descriptor, raw[:half], offset)
         failpoint("disk.torn-write")

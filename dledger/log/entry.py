@@ -40,7 +40,7 @@ assert HEADER_BYTES == 48
 
 
 class Kind(IntEnum):
-    """What a body is. 1 to 15 are Raft's own; 16 and above belong to the application."""
+    """The kind of a body. 1 to 15 are Raft's own; 16 and above belong to the application."""
 
     NOOP = 1
     CONFIGURATION = 2
@@ -145,7 +145,7 @@ def decode_header(buffer: Buffer, offset: int = 0) -> Header:
 def fault_of(
     header: Header, raw: memoryview, offset: int, previous_chain_crc: int | None, position: int
 ) -> str | None:
-    """What is wrong with the entry at `offset` of `raw`, or None if all of it checks.
+    """The fault of the entry at `offset` of `raw`, or None if all of it checks.
 
     `position` is where the entry must be in the log's address space. With `previous_chain_crc` None
     its link to the entry before is not checked.

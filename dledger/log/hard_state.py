@@ -43,11 +43,11 @@ class HardState:
 
 
 _LOST: Final = b"\xff" * 2 * _SLOT_BYTES
-"""What no slot is, for a file that the disk can't read."""
+"""Bytes that are not a slot, in place of a file that the disk can't read."""
 
 
 def encode_slot(sequence: int, state: HardState) -> bytes:
-    """One slot's bytes."""
+    """The bytes of one slot."""
     vote = b"" if state.vote is None else state.vote.encode()
     length = _NO_VOTE if state.vote is None else len(vote)
     raw = _SLOT.pack(_MAGIC, sequence, state.term, length, vote, state.seated)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
-    """One sync: everything up to `target_index` will be durable when `run` has returned."""
+    """A sync: everything up to `target_index` will be durable when `run` has returned."""
 
     segments: tuple[Segment, ...]
     target_index: int

@@ -24,8 +24,8 @@ PARTIAL_FILE = "export.partial"
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What a copy of a replica holds: the log from `first_position` to `end_position`, all of it
-    committed. It is the last thing that is written of a copy."""
+    """The content of a copy of a replica: the log from `first_position` to `end_position`, all of
+    it committed. The manifest is written last."""
 
     version: int
     made_at_ms: int
@@ -65,7 +65,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def identity_of(group: str, node_id: str, segment_bytes: int) -> dict[str, object]:
-    """What `replica.json` says of a folder: whose it is."""
+    """The content of `replica.json`: the replica to which a folder belongs."""
     return {
         "format": FORMAT_VERSION,
         "broker_name": group,
@@ -115,7 +115,7 @@ def _locked(held: Path, folder: Path) -> Iterator[None]:
 
 
 class _Identity(msgspec.Struct, frozen=True):
-    """What replica.json holds."""
+    """The content of replica.json."""
 
     format: int
     broker_name: str

@@ -1,4 +1,4 @@
-"""One file of the log: its blocks are reserved first, it is written by offset, and read through a
+"""A file of the log: its blocks are reserved first, it is written by offset, and read through a
 mapping."""
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Segment:
         self._offsets, self.end, self._summary = None, summary.end, summary
 
     def summary(self, last_index: int) -> SealedSegment:
-        """What a checkpoint says of this segment, whose last entry is `last_index`."""
+        """The row of this segment, whose last entry is `last_index`, in a checkpoint."""
         if self._summary is None:
             last = self.header(last_index)
             self._summary = SealedSegment(

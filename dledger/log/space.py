@@ -29,7 +29,7 @@ OTHERS_KEEP_BACK = 256
 
 
 class Roomy(Protocol):
-    """What a log says of its last segment."""
+    """The facts that a log gives of its last segment."""
 
     segment_bytes: int
 

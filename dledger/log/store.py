@@ -308,7 +308,7 @@ class SegmentedLog:
         return {*self._writing.unsynced, *self._syncing}
 
     def start_sync(self) -> SyncJob | None:
-        """What has to be synced now; None if everything is durable. Raises Fenced."""
+        """A sync of all entries that are not durable; None if there are none. Raises Fenced."""
         self._writing.write_out()
         if not self._writing.unsynced:
             return None

@@ -1,4 +1,4 @@
-"""What was appended and is not durable yet: staged in memory, or written and not synced.
+"""Entries that were appended and are not durable yet: staged in memory, or written and not synced.
 
 Invariants: after a failed write or sync the log is fenced. It is no longer known what the disk
 holds, so later entries must not be written or vouched for. And when the sync after the one that

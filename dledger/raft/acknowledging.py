@@ -1,4 +1,4 @@
-"""What this node acknowledges, and which acknowledgements of others it counts.
+"""Acknowledgements: which of them this node sends, and which of others it counts.
 
 - A follower sends an acknowledgement only when the entries are durable on it (7). A leader counts
   one only when its own copy is durable, so that it never counts itself too early.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Acknowledging:
-    """One node's acknowledgements, in both directions."""
+    """The acknowledgements of a node, in both directions."""
 
     def __init__(self, consensus: Consensus, replica: Replica, *, sync: bool) -> None:
         self._core = consensus.core

@@ -58,7 +58,7 @@ class PendingAppends:
             raise Busy(f"{self._bytes} bytes of appends are pending", BUSY_RETRY_AFTER_S)
 
     def add(self, index: int, size_bytes: int, on_done: OnDone) -> None:
-        """One more is in the log."""
+        """Note an append that is in the log."""
         self._by_index[index] = _Append(size_bytes, on_done)
         self._bytes += size_bytes
 

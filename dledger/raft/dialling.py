@@ -39,7 +39,7 @@ Connected: TypeAlias = "tuple[socket.socket | Channel, Session | None]"
 
 
 class Dialling:
-    """One peer's address, and where it was found."""
+    """The address of a peer, and where it was found."""
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class Dialling:
         return connected
 
     async def _lookup(self) -> list[Found]:
-        """What the host is now. A peer that is down is dialled often, and looked up seldom."""
+        """The present address of the host. A peer that is down is dialled often, and looked up
+        seldom."""
         try:
             with trio.fail_after(LOOKUP_S):
                 return await world().lookup(self._host, self._port)

@@ -1,4 +1,4 @@
-"""One node of a group: messages, appends and time in; writes of the log, frames and effects out.
+"""A node of a group: messages, appends and time in; writes of the log, frames and effects out.
 
 It never waits, neither for a sync nor for a peer: what depends on them is held back until the shell
 says that they are there.
@@ -79,7 +79,7 @@ from dledger.raft.roles import Role, Standing, Timing
 
 
 class StateMachine(Protocol):
-    """What the log's entries mean. All calls come from one thread, in log order."""
+    """The meaning of the log's entries. All calls come from one thread, in log order."""
 
     applied_index: int
     """The machine already holds everything up to here, from its own snapshot. 0: nothing.
@@ -98,7 +98,8 @@ class StateMachine(Protocol):
 
 
 class RaftEngine:
-    """One node. Its `clock` and `rng` are given, so that a simulated group repeats under a seed."""
+    """A Raft node. Its `clock` and `rng` are given, so that a simulated group repeats under a
+    seed."""
 
     def __init__(
         self,

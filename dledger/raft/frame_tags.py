@@ -48,7 +48,7 @@ class RunHash:
 
 
 class FrameTags:
-    """One connection's tags, in both directions."""
+    """The tags of a connection, in both directions."""
 
     def __init__(self, session: Session, run_hash: RunHash) -> None:
         self._sending = Tags(session.sending_key)

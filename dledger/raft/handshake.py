@@ -39,7 +39,7 @@ PROTOCOL_VERSION = 5
 
 
 class Handshaker:
-    """One node's side of the handshakes."""
+    """A node's side of the handshakes."""
 
     def __init__(
         self, group: str, node_id: str, segment_bytes: int, secret: bytes | Secrets
@@ -152,7 +152,7 @@ async def _receive_exactly(sock: socket.socket | Channel, count: int) -> bytes:
 
 
 def readable_of(sock: socket.socket | Channel) -> Callable[[], Awaitable[None]]:
-    """What waits until there is something to read."""
+    """A function that waits until there is something to read."""
     if isinstance(sock, socket.socket):
         return partial(trio.lowlevel.wait_readable, sock)
     return sock.readable

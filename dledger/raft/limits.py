@@ -65,7 +65,7 @@ often to get more room."""
 
 # Sending to peers, and what they acknowledge.
 BATCH_BYTES = MIB
-"""One message to a peer carries entries up to about this many bytes, all of one segment."""
+"""Bytes of entries, roughly, that a message to a peer carries at most, all of one segment."""
 BURST_ENTRIES, BURST_BYTES = 32, 256 * KIB
 """A burst of appends is sent in parts of this size: peers write one while the leader takes the
 next."""

@@ -53,7 +53,8 @@ CLOSED_BY_PEER = "the peer closed it"
 _RETRY = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
 
 _REFUSED = (OSError, FrameError, trio.ClosedResourceError, anyio.ClosedResourceError)
-"""What ends a connection before it is a link: the last two, if it is closed for another one."""
+"""Errors that end a connection before it is a link: the last two, if it is closed for another
+one."""
 
 log = get_logger("dledger.raft.links")
 
@@ -68,7 +69,7 @@ class LinkOwner(Protocol):
         """Note that a peer's link broke."""
 
     def link_drained(self, node_id: str) -> None:
-        """What was queued for a peer has left."""
+        """Note that all frames queued for a peer have left."""
 
     def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
         """A message arrived."""
@@ -313,7 +314,7 @@ class PeerNetwork:
         await self._run_link(agreed, peer_id, session)
 
     async def _agreed(self, sock: socket.socket) -> socket.socket | Channel:
-        """What to speak over with a node that dialled. Raises OSError."""
+        """The channel to a node that dialled. Raises OSError."""
         if self._tls is None:
             return sock
         with trio.move_on_after(HANDSHAKE_TIMEOUT_S):

@@ -1,4 +1,4 @@
-"""What the nodes of a group say to each other. Pure.
+"""Messages between the nodes of a group. Pure.
 
 A frame is `u32 length | u16 head length | u32 CRC | head | run`: the head is a msgpack array, the
 run is raw bytes of the log (headers and bodies of consecutive entries), so a batch is packed once,

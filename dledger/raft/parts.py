@@ -1,4 +1,4 @@
-"""What the engine's parts share: whom they speak with, and what this node keeps."""
+"""The parts that the engine's components share: the peers, and the data that this node keeps."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Consensus:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """What this node keeps on its disk: the log, term, vote and seat, the members; and whether the
-    state before the log is there."""
+    """The data that this node keeps on its disk: the log, term, vote and seat, the members; and
+    whether the state before the log is there."""
 
     log: SegmentedLog
     hard_state: HardStateFile

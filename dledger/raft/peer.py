@@ -1,4 +1,4 @@
-"""What a node knows of each of its peers: the link to it, and what is in flight on it.
+"""A node's knowledge of each of its peers: the link to it, and what is in flight on it.
 
 A new link starts with new parts. Each part belongs to one class, and only that class sets its
 fields. Flow control is told of sends and answers by its methods.
@@ -42,7 +42,7 @@ class Held(NamedTuple):
 
 @dataclass(slots=True)
 class Sent:
-    """What a leader has sent to a peer. Set by `Sending`."""
+    """Entries that a leader has sent to a peer. Set by `Sending`."""
 
     sequence: int = 0
     at: float = 0.0
@@ -53,7 +53,7 @@ class Sent:
 
 @dataclass(slots=True)
 class Answers:
-    """What is acknowledged to a peer, and by it. Set by `Acknowledging`.
+    """Entries acknowledged to a peer, and by it. Set by `Acknowledging`.
 
     `told`: term and next index of the last answer to this peer that it may count.
     """

@@ -20,7 +20,8 @@ class Role(IntEnum):
 
 
 class Standing(NamedTuple):
-    """What the state machine is told. `serving`: this node leads and has applied its no-op."""
+    """The node's standing, as the state machine is told. `serving`: this node leads and has applied
+    its no-op."""
 
     serving: bool
     leader: str | None

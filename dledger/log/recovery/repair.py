@@ -56,7 +56,7 @@ class DamagedLog(CorruptLog):
 
 
 class LogRepair:
-    """One damaged range. `next` is the place of the entry that is needed next.
+    """A damaged range and its repair. `next` is the place of the entry that is needed next.
 
     `written` counts the entries that were written anew, `lost_bytes` what the disk could not read.
     """

@@ -26,7 +26,7 @@ from dledger.log.disk import Disk, Unreadable
 from dledger.log.scanning.tail import EVERYTHING, WATERMARK_BYTES, encode_watermark
 
 STEP_BYTES: Final = 1 << 20
-"""What is read at once while all is well."""
+"""Bytes that are read at once while all is well."""
 
 
 def rescue(disk: Disk, path: Path, size_bytes: int) -> int:

@@ -56,7 +56,7 @@ class Slice:
 
 
 class Scrub:
-    """One pass over a log, and how far it has come."""
+    """A pass over a log, and how far it has come."""
 
     def __init__(self, log: SegmentedLog) -> None:
         self._log = log

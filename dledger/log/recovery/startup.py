@@ -40,7 +40,7 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What opening the log found: how much was checked again, and how much of a torn tail was
+    """The result of opening the log: how much was checked again, and how much of a torn tail was
     cut."""
 
     entries_checked: int
@@ -87,7 +87,8 @@ def _settle_names(folder: Path, disk: Disk) -> None:
 
 
 def _read_checkpoint(folder: Path, disk: Disk) -> Checkpoint:
-    """What is known; nothing, if it can't be read or does not check. Then more has to be read."""
+    """The checkpoint; an empty one if it can't be read or does not check. Then more has to be
+    read."""
     try:
         return decode_checkpoint(disk.read(folder / "checkpoint"))
     except Unreadable:

@@ -54,7 +54,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Verification:
-    """What a folder holds. Indexes count from 1; 0 means none."""
+    """The content of a folder, as a check found it. Indexes count from 1; 0 means none."""
 
     directory: str
     group: str

@@ -1,4 +1,4 @@
-"""What a segment's bytes say, and what is known of them without a look.
+"""The content of a segment by its bytes, and facts about it that are known without a look.
 
 ``walk``        goes from one entry to the next: all checks use it (pure)
 ``tail``        reads a segment's bytes after a crash and says where the log ends (pure)

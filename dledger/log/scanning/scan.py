@@ -30,7 +30,7 @@ _MAGIC_AS_STORED = np.frombuffer(MAGIC.to_bytes(4, "big"), np.uint32)[0]
 
 
 class Found(NamedTuple):
-    """One entry, or a damaged range of bytes if `header` is None.
+    """An entry, or a damaged range of bytes if `header` is None.
 
     `offset` and `size` are bytes within the segment. `error` says what is wrong; an entry whose
     header can be read may have one too.

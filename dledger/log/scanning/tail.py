@@ -44,12 +44,12 @@ EVERYTHING: Final = (1 << 64) - 1
 """The watermark of a segment of which the disk has lost a part: see `rescue`."""
 PART_BYTES: Final = 16 << 20
 WINDOW_BYTES: Final = 16 << 10
-"""What is read of a segment at once when only headers are looked for."""
+"""Bytes that are read of a segment at once when only headers are looked for."""
 
 
 @dataclass(slots=True)
 class Scan:
-    """What a segment holds.
+    """The content of a segment.
 
     `offsets` are those of the whole entries within the file, in units of 8 bytes. `last` is the
     header of the last of them. `end` is the offset behind it. `fault` says why the bytes at `end`

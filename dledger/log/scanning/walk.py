@@ -15,7 +15,7 @@ from dledger.log.entry import HEADER_BYTES, Header, crc_fault, decode_header, pa
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """One entry at `offset`: its header, and what is wrong with it.
+    """An entry at `offset`: its header, and the fault of it.
 
     With `is_lost` these bytes are no header. So the start of the next entry is unknown, and the
     walk ends.

@@ -33,7 +33,7 @@ from dledger.raft.limits import (
 
 
 class Next(Enum):
-    """What a leader does about a transfer under way."""
+    """The next step of a leader in a transfer under way."""
 
     WAIT = 0
     TELL = 1
@@ -88,7 +88,7 @@ class Transfer:
     told: bool = False
 
     def next(self, now: float, target: Follower, uncommitted: int) -> Next:
-        """What to do now; `uncommitted` entries of the leader have no outcome yet."""
+        """The next step now; `uncommitted` entries of the leader have no outcome yet."""
         if now >= self.deadline or not target.linked:
             return Next.GIVE_UP
         if self.told or target.lag or uncommitted:
@@ -163,7 +163,7 @@ class Relief:
         return True
 
     def heard(self, node_id: str) -> None:
-        """One could lead."""
+        """Note a node that could lead."""
         self._willing.add(node_id)
 
     def successor(

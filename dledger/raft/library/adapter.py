@@ -158,7 +158,7 @@ class Core(SyncObj):  # type: ignore[misc]
 
     @property
     def role(self) -> Role:
-        """What this node is at the moment."""
+        """The role of this node at the moment."""
         return _ROLES[self._SyncObj__raftState]
 
     @property
@@ -218,7 +218,7 @@ class Core(SyncObj):  # type: ignore[misc]
         return float(self._SyncObj__newAppendEntriesTime)
 
     def tick(self, *, may_elect: bool) -> None:
-        """One turn of the library. It elects if it may, and its deadline has passed.
+        """Give the library a turn. It elects if it may, and its deadline has passed.
 
         It reads the clock by itself, later than whoever decided that it may not, and the deadline
         may have passed in between. So without leave to elect it has none.

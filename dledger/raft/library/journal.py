@@ -31,7 +31,7 @@ LibraryEntry = tuple["Command", int, int]
 
 
 class Command:
-    """What the library sees of an entry's body: its length and its type byte."""
+    """The part of an entry's body that the library sees: its length and its type byte."""
 
     __slots__ = ("kind", "length")
 

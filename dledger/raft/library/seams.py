@@ -1,4 +1,4 @@
-"""What the library's journal and transport need of the rest of Raft. Only protocols."""
+"""The rest of Raft, as far as the library's journal and transport need it. Only protocols."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Members(Protocol):
         """The one that is in force."""
 
     def append(self, index: int, term: int, body: Buffer) -> None:
-        """One is about to be appended."""
+        """Note that a configuration is about to be appended."""
 
     def cut(self, index: int) -> None:
         """The log was cut back: it ends before an entry."""
@@ -47,7 +47,7 @@ class Peers(Protocol):
 
 
 class Acknowledgements(Protocol):
-    """What this node acknowledges."""
+    """The entries that this node acknowledges."""
 
     def hold(self, peer: Peer, term: int, message: dict[str, Any]) -> None:
         """The library acknowledges entries, which may not be durable yet."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Joining:
-    """What this node still lacks, and how it helps others that lack it."""
+    """The data that this node still lacks, and its help for others that lack some."""
 
     def __init__(
         self, consensus: Consensus, replica: Replica, acknowledging: Acknowledging

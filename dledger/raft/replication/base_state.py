@@ -1,4 +1,4 @@
-"""What a log builds on: the state machine's state before the log's first entry.
+"""The state on which a log builds: that of the state machine before the log's first entry.
 
 A log whose head is gone has only the later part of what happened. So a node holds an entry only
 together with everything before it: the earlier entries, and the state before the first of them.
@@ -26,7 +26,7 @@ from dledger.log.store import SegmentedLog
 
 
 class Hold(Enum):
-    """What must wait until the next slice of a picture."""
+    """The work that must wait until the next slice of a picture."""
 
     NOTHING = "nothing"
     APPLYING = "applying"

@@ -16,7 +16,7 @@ from dledger import limits
 
 @dataclass(slots=True)
 class FlowControl:
-    """What is in flight to one peer, on one link."""
+    """Bytes in flight to one peer, on one link."""
 
     in_flight_bytes: int = 0
     _sent: deque[tuple[int, int]] = field(default_factory=deque)

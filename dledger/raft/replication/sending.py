@@ -1,4 +1,4 @@
-"""What a leader sends of its log to each peer, and how much at a time.
+"""Sends entries of a leader's log to each peer, and decides how much at a time.
 
 Each peer gets all that it lacks, in messages of bounded size, as soon as it is written here: the
 same bytes as in the file. A peer that is far behind is slowed down for the sake of the appends
@@ -36,7 +36,7 @@ def batch_end(log: SegmentedLog, first_index: int) -> int:
 
 
 class Sending:
-    """One node's sending of entries, while it leads."""
+    """A node's sending of entries, while it leads."""
 
     def __init__(self, consensus: Consensus, replica: Replica) -> None:
         self._core = consensus.core
