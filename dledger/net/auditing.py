@@ -49,7 +49,8 @@ class Auditor:
         self.log.write(lines)
 
     def noting(self, served: Served[NeedsT], request: Command, who: tuple[str, str]) -> Noting:
-        """What will write the line of a change. Its objects are those that are there before it."""
+        """The writer of a change's line. The line names the objects that are there before the
+        change."""
         objects = self._objects(served, request)
         code = request.code
 
@@ -61,7 +62,7 @@ class Auditor:
         return Noting(note)
 
     def _objects(self, served: Served[NeedsT], request: Command) -> tuple[str, ...]:
-        """What a change is about; of a large body, which names thousands, its size."""
+        """The objects of a change; for a large body, which names thousands, its size."""
         if len(request.payload) > AUDIT_BODY_BYTES_MAX:
             return (f"a body of {len(request.payload)} bytes",)
         try:
@@ -105,7 +106,7 @@ class Noting:
         self._note("passed", "")
 
     def failed(self, error: Exception) -> None:
-        """What was to make it has raised."""
+        """Note that the change has raised an error."""
         self._note("unknown" if isinstance(error, OutcomeUnknown) else "failed", str(error))
 
     def answered(self, answer: Command | None) -> None:

@@ -1,4 +1,4 @@
-"""One accepted connection: its requests, its answers, its end.
+"""An accepted connection: its requests, its answers, its end.
 
 A handler is a plain callable. It returns an answer that it has at once. If the answer takes longer
 it returns an awaitable, which runs in a task of the connection. If it answers later by itself (a
@@ -51,7 +51,7 @@ P = ParamSpec("P")
 
 
 class Handler(Protocol):
-    """What a server does with requests."""
+    """A server's function for requests."""
 
     def __call__(
         self, request: Command, connection: Connection

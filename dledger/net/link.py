@@ -1,4 +1,4 @@
-"""What both ends of a connection have in common: a socket, a decoder, a send buffer.
+"""The parts that both ends of a connection have: a socket, a decoder, a send buffer.
 
 Sending never waits. A command is encoded into the send buffer and the writer task is woken; it
 runs when the event loop gets to it, so everything that was sent in the same turn leaves in one

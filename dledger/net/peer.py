@@ -59,7 +59,7 @@ log = get_logger(__name__)
 
 
 class Dialler(Protocol):
-    """What servers are dialled with by TLS."""
+    """The TLS options for dialling servers."""
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -68,7 +68,7 @@ class Dialler(Protocol):
 
 
 class Peer:
-    """One connection to a server, for one thread. Make it with `Peer.open` or `connect_peer`."""
+    """A connection to a server, for one thread. Make it with `Peer.open` or `connect_peer`."""
 
     def __init__(
         self, link: Link, address: str, on_request: OnRequest | None, *, outlives: bool = False

@@ -17,7 +17,7 @@ from dledger.trust.signing import Signing, raw_bytes
 
 @dataclass(frozen=True, slots=True)
 class Prover:
-    """What this end proves: for which broker group of which cluster, and who it is."""
+    """The identity that this end proves: its cluster, its broker group, and its own name."""
 
     secret: bytes | Secrets
     cluster: str
@@ -67,7 +67,7 @@ class Prover:
     async def _say(
         self, peer: Peer, server_id: str, timeout_s: float, nonce: bytes = b"", proof: bytes = b""
     ) -> ProveResponseHeader | None:
-        """One of the two requests; None if the server does not know their code."""
+        """Send one of the two requests; None if the server does not know their code."""
         header = ProveHeader(
             cluster_name=self.cluster,
             broker_name=self.broker_name,

@@ -24,7 +24,7 @@ from dledger.limits import CONNECTION_BYTES, CONNECTIONS_MAX, MEMORY_BYTES_MAX, 
 
 
 class Place:
-    """One connection's place. `close` ends the connection, with the reason."""
+    """The place of one connection. `close` ends the connection, with the reason."""
 
     __slots__ = ("charged_bytes", "close", "origin", "spoke", "taken")
 

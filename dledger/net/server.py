@@ -42,7 +42,8 @@ _connection_ids = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What one connection may cost a server; all of them together: `dledger.net.quota`."""
+    """Bounds on the cost of one connection to a server. For all connections together:
+    `dledger.net.quota`."""
 
     requests_in_flight_per_connection_max: int = bounds.REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX
     send_buffer_bytes_max: int = bounds.SEND_BUFFER_BYTES_MAX
@@ -86,7 +87,8 @@ async def serve_remoting(
 
 @dataclass(slots=True)
 class _Progress:
-    """What the sweeper saw of a connection, and since when it has not changed (trio's clock, s)."""
+    """The progress of a connection that the sweeper saw, and since when it has not changed (trio's
+    clock, s)."""
 
     activity: int
     active_since: float

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dledger.net.connection import Connection
 
 Answer: TypeAlias = "Command | Awaitable[Command | None] | None"
-"""What a dispatcher returns; its handlers may return more."""
+"""The result of a dispatcher; its handlers may return more kinds."""
 HandlerT = TypeVar("HandlerT")
 AnswerT = TypeVar("AnswerT")
 NeedsT = TypeVar("NeedsT", bound=Enum)
@@ -45,15 +45,16 @@ class Right(Enum):
     """The right that a request needs. The values are shown in docs/reference/compatibility.md."""
 
     ANYONE = "anyone"
-    """What a client asks for its own work, and whatever only reads and tells no secret."""
+    """Requests of a client for its own work, and requests that only read and tell no secret."""
     BROKER = "brokers"
-    """What brokers tell a name server; its door decides whom it believes."""
+    """Requests of brokers to a name server; its door decides which brokers it believes."""
     ADMIN = "`adminAddresses`"
-    """What changes others' work: members, leaders, settings, topics, groups, others' offsets."""
+    """Requests that change others' work: members, leaders, settings, topics, groups, others'
+    offsets."""
 
 
 class Declared(NamedTuple):
-    """What a method declares of its codes."""
+    """The declaration of a method for its codes."""
 
     codes: tuple[RequestCode, ...]
     needs: Enum
@@ -62,7 +63,7 @@ class Declared(NamedTuple):
 
 
 class Served(NamedTuple, Generic[NeedsT]):
-    """What answers a code, what it needs, and who may ask."""
+    """The method that answers a code, what it needs, and who may ask."""
 
     method: Callable[[Command, Connection], Any]
     needs: NeedsT
@@ -91,7 +92,7 @@ def serves(
 
 
 def declared_by(handler: type) -> Iterator[tuple[str, RequestCode, Declared]]:
-    """What a handler's class declares: (the method's name, a code, what it needs, who may ask)."""
+    """The declarations of a handler's class: (the method's name, a code, its declaration)."""
     for name, method in vars(handler).items():
         declared: Declared | None = getattr(method, _DECLARED, None)
         if declared is not None:
@@ -100,7 +101,7 @@ def declared_by(handler: type) -> Iterator[tuple[str, RequestCode, Declared]]:
 
 
 def table_of(handlers: Iterable[object], needs: type[NeedsT]) -> dict[int, Served[NeedsT]]:
-    """What handlers serve, by code. Raises ValueError for a code that two of them serve."""
+    """The methods of handlers, by code. Raises ValueError for a code that two of them serve."""
     table: dict[int, Served[NeedsT]] = {}
     for handler in handlers:
         for name, code, said in declared_by(type(handler)):

@@ -49,7 +49,7 @@ _OLDEST_EACH = 4
 
 
 class Share:
-    """What one connection's recent turns cost, in seconds of the loop."""
+    """The cost of one connection's recent turns, in seconds of the loop."""
 
     __slots__ = ("_known", "cost_s")
 
@@ -193,7 +193,8 @@ async def in_turns(steps: Iterable[object]) -> float:
 
 
 def single_steps() -> Callable[[Callable[[], T]], Awaitable[T]]:
-    """What takes single steps of one connection in its turns, as those of a handshake."""
+    """A function that takes single steps of one connection in its turns, for example of a
+    handshake."""
     turns, share = turns_of_loop(), Share()
 
     async def in_turn(step: Callable[[], T]) -> T:

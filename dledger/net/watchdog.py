@@ -36,7 +36,7 @@ _FRAMES_SHOWN = 8
 
 
 class Seen(NamedTuple):
-    """What the thread found the loop busy with."""
+    """The work at which the thread found the loop."""
 
     stack: str
     request: int | None = None

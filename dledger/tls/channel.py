@@ -33,7 +33,7 @@ _FIRST_TYPE, _LAST_TYPE = 20, 23
 
 
 class Channel:
-    """One end of an encrypted connection, over a connected socket that does not block.
+    """An end of an encrypted connection, over a connected socket that does not block.
 
     `dledger.tls.handshake` makes it. As a socket it raises BlockingIOError and other OSErrors.
     """
@@ -166,7 +166,7 @@ class Channel:
             self._unsent = self._unsent[sent:]
 
     def _decrypted(self, data: bytes) -> bytes:
-        """What records hold that are complete with `data`; nothing for the connection's end.
+        """The content of the records that `data` completes; empty for the connection's end.
 
         Raises BlockingIOError if none is complete.
         """

@@ -26,7 +26,8 @@ class ClientContexts:
 
     @classmethod
     def of(cls, tls: AskedTls) -> ClientContexts | None:
-        """What an application has asked for; None for plain text. Raises ConfigError."""
+        """The TLS options that an application has asked for; None for plain text. Raises
+        ConfigError."""
         if tls is None or tls is False:
             return None
         if isinstance(tls, str | Path):

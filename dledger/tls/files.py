@@ -27,7 +27,7 @@ _ENCRYPTED: Final = ("-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCR
 
 
 def accepting_context(files: Files, client_auth: ClientAuth) -> ssl.SSLContext:
-    """What a server accepts connections with. Raises ConfigError."""
+    """The context with which a server accepts connections. Raises ConfigError."""
     names = files.names
     if not files.certificate:
         raise ConfigError(f"TLS needs a certificate: set {names.certificate} and {names.key}")
@@ -52,7 +52,7 @@ def accepting_context(files: Files, client_auth: ClientAuth) -> ssl.SSLContext:
 def dialling_context(
     files: Files, *, verify: bool = True, check_names: bool = True
 ) -> ssl.SSLContext:
-    """What a client dials with. Raises ConfigError."""
+    """The context with which a client dials. Raises ConfigError."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = verify and check_names
     context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
@@ -164,13 +164,13 @@ def _text(path: str, name: str, *, private: bool = False) -> str:
 
 
 def kind_of(mode: int) -> str:
-    """What stands in a file's place. To read a pipe would wait for whoever writes."""
+    """The kind of a file by its mode. To read a pipe would wait for a writer."""
     kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
     return next((kind for is_it, kind in kinds if is_it(mode)), "a device")
 
 
 def _other(text: str) -> str:
-    """What a file holds instead, as far as can be told, with the remedy."""
+    """The content that a file has instead, as far as can be told, with the remedy."""
     if "-----BEGIN CERTIFICATE REQUEST" in text:
         return ", but a request for one: its authority has to sign that"
     if _CERTIFICATE in text:
@@ -187,7 +187,7 @@ def _other(text: str) -> str:
 
 
 def problem_of(validity: Validity | None) -> str | None:
-    """What is wrong with an end's own certificate today; None if it is valid."""
+    """The fault of an end's own certificate today; None if it is valid."""
     now_s = unix_ms() / 1000
     if validity is None or validity.begins_s <= now_s <= validity.ends_s:
         return None

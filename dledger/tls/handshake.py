@@ -45,7 +45,7 @@ async def dial(sock: socket.socket, context: ssl.SSLContext, server_name: str) -
 async def begin(
     sock: socket.socket, mode: Mode, context: ssl.SSLContext, in_turn: InTurn = at_once
 ) -> Channel | socket.socket:
-    """What to speak over with whoever dialled: TLS, or in `PERMISSIVE` mode the socket itself.
+    """The channel to a client that dialled: TLS, or in `PERMISSIVE` mode the socket itself.
 
     Raises TlsFailed.
     """

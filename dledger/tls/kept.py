@@ -23,7 +23,8 @@ _Stamps = tuple[tuple[int, int, int], ...]
 
 
 class Kept:
-    """What `make` made of files, as long as no newer version of them can be used. ConfigError."""
+    """The result of `make` for files, kept as long as no newer version of them can be used. Raises
+    ConfigError."""
 
     def __init__(self, files: Files, make: Callable[[], None]) -> None:
         self._files = files

@@ -10,7 +10,7 @@ from dledger.errors import ConfigError
 from dledger.tls.options import ClientAuth, Files, Mode, ServerOptions
 
 TLS_SECRET_KEYS: Final = frozenset({"tls.server.keyPassword"})
-"""What no tool is shown."""
+"""Keys that no tool is shown."""
 ModeName = Literal["disabled", "permissive", "enforcing"]
 
 
@@ -18,7 +18,7 @@ class TlsKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The keys that brokers and name servers have in common, with their defaults."""
 
     tls_server_mode: ModeName = msgspec.field(name="tls.server.mode", default="disabled")
-    """What the port for clients takes."""
+    """Connections that the port for clients accepts."""
     tls_server_cert_path: str = msgspec.field(name="tls.server.certPath", default="")
     """File with this server's certificate, and those between it and the authority."""
     tls_server_key_path: str = msgspec.field(name="tls.server.keyPath", default="")
@@ -37,8 +37,8 @@ class TlsKeys(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the certificate of a server that is dialled must name the host."""
 
     def tls_options(self, members: Mode = Mode.DISABLED, host: str = "") -> ServerOptions | None:
-        """What they say; None for no TLS at all. `members`: the mode of the port for members, and
-        `host` where they dial this one.
+        """The TLS options of these keys; None for no TLS at all. `members`: the mode of the port
+        for members, and `host` where they dial this one.
 
         Raises ConfigError for keys that don't go together.
         """

@@ -1,4 +1,4 @@
-"""What went wrong with TLS, in words: which end refused what, and the remedy. Pure.
+"""Failures of TLS in words: which end refused what, and the remedy. Pure.
 
 OpenSSL tells a reason in capitals, with the number of a line in C. An alert in it was sent by the
 other end; everything else was found by this one.
@@ -62,7 +62,7 @@ _OWN: Final[Mapping[str, str]] = {
 
 
 def explained(error: OSError) -> str:
-    """What an error of TLS says about the other end."""
+    """An error of TLS in words about the other end."""
     code = getattr(error, "verify_code", 0)
     if code in _VERIFIED:
         return _VERIFIED[code]

@@ -30,12 +30,12 @@ class ServerContexts:
 
     @property
     def dialler(self) -> ServerContexts | None:
-        """What other servers' client ports are dialled with; None for plain text."""
+        """The contexts for dialling other servers' client ports; None for plain text."""
         return self if self.options.dials else None
 
     @property
     def taker(self) -> ServerContexts | None:
-        """What takes clients' connections; None if all speak plain text."""
+        """The taker of clients' connections; None if all clients speak plain text."""
         return None if self.options.mode is Mode.DISABLED else self
 
     @property
@@ -72,7 +72,7 @@ class ServerContexts:
     async def begin(
         self, sock: socket.socket, in_turn: InTurn = at_once
     ) -> Channel | socket.socket:
-        """What to speak over with a client that has connected. Raises TlsFailed."""
+        """The channel to a client that has connected. Raises TlsFailed."""
         return await begin(sock, self.options.mode, self._clients, in_turn)
 
     async def begin_figures(
@@ -84,7 +84,7 @@ class ServerContexts:
 
     @property
     def ways_to_members(self) -> tuple[ServerContexts | None, ...]:
-        """What to dial members with, one after the other; None for plain text."""
+        """The ways to dial members, one after the other; None for plain text."""
         return (self, None) if self.options.members is Mode.PERMISSIVE else (self,)
 
     async def dial_member(self, sock: socket.socket, host: str) -> Channel:
@@ -92,7 +92,7 @@ class ServerContexts:
         return await dial(sock, self._dialled, host)
 
     async def begin_with_member(self, sock: socket.socket) -> Channel | socket.socket:
-        """What to speak over with a member that has connected. Raises TlsFailed."""
+        """The channel to a member that has connected. Raises TlsFailed."""
         return await begin(sock, self.options.members, self._members)
 
     async def run(self) -> None:

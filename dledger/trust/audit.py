@@ -1,4 +1,5 @@
-"""What an audit log says: each change, and each refusal; a refusal that repeats is counted. Pure.
+"""The lines of an audit log: each change, and each refusal; a refusal that repeats is counted.
+Pure.
 
 A line is about one request: when (ms), who (`user`; "" for nobody that is known), from where, which
 code, which objects, and the verdict:
@@ -34,7 +35,7 @@ _OTHERS: Final = ("", "others", 0)
 
 
 class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line. `times`: how often the same was refused since the line before."""
+    """A line of an audit log. `times`: how often the same was refused since the line before."""
 
     time_ms: int
     server: str
@@ -66,7 +67,7 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 
 class Trail:
-    """What one server has to write down. `server` is its name in the lines."""
+    """The changes and refusals that a server writes down. `server` is its name in the lines."""
 
     def __init__(self, server: str) -> None:
         self._server = server

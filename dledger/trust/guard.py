@@ -276,14 +276,14 @@ class Guard:
             self.observed[key] += 1
 
     def sight(self) -> Sight:
-        """What who asks now finds in lists. It stays so while others ask."""
+        """The names that the present asker finds in lists. It stays so while others ask."""
         sees_all = self.mode is not Mode.ENFORCE or self.asker.may_all
         return Sight(self, self.asker, sees_all=sees_all)
 
 
 class Sight:
-    """What somebody finds in lists of topics and groups. Lists are cut in steps, as they may be
-    very long."""
+    """The names that an asker finds in lists of topics and groups. Lists are cut in steps, as they
+    may be very long."""
 
     def __init__(self, guard: Guard, asker: Asker, *, sees_all: bool) -> None:
         self._guard = guard

@@ -1,4 +1,4 @@
-"""What a user may do: entries of policies, and which of them decides about a need. Pure.
+"""Policies of users: their entries, and which of them decides about a need. Pure.
 
 The rules are RocketMQ's ACL 2.0. An entry is of one resource: `Topic:name`, `Group:name`,
 `Cluster:name`, or `*` for everything; a name that ends with `*` stands for all that begin so.
@@ -32,7 +32,7 @@ _ACTIONS: Final = {action.lower(): action for action in Action}
 
 
 class Entry(NamedTuple):
-    """What a policy says of a resource; as a snapshot keeps it."""
+    """An entry of a policy about a resource, as a snapshot keeps it."""
 
     policy: str
     resource: str

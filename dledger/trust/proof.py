@@ -49,7 +49,7 @@ from dledger.trust.rolling import Secrets
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 TAG_BYTES: Final = 16
-"""Of a truncated HMAC-SHA-256: the usual length of a MAC (RFC 2104 wants at least ten)."""
+"""Bytes of a truncated HMAC-SHA-256: the usual length of a MAC (RFC 2104 wants at least ten)."""
 _COUNT_BYTES: Final = 8
 
 Field = str | int | bytes
@@ -78,7 +78,7 @@ class Hello(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """What a proof is for. `name` tells our doors apart; `terms` are what both must agree on."""
+    """The purpose of a proof. `name` tells our doors apart; `terms` are what both must agree on."""
 
     name: str
     terms: tuple[Field, ...]

@@ -1,4 +1,4 @@
-"""What a request needs: actions on resources, declared beside each request code. Pure.
+"""The needs of a request: actions on resources, declared beside each request code. Pure.
 
 A *need* is a resource and actions, of which one is enough. A request must have each of its needs
 met; where a need has alternatives, one of them is enough. Kinds of resources and actions have the
@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 class Action(StrEnum):
-    """What is done with a resource. `ALL` stands in policies only."""
+    """An action on a resource. `ALL` stands in policies only."""
 
     ALL = "All"
     PUB = "Pub"
@@ -69,7 +69,7 @@ Alternatives: TypeAlias = tuple[Need, ...]
 
 
 class Look(Protocol):
-    """What rights may depend on, beside the request itself."""
+    """The facts on which rights may depend, beside the request itself."""
 
     @property
     def cluster(self) -> str:
@@ -121,7 +121,8 @@ def _nothing(_: Command, __: Look) -> Iterable[Alternatives]:
 
 
 OPEN: Final = Rights("-", _nothing, signed=False)
-"""What must be answered before anybody can prove who they are, and tells no secret."""
+"""The rights of requests that must be answered before anybody can prove who they are, and tell no
+secret."""
 SIGNED: Final = Rights("any user", _nothing)
 BY_SECRET: Final = Rights("the cluster's secret", _nothing, by_secret=True)
 BY_SUPER: Final = Rights("a super user", _nothing, by_super=True)
@@ -134,7 +135,7 @@ def field(request: Command, name: str) -> str:
 
 
 def topic(*actions: Action, at: str = "topic") -> Rights:
-    """One of these actions on the topic that a field names."""
+    """The need of one of these actions on the topic that a field names."""
     return Rights(
         f"Topic {_shown(actions)}",
         lambda request, look: topic_needs(look, field(request, at), *actions),
@@ -142,14 +143,14 @@ def topic(*actions: Action, at: str = "topic") -> Rights:
 
 
 def group(*actions: Action, at: str = "group") -> Rights:
-    """One of these actions on the consumer group that a field names."""
+    """The need of one of these actions on the consumer group that a field names."""
     return Rights(
         f"Group {_shown(actions)}", lambda request, _: group_needs(field(request, at), *actions)
     )
 
 
 def cluster(*actions: Action) -> Rights:
-    """One of these actions on this server's own cluster, whatever the request says."""
+    """The need of one of these actions on this server's own cluster, whatever the request says."""
     return Rights(
         f"Cluster {_shown(actions)}",
         lambda _, look: ((Need(Kind.CLUSTER, look.cluster, actions),),),

@@ -46,12 +46,12 @@ class Secrets:
 
     @property
     def first(self) -> bytes:
-        """What is signed and wrapped with; empty if there is none."""
+        """The secret for signing and wrapping; empty if there is none."""
         return self.valid[0] if self.valid else b""
 
     @property
     def proven(self) -> tuple[bytes, ...]:
-        """What proofs are made with: the empty secret where there is none."""
+        """The secrets for proofs: the empty secret where there is none."""
         return self.valid or (b"",)
 
 
@@ -87,8 +87,8 @@ def shown(secret: bytes) -> str:
 
 
 class Heard(NamedTuple):
-    """What another server has answered. `has`: which of the secrets that it was offered it has, in
-    its own order; None if it has not answered."""
+    """The answer of another server. `has`: which of the secrets that it was offered it has, in its
+    own order; None if it has not answered."""
 
     name: str
     has: tuple[bytes, ...] | None

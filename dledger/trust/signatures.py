@@ -51,7 +51,7 @@ CLUSTER_USER: Final = "dledger-cluster"
 
 
 class Hasher(Protocol):
-    """What is fed with bytes, and gives their digest."""
+    """A hash that takes bytes, and gives their digest."""
 
     def update(self, data: Buffer, /) -> object:
         """Take more bytes."""
@@ -158,7 +158,7 @@ def blake3() -> Callable[[], Hasher] | None:
 
 
 def body_hash() -> str | None:
-    """What a server tells clients that it can verify, beside SHA-256."""
+    """The hash that a server tells clients it can verify, beside SHA-256."""
     return None if blake3() is None else BLAKE3
 
 

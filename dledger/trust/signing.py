@@ -28,12 +28,12 @@ BROKER_ID: Final = "broker"
 
 
 def broker_door(cluster: str, broker_name: str) -> Door:
-    """What a member's or a tool's proof to a broker is for."""
+    """The purpose of a member's or a tool's proof to a broker."""
     return Door("broker", (VERSION, cluster, broker_name))
 
 
 def name_server_door(cluster: str, broker_name: str) -> Door:
-    """What a broker's proof to a name server is for."""
+    """The purpose of a broker's proof to a name server."""
     return Door("name server", (VERSION, cluster, broker_name))
 
 

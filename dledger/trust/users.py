@@ -56,7 +56,7 @@ class Users:
         return self._users.get(name)
 
     def policies(self, name: str) -> Policies:
-        """What a user may do, arranged for looking up. Kept until the user changes."""
+        """The policies of a user, arranged for looking up. They are kept until the user changes."""
         found = self._policies.get(name)
         if found is None:
             user = self._users.get(name)
@@ -83,7 +83,7 @@ class Users:
         return any(user.is_super and user.enabled for user in self._users.values())
 
     def dump(self) -> list[User]:
-        """What a snapshot keeps."""
+        """The users for a snapshot."""
         return list(self)
 
     def restore(self, users: Iterable[User]) -> None:
@@ -109,7 +109,7 @@ def encoded(users: Users) -> bytes:
 
 
 def decoded(data: Buffer) -> list[User]:
-    """What `encoded` made. Raises BadInput."""
+    """The inverse of `encoded`. Raises BadInput."""
     inflater = zlib.decompressobj()
     try:
         inflated = inflater.decompress(data, limits.USERS_TOLD_BYTES_MAX)
