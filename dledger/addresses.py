@@ -117,7 +117,7 @@ def parse_addresses(addresses: str) -> tuple[str, ...]:
 
 
 def origin_of(address: str) -> str | None:
-    """What counts as one origin: an address, of IPv6 a /64 network. None for loopback."""
+    """The origin of an address: the address itself, of IPv6 its /64 network. None for loopback."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

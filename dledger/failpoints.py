@@ -183,11 +183,11 @@ FAILING: Final = frozenset({"disk.write", "disk.sync", "disk.create", "disk.repl
 
 TORN_WRITE: Final = "disk.torn-write"
 VARIABLE: Final = "DLEDGER_FAILPOINTS"
-"""Of the environment: the folder by which a process takes orders."""
+"""The environment variable with the folder by which a process takes orders."""
 
 
 class Seam:
-    """What is set for a chaos run, and for nothing else.
+    """The settings of a chaos run, and of nothing else.
 
     `handler` is told the place that is reached, and returns whether to do only half of what
     follows. `ahead_ms`: by how much the broker's clock is ahead.

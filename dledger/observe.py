@@ -44,7 +44,7 @@ class Logger:
         self._logger = logging.getLogger(name)
 
     def debug(self, event: str, **values: object) -> None:
-        """What a developer looks for."""
+        """An event that only developers need."""
         self._write(logging.DEBUG, event, values)
 
     def info(self, event: str, **values: object) -> None:

@@ -1,4 +1,4 @@
-"""What a program asks of its machine: the time, threads, sockets, names. One seam for all.
+"""The time, threads, sockets and names that a program gets from its machine. One seam for all.
 
 A test may put another world in the machine's place: one whose time can be jumped over, and whose
 bytes stay in memory (`dledger.testing.virtual`). A world belongs to a context, as context variables

@@ -12,7 +12,7 @@ from dledger.trust.secret import HOW_TO_MAKE_ONE, is_loopback, read_secret
 
 
 class Keys(Protocol):
-    """What a config has of them."""
+    """The part of a config that is about the port for figures."""
 
     @property
     def metrics_exporter_type(self) -> str:

@@ -16,7 +16,8 @@ from dledger.net.turns import in_turns
 
 
 class Kept:
-    """One page. `make` yields its pieces, each within a slice of the loop's time."""
+    """A page that is kept for a while. `make` yields its pieces, each within a slice of the loop's
+    time."""
 
     def __init__(self, make: Callable[[], Iterable[str]]) -> None:
         self._make = make

@@ -21,7 +21,7 @@ PATHS = "/metrics, /metrics/detailed?topic=...&group=..., /healthz, /readyz, /sa
 
 
 class Details(NamedTuple):
-    """What details are asked of: these topics, these groups, of both each pair."""
+    """The subject of a request for details: topics, groups, or each pair of both."""
 
     topics: tuple[str, ...]
     groups: tuple[str, ...]
@@ -90,7 +90,7 @@ class Pages:
 
 
 def _details(asked: Asked) -> Details:
-    """What is asked for. Raises BadInput."""
+    """The details that are asked for. Raises BadInput."""
     unknown = asked.values.keys() - {"topic", "group"}
     topics, groups = (dict.fromkeys(asked.values.get(key, ())) for key in ("topic", "group"))
     if unknown or not (topics or groups):

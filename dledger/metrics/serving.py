@@ -71,7 +71,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class _Connection:
-    """One accepted connection: a request, its answer, and so on."""
+    """An accepted connection: a request, its answer, and so on."""
 
     def __init__(
         self,

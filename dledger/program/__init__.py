@@ -1,4 +1,5 @@
-"""What all our programs share: config files, settings that tools see, output, exit status.
+"""The parts that all our programs share: config files, settings that tools see, output, exit
+status.
 
 ``config``    TOML into typed structs, with errors that name the key
 ``whole``     whole numbers on a command line

@@ -33,7 +33,7 @@ REACHED: Final = "reached.jsonl"
 
 
 class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What happens at a place, at its n-th pass from now on.
+    """An order for a place, from its n-th pass from now on.
 
     `stop` kills the process, `hold` keeps the thread there for so long or until another order
     comes, `slow` keeps it so long at every pass, `fail` raises the error of that name at every pass
@@ -48,7 +48,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     error: str = "ENOSPC"
 
     def problem(self) -> str | None:
-        """What is wrong with it, if anything."""
+        """The fault of the order, if it has one."""
         if self.place not in PLACES:
             return f"there is no place {self.place!r}"
         if self.action == "fail" and self.place not in FAILING:
@@ -73,8 +73,7 @@ class Orders(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """What happened: all orders were taken (`place` is empty), or one was carried out, or a place
-    noted.
+    """A report: all orders were taken (`place` is empty), or one was carried out, or a place noted.
 
     `number`: of the order, or of all orders. `problem`: why they were not taken.
     """

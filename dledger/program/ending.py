@@ -17,7 +17,7 @@ BY_INPUT: Final = (DledgerError, OSError, RecursionError, UnicodeError, Overflow
 
 
 def sentence(error: BaseException) -> str:
-    """One line of text that says what is wrong."""
+    """A line of text that describes an error."""
     if isinstance(error, OSError) and error.filename is not None and error.errno is not None:
         text = f"{os.fsdecode(error.filename)!s}: {os.strerror(error.errno)}"
     elif isinstance(error, RecursionError):

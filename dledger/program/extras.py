@@ -33,7 +33,7 @@ def require(what: str, extra: Extra) -> None:
 
 
 def advice(what: str, extra: Extra, missing: list[str]) -> str:
-    """What to install."""
+    """The advice which packages to install."""
     return (
         f"{what} needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
         f"installed: pip install 'dledger[{extra}]' "

@@ -83,7 +83,7 @@ def changed(config: ConfigT, changes: Mapping[str, str]) -> ConfigT:
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
-    """What to say of a key that does not exist, with the nearest one that does."""
+    """The error for a key that does not exist, with the nearest key that does."""
     if len(key) > NAME_SHOWN_CHARACTERS_MAX:
         return f"unknown key {shown(key)}"
     nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.6)

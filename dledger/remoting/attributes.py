@@ -37,19 +37,19 @@ def parse_alteration(text: str | None) -> dict[str, str]:
 
 
 class Rate(NamedTuple):
-    """What may pass in a second; None for no limit."""
+    """Messages and bytes that may pass in a second; None for no limit."""
 
     messages_per_s: int | None
     bytes_per_s: int | None
 
 
 def send_rate(attributes: Mapping[str, str]) -> Rate | None:
-    """What a topic takes, by its attributes; None if it has no rate."""
+    """The rate of sends to a topic, by its attributes; None if it has no rate."""
     return _rate(attributes, SEND_MESSAGES, SEND_BYTES)
 
 
 def consume_rate(attributes: Mapping[str, str]) -> Rate | None:
-    """What a group is given, by its attributes; None if it has no rate."""
+    """The rate at which a group is given messages, by its attributes; None if it has no rate."""
     return _rate(attributes, CONSUME_MESSAGES, CONSUME_BYTES)
 
 

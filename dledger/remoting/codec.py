@@ -1,4 +1,4 @@
-"""One frame of the Remoting protocol to and from bytes.
+"""Encodes and decodes a frame of the Remoting protocol.
 
 A frame is a 4-byte length N, then N bytes: a word whose top byte is the header's encoding and whose
 low 24 bits are its length, the header, the body. All integers are big-endian. Each frame says for

@@ -19,7 +19,7 @@ VERSION_ANY_DELAY = 413
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """The codes of requests."""
 
     # Messages.
     SEND_MESSAGE = 10
@@ -182,7 +182,8 @@ def name_of(code: int) -> str:
 
 
 class ResponseCode(IntEnum):
-    """What became of a request. What stock clients do on each: RocketMQ's ResponseCode."""
+    """The codes of responses. RocketMQ's ResponseCode shows the reaction of stock clients to
+    each."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

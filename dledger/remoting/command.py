@@ -1,4 +1,4 @@
-"""One RocketMQ Remoting command: a request, a one-way request or a response.
+"""A command of RocketMQ's Remoting protocol: a request, a one-way request or a response.
 
 A command is what both ends of a connection exchange, whatever encoding its header has on the wire.
 Requests and responses are matched by `opaque` alone; the two directions of a connection number

@@ -39,7 +39,7 @@ _INTEGER = re.compile(r"-?\d{1,19}")
 
 
 class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
-    """One queue of a topic on one broker group. It sorts as stock clients sort queues."""
+    """A queue of a topic on one broker group. Queues sort as those of stock clients do."""
 
     topic: str
     broker_name: str
@@ -47,7 +47,7 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel"):
 
 
 def all_queues(topic: str) -> MessageQueue:
-    """What stands for all queues of a topic where a member tells which it has paused."""
+    """A queue that stands for all queues of a topic, where a member tells which it has paused."""
     return MessageQueue(topic, "", -1)
 
 

@@ -1,4 +1,4 @@
-"""What a message carries besides its body: properties, ids, tags.
+"""The parts of a message besides its body: properties, ids, tags.
 
 Properties are one string, `key 0x01 value 0x02 key 0x01 value 0x02 ...`; RocketMQ 4.9 leaves out
 the last 0x02, so both are read. Names hold neither of the two
@@ -256,7 +256,7 @@ def offset_message_id_decode(message_id: str) -> tuple[str, int, int]:
 
 
 class BatchItem(NamedTuple):
-    """One message of a SEND_BATCH_MESSAGE body; `properties` are still encoded."""
+    """A message of a SEND_BATCH_MESSAGE body; `properties` are still encoded."""
 
     body: Buffer
     properties: bytes = b""

@@ -58,7 +58,7 @@ _LEGAL: Final = re.compile(r"[A-Za-z0-9%|_-]+")
 
 
 def topic_kind(topic: str, owners: Collection[str] = ()) -> str:
-    """What a topic is for: user, parts (ours), retry, dead-letter or system.
+    """The kind of a topic: user, parts (ours), retry, dead-letter or system.
 
     `owners` are the names of clusters and broker groups, which have topics named like them.
     """

@@ -50,7 +50,7 @@ class RecallHandle(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What a broker needs of a handle."""
+    """The fields of a handle that a broker needs."""
 
     pop_time: int
     ordered: bool
@@ -98,5 +98,5 @@ def read_bits(text: str, bytes_max: int) -> int:
 
 
 def write_bits(bits: int) -> str:
-    """What `read_bits` reads."""
+    """The inverse of `read_bits`."""
     return b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode()

@@ -1,4 +1,4 @@
-"""What an audit found, in the one form in which it is written, read and shown.
+"""The result of an audit, in the one form in which it is written, read and shown.
 
 ``form``        the verdict as data: verdict.json
 ``page``        the look of a report: one HTML page that stands alone (pure)

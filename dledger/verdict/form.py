@@ -16,11 +16,11 @@ from dledger.errors import BadInput
 
 VERDICT_FILE = "verdict.json"
 NUMBERS: Final = range(1, 19)
-"""Of all properties: docs/explanation/audit.md says what each is."""
+"""The numbers of all properties: docs/explanation/audit.md explains each."""
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one replica has at one position of its log.
+    """The content of one replica at one position of its log.
 
     `what` says it in a few words. `entry` and `record` are the fields of the entry there and of the
     message record in it, if they can be read; `data` is where the bytes begin and the first of
@@ -39,7 +39,8 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Exhibit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What shows a violation. `lines` are the history's own, in time; others are `lines_hidden`."""
+    """The evidence of a violation. `lines` are the history's own, in time; `lines_hidden` counts
+    further ones."""
 
     lines: list[str] = []
     lines_hidden: int = 0
@@ -47,7 +48,8 @@ class Exhibit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One. `what` is a word for its kind, `detail` a sentence; the others say where, if known."""
+    """A violation of a property. `what` is a word for its kind, `detail` a sentence; the others say
+    where, if known."""
 
     what: str
     message_id: str | None = None

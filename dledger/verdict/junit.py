@@ -32,7 +32,7 @@ class Case:
 
 
 def cases(properties: Sequence[Property]) -> list[Case]:
-    """One for each property."""
+    """A case for each property."""
     return [_case(each) for each in properties]
 
 

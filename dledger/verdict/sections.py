@@ -50,7 +50,7 @@ def _mark(each: Property) -> Markup:
 
 
 def worst(properties: Sequence[Property]) -> Markup:
-    """What is violated, in a list that leads to the first violation of each."""
+    """The violated properties, in a list that leads to the first violation of each."""
     return tag(
         "ul",
         *(

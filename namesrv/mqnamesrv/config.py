@@ -21,7 +21,7 @@ from dledger.trust.secret import read_secrets, require_secret
 from mqnamesrv.door import Door
 
 RUNTIME_KEYS: Final = frozenset({"authorizationMode", "returnOrderTopicConfigToBroker"})
-"""What UPDATE_NAMESRV_CONFIG can change."""
+"""Keys that UPDATE_NAMESRV_CONFIG can change."""
 
 
 class NamesrvConfig(TlsKeys, frozen=True, kw_only=True, rename="camel"):

@@ -42,7 +42,7 @@ class AclInfo(ClientBody):
 
 
 class ObservedNeed(Body):
-    """What a user needed and had not, while rights were observed: one of the actions."""
+    """A right that a user needed and lacked, while rights were observed: one of the actions."""
 
     user: str
     kind: str

@@ -13,7 +13,7 @@ from dledger.remoting.numbers import Int32, Int64
 
 
 class SubscriptionData(Body, gc=False):
-    """What a consumer wants of one topic. `code_set` holds `message.tags_code` of every tag.
+    """A consumer's subscription to one topic. `code_set` holds `message.tags_code` of every tag.
 
     A broker keeps many, so the garbage collector, which stops the loop, does not track them.
     """

@@ -107,7 +107,7 @@ class GroupList(Body):
 
 
 class ClientConnection(Body):
-    """One client of a group, as the broker sees it."""
+    """A client of a group, as the broker sees it."""
 
     client_id: str
     client_addr: str
@@ -136,7 +136,8 @@ class HistoryBody(Body):
 
 
 class ProcessQueueInfo(Body):
-    """One queue within a consumer: what is committed, and what waits there to be consumed."""
+    """A queue within a consumer: its committed offset, and the messages that wait to be
+    consumed."""
 
     commit_offset: Int64 = 0
     cached_msg_min_offset: Int64 = 0
@@ -165,7 +166,7 @@ class ProducerConnection(Body):
 
 
 class ProducerInfo(Body):
-    """One client of a producer group; `last_update_timestamp` is its last heartbeat's, in ms."""
+    """A client of a producer group; `last_update_timestamp` is its last heartbeat's, in ms."""
 
     client_id: str
     remote_ip: str = msgspec.field(name="remoteIP")
@@ -209,7 +210,7 @@ class ConsumeStatsList(Body):
 
 
 class ConsumeQueueData(Body):
-    """One unit of a consume queue."""
+    """A unit of a consume queue."""
 
     physic_offset: Int64
     physic_size: Int32

@@ -1,4 +1,4 @@
-"""One record alone: what `batch` does for many, without numpy's fixed cost.
+"""Checks and reads a single record: as `batch` does for many, without numpy's fixed cost.
 
 A producer that waits for each acknowledgement sends entries of one record, and waits while the
 broker checks it. Here that takes a few microseconds. This module takes only records that are right

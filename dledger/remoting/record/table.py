@@ -43,7 +43,7 @@ class RecordTable:
         return len(self._starts)
 
     def record(self, number: int) -> memoryview:
-        """One of them: a view."""
+        """A view of one of the records."""
         return self._view[self._places[number] : self._places[number + 1]]
 
     @property

@@ -223,7 +223,7 @@ class Record:
 
     @property
     def fault(self) -> str | None:
-        """What is wrong with the record's own lengths; None if it fills the bytes given exactly.
+        """The fault of the record's own lengths; None if it fills the bytes given exactly.
 
         It can be called on any bytes. Only a record without a fault can be read field by field.
         """
