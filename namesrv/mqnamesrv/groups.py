@@ -31,7 +31,7 @@ class UnknownBroker(DledgerError):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a broker says about itself (code 103)."""
+    """The registration of a broker (code 103)."""
 
     cluster: str
     broker_name: str

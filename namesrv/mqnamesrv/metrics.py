@@ -108,7 +108,7 @@ class Recorder:
             await look(HISTORY_STEP_S)
 
     def figures(self) -> dict[str, float]:
-        """What they are now."""
+        """The present values of the figures."""
         routes, quota = self._dispatcher.routes, self._quota
         groups = list(routes.groups.values())
         return {

@@ -31,8 +31,8 @@ class Brokers(Part):
     async def status(
         self, broker: str | None = None, cluster: str | None = None
     ) -> tuple[BrokerRuntime, ...]:
-        """What a broker reports: one by its address, the leader of a broker name, or all
-        leaders."""
+        """The figures that brokers report: of the broker with this address, of the leader of a
+        broker name, or of all leaders."""
         if broker is not None and ":" in broker:
             answer = await self._requests.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
             expect_success(answer, "GET_BROKER_RUNTIME_INFO", broker)
@@ -84,7 +84,7 @@ def state_of(
     info: GroupInfoResponseHeader | None,
     figures: Mapping[str, str],
 ) -> BrokerState:
-    """One row of the cluster list. Stock brokers have no `info`: their role follows from the id."""
+    """A row of the cluster list. Stock brokers have no `info`: their role follows from the id."""
     group, broker_id, address = member
     state = BrokerState(
         cluster=group.cluster,

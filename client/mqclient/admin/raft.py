@@ -85,14 +85,14 @@ async def ask_members(requests: AdminRequests, group: BrokerData) -> Answers:
 
 
 def _without_claim(info: GroupInfoResponseHeader | None) -> GroupInfoResponseHeader | None:
-    """What a node says that has not registered: who leads is not its to say."""
+    """The answer of a node that has not registered, without its claim to lead."""
     if info is None or info.role != "leader":
         return info
     return msgspec.structs.replace(info, role="candidate")
 
 
 def members_of(cluster: str, broker_name: str, answers: Answers) -> list[RaftMember]:
-    """One row for each member, by node id. The leader of the highest term tells the log's end."""
+    """A row for each member, by node id. The leader of the highest term tells the log's end."""
     infos = [info for info in answers.values() if info is not None]
     leader = leader_among(infos)
     node_ids = {address: node_id for info in infos for node_id, address in info.members}

@@ -47,7 +47,7 @@ from mqclient.errors import PartlyDone, Refused
 log = get_logger(__name__)
 
 Request: TypeAlias = Header | RequestCode
-"""What is asked: a header, which is named after its code, or the code of a request without one."""
+"""A request: a header, which is named after its code, or the code of a request without one."""
 
 
 class AdminRequests(Living):

@@ -27,11 +27,11 @@ from dledger.remoting.message import (
 from mqclient.models import ReceivedMessage
 
 END = -1
-"""As a timestamp: where a queue ends."""
+"""The timestamp that means the end of a queue."""
 
 
 class BrokerState(msgspec.Struct, frozen=True):
-    """One broker process, as the name server and the broker itself describe it."""
+    """A broker process, as the name server and the broker itself describe it."""
 
     cluster: str
     broker_name: str
@@ -68,7 +68,7 @@ class ExportedReplica(msgspec.Struct, frozen=True):
 
 
 class RaftMember(msgspec.Struct, frozen=True):
-    """One member of a broker group, as it describes itself; `role` is unreachable if it does not
+    """A member of a broker group, as it describes itself; `role` is unreachable if it does not
     answer.
 
     A learner does not vote yet. `removed` is a running node that the leader does not count as a
@@ -139,7 +139,7 @@ class TopicChange(msgspec.Struct, frozen=True):
 
 
 class GroupRoute(msgspec.Struct, frozen=True):
-    """What one broker group serves of a topic. `addresses` is by broker id; 0 is the leader."""
+    """The queues of a topic on one broker group. `addresses` is by broker id; 0 is the leader."""
 
     broker_name: str
     cluster: str
@@ -150,7 +150,7 @@ class GroupRoute(msgspec.Struct, frozen=True):
 
 
 class TopicRoute(msgspec.Struct, frozen=True):
-    """Where the queues of a topic are."""
+    """The places of a topic's queues."""
 
     topic: str
     order_config: str | None
@@ -158,7 +158,7 @@ class TopicRoute(msgspec.Struct, frozen=True):
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
-    """What one queue holds."""
+    """The offsets of a queue: of its oldest message, and of its next one."""
 
     broker_name: str
     queue_id: int
@@ -168,7 +168,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
 
 
 class TopicStatus(msgspec.Struct, frozen=True):
-    """What every queue of a topic holds."""
+    """The offsets of every queue of a topic."""
 
     topic: str
     messages: int
@@ -229,7 +229,7 @@ class ServerConfig(msgspec.Struct, frozen=True):
 
 
 class PermChange(msgspec.Struct, frozen=True):
-    """What one name server changed: whether a broker group's `topics` topics are writable."""
+    """A change on one name server: whether a broker group's `topics` topics are writable."""
 
     broker_name: str
     namesrv: str
@@ -279,7 +279,7 @@ class TopicTraffic(msgspec.Struct, frozen=True):
 
 
 class ClientInfo(msgspec.Struct, frozen=True):
-    """One client that is connected."""
+    """A connected client."""
 
     client_id: str
     address: str

@@ -1,4 +1,4 @@
-"""What every part of the administration shares: connections and the choice of broker groups.
+"""The parts that all of the administration shares: connections and the choice of broker groups.
 
 Name servers of ours remember broker groups that are away, so what a call has not reached can be
 told: a change that was meant for such a group, too, is PartlyDone, and what a question has left out
@@ -165,7 +165,7 @@ class AdminSession:
 
 
 class Part:
-    """One part of the administration. It has no state, so a part can make another when it needs
+    """A part of the administration. It has no state, so a part can make another when it needs
     it."""
 
     def __init_subclass__(cls) -> None:

@@ -86,9 +86,10 @@ class Statistics(Part):
     async def history(
         self, server: str | None = None, *, cluster: str | None = None
     ) -> tuple[ServerHistory, ...]:
-        """What a broker or name server has kept of its last hour: one by its address, the leader of
-        a broker group, or all leaders; a broker group that can't be asked is noted in `left_out` if
-        others can be. Raises Refused from RocketMQ's, which keep nothing."""
+        """The figures that brokers or name servers have kept of their last hour: of the server with
+        this address, of the leader of a broker group, or of all leaders. A broker group that can't
+        be asked is noted in `left_out` if others can be. Raises Refused from RocketMQ's servers,
+        which keep nothing."""
         if server is not None and ":" in server:
             return (await self._history_of(server),)
 

@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _explain(error: CycloptsError) -> str:
-    """What is wrong with the command line, in the names that `docs/reference/mqadmin.md` uses."""
+    """The fault of the command line, in the names that `docs/reference/mqadmin.md` uses."""
     if error.argument is None:
         return str(error)
     command = " ".join(error.command_chain or ())

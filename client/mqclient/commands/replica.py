@@ -47,7 +47,7 @@ class DumpedEntry:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedLog:
-    """What verifyLog answers."""
+    """The answer of verifyLog."""
 
     verification: Verification
     entries: list[DumpedEntry]

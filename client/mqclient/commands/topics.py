@@ -133,7 +133,7 @@ def topic_route(*, topic: Topic, common: Common = DEFAULTS) -> None:
 
 
 def _groups(route: TopicRoute, broker_names: Collection[str]) -> Table:
-    """What these broker groups have of a topic."""
+    """The queues of a topic on these broker groups."""
     headers = ("BROKER", "CLUSTER", "READ QUEUES", "WRITE QUEUES", "PERM", "LEADER", "FOLLOWERS")
     rows = [
         (

@@ -1,4 +1,4 @@
-"""What a name server keeps over its end.
+"""The parts of a name server that outlive its process.
 
 ``kv``       the key-value config (pure)
 ``kv_file``  the key-value config on disk

@@ -1,4 +1,4 @@
-"""What servers have written down of changes and refusals: their audit logs, over the network."""
+"""Changes and refusals that servers have written down: their audit logs, over the network."""
 
 from __future__ import annotations
 

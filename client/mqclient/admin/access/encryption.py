@@ -24,9 +24,9 @@ TAKEN = "taken"
 
 @dataclass(frozen=True, slots=True)
 class TlsReport:
-    """What was found. `plain` and `tls` are "
-    ""taken", or why not. `refused_by`: which end refused TLS,
-    "this end" or "the server"; empty if none did. The rest is the server's certificate."""
+    """The result of a check. `plain` and `tls` are "taken", or the reason why not. `refused_by` is
+    the end that refused TLS: "this end" or "the server"; empty if neither did. The other fields are
+    about the server's certificate."""
 
     address: str
     plain: str

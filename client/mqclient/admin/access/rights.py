@@ -1,4 +1,4 @@
-"""What users may do: entries of their policies, and why a request is allowed or refused."""
+"""Rights of users: entries of their policies, and why a request is allowed or refused."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def asked_acl(
 
 
 def asked_need(asked: str, action: str) -> Need:
-    """What `explain` is asked about. Raises BadInput."""
+    """The need about which `explain` is asked. Raises BadInput."""
     kind, _, name = resource(asked).partition(":")
     known = {each.lower(): each for each in Action if each is not Action.ALL}
     if ANY in asked or action.lower() not in known:

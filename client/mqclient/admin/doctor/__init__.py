@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, and what to do about it.
+"""The doctor: faults of a cluster, and remedies.
 
 ``facts``      what was asked of servers, as values (pure)
 ``gathering``  asks them

@@ -1,4 +1,4 @@
-"""What of the facts is wrong: one row for each check. Pure."""
+"""Checks of the facts: one row for each check. Pure."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
 
 
 def not_asked(facts: Facts) -> tuple[str, ...]:
-    """What the checks could not see, a sentence each."""
+    """The facts that the checks could not see, a sentence each."""
     return (
         *(f"not asked: {each.what}: {each.why}" for each in facts.unasked),
         *(

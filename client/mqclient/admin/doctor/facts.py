@@ -1,4 +1,4 @@
-"""What was asked of a cluster's servers at one time, as values that can be kept in a file. Pure.
+"""Answers of a cluster's servers at one time, as values that can be kept in a file. Pure.
 
 What could not be asked is among them, by name: a check that saw nothing wrong has then not seen
 all. Times are Unix milliseconds; a server's clock is compared with the one of whoever asked.
@@ -17,7 +17,7 @@ from mqclient.admin.results import ServerHistory
 
 
 class Unasked(msgspec.Struct, frozen=True):
-    """What could not be asked, and why not."""
+    """A question that could not be asked, and the reason."""
 
     what: str
     why: str
@@ -33,7 +33,7 @@ class NamesrvFacts(msgspec.Struct, frozen=True):
 
 
 class BrokerFacts(msgspec.Struct, frozen=True):
-    """One broker, by the address that clients are told. `problem`: why it did not answer."""
+    """A broker, by the address that clients are told. `problem`: why it did not answer."""
 
     cluster: str
     broker_name: str
@@ -53,7 +53,7 @@ class BrokerFacts(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called: the group and the member, or the address."""
+        """The broker's name: the group and the member, or the address."""
         member = self.info.node_id if self.info is not None else self.address
         return f"{self.broker_name} {member}"
 

@@ -63,11 +63,12 @@ class Doctor(Part):
     """`admin.doctor`."""
 
     async def findings(self) -> tuple[Finding, ...]:
-        """What is wrong with the cluster, and what to do about it."""
+        """The faults of the cluster, and the remedy for each."""
         return findings(await self.facts())
 
     async def facts(self, *, with_history: bool = False) -> Facts:
-        """What the servers say of themselves, and who did not answer; with their last hour."""
+        """The answers of the servers about themselves, and the servers that did not answer; with
+        their last hour."""
         self._requests.check_open()
         gathering = _Gathering(self._session)
         facts = await gathering.run()
@@ -75,7 +76,7 @@ class Doctor(Part):
 
 
 class _Gathering:
-    """One round of questions."""
+    """A round of questions."""
 
     def __init__(self, session: AdminSession) -> None:
         self._session = session
@@ -261,7 +262,7 @@ class _Gathering:
         return decode_body(KVTable, told.payload).table
 
     async def _of_leaders(self, facts: Facts) -> tuple[list[DeadLetterFacts], list[GroupFacts]]:
-        """What only leaders know: dead letters, and who subscribes to what."""
+        """The facts that only leaders know: dead letters, and the subscriptions of groups."""
         letters: list[DeadLetterFacts] = []
         differing: list[GroupFacts] = []
         led = {

@@ -134,7 +134,7 @@ def replicas_differ(facts: Facts) -> Iterator[Finding]:
 
 
 def _difference(one: BrokerFacts, other: BrokerFacts) -> str:
-    """What they hold differently; "" if they can't be compared."""
+    """The difference between two replicas in words; "" if they are equal or can't be compared."""
     mine, theirs = log_digests(one), log_digests(other)
     wrong = [index for index in sorted(mine.keys() & theirs.keys()) if mine[index] != theirs[index]]
     if wrong:
@@ -149,7 +149,7 @@ def _difference(one: BrokerFacts, other: BrokerFacts) -> str:
 
 
 def log_digests(broker: BrokerFacts) -> dict[int, str]:
-    """What its log amounts to, by the index of an entry."""
+    """The digests of a broker's log, by the index of an entry."""
     pairs = (each.partition(":") for each in broker.figures.get("logDigests", "").split())
     return {
         int(index): digest

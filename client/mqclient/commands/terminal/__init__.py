@@ -1,4 +1,4 @@
-"""What all commands share.
+"""The parts that all commands share.
 
 ``options``  their options, and how they run
 ``output``   the two forms of printing

@@ -1,4 +1,4 @@
-"""What all commands share: options with their help, one administration session, output.
+"""The parts that all commands share: options with their help, one administration session, output.
 
 Exit status: 0 done, 1 the cluster could not do it (or not in time), 2 the command line is wrong.
 """
@@ -107,14 +107,14 @@ def read_password(file: Path | None, whose: str, variable: str = ENVIRONMENT_PAS
 
 
 def switched(given: Switch | None) -> bool | None:
-    """What such an option says; None if it is not given."""
+    """The value of such an option; None if it is not given."""
     return None if given is None else given == "true"
 
 
 QueueCount = Annotated[Whole, Parameter(validator=Number(gte=1))]
 
 _left_out: list[str] = []
-"""What the command's last call has not shown. A process is one command."""
+"""Results that the command's last call has not shown. A process is one command."""
 
 
 @Parameter(name="*")
