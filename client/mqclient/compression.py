@@ -27,7 +27,7 @@ UNNAMED: Final = 0x000
 
 
 def check_compression(name: str | None, least_bytes: int) -> Compressor | None:
-    """What compresses a producer's bodies from `least_bytes` on. Raises BadInput."""
+    """The compressor of a producer's bodies from `least_bytes` on. Raises BadInput."""
     if name is None:
         return None
     if name not in get_args(Compression):

@@ -48,7 +48,7 @@ GIVEN_ELSEWHERE: Final = {
 
 
 def told_elsewhere(names: Iterable[str]) -> str:
-    """What parameters of these names are called here; "" if nothing is known of them."""
+    """The names of parameters here that have these names elsewhere; "" if none is known."""
     told = [f"{each} is {GIVEN_ELSEWHERE[each]}" for each in names if each in GIVEN_ELSEWHERE]
     return "; ".join(told)
 

@@ -52,7 +52,7 @@ passed = _PASSED.get
 
 
 class SendHooks:
-    """What a producer does around its sends. `around` is all of it, as one interceptor."""
+    """The steps of a producer around its sends. `around` is all of them, as one interceptor."""
 
     def __init__(self, interceptors: Sequence[SendInterceptor], encode: Encode | None) -> None:
         self._interceptors = check_interceptors(interceptors)
@@ -110,7 +110,7 @@ def _with_send(inner: SendInterceptor, send: Send, message: Message) -> Awaitabl
 
 
 class HandleHooks:
-    """What a consumer does around its handlers."""
+    """The steps of a consumer around its handlers."""
 
     def __init__(
         self,

@@ -161,7 +161,7 @@ def _words(hint: Any) -> str:
 
 
 def _kinds(hint: Any) -> list[str]:
-    """What a value may be, in words."""
+    """The kinds of values that a type allows, in words."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return [words for part in parts for words in _kinds(part)]

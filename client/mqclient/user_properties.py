@@ -1,4 +1,4 @@
-"""What of a message is its sender's own: keys and properties, and which of them survive. Pure.
+"""Keys and properties of a sender's own, and which of them a message can keep. Pure.
 
 RocketMQ writes properties as NAME 0x01 value 0x02, and reads none without a value; keys stand in
 one property with a blank (0x20) between them. What can't be kept so, or would be taken for

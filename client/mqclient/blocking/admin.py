@@ -24,7 +24,7 @@ from mqclient.blocking.face import Caller, Face, R, T, blocking, taking_what
 
 
 class AdminPart(Caller[T]):
-    """One part of the administration: it calls through the face that it belongs to."""
+    """A part of the administration: it calls through the face that it belongs to."""
 
     def __init__(self, face: Face[admins.Admin], part: T) -> None:
         self._face = face

@@ -180,7 +180,7 @@ def _all_properties(
 
 
 def _told(key: object, tag: object, given: Mapping[str, str] | Iterable[Any] | None) -> bytes:
-    """What a row says of its message. Raises BadInput, or TypeError, ValueError."""
+    """The message of a row. Raises BadInput, or TypeError, ValueError."""
     if key is None and tag is None and not given:
         return b""
     own = dict(given or {})

@@ -1,4 +1,5 @@
-"""What producers, consumers and administration share: connections to brokers and name servers.
+"""The parts that producers, consumers and administration share: connections to brokers and name
+servers.
 
 ``session``     connections, routes, leaders and heartbeats of one client
 ``heartbeats``  every broker knows the client

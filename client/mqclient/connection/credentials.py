@@ -1,4 +1,4 @@
-"""What a client proves who it is by: a user's name and secret, or the cluster's secret.
+"""Credentials of a client: a user's name and secret, or the cluster's secret.
 
 Our servers give each connection a nonce, and every request over it is stamped and signed
 (`dledger.trust.signatures`), so that none can be sent again. RocketMQ's own servers are sent
@@ -60,7 +60,7 @@ class Credentials:
         return cls(CLUSTER_USER, key, SecretFile(secret_file, secrets))
 
     async def signer(self, peer: Peer, *, is_ours: bool, timeout_s: float) -> Sign:
-        """What signs the requests over a connection. Raises RemotingError."""
+        """The signer of the requests over a connection. Raises RemotingError."""
         if is_ours:
             answer = await peer.request(Command(RequestCode.SIGN_ON), timeout_s)
             if answer.code == ResponseCode.SUCCESS:

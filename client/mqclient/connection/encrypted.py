@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def dialler(tls: AskedTls) -> Dialler | None:
-    """What servers are dialled with; None for plain text. Raises ConfigError, which names the
-    file, and BadInput for a field of another type: `verify=None` would verify nothing."""
+    """The TLS options for dialling servers; None for plain text. Raises ConfigError, which names
+    the file, and BadInput for a field of another type: `verify=None` would verify nothing."""
     if tls is None or tls is False:
         return None
     import ssl  # noqa: PLC0415 - takes 10 ms to load

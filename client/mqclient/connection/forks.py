@@ -37,7 +37,7 @@ def uproot(thing: Rooted) -> None:
 
 
 def forked_from(opened_in: int) -> str:
-    """What is wrong with an object that was open in another process, and the remedy."""
+    """The fault of an object that was open in another process, and the remedy."""
     return (
         f"was opened in process {opened_in}, and this is its fork {os.getpid()}: connections and "
         "threads stay with the process that has them. Make and open one in each process, after the "

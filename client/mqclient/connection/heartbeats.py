@@ -37,7 +37,7 @@ class _Taken(NamedTuple):
 
 
 class Heartbeats:
-    """What each broker was told of one client."""
+    """The heartbeats of one client that each broker has taken."""
 
     def __init__(self, pool: PeerPool, routes: RouteTable) -> None:
         self._pool = pool

@@ -16,7 +16,7 @@ from dledger.addresses import parse_address
 from dledger.remoting.message import host_bytes
 
 NUMBER_DIGITS = 12
-"""Of a key's number, hexadecimal."""
+"""Hexadecimal digits of a key's number."""
 _COUNTER_BITS = 16
 _NUMBER_MASK = (1 << 48) - 1
 

@@ -45,7 +45,7 @@ ServerRequest = Callable[[str, Command], Command | None]
 
 @dataclass(slots=True)
 class _Slot:
-    """One address: the live connection, if any, and the lock that lets only one caller dial."""
+    """An address: the live connection, if any, and the lock that lets only one caller dial."""
 
     peer: Peer | None = None
     dialling: anyio.Lock = field(default_factory=anyio.Lock)

@@ -1,4 +1,4 @@
-"""What to do after a request that failed: a table of RocketMQ's codes, without I/O. Pure.
+"""Decides how to go on after a request that failed: a table of RocketMQ's codes, without I/O. Pure.
 
 Three questions decide. Did it certainly have no effect (`definite`)? Can another try succeed, and
 where: at the same server, at the server that it names, or at the present leader? Is there time

@@ -44,7 +44,8 @@ _COUNT_DIGITS = 9
 
 @dataclass(slots=True)
 class Group:
-    """What is known of one broker group. `term` is that of `leader`, 0 if only a route told it."""
+    """The facts known of one broker group. `term` is that of `leader`, 0 if only a route told
+    it."""
 
     members: tuple[str, ...] = ()
     leader: str | None = None

@@ -1,4 +1,4 @@
-"""What a producer and a consumer share: connections, routes, leaders and heartbeats.
+"""The session of a producer or a consumer: connections, routes, leaders and heartbeats.
 
 Routes are fetched when a topic is first used and refreshed every few seconds; that of a topic which
 a broker declined, soon. Everything runs in one task group that ends with the session.
@@ -35,7 +35,7 @@ from mqclient.errors import ClientClosed, NoRoute, Refused
 
 
 class Lasting(Protocol):
-    """What begins and ends with a session."""
+    """An object that begins and ends with a session."""
 
     def begin(self) -> None:
         """The session is open."""
@@ -51,8 +51,8 @@ class Lasting(Protocol):
 
 
 class Session(Living):
-    """One client's presence. `on_request` may answer what servers send to it; what is `measured`
-    is so while it is open.
+    """The presence of one client. `on_request` may answer requests of servers; `measured` begins
+    and ends with the session.
 
     Its `host` and `client_id` are made when it is opened: a process may fork before that, and each
     child opens a copy.

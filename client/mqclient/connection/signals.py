@@ -11,8 +11,8 @@ from anyio.lowlevel import checkpoint
 
 
 class Wakeup:
-    """One task waits, others wake it. A wake-up while it is busy is not lost; several count as
-    one."""
+    """A way for a task to wait until others wake it. A wake-up while it is busy is not lost;
+    several count as one."""
 
     def __init__(self) -> None:
         self._set = False

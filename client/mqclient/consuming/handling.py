@@ -89,7 +89,7 @@ class Work:
         self.messages = [each for each in self.messages if each.queue_offset in unfinished]
 
     def give_back(self) -> None:
-        """What is not settled is the next of its queue again."""
+        """Give unsettled messages back: they are the next of their queue again."""
         for message in self.messages:
             self.progress.give_back(message, self.epoch)
 
@@ -121,8 +121,8 @@ def check_pace(
 
 
 class Handling:
-    """One run of a handler, which is given a list. `failed` is told of each message what it raises;
-    if that returns False the message is handled again."""
+    """A run of a handler, which is given a list. `failed` is told each message's exception; if that
+    returns False the message is handled again."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class Handling:
             tasks.start_soon(self._work, work)
 
     def _next(self) -> Work | None:
-        """What is to be handled now; None if nothing may be."""
+        """The messages to be handled now; None if none may be."""
         while True:
             work = self._ready.popleft() if self._ready else self._take()
             if work is None:
@@ -220,7 +220,7 @@ class Handling:
             self._arrived.announce()
 
     def _take(self) -> Work | None:
-        """What is in the queues' buffers and need not wait for anything."""
+        """Messages in the queues' buffers that need not wait for anything."""
         while (reading := self._turns.next(self._may_take)) is not None:
             progress = reading.progress
             now_ms = unix_ms() if progress.may_expire else 0

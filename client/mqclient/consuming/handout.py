@@ -159,8 +159,8 @@ class HandOut:
         return ReadMany([each.messages for each in taken])
 
     async def _see_to_it(self, taken: Sequence[_Taken], patience_s: float) -> list[_Taken]:
-        """What of it can be given out. What must wait comes next, and the others of its queue
-        behind it; so does all of it if the caller stops waiting."""
+        """The messages that can be given out. Messages that must wait come next, and the later ones
+        of their queue behind them; so do all of them if the caller stops waiting."""
         deadline_s = anyio.current_time() + patience_s
         counts: list[int] = []
         waiting: set[QueueProgress] = set()
@@ -225,7 +225,7 @@ class HandOut:
         return [*dict.fromkeys([*self._handed, *in_hand])]
 
     def finish(self, progress: QueueProgress, end: int) -> None:
-        """What was handed out of one queue before `end` is finished."""
+        """Finish the messages of one queue that were handed out before `end`."""
         if self._in_hand is not None and self._in_hand[0] is progress:
             self._note_one(*self._in_hand)
         first, last = self._handed[progress]
@@ -236,7 +236,7 @@ class HandOut:
             progress.polled = True
 
     def forget(self, progress: QueueProgress) -> None:
-        """What was handed out of one queue is not looked after any more."""
+        """Forget the messages of one queue that were handed out."""
         if self._in_hand is not None and self._in_hand[0] is progress:
             self._in_hand = None
         self._handed.pop(progress, None)

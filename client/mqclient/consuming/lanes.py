@@ -41,7 +41,7 @@ def lane_of(message: ReceivedMessage, order: Order) -> Hashable:
 
 
 class Lanes(Generic[T]):
-    """What is under way, a thing a lane, and what waits behind it."""
+    """Items under way, one in each lane, and the items that wait behind it."""
 
     def __init__(self) -> None:
         self._waiting: dict[Hashable, deque[T]] = {}
@@ -63,7 +63,8 @@ class Lanes(Generic[T]):
         return True
 
     def leave(self, lane: Hashable) -> T | None:
-        """What was under way is through; the next of its lane, which is under way now."""
+        """Let the next item of a lane go on, since the one under way is through. Returns it, None
+        if none waits."""
         waiting = self._waiting[lane]
         if waiting:
             return waiting.popleft()

@@ -1,4 +1,4 @@
-"""What a consumer counts, if it is made with metrics: what it fetches, and how its handlers do."""
+"""Figures of a consumer that is made with metrics: its fetching, and its handlers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BatchHandler: TypeAlias = Callable[[Sequence[MessageT]], Awaitable[None] | None
 
 
 class _OfTopic:
-    """What is counted for each message of a topic, kept so that it need not be looked up."""
+    """The figures that each message of a topic changes, kept so that they need not be looked up."""
 
     __slots__ = ("handled", "samples")
 

@@ -96,7 +96,7 @@ class Ahead:
 
 @dataclass(slots=True, eq=False)
 class QueueProgress:
-    """One queue that belongs to this consumer. Offsets are queue offsets.
+    """A queue that belongs to this consumer. Offsets are queue offsets.
 
     `epoch` changes when the position is moved by hand or the queue is given up: what was fetched
     or handed out under an earlier epoch no longer counts. While it is `paused` by the application,
@@ -229,7 +229,7 @@ class QueueProgress:
 
     @property
     def next_size_bytes(self) -> int:
-        """What the message takes in memory that would be handed out next."""
+        """Bytes in memory of the message that would be handed out next."""
         message = self.returned[0] if self.returned else self._chunks[0].first
         return message.held_bytes
 

@@ -182,7 +182,7 @@ class SendingBack:
     on_error: Mode = "retry"
     times_max: int | None = None
     token: Callable[[MessageQueue], int | None] | None = None
-    """Of the lock of a message's queue, if queues are locked."""
+    """The token of the lock of a message's queue, if queues are locked."""
     on_failure: OnFailure | None = None
 
     async def send_back(

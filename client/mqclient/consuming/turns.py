@@ -14,7 +14,7 @@ from mqclient.consuming.progress import QueueProgress
 
 
 class Reading(Protocol):
-    """What reads a queue."""
+    """The reader of a queue."""
 
     @property
     def progress(self) -> QueueProgress:

@@ -47,7 +47,7 @@ def opentelemetry_metrics(meter: Meter | None = None) -> Metrics:
 def _asked(
     metrics: Metrics, name: str, read: Callable[[Collected], Iterator[Observation]]
 ) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    """What the SDK calls for one instrument."""
+    """The callback by which the SDK reads one instrument."""
 
     def call(_options: CallbackOptions) -> Iterable[Observation]:
         return [

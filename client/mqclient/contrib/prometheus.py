@@ -32,7 +32,7 @@ def prometheus_metrics(registry: CollectorRegistry = REGISTRY) -> Metrics:
 
 
 class _Collector(Collector):
-    """What a registry asks when it is asked itself."""
+    """The collector that a registry asks when it is asked itself."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -226,7 +226,8 @@ class LargeBodies:
         return body
 
     async def _pull(self, queue: MessageQueue, offset: int, count: int) -> list[ReceivedMessage]:
-        """One part at least. Raises RecordError if there is none, or _NotNow."""
+        """The parts from `offset` on, at least one. Raises RecordError if there is none, or
+        _NotNow."""
         header = look(
             *(limits.READERS_GROUP, queue.topic, queue.queue_id, offset, count),
             bytes_max=limits.LARGE_PULL_BYTES_MAX,

@@ -33,7 +33,7 @@ class Pending(Protocol):
 
 
 class Sender(Protocol):
-    """What a producer does with a part."""
+    """The calls of a producer that send parts."""
 
     async def send(
         self, message: Message, *, selector: Selector | None = None, timeout_s: float | None = None

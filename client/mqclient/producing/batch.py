@@ -128,7 +128,8 @@ class Run(msgspec.Struct):
 
 
 class State(Enum):
-    """What a broker may hold of a batch that is not acknowledged: see the table above."""
+    """The state of a batch that is not acknowledged: whether a broker may hold it. See the table
+    above."""
 
     UNSENT = auto()
     ON_WIRE = auto()

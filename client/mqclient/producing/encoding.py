@@ -140,7 +140,7 @@ class Pattern(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """What a record takes besides its body."""
+        """Bytes of a record besides its body."""
         return len(self.record)
 
 
@@ -156,7 +156,7 @@ class Many(NamedTuple):
 def _fill_few(
     pattern: Pattern, bodies: Sequence[bytes], sys_flags: Sequence[int] | None
 ) -> tuple[bytes, Sequence[int]]:
-    """One by one: a table for few would cost more than they do."""
+    """The records, encoded one by one: a table would cost more than a few records do."""
     records = []
     for number, body, flag in zip(pattern.numbers, bodies, sys_flags or repeat(0)):  # noqa: B905
         digits = f"{number:0{NUMBER_DIGITS}X}".encode()
@@ -238,7 +238,7 @@ class Encoder:
     def pattern(
         self, like: Message, queue_id: int, count: int, order_key: str | None = None
     ) -> Pattern:
-        """What so many messages like this one have in common; their keys are taken."""
+        """The pattern of `count` messages like this one; their keys are taken."""
         self._now_ms()
         front, numbers = self._keys.take(count)
         key = numbered_key(front, numbers.start)
@@ -263,7 +263,7 @@ class Encoder:
         return records, ends.tolist()
 
     def overhead_bytes(self, like: Message, order_key: str | None = None) -> int:
-        """What a record of a message like this one takes besides its body. Raises BadMessage."""
+        """Bytes of a record of a message like this one besides its body. Raises BadMessage."""
         return self.pattern(like, 0, 1, order_key).size_bytes
 
     def _now_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""What a producer counts, if it is made with metrics: by batches, not by messages.
+"""Figures of a producer that is made with metrics: counted by batches, not by messages.
 
 What is refused before it is in a batch is counted here, too, around the calls that refuse it. A
 producer without metrics has a plain outbox.

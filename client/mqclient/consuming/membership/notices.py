@@ -1,4 +1,4 @@
-"""What brokers send to the members of a group by themselves, or pass on from a tool. Pure.
+"""Notices that brokers send to the members of a group, or pass on from a tool. Pure.
 
 ==== ==================================== ====================================================
 code from the broker                      what a member does

@@ -53,7 +53,7 @@ _WHERE: Mapping[Start, str] = {
 
 @dataclass(slots=True)
 class Presence:
-    """What brokers know of one consumer; nothing if it belongs to no `group`.
+    """The facts that brokers know of one consumer; none if it belongs to no `group`.
 
     With `same_subscriptions` it is refused if other members subscribe to something else. Brokers
     are told which queues are `paused`, so tools can say why those do not move.
@@ -128,7 +128,8 @@ class Presence:
 
     @staticmethod
     async def _watch_leader(session: Session, assignment: Assignment, broker_name: str) -> None:
-        """One look at one group; one that shows no leader for a while is looked at again later."""
+        """Look at one group once; a group that shows no leader for a while is looked at again
+        later."""
         finder = session.finder
         leader = session.routes.leader(broker_name)
         info = None if leader is None else await finder.group_info(leader)

@@ -1,4 +1,4 @@
-"""What a consumer says of itself when an operator asks (`mqadmin consumerStatus`). Pure.
+"""A consumer's report of itself when an operator asks (`mqadmin consumerStatus`). Pure.
 
 The broker passes the question (GET_CONSUMER_RUNNING_INFO) on to the client and its answer back, as
 it is. Keys are those of RocketMQ's ConsumerRunningInfo, so that stock tools can show them.

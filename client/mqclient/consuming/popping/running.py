@@ -60,7 +60,7 @@ class Policy:
 
 
 class Running:
-    """One run of a handler."""
+    """A run of a handler."""
 
     def __init__(
         self,
@@ -207,8 +207,8 @@ class Running:
 
 
 def delay_seconds(delay: Delay) -> float | None:
-    """What a `Nack` asks for; None if nothing. Levels are RocketMQ's, as brokers have them by
-    default."""
+    """The delay that a `Nack` asks for; None if it names none. Levels are RocketMQ's, as brokers
+    have them by default."""
     if delay.is_open:
         return None
     if delay.millis:

@@ -99,7 +99,7 @@ class Taking:
             self._more.announce()
 
     def gauges(self) -> Iterable[tuple[str, Labels, float]]:
-        """What is so at the moment; asked for in any thread. Brokers alone know the lag."""
+        """The present values, for any thread. Brokers alone know the lag."""
         yield "buffered_messages", (self._group,), len(self.ready)
 
     def has_stopped(self) -> bool:

@@ -44,6 +44,6 @@ def retry_delay_s(schedule: Sequence[float], message: PoppedMessage) -> float:
 
 
 def lane_of(message: PoppedMessage, *, ordered: bool) -> MessageQueue | PoppedMessage:
-    """What is handled one after the other: a queue's messages if they are ordered, else each is by
-    itself."""
+    """The lane in which a message is handled, one after the other: its queue if messages are
+    ordered, else itself."""
     return message.queue if ordered else message

@@ -1,4 +1,4 @@
-"""What is older: a queue without an offset, or the reading of it.
+"""Decides which is older: a queue without an offset, or the reading of it.
 
 A queue that came into being after reading began is read from its first message, wherever reading is
 to begin otherwise. Within a broker group the brokers know by themselves what came first. A group

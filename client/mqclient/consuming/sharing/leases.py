@@ -48,7 +48,7 @@ class Leases:
         return lease is not None and now_s < lease.until_s
 
     def token(self, queue: MessageQueue) -> int | None:
-        """What commits bear, also late ones: the broker decides."""
+        """The token for commits, also late ones: the broker decides."""
         lease = self._held.get(queue)
         return None if lease is None else lease.token
 

@@ -1,4 +1,5 @@
-"""What a consumer's parameters come to: which topics, which offsets, and what does not go together.
+"""The mode of a consumer, by its parameters: which topics, which offsets, and what does not go
+together.
 
 A consumer that shares queues with others belongs to a group, reads the group's retry topic beside
 its own topics, and keeps its offsets with the brokers. One that reads everything, or chosen queues,
@@ -101,7 +102,7 @@ class Wanted:
         group: str | None,
         subscriptions: Mapping[str | re.Pattern[str], str | Sql] | Mapping[str, str | Sql] | None,
     ) -> Wanted:
-        """What the parameters ask for. Raises BadInput."""
+        """The topics that the parameters ask for. Raises BadInput."""
         version_ms = unix_ms()
         named: dict[str, str | Sql] = {}
         patterns: dict[re.Pattern[str], str | Sql] = {}

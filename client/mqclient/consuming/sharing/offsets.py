@@ -155,7 +155,7 @@ class BrokerOffsets:
         """Nothing to do."""
 
     async def load(self, queue: MessageQueue) -> Place | None:
-        """What the group committed, once nobody else has the queue."""
+        """The offset that the group committed, once no other member has the queue."""
         answer = await self._take(queue)
         self._born_ms[queue] = born_ms(answer)
         self._known.pop(queue, None)
@@ -264,7 +264,7 @@ class BrokerOffsets:
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """One offset in the file."""
+    """An offset in the file."""
 
     topic: str
     broker_name: str
@@ -329,7 +329,7 @@ class FileOffsets:
             self._lock = -1
 
     async def load(self, queue: MessageQueue) -> Place | None:
-        """What was kept."""
+        """The offset that was kept."""
         return self._known.get(queue)
 
     async def is_younger(self, queue: MessageQueue) -> bool:

@@ -23,7 +23,7 @@ from mqclient.consuming.subscriptions import Sql
 def matching(
     patterns: Mapping[re.Pattern[str], str | Sql], topics: list[str], owners: Collection[str] = ()
 ) -> dict[str, str | Sql]:
-    """What is wanted of the users' topics that match; the first pattern that does counts.
+    """Subscriptions to the users' topics that match; the first pattern that matches counts.
 
     `owners` are the names of clusters and broker groups, whose topics are not a user's.
     """

@@ -1,6 +1,4 @@
-"""What a transaction is to write: finished records, by topic and queue, in the order of one entry.
-Pure.
-"""
+"""Outputs of a transaction: finished records, by topic and queue, in the order of one entry. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ class Outputs:
         self._sent: list[_Output] = []
 
     def add(self, topic: str, queue_id: int, key: str, record: bytes) -> None:
-        """One more. Raises BadMessage if it would be too much for one entry."""
+        """Add an output. Raises BadMessage if it would be too much for one entry."""
         size_bytes, count = self.size_bytes + len(record), len(self._sent) + 1
         if (
             size_bytes > limits.TRANSACTION_BYTES_MAX

@@ -27,7 +27,7 @@ _NOTHING_ELSE = _all_else(Message("", b""))
 
 
 class Gathered(PendingSend):
-    """One message of a stretch."""
+    """A message of a stretch."""
 
     __slots__ = ("_number", "_stretch")
 

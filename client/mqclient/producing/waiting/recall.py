@@ -12,7 +12,8 @@ from mqclient.models import SendResult
 
 
 def handle_of(sent: SendResult | str, handle: str | None) -> RecallHandle:
-    """What names a message to take back: a send's result, or a topic and the handle of a result.
+    """The handle of a message to take back: from a send's result, or a topic and the handle of a
+    result.
 
     Raises BadInput if there is none, or it is of another topic.
     """
