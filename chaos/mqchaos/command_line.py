@@ -1,4 +1,4 @@
-"""What the commands of this package share: how they end, and how they print errors.
+"""The parts that the commands of this package share: how they end, and how they print errors.
 
 A Ctrl-C or a SIGTERM cancels the work, so that every clean-up runs. Of errors that a person can act
 on, such as a full disk, only the text is printed; any other error is a bug and shows its traceback.

@@ -53,7 +53,7 @@ app = cyclopts.App(
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
-    """One server, as `status -o json` shows it. Fields that only brokers have may be null."""
+    """A server, as `status -o json` shows it. Fields that only brokers have may be null."""
 
     name: str
     address: str

@@ -1,4 +1,4 @@
-"""One run against a cluster that others started: load, hooks, history, a verdict by reading back.
+"""A run against a cluster that others started: load, hooks, history, a verdict by reading back.
 
 The order is that of every run: steady sends, a fault of whoever leads (or of a node that the seed
 draws), a while later its end, and a wait until sends go on. Who leads is asked of the name server,
@@ -49,7 +49,7 @@ CLIENTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """What to do. `on`: "leader", or "node" for any."""
+    """The parameters of such a run. `on`: "leader", or "node" for any."""
 
     namesrv_addr: str
     hooks: Hooks

@@ -30,7 +30,7 @@ from mqchaos.limits import HOOK_TIMEOUT_S, HOOKS_BYTES_MAX, NODES_MAX
 
 
 class Hook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One fault of one node: commands that do it and undo it, each within `timeout_s`."""
+    """A fault of one node: commands that do it and undo it, each within `timeout_s`."""
 
     inject: str
     heal: str

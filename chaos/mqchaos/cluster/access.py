@@ -26,7 +26,7 @@ _FOLDER: Final = "users"
 
 
 class Access(TypedDict):
-    """What a client of ours is given: `Producer(..., **access)`."""
+    """The access of a client of ours: `Producer(..., **access)`."""
 
     tls: Tls | bool | None
     user: str | None

@@ -54,7 +54,7 @@ LOG_FILE = "log.jsonl"
 
 
 class _State(msgspec.Struct):
-    """What cluster.json holds. `processes`: by server name; one that was killed stays in it."""
+    """The content of cluster.json. `processes`: by server name; one that was killed stays in it."""
 
     layout: Layout
     processes: dict[str, Process]
@@ -78,7 +78,7 @@ class Cluster:
 
     @property
     def layout(self) -> Layout:
-        """What the cluster consists of."""
+        """The layout of the cluster."""
         return self._state.layout
 
     @classmethod
@@ -113,7 +113,7 @@ class Cluster:
 
     @property
     def identity(self) -> Identity:
-        """What clients get in by."""
+        """The credentials of clients."""
         layout = self.layout
         return access.of_clients(self.directory, tls=layout.tls, users=layout.users)
 

@@ -1,4 +1,4 @@
-"""What a local cluster consists of: names, ports, directories, config files. Pure.
+"""The layout of a local cluster: names, ports, directories, config files. Pure.
 
 ::
 
@@ -49,7 +49,7 @@ _HARNESS_NUMBER = 253
 
 
 class NameServerLayout(msgspec.Struct, frozen=True):
-    """One name server. `port`: where clients and brokers reach it, at `host`."""
+    """A name server. `port`: where clients and brokers reach it, at `host`."""
 
     name: str
     port: int
@@ -62,7 +62,7 @@ class NameServerLayout(msgspec.Struct, frozen=True):
 
 
 class NodeLayout(msgspec.Struct, frozen=True):
-    """One node of a broker group. `port` is for clients, `raft_port` for the other nodes."""
+    """A node of a broker group. `port` is for clients, `raft_port` for the other nodes."""
 
     broker: str
     node: str

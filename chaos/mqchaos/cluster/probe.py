@@ -1,4 +1,4 @@
-"""What a cluster says of itself over the wire: who serves, who leads, who has caught up.
+"""A cluster's answers about itself over the wire: who serves, who leads, who has caught up.
 
 The harness asks as any client could, with GROUP_INFO to every node and the name servers' cluster
 list; it never looks into a server's memory or files while it runs. Every wait has a deadline and
@@ -32,7 +32,7 @@ from mqclient.connection.peers import PeerPool
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One node as it was found: its process, and its own answer if it gave one."""
+    """A node as it was found: its process, and its own answer if it gave one."""
 
     node: NodeLayout
     pid: int | None

@@ -31,7 +31,7 @@ class ClusterError(DledgerError):
 
 
 class Process(msgspec.Struct, frozen=True):
-    """One process for as long as it lives; `started_ticks` tells it from a later one's pid."""
+    """A process for as long as it lives; `started_ticks` tells it from a later one's pid."""
 
     pid: int
     started_ticks: int

@@ -1,4 +1,4 @@
-"""What can be done to a cluster.
+"""Faults that can be injected into a cluster.
 
 ``kinds``       the kinds of faults, as data (pure)
 ``targets``     which servers a role means (pure)

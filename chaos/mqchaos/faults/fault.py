@@ -51,7 +51,7 @@ from mqchaos.limits import EFFECT_S, STORM_KILLED_AFTER_S
 
 
 class Fault(Protocol):
-    """One kind of fault."""
+    """A kind of fault."""
 
     @property
     def kind(self) -> Kind:

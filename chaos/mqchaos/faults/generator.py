@@ -29,7 +29,7 @@ Uniform: TypeAlias = Callable[[float, float], float]
 
 
 class Phase(Enum):
-    """What a step does."""
+    """The kind of a step."""
 
     INJECT = "inject"
     HEAL = "heal"
@@ -50,7 +50,7 @@ class After(msgspec.Struct, frozen=True, tag="after"):
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One thing to do. `pick` (0 to 1) chooses among several nodes of the target's role.
+    """A step of a plan. `pick` (0 to 1) chooses among several nodes of the target's role.
 
     `fault` names the kind that is injected, at the failpoint `place` if it is of that kind. With a
     `name` the fault is healed by the step of the same name; without, a step that heals undoes what

@@ -15,7 +15,7 @@ from typing import Final
 
 
 class Needs(Enum):
-    """What a cluster must have for a fault."""
+    """The parts that a cluster must have for a fault."""
 
     NOTHING = "nothing"
     LINKS = "links that pass the proxy, or are the kernel's"

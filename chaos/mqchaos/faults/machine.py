@@ -1,4 +1,5 @@
-"""What this machine lacks for a fault: told before a run, and never taken for a fault that held."""
+"""Means that this machine lacks for a fault: told before a run, and never taken for a fault that
+held."""
 
 from __future__ import annotations
 

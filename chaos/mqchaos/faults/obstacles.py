@@ -1,4 +1,4 @@
-"""What speaks against a fault: servers that are away already, groups that would lose too much.
+"""Obstacles to a fault: servers that are away already, groups that would lose too much.
 
 And whether it shows, once it was injected.
 """

@@ -50,7 +50,7 @@ app = cyclopts.App(name="power_loss", help="Cut the power of real replicas, agai
 
 @dataclass(slots=True)
 class Report:
-    """What was tried, and what became of it."""
+    """The trials of a run, and their results."""
 
     rounds: dict[int, int] = field(default_factory=lambda: dict.fromkeys(VICTIMS, 0))
     acknowledged: list[tuple[int, str]] = field(default_factory=list)

@@ -37,7 +37,7 @@ class Choice:
     nodes_min: int = 1
     alone: bool = False
     places: tuple[str, ...] = ()
-    """Of our code, of which one is drawn; who comes by says whom it hurts."""
+    """Places of our code, of which one is drawn; the node that comes by one is hurt."""
 
 
 _ONE: Final = (Target.LEADER, Target.LEADER, Target.FOLLOWER)

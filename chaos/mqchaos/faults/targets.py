@@ -34,7 +34,7 @@ class Target(Enum):
     NAMESRVS = "namesrvs"
     """All name servers."""
     HURT = "hurt"
-    """Those whose fault was injected longest ago and is not healed."""
+    """Nodes whose fault was injected longest ago and is not healed."""
     GROUP = "group"
 
 

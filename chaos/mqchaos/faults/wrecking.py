@@ -1,4 +1,4 @@
-"""What is done to a file system of a node's own, as root: the kernel says no, not our code.
+"""Damage to a file system of a node's own, as root: the kernel says no, not our code.
 
 All that the node writes meets it: its log, its queues, its index, its own log of events. It needs a
 run with `--disks own`, which gives each node an ext4 in an image (`mqchaos.cluster.own_disk`). A

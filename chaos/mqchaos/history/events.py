@@ -23,7 +23,7 @@ from mqchaos.limits import HISTORY_BUFFER_BYTES
 
 
 class _Event(msgspec.Struct, tag_field="kind", tag=str.lower, frozen=True, gc=False):
-    """What all events have: `t`, the harness's monotonic clock in ns."""
+    """The field of all events: `t`, the harness's monotonic clock in ns."""
 
     t: int
 
@@ -38,7 +38,7 @@ TELLS: Final = ("properties", "commit")
 
 
 class Meta(_Event, frozen=True, omit_defaults=True):
-    """What was run. `brokers`: broker name -> node id -> its store directory.
+    """The run that a history is about. `brokers`: broker name -> node id -> its store directory.
 
     `inputs`: for each message there that `group` has passed, `topic` has an output. `levels`: a
     topic of priorities -> how many queues it has. `tells`: what older histories lack (`TELLS`).

@@ -1,4 +1,4 @@
-"""What the kernel is told to do to packets on their way: words for nftables and tc. Pure.
+"""The kernel's rules for packets on their way: words for nftables and tc. Pure.
 
 All of it stands at the ports of the harness's switch, one for each server and one for all clients.
 Where a sender's packets come in, nftables drops, doubles and garbles them: one table for each

@@ -1,4 +1,4 @@
-"""One direction of one proxied connection: which bytes may go on, and when. Pure.
+"""A direction of a proxied connection: which bytes may go on, and when. Pure.
 
 The shell hands in what it has read, with the rule of the moment, and asks what is due. Bytes never
 overtake each other, and what was read before a cut waits like what comes after: TCP would send it
@@ -20,7 +20,7 @@ from mqchaos.network.rules import Rule
 
 
 class Lane:
-    """What was read and is not yet written. `uniform` draws a number between two."""
+    """Bytes that were read and are not yet written. `uniform` draws a number between two."""
 
     def __init__(self, uniform: Callable[[float, float], float]) -> None:
         self._uniform = uniform

@@ -1,5 +1,5 @@
-"""What this machine lacks for a network of the harness's own. Each thing is tried, in a namespace
-that is gone with the trial."""
+"""Means that this machine lacks for a network of the harness's own. Each thing is tried, in a
+namespace that is gone with the trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a link does to the bytes that go over it, and who can't hear whom. Pure.
+"""Rules of a link: waits of the bytes that go over it, and who can't hear whom. Pure.
 
 A link is named by who sends and who receives: two names of servers, or CLIENTS for all clients
 together. Each direction has a rule of its own, so whoever can speak and not hear is data like
@@ -23,7 +23,7 @@ Direction: TypeAlias = tuple[str, str]
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What happens to bytes that go one way.
+    """The rule for bytes that go one way.
 
     `cut`: they wait until the cut is over, and so does the end of the connection; nobody is told.
     `delay_s` and up to `jitter_s` more: how long each read takes. `loss`: the share of reads that

@@ -1,4 +1,4 @@
-"""What all drawings share: scales, lines, words. Pure SVG, as text.
+"""The parts that all drawings share: scales, lines, words. Pure SVG, as text.
 
 Colours are CSS variables of the page (`dledger.verdict.page`), so that one drawing serves light and
 dark. Nothing is fetched and no script runs; what a bar or a line means in numbers is its tooltip.

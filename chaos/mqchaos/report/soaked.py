@@ -17,7 +17,7 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SOAK_COUNT_MAX)]
 
 
 class RunLine(msgspec.Struct, frozen=True):
-    """One run of a soak; a line of soak.jsonl. `checked`: by property, how much it judged."""
+    """A run of a soak; a line of soak.jsonl. `checked`: by property, how much it judged."""
 
     seed: int
     workload: str

@@ -1,4 +1,4 @@
-"""What many runs covered: which fault met which workload, and what was judged meanwhile. Pure.
+"""Coverage of many runs: which fault met which workload, and what was judged meanwhile. Pure.
 
 Every kind of fault, every workload and every property has its row or column, also where nothing was
 run: so holes show. Sums are kept, and no runs but the first of those in which something was wrong,
@@ -47,7 +47,7 @@ def read_line(data: bytes, where: str) -> RunLine:
 
 @dataclass(slots=True)
 class Judged:
-    """What was judged in runs that have something in common; of each property, by its number."""
+    """Judgements in runs that have something in common; of each property, by its number."""
 
     runs: int = 0
     wrong: int = 0

@@ -18,7 +18,7 @@ from mqchaos.limits import LOOK_EVERY_S, LOOK_WORK, LOOK_WORK_S, SLOWNESS_MAX
 
 
 class MachineSpeed:
-    """What a run's machine was like. `looks`: processor time of each, in s."""
+    """The speed of the machine in a run. `looks`: processor time of each, in s."""
 
     def __init__(self) -> None:
         self.looks: list[float] = []

@@ -1,4 +1,4 @@
-"""What the harness itself sees of a cluster during a run: leaders, votes, ends of queues, offsets.
+"""The harness's own view of a cluster during a run: leaders, votes, ends of queues, offsets.
 
 It asks every node, whether it leads or not, and notes each answer with the moment before the
 question: a judge then knows that the answer was true at some moment between the two. A node that

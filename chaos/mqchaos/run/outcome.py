@@ -1,4 +1,4 @@
-"""What became of one run among many: whether it held, and if not, by which signs.
+"""The outcome of one run among many: whether it held, and if not, by which signs.
 
 A run that ends by itself, since a group did not come back, say, is as much a find as a lost
 message. Two runs show the same violation if they share a sign.

@@ -24,7 +24,8 @@ from mqchaos.run.scenarios import library_lines
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to perform. `directory`: everything of the run; `report`: what is kept of it.
+    """The run to perform. `directory`: everything of the run; `report`: the files that are kept of
+    it.
 
     `replay` is the command that does it again; `input` None means the standard library's sources.
     """

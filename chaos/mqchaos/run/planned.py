@@ -30,7 +30,7 @@ VERSION: Final = 1
 
 
 class Made(msgspec.Struct, frozen=True):
-    """What a run is made of, where that is a choice: see `Planned`."""
+    """The parts of a run where there is a choice: see `Planned`."""
 
     namespaces: bool = False
     disks: bool = False
@@ -59,7 +59,7 @@ PLAIN: Final = Made()
 
 
 class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is run. `messages` None: until the plan is through. The rate is of all producers.
+    """The plan of a run. `messages` None: until the plan is through. The rate is of all producers.
 
     `strict`: a fault that can't be injected ends the run, and pauses are judged by the bounds of
     their kinds. A random plan is not: there a fault is left out, and pauses run into each other.

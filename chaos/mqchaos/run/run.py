@@ -1,4 +1,4 @@
-"""One run: a fresh cluster under load, a plan of faults, and a history of all of it.
+"""A run: a fresh cluster under load, a plan of faults, and a history of all of it.
 
 The run is over when every message has an outcome, every node is back and level with its leader, and
 the consumer group was given everything that was acknowledged. It judges nothing: what it leaves in
@@ -95,7 +95,7 @@ class _Hurt(NamedTuple):
 
 
 class Run:
-    """One run in one directory. Its attributes may be looked at while it runs.
+    """A run in one directory. Its attributes may be looked at while it runs.
 
     `lines` is the file whose lines are sent.
     """

@@ -1,4 +1,4 @@
-"""What a broker is told to do at its failpoints, and what it says that it did.
+"""Orders to a broker for its failpoints, and its reports of them.
 
 Both are files in a folder of the node (`dledger.program.arming`). A signal tells the process that
 there is something new, but only one that has taken orders since its start: to any other SIGUSR1 is

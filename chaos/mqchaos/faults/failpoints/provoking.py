@@ -1,4 +1,4 @@
-"""What makes a node come by a place of our code: one way for each kind of work.
+"""Provokes nodes to come by places of our code: one way for each kind of work.
 
 Each gives the node its order, at the moment that suits, and does the work until it is cancelled:
 then the node was there. What sends messages for that sends them to a topic of its own, which no

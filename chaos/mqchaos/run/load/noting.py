@@ -1,4 +1,4 @@
-"""What the history is told of a message: where it was stored, and who was given it."""
+"""Notes about messages for the history: where a message was stored, and who was given it."""
 
 from __future__ import annotations
 

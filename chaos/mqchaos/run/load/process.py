@@ -1,4 +1,4 @@
-"""One process of a worker, seen from the harness: start, follow, tell, end."""
+"""A process of a worker, seen from the harness: start, follow, tell, end."""
 
 from __future__ import annotations
 

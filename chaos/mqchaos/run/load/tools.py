@@ -1,4 +1,4 @@
-"""What tools change during a run: as `mqadmin` does it, while clients send and read.
+"""Changes by tools during a run: as `mqadmin` does them, while clients send and read.
 
 A tool that is refused, or gets no answer, as while nobody leads, tries again later. What it was not
 told may have happened all the same: a change counts from its first try to the answer, a reset to a
@@ -49,7 +49,8 @@ READ, WRITE = 4, 2
 
 
 class Tools(NamedTuple):
-    """What tools work on. `note` writes an event down, `uniform` draws; `stop`: the run ends."""
+    """The objects on which tools work. `note` writes an event down, `uniform` draws; `stop`: the
+    run ends."""
 
     cluster: Cluster
     probe: Probe

@@ -1,4 +1,4 @@
-"""What a run's clients are told and tell: the words between harness and workers. Pure.
+"""Workloads: the words between harness and workers about a run's clients. Pure.
 
 A worker is a process that runs the real client: a producer that sends lines at a steady rate, or a
 member of a consumer group. It gets its task as one JSON argument, writes what happens to a history
@@ -32,7 +32,7 @@ Beginning: TypeAlias = Literal["first", "last"]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What clients do in a run. `lines`: how many lines of text make a message.
+    """The work of clients in a run. `lines`: how many lines of text make a message.
 
     `sends`: when messages are to be delivered: at once, after a delay, or when their transaction is
     committed; some for a short time only, or in parts; or by priorities, in a topic for these. What
@@ -264,7 +264,7 @@ WORKLOADS: Final = {
 
 
 class Task(msgspec.Struct, frozen=True, tag_field="role", tag=str.lower):
-    """What all workers are told. `client` names the worker in the history.
+    """The task of all workers. `client` names the worker in the history.
 
     Each has `at_once`, too: whether an event is in the history's file before anything else happens,
     since the worker may be killed; `part_bytes`: of a history that is a row of files; and `forks`:

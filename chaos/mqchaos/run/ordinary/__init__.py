@@ -1,4 +1,4 @@
-"""What must be so in a run's ordinary life, looked up in its history at the end.
+"""Conditions of a run's ordinary life, looked up in its history at the end.
 
 ``look``          by workload
 ``given``         what a group was given, of what was acknowledged (pure)

@@ -1,4 +1,5 @@
-"""What a group was given while tools changed its topic and itself, and where keys went. Pure.
+"""Messages that a group was given while tools changed its topic and itself, and where keys went.
+Pure.
 
 That what tools have set holds, and which life of a topic a message belongs to, the audit judges by
 the acts in the history. It can't know that the harness has waited until all was given; nor that

@@ -1,4 +1,4 @@
-"""What a group was given, of what was acknowledged: read off the history at the end of a run. Pure.
+"""Acknowledged messages that a group was given: read off the history at the end of a run. Pure.
 
 The audit takes a message that nobody was given for one that is still to come, and one that came
 twice for one that was repeated: from outside both may be. The harness knows more: it has waited

@@ -1,4 +1,4 @@
-"""What a run's ordinary life must be like, looked up in its history at the end: by workload.
+"""The look at a run's ordinary life in its history, at the end: by workload.
 
 The audit knows nothing of it (:mod:`mqchaos.run.ordinary.given` says why).
 """
