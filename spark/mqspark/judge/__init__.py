@@ -1,4 +1,4 @@
-"""One module per property of the design, or family of properties.
+"""Judges: a module for each property of the design, or family of properties.
 
 Each has a function from the evidence (DataFrames) to a DataFrame of violations with the columns of
 :data:`mqspark.judge.violations.COLUMNS`. No row means that the property holds. A judge says only

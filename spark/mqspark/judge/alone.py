@@ -1,4 +1,4 @@
-"""What replicas alone can show, without a history of what clients were told.
+"""Properties that replicas alone can show, without a history of the answers that clients got.
 
 The bytes of each are judged by themselves: records and entries match their checksums, entries
 follow each other (2, 5). And the replicas are compared (5, 13), as far as the log is settled. No

@@ -1,4 +1,4 @@
-"""What logs say beside the history's messages: of groups, large bodies, other topics' queues."""
+"""Facts in logs beside the history's messages: about groups, large bodies, other topics' queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log's changes of state say: of groups, and of what tools did. Pure.
+"""Changes of state in a log: those of groups, and those that tools made. Pure.
 
 Whoever was answered that a group goes on at n, or that a message which it popped is done, was
 answered by an entry. So it must be in a log. Three kinds of entries say so: offsets that were

@@ -1,4 +1,5 @@
-"""What groups were given of queues, and where they say they are: which readings are doubtful. Pure.
+"""Readings of groups: the messages given to them, and their positions; which readings are doubtful.
+Pure.
 
 A reading is what one group gets of one queue. Three things can be wrong with it: the order in which
 its offsets came first (property 4), a commit *ahead* of what had been delivered, and a step *back*

@@ -1,4 +1,4 @@
-"""What Spark's workers run: reading parts, digesting messages, looking at queues.
+"""Tasks of Spark's workers: reading parts, digesting messages, looking at queues.
 
 Rows between them have three columns: `place` says which task gets the row, `kind` what its `data`
 is: rows of numbers, Arrow's own form of a table, or JSON.

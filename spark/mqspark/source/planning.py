@@ -29,7 +29,7 @@ PATH_SEPARATOR = ";"
 
 @dataclass(frozen=True)
 class Replica:
-    """One replica's directory. `segments` are the first positions of its segment files.
+    """The directory of one replica. `segments` are the first positions of its segment files.
 
     A `manifest` says that it is a copy that a broker made of itself. The log begins at `begin`,
     with entry `first_index` (0 if that is not known); `damage` says why, where it can't be known.
@@ -48,7 +48,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class SegmentPartition(InputPartition):
-    """One segment to read: the unit of parallelism.
+    """A segment to read: the unit of parallelism.
 
     `directories` are those of all replicas of the broker, by node id; `number` is this one's place.
     So many files from here on are `missing`.

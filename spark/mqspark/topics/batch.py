@@ -15,7 +15,7 @@ from mqspark.topics.topics import beginning, ending, look, reader_for
 
 
 class TopicReader(DataSourceReader):
-    """What Spark plans and runs."""
+    """The read that Spark plans and runs."""
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""What is missing of what was to be read: an error, or rows of a table.
+"""Messages that a read lacks: an error, or rows of a table.
 
 The table is a folder of Parquet files, at a path or an address that every executor reaches, to be
 read by `spark.read.parquet`. A file is named by the range that was read, so a batch that is

@@ -72,7 +72,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Options:
-    """What a read or a stream was asked for."""
+    """The options of a read or a stream."""
 
     cluster: Cluster
     topics: tuple[str, ...]

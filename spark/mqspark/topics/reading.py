@@ -31,7 +31,7 @@ from mqspark.topics.topics import reader_for
 
 @dataclass
 class RangePartition(InputPartition):
-    """One range, as Spark hands it to a task."""
+    """A range, as Spark hands it to a task."""
 
     range: Range
 

@@ -36,7 +36,7 @@ class Query(NamedTuple):
 
 @dataclass
 class StagedRows(WriterCommitMessage):
-    """What one attempt of a task has staged."""
+    """The rows that one attempt of a task has staged."""
 
     partition: int
     staged: Staged

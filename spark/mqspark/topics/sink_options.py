@@ -28,7 +28,7 @@ _WRITTEN: Final = ("value", "key", "tags", "properties", "bornTimestamp", "topic
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What a write was asked for. `topic` is "" if a column says it, and `home` if it is found."""
+    """The options of a write. `topic` is "" if a column says it, and `home` if it is found."""
 
     cluster: Cluster
     topic: str

@@ -35,7 +35,7 @@ Json = Mapping[str, Any]
 
 
 class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
-    """What Spark plans, runs and commits."""
+    """The stream that Spark plans, runs and commits."""
 
     def __init__(self, options: Options, schema: pa.Schema) -> None:
         self._options = options

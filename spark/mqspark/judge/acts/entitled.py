@@ -1,4 +1,4 @@
-"""What a group is entitled to, where a tool has set its offset or deleted it.
+"""Messages to which a group is entitled, where a tool has set its offset or deleted it.
 
 A reset to n has the group go on at n: what lies between the last that it had read and n is skipped
 for a reason, and nothing else is. If it goes back, offsets come for the first time after higher

@@ -1,4 +1,4 @@
-"""What groups of consumers are told, and given.
+"""Groups of consumers: the answers and the messages that they are given.
 
 ``commits``     property 8
 ``outputs``     property 14
