@@ -249,7 +249,7 @@ class Broker:
         self.core.announcements.changed()
 
     def leading(self, term: int) -> None:
-        """From now on this replica serves."""
+        """Begin to serve: this replica leads."""
         failpoint("broker.serve")
         core = self.core
         core.lock_clock.begin()
@@ -276,7 +276,7 @@ class Broker:
             self.topics_changed(())
 
     def following(self, leader: str | None, term: int) -> None:
-        """From now on this replica does not serve."""
+        """Stop serving: this replica follows."""
         before = (self.core.role.serving, self.core.role.leader_id, self.core.role.term)
         self.core.role.following(leader, term)
         if before == (False, leader, term):

@@ -86,7 +86,7 @@ def restore_store(copy: Path, config: Path) -> int:
 
 
 def _arm() -> None:
-    """For a chaos run: let whoever started this process say what happens at its failpoints."""
+    """Take orders for failpoints from the starter of this process, in a chaos run."""
     folder = os.environ.get(VARIABLE)
     if folder is not None:
         from dledger.program.arming import arm  # noqa: PLC0415 - not in production

@@ -116,4 +116,5 @@ TABLES: Final[Mapping[str, Table]] = {
     ),
     "aside": Table(limits.ASIDE_INDEXES_KEPT, _NUMBER + 1, "the next ones"),
 }
-"""By the fields of `mqbroker.state.saved.snapshot.State`; the other fields are single numbers."""
+"""The tables by the fields of `mqbroker.state.saved.snapshot.State`; the other fields are single
+numbers."""

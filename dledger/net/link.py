@@ -177,7 +177,7 @@ class Link:
         self._socket.close()
 
     def stay_behind(self) -> None:
-        """In a fork: close this copy of the socket. The copies share their options: leave them."""
+        """Close this copy of the socket in a fork. The copies share their options: leave them."""
         self._socket.close()
 
     def write(self) -> bool:

@@ -63,7 +63,7 @@ class Dialler(Protocol):
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next connection."""
+        """The context for the next connection."""
         ...
 
 
@@ -149,7 +149,8 @@ class Peer:
                 self._answer(on_response, ConnectFailed(f"{self.address}: not sent: {reason}"))
 
     def stay_behind(self) -> None:
-        """In a fork of the process that connected: close this copy of the socket, and nothing else.
+        """Close this copy of the socket, and nothing else: it is in a fork of the process that
+        connected.
 
         The server would see no end of the connection while a child holds a copy.
         """

@@ -40,7 +40,7 @@ class _Append(NamedTuple):
 
 
 class PendingAppends:
-    """By their index in the log; bounded in number and in bytes."""
+    """Pending appends by their index in the log; bounded in number and in bytes."""
 
     def __init__(self) -> None:
         self._by_index: dict[int, _Append] = {}

@@ -41,7 +41,7 @@ PREFERRED_HEALTHY_S = 5.0
 """The preferred node gets leadership back when it has been linked and caught up for this long. One
 that comes and goes does not get it."""
 PREFERRED_RETRY_FACTOR = 6
-"""After a transfer to it that failed, the next try waits this many times as long."""
+"""The factor by which the next try of a transfer to it waits longer, after one that failed."""
 CONSULT_AGAIN_S = 1.0
 """A leader without room for messages asks the others this often whether they could lead."""
 

@@ -137,7 +137,7 @@ class Channel:
 
     @property
     def version(self) -> str:
-        """For example "TLSv1.3"."""
+        """The version of TLS, for example "TLSv1.3"."""
         return self._tls.version() or ""
 
     def shake(self) -> bool:

@@ -42,7 +42,7 @@ class ClientContexts:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next connection."""
+        """The context for the next connection."""
         if self._kept is not None and steady_s() - self._looked_at_s >= TLS_LOOK_S:
             self._looked_at_s = steady_s()
             self._kept.look()

@@ -22,7 +22,7 @@ _BEFORE_VALIDITY: Final = 3
 
 
 class Validity(NamedTuple):
-    """From when to when, in Unix seconds."""
+    """The beginning and the end of a certificate's validity, in Unix seconds."""
 
     begins_s: float
     ends_s: float

@@ -28,9 +28,9 @@ SERVER_NAMES: Final = Names(
     "tls.server.keyPassword",
     "tls.server.trustCertPath",
 )
-"""In a server's config file."""
+"""The settings' names in a server's config file."""
 CLIENT_NAMES: Final = Names("cert", "key", "key_password", "ca")
-"""In `Tls`."""
+"""The settings' names in `Tls`."""
 
 
 class TlsFailed(OSError):
@@ -125,7 +125,7 @@ class Tls:
 
 
 SYSTEM: Final = "system"
-"""In place of the authorities' file where options are texts: the system's authorities."""
+"""A name for the system's authorities, in place of a file where options are texts."""
 
 
 def tls_named(authorities: str, cert: str | Path | None, key: str | Path | None) -> Tls:

@@ -29,7 +29,7 @@ _VERIFIED: Final[Mapping[int, str]] = {
     62: _ANOTHER_NAME.format("host"),
     64: _ANOTHER_NAME.format("address"),
 }
-"""By the number of OpenSSL's verdict (X509_V_ERR)."""
+"""Reasons by the number of OpenSSL's verdict (X509_V_ERR)."""
 _NO_CIPHER: Final = "the two have no cipher in common"
 _ALERTS: Final[Mapping[str, str]] = {
     "CERTIFICATE_REQUIRED": "it demands a certificate of this end: give one (cert and key)",
@@ -46,7 +46,7 @@ _ALERTS: Final[Mapping[str, str]] = {
     "UNRECOGNIZED_NAME": "it has no certificate for the name that was dialled",
     "INTERNAL_ERROR": "it failed for a reason of its own",
 }
-"""By the end of OpenSSL's reason for an alert of the other end."""
+"""Reasons by the end of OpenSSL's text for an alert of the other end."""
 _OWN: Final[Mapping[str, str]] = {
     "WRONG_VERSION_NUMBER": "it does not speak TLS",
     "HTTP_REQUEST": "it does not speak TLS",

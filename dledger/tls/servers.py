@@ -66,7 +66,7 @@ class ServerContexts:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next connection that this server dials."""
+        """The context for the next connection that this server dials."""
         return self._dialled
 
     async def begin(

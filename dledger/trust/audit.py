@@ -31,7 +31,7 @@ from dledger.limits import (
 
 Verdict = Literal["done", "failed", "unknown", "passed", "refused"]
 _OTHERS: Final = ("", "others", 0)
-"""In place of those for whom there is no room."""
+"""The place of users and addresses for whom there is no room."""
 
 
 class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -25,7 +25,7 @@ from dledger.limits import (
 _EACH_MS: Final = 1000 / WRONG_PROOFS_PER_S
 _MOST_MS: Final = WRONG_PROOFS_AT_ONCE * _EACH_MS
 _OTHERS: Final = "others"
-"""In place of those for whom there is no room."""
+"""The place of origins for whom there is no room."""
 
 
 class Floods:
@@ -48,7 +48,7 @@ class Floods:
         self._paid_at[origin] = now_ms + min(debt_ms, 2 * _MOST_MS)
 
     def waits_s(self, address: str, now_ms: float) -> float:
-        """For how long nothing of an address is verified; 0 if it is."""
+        """Seconds for which nothing of an address is verified; 0 if it is."""
         origin = _origin(address)
         if origin not in self._paid_at and len(self._paid_at) > WRONG_PROOFS_ORIGINS_MAX:
             origin = _OTHERS

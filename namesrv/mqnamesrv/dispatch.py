@@ -331,7 +331,7 @@ class Dispatcher:
         return (yield from _answered(request, route, parts, dialect))
 
     def settles_in_ms(self) -> int | None:
-        """In how long this name server will know all groups that serve; None if it does."""
+        """Milliseconds until this name server will know all groups that serve; None if it does."""
         left_s = self._settles_s - self._clock()
         if left_s <= 0 or (self._groups and self.routes.are_led(self._groups)):
             self._settles_s = -math.inf

@@ -31,7 +31,8 @@ _WORD = struct.Struct(">i")
 _WORD_BYTES = _WORD.size
 _INFLATED_PER_STEP = 64 * 1024
 _OBJECTS_MAX = 4 * limits.TOPICS_PER_GROUP_MAX
-"""In JSON: topics, their attributes, and what stock brokers say of static ones."""
+"""JSON objects of a registration: topics, their attributes, and the mappings of static topics from
+stock brokers."""
 
 
 class _Topics(msgspec.Struct, rename="camel"):

@@ -82,7 +82,7 @@ class Half(NamedTuple):
 
     @property
     def staged(self) -> Staged | None:
-        """For whom it waits, if it is a staged entry, whose body is records."""
+        """The batch for which it waits, if it is a staged entry, whose body is records."""
         properties = self.properties
         if properties.get(names.REAL_QID) != _STAGED_QUEUE:
             return None

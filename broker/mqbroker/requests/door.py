@@ -43,7 +43,7 @@ FORWARDED_USER: Final = "forwardedUser"
 FORWARDED_SOURCE: Final = "forwardedSource"
 PROVEN: Final = "proven"
 _MARK: Final[list[ExtValue]] = []
-"""In place of a tag that was verified, which counts once. No decoder can make this object."""
+"""The value in place of a verified tag, which counts once. No decoder can make this object."""
 _log = get_logger(__name__)
 
 

@@ -1,4 +1,4 @@
-"""From tokens to a condition, by recursive descent.
+"""Turns tokens into a condition, by recursive descent.
 
 ::
 

@@ -48,7 +48,7 @@ def decode_move(body: Buffer) -> Move:
 
 
 class Delays:
-    """For each queue of delayed messages, the first offset that is not delivered."""
+    """The first offset that is not delivered, for each queue of delayed messages."""
 
     def __init__(self) -> None:
         self._next: dict[int, int] = {}

@@ -51,7 +51,7 @@ class Chosen(list[BrokerData]):
         self.away = {name: GroupAway(name) for name in sorted(away)}
 
     def check_all_there(self) -> None:
-        """After a change on those that are there: raises PartlyDone if others are away."""
+        """Raise PartlyDone if broker groups are away, after a change on the others."""
         raise_unless_all(self.away, [group.broker_name for group in self])
 
 

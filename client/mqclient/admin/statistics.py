@@ -32,7 +32,8 @@ class Statistics(Part):
     """`admin.statistics`."""
 
     async def traffic(self, topic: str | None = None) -> tuple[TopicTraffic, ...]:
-        """In and out of one topic, or of all users' topics: one row for each group that reads it.
+        """The traffic in and out of one topic, or of all users' topics: one row for each group that
+        reads it.
 
         A topic that no group reads has one row with an empty group.
         """

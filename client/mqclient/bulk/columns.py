@@ -1,4 +1,4 @@
-"""From columns to batches of finished records. Pure.
+"""Turns columns into batches of finished records. Pure.
 
 A row is a message. Its key, if it has one, chooses its queue and is stored as by `Producer.send`
 with `keys` and `key`, so rows of a key keep their order. All rows are looked at before the first

@@ -20,7 +20,7 @@ class Rooted(Protocol):
     """An object that belongs to the process in which it was opened."""
 
     def stay_behind(self) -> None:
-        """In a child, right after the fork: give up this copy, and tell nobody."""
+        """Give up this copy, and tell nobody: this is a child, right after the fork."""
 
 
 _rooted: WeakSet[Rooted] = WeakSet()

@@ -109,7 +109,7 @@ class Living(Hinting, ABC):
             await self.__aexit__(None, None, None)
 
     def stay_behind(self) -> None:
-        """In a fork of the process that opened it: this copy can't be used."""
+        """Make this copy unusable: it is in a fork of the process that opened it."""
         self._state = _State.FORKED
 
     def __reduce__(self) -> NoReturn:

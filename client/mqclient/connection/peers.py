@@ -98,7 +98,7 @@ class PeerPool(Living):
             await tasks.__aexit__(None, None, None)
 
     def stay_behind(self) -> None:
-        """In a fork: close this copy of each connection; the other process's goes on."""
+        """Close this copy of each connection in a fork; the other process's goes on."""
         super().stay_behind()
         for slot in self._slots.values():
             if slot.peer is not None:

@@ -46,7 +46,7 @@ class Lasting(Protocol):
         ...
 
     def forget(self) -> None:
-        """In a fork of the process that opened it."""
+        """Forget the session: this is a fork of the process that opened it."""
         ...
 
 
@@ -120,7 +120,7 @@ class Session(Living):
             await self.pool.__aexit__(None, None, None)
 
     def stay_behind(self) -> None:
-        """In a fork of the process that opened it."""
+        """Give up this copy: it is in a fork of the process that opened it."""
         super().stay_behind()
         if self._measured is not None:
             self._measured.forget()

@@ -243,7 +243,7 @@ class Consumer(Steered):
         return done
 
     async def _wind_down(self) -> None:
-        """Let handlers finish, for a time: the block is left in order."""
+        """Wait for handlers, for a time: the block is left in order."""
         if self._auto_commit:
             self._handout.finish_polled()
         if any(fetcher.progress.handling for fetcher in self._readings().values()):

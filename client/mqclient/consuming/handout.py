@@ -79,8 +79,8 @@ class HandOut:
         return message
 
     async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage | None:
-        """For handlers in the caller's thread: `message` is handled; wait for the next one. None if
-        there will be none."""
+        """Wait for the next message; `message` is handled. For handlers in the caller's thread.
+        None if there will be none."""
         if message is not None:
             self._end_here().finish(message.queue_offset, message.queue_offset)
         try:
@@ -92,7 +92,8 @@ class HandOut:
         return message
 
     def give_back(self, message: ReceivedMessage) -> None:
-        """For handlers in the caller's thread: `message` was not handled, and is the next again."""
+        """Give back `message`, which was not handled, and is the next again. For handlers in the
+        caller's thread."""
         progress = self._end_here()
         progress.give_back(message, progress.epoch)
 

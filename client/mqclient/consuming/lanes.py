@@ -63,8 +63,8 @@ class Lanes(Generic[T]):
         return True
 
     def leave(self, lane: Hashable) -> T | None:
-        """Let the next item of a lane go on, since the one under way is through. Returns it, None
-        if none waits."""
+        """Begin the next item of a lane, since the one under way is through. Returns it, None if
+        none waits."""
         waiting = self._waiting[lane]
         if waiting:
             return waiting.popleft()

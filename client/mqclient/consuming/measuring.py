@@ -54,7 +54,7 @@ class Measured:
         self._metrics.end(self._counted)
 
     def forget(self) -> None:
-        """In a fork of the process that opened it."""
+        """Forget the figures: this is a fork of the process that opened the consumer."""
         self._metrics.forget(self._counted)
 
     def received(self, topic: str, messages: int, redelivered: int) -> None:

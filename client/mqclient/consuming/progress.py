@@ -89,7 +89,7 @@ class Ahead:
 
     @property
     def asked_bytes(self) -> int:
-        """For how much a queue's pull asks."""
+        """Bytes for which a queue's pull asks."""
         share = max(limits.PULL_BYTES_MIN, limits.PULLS_BYTES_MAX // max(1, self.queues))
         return min(share, limits.PULL_BYTES_MAX, self.bytes_each)
 

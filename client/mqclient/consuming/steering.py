@@ -83,13 +83,14 @@ class Steered(Living):
         return {queue: fetcher.progress.lag for queue, fetcher in fetchers.items()}
 
     async def next_after(self, message: ReceivedMessage | None) -> ReceivedMessage | None:
-        """For handlers in the caller's thread: `message` is handled; wait for the next one. None if
-        there will be none."""
+        """Wait for the next message; `message` is handled. For handlers in the caller's thread.
+        None if there will be none."""
         self.check_open()
         return await self._handout.next_after(message)
 
     async def give_back(self, message: ReceivedMessage) -> None:
-        """For handlers in the caller's thread: `message` was not handled, and is the next again."""
+        """Give back `message`, which was not handled, and is the next again. For handlers in the
+        caller's thread."""
         self.check_open()
         self._handout.give_back(message)
 

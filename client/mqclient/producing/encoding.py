@@ -1,4 +1,4 @@
-"""From a message to the record that will lie in the log.
+"""Turns a message into the record that will lie in the log.
 
 The producer encodes finished records, so that a broker only fills in their places: the client works
 per message, the broker per batch. This runs once for each message.

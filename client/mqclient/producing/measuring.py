@@ -64,7 +64,7 @@ class Measured:
         self._metrics.end(self._counted)
 
     def forget(self) -> None:
-        """In a fork of the process that opened it."""
+        """Forget the figures: this is a fork of the process that opened the producer."""
         self._metrics.forget(self._counted)
 
     def _gauges(self) -> Iterable[tuple[str, Labels, float]]:

@@ -125,7 +125,7 @@ class Claim:
             return epoch
 
     def fenced_error(self, topic: str) -> ProducerFenced:
-        """For a write that was certainly not stored."""
+        """The error of a fenced write that was certainly not stored."""
         named = f"of producer {self.named.name!r}"
         return ProducerFenced(self.fenced or "", topic, self._broker_name, named)
 

@@ -368,7 +368,8 @@ class Outbox:
             self.abandon()
 
     def stay_behind(self, reason: str) -> None:
-        """In a fork: whoever asks for an outcome here is told that it is the other process's."""
+        """Settle this copy's sends in a fork: their outcomes are the other process's, and the error
+        says so."""
         for batch in self._batches():
             batch.fail(SendUnknown, reason)
             with suppress(Exception):  # an event loop that waited is not here

@@ -184,7 +184,8 @@ class Producer(Sends):
                     self._outbox.budget.clear()  # answers may have come for what was given up
 
     def stay_behind(self) -> None:
-        """In a fork of the process that opened it: the outcomes of what is under way are there."""
+        """Give up this copy: it is in a fork of the process that opened it, which has the outcomes
+        of all sends under way."""
         super().stay_behind()
         self._outbox.stay_behind(
             f"its producer is in process {self._opened_in}, and this process is a fork of it: only "

@@ -40,7 +40,7 @@ class Peers(Protocol):
 
     @property
     def known(self) -> Mapping[str, Peer]:
-        """By their ids."""
+        """The peers by their ids."""
 
     def post(self, peer: Peer, message: PeerMessage) -> None:
         """Send a message at once."""

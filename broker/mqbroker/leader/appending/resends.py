@@ -85,8 +85,8 @@ class Send(NamedTuple):
     """A try of a stock client to have messages stored."""
 
     keys: Sequence[bytes]
-    """Its dedup key, then those under which an earlier try may have been stored elsewhere. Empty if
-    it can't be a retry: it has no unique key, or it is one-way."""
+    """The dedup key of the send, then those under which an earlier try may have been stored
+    elsewhere. Empty if the send can't be a retry: it has no unique key, or it is one-way."""
     records: Sequence[NewRecord]
     asker: Asker
     now_ms: int

@@ -68,7 +68,7 @@ class Together:
         )
 
     def outcomes(self, appended: Appended) -> list[Appended]:
-        """For each send its own place."""
+        """The outcome of each send: its own place."""
         return [
             Appended(appended.index, appended.term, appended.position + start, appended.result)
             for start in self.starts

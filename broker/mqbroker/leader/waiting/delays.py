@@ -35,7 +35,8 @@ class DelayLevels:
 
     @classmethod
     def parse(cls, text: str) -> DelayLevels:
-        """From `messageDelayLevel`, such as "1s 5s 1m 2h". Raises ConfigError naming the part."""
+        """The delays in a `messageDelayLevel`, such as "1s 5s 1m 2h". Raises ConfigError naming the
+        part."""
         delays_ms = []
         for part in text.split():
             match = _LEVEL.fullmatch(part)

@@ -47,7 +47,8 @@ class Wants(NamedTuple):
 
     @classmethod
     def of(cls, data: ConsumerData) -> Wants:
-        """In an order of its own; without the retry topic, which is every member's."""
+        """The subscriptions in an order of their own; without the retry topic, which is every
+        member's."""
         wanted = sorted(
             f"{each.topic} {' || '.join(sorted(each.tags_set)) or each.sub_string}"
             for each in data.subscription_data_set

@@ -19,7 +19,8 @@ from mqbroker.leader.appending.drafts import new_unique_key
 from mqbroker.refusal import Refused
 
 NOT_KEPT: Final = (names.POP_CK, names.CLUSTER, names.MSG_REGION, names.TRACE_ON)
-"""As in RocketMQ: WAIT stays in the messages of a batch, and is removed from single messages."""
+"""Properties that are not kept, as in RocketMQ: WAIT stays in the messages of a batch, and is
+removed from single messages."""
 
 _REFUSED: Final = frozenset((*names.DELAYS, names.TRAN_MSG))
 _SPECIAL: Final = frozenset((*_REFUSED, *NOT_KEPT))

@@ -180,7 +180,8 @@ class StagedHandler:
 
 
 def _staged(header: StageHeader) -> Staged:
-    """For whom the records wait. Refused if nobody could tell from what is stored."""
+    """The batch for which the records wait. Raises Refused if the stored entry could not name
+    it."""
     staged = Staged(header.producer_name, header.epoch, header.batch, header.home)
     if len(header.home) > PROVEN_NAME_CHARACTERS_MAX:
         raise _invalid(f"a home group of {len(header.home)} characters")

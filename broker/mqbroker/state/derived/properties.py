@@ -45,7 +45,7 @@ class Said(NamedTuple):
     ends_ms: Sequence[tuple[int, int]]
     """The numbers of the records that expire, and when."""
     keys: Keys
-    """For the key index."""
+    """The keys for the key index."""
 
 
 class Properties:

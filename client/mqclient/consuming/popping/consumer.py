@@ -203,7 +203,7 @@ class PopConsumer(Living):
         return not scope.cancelled_caught
 
     async def _wind_down(self) -> None:
-        """Let handlers finish, for a time: the block is left in order."""
+        """Wait for handlers, for a time: the block is left in order."""
         if any(running.is_at_work for running in self._runs):
             await self.drain(self._drain_timeout_s)
 

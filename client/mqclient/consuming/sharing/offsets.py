@@ -57,7 +57,7 @@ class Offsets(Protocol):
         """Nothing is asked any more."""
 
     def stay_behind(self) -> None:
-        """In a fork: let go of what the other process keeps, and leave it to that one."""
+        """Release the kept offsets in a fork, and leave them to the other process."""
 
     async def load(self, queue: MessageQueue) -> Place | None:
         """The offset, if there is one. Raises ClientError or RemotingError if nobody tells."""
@@ -282,7 +282,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class FileOffsets:
-    """In a JSON file of this consumer alone."""
+    """Offsets in a JSON file of this consumer alone."""
 
     def __init__(self, path: str | os.PathLike[str], finder: LeaderFinder | None = None) -> None:
         self._path = Path(path)

@@ -155,21 +155,21 @@ class Listed(Stretch):
 
     @property
     def large_bytes(self) -> int:
-        """By each of them."""
+        """The sum over all messages."""
         return sum([message.large_bytes for message in self._messages])
 
     def bodies(self) -> list[bytes]:
-        """By each of them."""
+        """The body of each message."""
         return [message.body for message in self._messages]
 
     @property
     def queue_offsets(self) -> Column:
-        """By each of them."""
+        """The offset of each message."""
         return column([message.queue_offset for message in self._messages])
 
     @property
     def store_times_ms(self) -> Column:
-        """By each of them."""
+        """The store time of each message, in ms."""
         return column([message.store_timestamp_ms for message in self._messages])
 
 
