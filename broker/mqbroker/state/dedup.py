@@ -80,7 +80,7 @@ class _Chunk:
         self.encoded: bytes | None = None
 
     def encode(self) -> bytes:
-        """What a snapshot keeps of it. Only a chunk that does not change may be encoded."""
+        """The chunk for a snapshot. Only a chunk that does not change may be encoded."""
         if self.encoded is None:
             self.encoded = msgspec.msgpack.encode((self.copies, self.newest))
         return self.encoded
@@ -160,7 +160,7 @@ class DedupWindow:
         return chunk
 
     def picture(self) -> Rows:
-        """What a snapshot keeps: the chunks, the oldest first."""
+        """The rows for a snapshot: the chunks, the oldest first."""
         *full, last = self._chunks
         chunks = [*full, _Chunk(last.copies.copy(), last.newest.copy())]
         return Rows(len(chunks), lambda: map(_Chunk.encode, chunks))

@@ -122,7 +122,7 @@ class Waiting:
         return self._schedule.due(now_ms, count_max)
 
     def picture(self) -> tuple[Bytes, Joined]:
-        """What a snapshot keeps: all offsets, then all times; and of the owners, their names, and
+        """The rows for a snapshot: all offsets, then all times; and of the owners, their names, and
         the place of each message's among them."""
         columns = [np.asarray(each[:]) for each in (self._offsets, self._at_ms, self._owned_by)]
         return waiting_pictured(self._count, columns, self.owners.known())

@@ -1,4 +1,5 @@
-"""One connection per server address, shared by everything in the client that talks to that server.
+"""Connections: one for each server address, shared by everything in the client that talks to that
+server.
 
 RocketMQ's servers identify a client by its connection, and answers may come in any order, so one
 connection per address is both enough and required. The first caller that needs a connection dials

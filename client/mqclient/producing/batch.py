@@ -35,7 +35,8 @@ from mqclient.models import SendResult
 
 
 class Slot:
-    """One message's place in a batch. Its result follows from this and the batch's acknowledgement.
+    """The place of a message in a batch. Its result follows from this and the batch's
+    acknowledgement.
 
     A kind of slot may stand for `count` messages next to each other, whose records are one piece;
     the place is the first one's. `nth` and `start_bytes` count within the batch's run of

@@ -42,9 +42,9 @@ class Handed(NamedTuple):
 
 
 class Got(NamedTuple):
-    """What a POP has got, by queue and offset, the highest queue first if it goes by priority; how
-    many new messages are left, and whether there may be wanted ones among them that were not looked
-    at."""
+    """The messages that a POP has got, by queue and offset, the highest queue first if it goes by
+    priority; how many new messages are left, and whether there may be wanted ones among them that
+    were not looked at."""
 
     pop_time_ms: int
     messages: list[Handed]

@@ -322,7 +322,7 @@ class ConsumeQueues:
     def picture(
         self,
     ) -> Generator[None, None, tuple[dict[str, QueueEnds], dict[str, dict[int, int]]]]:
-        """What a snapshot keeps of the queues: their ends, and the begins of those whose first
+        """The rows for a snapshot: the ends of the queues, and the begins of those whose first
         messages are gone."""
         ends: dict[str, QueueEnds] = {}
         begins: dict[str, dict[int, int]] = {}

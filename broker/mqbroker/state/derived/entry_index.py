@@ -1,4 +1,5 @@
-"""What an entry of messages of one topic adds to queues, key index and dedup window. Pure."""
+"""The units that an entry of messages of one topic adds to queues, key index and dedup window.
+Pure."""
 
 from __future__ import annotations
 
