@@ -154,7 +154,7 @@ def _os_problem(error: OSError, settings: BrokerConfig) -> str:
 
 
 def _address_keys(settings: BrokerConfig) -> str:
-    """Which keys say where this replica listens for clients."""
+    """The keys that say where this replica listens for clients."""
     if settings.bind_address:
         return "bindAddress, or listenPort (and groupClientAddrs)"
     return "brokerIP1 and listenPort (and groupClientAddrs)"

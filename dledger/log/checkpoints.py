@@ -1,4 +1,4 @@
-"""When a log's checkpoint is due, and what is in it. The file is described in
+"""Checkpoints of a log: when one is due, and its content. The file is described in
 :mod:`dledger.log.scanning.checkpoint`.
 
 A checkpoint shortens restarts; for that, one every few seconds is enough. It also shows that a file

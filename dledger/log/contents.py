@@ -1,4 +1,4 @@
-"""Which entries a log holds, and where: its segments, its head, its last entry.
+"""The entries that a log holds, and their places: its segments, its head, its last entry.
 
 Appending, cutting, trimming and replacing each have a method here; all other code only reads.
 Entries may still be in memory only: see :mod:`dledger.log.writing`.

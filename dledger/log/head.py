@@ -1,4 +1,4 @@
-"""Where a log begins whose first segments are gone: the file `head`. Pure.
+"""The beginning of a log whose first segments are gone: the file `head`. Pure.
 
 The first entry's chain CRC continues that of the entry before, which is removed with its segment.
 So that value is saved durably before the first segment is removed. A start takes segments before

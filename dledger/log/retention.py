@@ -1,4 +1,4 @@
-"""Which old segments may be removed. Pure.
+"""Chooses the old segments that may be removed. Pure.
 
 Only whole segments are removed, the oldest first, and never the one that is being written. An old
 entry may still be needed: by a follower that has not got it yet, or by a state machine whose

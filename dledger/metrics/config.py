@@ -24,7 +24,7 @@ class Keys(Protocol):
 
     @property
     def metrics_prom_exporter_port(self) -> int:
-        """Which port; 0 lets the system choose."""
+        """The port for figures; 0 lets the system choose."""
 
     @property
     def metrics_token_file(self) -> str:

@@ -1,4 +1,4 @@
-"""Which of very many names have series of their own. Pure.
+"""Chooses, of very many names, those that have series of their own. Pure.
 
 A page must stay small however many topics and groups there are. So only some are shown, those with
 most traffic, and all others are folded into `_other`. Whoever is shown stays shown for a while: a

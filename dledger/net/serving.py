@@ -1,5 +1,5 @@
-"""Which method answers a code. The handlers declare it at the method, with what it needs, and who
-may ask.
+"""The methods that answer codes. A handler declares its codes at the method, with what it needs,
+and who may ask.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Which claims of a peer a node believes: its term, and that it leads. Pure.
+"""Claims of a peer that a node believes: its term, and that it leads. Pure.
 
 A member that knows the secret may still have a fault, or run an older version that has one. A wrong
 term would be kept by all others for ever, since a node never goes back to a lower term. So a node
@@ -36,7 +36,7 @@ _SAID_BY_LEADERS = (Append, Head)
 
 
 class Claims:
-    """Which leader one node has accepted, and in which term."""
+    """The leader that one node has accepted, and its term."""
 
     def __init__(self, core: Core, node_id: str) -> None:
         self._core = core

@@ -1,4 +1,4 @@
-"""Which queues of a topic are read, and by whom of a group: RocketMQ's rules to the letter. Pure.
+"""Allocation of a topic's queues to the members of a group: RocketMQ's rules to the letter. Pure.
 
 Each member of a group computes its share by itself from the same two sorted lists (or a broker does
 so for it), so any difference from the Java classes would give a queue to two members or to none.

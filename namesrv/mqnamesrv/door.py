@@ -1,4 +1,4 @@
-"""Which requests this name server takes from which sender. Pure.
+"""The requests that this name server takes from a sender. Pure.
 
 Everybody may read routes. Brokers change them, and how far a broker is trusted depends on its
 proof:

@@ -1,4 +1,4 @@
-"""Which broker groups serve a topic, with how many queues and which permissions. Pure.
+"""The broker groups that serve a topic, with how many queues and which permissions. Pure.
 
 A group's topics come from its leader's registrations; they live as long as the group has any
 member, because consumers may read from a follower while there is no leader. The topics of a group
@@ -116,7 +116,7 @@ class TopicTable:
             self._closed.add(broker_name)
 
     def withdrawn(self, broker_names: Iterable[str]) -> list[str]:
-        """Which of these groups take no messages of any topic."""
+        """The broker groups of these that take no messages of any topic."""
         return [name for name in broker_names if name in self.wiped or name in self._closed]
 
     def serves(self, topic: str) -> bool:

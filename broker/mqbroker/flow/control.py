@@ -1,4 +1,4 @@
-"""Which sends and which reads are held back, for the rates that operators have set. Pure.
+"""Flow control: holds back sends and reads, for the rates that operators have set. Pure.
 
 A send that is too early is refused with RocketMQ's code and words for an overloaded broker
 (SYSTEM_BUSY, its NettyRemotingAbstract), the reason, and when to come again. A pull or pop waits at

@@ -1,4 +1,4 @@
-"""Whether this replica leads its group, and who does. Pure.
+"""The role of this replica: whether it leads its group, and who does. Pure.
 
 A replica serves from the moment it leads and has applied its own no-op: it then knows everything
 that any earlier leader acknowledged. Followers refuse with SERVICE_NOT_AVAILABLE, which makes stock

@@ -1,4 +1,4 @@
-"""Where a broker's figures come from: parts that have them anyway."""
+"""Sources of a broker's figures: parts that have them anyway."""
 
 from __future__ import annotations
 

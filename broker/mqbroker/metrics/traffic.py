@@ -45,7 +45,7 @@ _HELD_BACK: Final = Family(
 
 
 class Names(NamedTuple):
-    """Which topics and groups are shown, and the names of topics that are named like servers."""
+    """The topics and groups that are shown, and the names of topics that are named like servers."""
 
     topics: Shown
     groups: Shown

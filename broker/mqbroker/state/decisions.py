@@ -1,4 +1,4 @@
-"""Which batches are decided, and what is staged for them. Pure.
+"""Batches that are decided, and the entries staged for them. Pure.
 
 Of each producer's name the last batch is known, and where its entry lies.
 

@@ -24,7 +24,7 @@ _MOVE: Final = re.compile(rb"[A-Za-z0-9%|_-]+ [0-9]{1,9}(?: [0-9]{1,18}-[0-9]{1,
 
 
 class Move(NamedTuple):
-    """Which offsets an entry takes out of a queue: ranges of (first, end)."""
+    """The offsets that an entry takes out of a queue: ranges of (first, end)."""
 
     topic: str
     queue_id: int

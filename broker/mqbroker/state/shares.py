@@ -1,4 +1,4 @@
-"""How a table's rows are shared out among those whose work they are. Pure.
+"""Shares of a table's rows among the owners whose work they are. Pure.
 
 A table of the state has a bound, and whoever fills it must not stop the others. So a quarter of it
 is shared out evenly: each owner is *sure* of a few rows. The rest is *spare*: an owner may have as
@@ -81,7 +81,7 @@ class Shares:
         return max(0, min(most - mine, self._rows_max - self.count - coming_in_all))
 
     def full(self, owner: str) -> str:
-        """Which bound an owner has reached."""
+        """The bound that an owner has reached."""
         return (
             f"{self.count} {self._what} are kept of at most {self._rows_max}, {self.of(owner)} of "
             f"them for {self._owner} {owner!r}, which may not have more now"

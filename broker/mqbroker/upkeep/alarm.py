@@ -1,4 +1,4 @@
-"""When a loop has something to do next."""
+"""An alarm for a loop that has something to do later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which queues are this consumer's, where reading them starts, and how far it has come.
+"""The queues of this consumer, where reading them starts, and how far it has come.
 
 Every member of a group shares the queues out by itself from the same two lists (see
 `dledger.remoting.allocation`), so all that matters is to look again whenever one of them may have

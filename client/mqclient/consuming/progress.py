@@ -1,4 +1,4 @@
-"""How far a consumer is in one queue: fetched, handed out, finished, committed. Pure.
+"""The progress of a consumer in one queue: fetched, handed out, finished, committed. Pure.
 
 Messages are fetched ahead of need into a bounded buffer and handed out in order. They are finished
 one by one, in any order, by whoever has them. Committed is only what has no gap below, so a crash

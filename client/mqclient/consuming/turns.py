@@ -1,4 +1,4 @@
-"""Whose turn it is among the queues that have messages. Pure.
+"""Turns among the queues that have messages. Pure.
 
 Each queue is asked in turn, so one that is never empty does not keep the others waiting.
 """

@@ -1,4 +1,4 @@
-"""Which messages of a queue the application has in hand: offsets, kept as runs. Pure.
+"""Messages of a queue that the application has in hand: offsets, kept as runs. Pure.
 
 Messages are handed out in order and finished in any order. What may be committed is everything
 below the lowest one that is not finished; no later one that is finished moves that. Neighbours are

@@ -1,4 +1,4 @@
-"""Which of a topic's queues a message goes to. Pure.
+"""Chooses the queue of a message among those of its topic. Pure.
 
 By hand (`queue_id`), by key (the same key always goes to the same queue, by Java's string hash as
 in RocketMQ's SelectMessageQueueByHash), by the caller's own function, or in turn. Turns skip broker

@@ -21,7 +21,7 @@ from mqclient.producing.stretches.gathering import plain
 from mqclient.signatures import checked, checks_itself, wrong
 
 Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"
-"""Which queue: `queue_id`, `key` or `selector`, as in `Producer.send`."""
+"""The choice of a queue: `queue_id`, `key` or `selector`, as in `Producer.send`."""
 ANYWHERE: Final[Where] = (None, None, None)
 
 

@@ -1,4 +1,4 @@
-"""Which entries a segment's bytes hold, and which bytes hold none. Pure.
+"""Finds the entries in a segment's bytes, and the bytes that hold none. Pure.
 
 **The chain CRC in parallel.** Each entry's chain CRC is computed from the one before it, so a
 check of the whole chain looks sequential. It is not: every entry stores its own value, so each

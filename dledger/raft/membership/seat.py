@@ -1,4 +1,4 @@
-"""Which nodes may vote and are counted: those that have a seat in their group. Pure.
+"""Seats: only nodes that have one in their group may vote and are counted. Pure.
 
 A node whose folder was emptied has forgotten which entries it acknowledged and for whom it voted.
 If it went on voting, a majority might form that has never heard of a committed entry. So a seat is

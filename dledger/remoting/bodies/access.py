@@ -19,7 +19,7 @@ class UserInfo(ClientBody):
 
 
 class PolicyEntryInfo(ClientBody):
-    """Which actions on one resource are allowed or denied, and from where."""
+    """The actions on one resource that are allowed or denied, and from where."""
 
     resource: str | None = None
     actions: list[str] | None = None

@@ -1,4 +1,4 @@
-"""Where topics are: what brokers register, and the routes that name servers answer."""
+"""The places of topics: registrations of brokers, and the routes that name servers answer."""
 
 # ruff: noqa: RUF012 -- msgspec gives every struct its own copy of a mutable default
 

@@ -1,4 +1,4 @@
-"""Where each field of a stored message record lies.
+"""The place of each field of a stored message record.
 
 A record is RocketMQ's stored message format, version V1, so that a pull is answered with raw
 bytes of the log. Everything up to the born host lies at a fixed place, the rest moves by 12 bytes

@@ -1,4 +1,4 @@
-"""How messages get into the log.
+"""The appending of messages to the log.
 
 ``in_flight``  what is on its way, and who is told its outcome
 ``entries``    appends to the log, and answers when an entry is applied

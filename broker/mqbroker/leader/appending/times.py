@@ -1,4 +1,4 @@
-"""How long entries of messages take, from the append until they are applied, and reads. Pure.
+"""Times of entries of messages, from the append until they are applied, and of reads. Pure.
 
 One count for each entry, and not for each message. RocketMQ's tools are shown how the times of the
 last minute were distributed, and the longest one.

@@ -53,7 +53,7 @@ def named_only(known: Config | None, given: Config, changes: str | None) -> Conf
 def out_of_reach(
     known: TopicConfig | None, config: TopicConfig, ends: Callable[[int], tuple[int, int]]
 ) -> str | None:
-    """Which messages no consumer could get after a change; None if it changes nothing of that.
+    """The messages that no consumer could get after a change; None if it makes none unreachable.
 
     `ends` gives a queue's first offset, and the one that its next message will have.
     """

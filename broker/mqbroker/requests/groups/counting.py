@@ -1,4 +1,4 @@
-"""Where a pull goes on, and which commits count: what handlers of pulls and of commits both ask.
+"""The offset where a pull goes on, and commits that count: for handlers of pulls and of commits.
 
 The rules are those of `mqbroker.state.groups.places` (a queue's offsets, a topic's life), `readers`
 (which member reads), `earlier` (who may have a position of a topic's earlier life) and `fencing`

@@ -1,4 +1,4 @@
-"""Which clients hold positions of a topic's earlier life. Pure.
+"""Clients that hold positions of a topic's earlier life. Pure.
 
 Our clients name the life of a topic with their positions. Stock ones know none. When a topic is
 deleted, every replica notes the connections over which its queues were pulled, and those of members

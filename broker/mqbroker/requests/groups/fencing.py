@@ -1,4 +1,5 @@
-"""Whether who commits a queue's offset, or sends a message back, still holds the queue's lock.
+"""Fencing: whether a member that commits an offset, or sends a message back, still holds the
+queue's lock.
 
 An orderly consumer that stood still past its lock wakes up with messages in hand that another
 member has by now. Our clients name the token of their lock, which no other owner ever gets: what

@@ -1,4 +1,4 @@
-"""How far a consumer group is behind in a queue, and why. What tools and figures tell alike.
+"""The lag of a consumer group in a queue, and its reason, for tools and figures alike.
 
 A group is at the offset that it has committed, or nowhere yet: then it is told as at the first
 message, as it has read none. Popped messages in flight count by themselves, as others behind them

@@ -1,4 +1,4 @@
-"""Which member reads a queue for its group, so that its commits of the offset count. Pure.
+"""The members that read queues for their groups, so that their commits of the offsets count. Pure.
 
 Consumers share queues out by themselves; the broker only sees which of them pulls. A member that
 lost a queue may still commit what it had read, after the new reader has committed more. That commit

@@ -236,7 +236,7 @@ class _Asked:
 
 
 def _redelivered(messages: list[Handed]) -> str | None:
-    """Which of an answer's messages were in flight before; None if none was."""
+    """The messages of an answer that were in flight before; None if none was."""
     bits = sum(1 << number for number, each in enumerate(messages) if each.again)
     return write_bits(bits) if bits else None
 

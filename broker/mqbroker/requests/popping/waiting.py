@@ -81,7 +81,7 @@ class Popping:
         self._due.set()
 
     def disconnected(self, connection_id: int) -> None:
-        """Nobody is there to be answered."""
+        """Forget the pops of a connection that is gone."""
         self.held.disconnected(connection_id)
 
     def left(self, connection_id: int, group: str) -> None:

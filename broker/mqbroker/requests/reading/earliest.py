@@ -1,4 +1,4 @@
-"""When the oldest message that the log still holds was stored.
+"""The time at which the oldest message that the log still holds was stored.
 
 Tools show how far back a broker's messages reach. The log begins with a segment's first entry,
 which may be a no-op or a control entry, so the first messages are searched from there. The result

@@ -57,7 +57,7 @@ class _Asked:
     wanted: MessageFilter
     until_s: float
     life: int
-    """That of the topic when it was asked."""
+    """The life of the topic when it was asked."""
     is_held_back: bool = False
 
 

@@ -1,4 +1,4 @@
-"""How many keys the messages of one request may have. Pure.
+"""The bound on the keys of one request's messages. Pure.
 
 Each replica puts all keys of an entry into its index at once, and nothing else is done meanwhile.
 """

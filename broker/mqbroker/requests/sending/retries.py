@@ -1,4 +1,4 @@
-"""When a message that a consumer could not handle is tried again, and when it is given up. Pure."""
+"""Retries of messages that a consumer could not handle: when they come, and when they end. Pure."""
 
 from __future__ import annotations
 

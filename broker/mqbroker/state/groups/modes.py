@@ -1,4 +1,4 @@
-"""How a group's members read a topic if they let the broker share its queues out. Pure.
+"""The mode in which a group's members read a topic if the broker shares its queues out. Pure.
 
 RocketMQ's message request mode: by PULL, as everything is that nothing is said of, or by POP. With
 POP `share` says how many further members a queue is shared with; below 1 it is all of them.

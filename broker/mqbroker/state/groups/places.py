@@ -1,4 +1,4 @@
-"""Where a group is in a queue, and what it may commit. Pure.
+"""The place of a group in a queue, and the offsets that it may commit. Pure.
 
 One truth for all who tell or use it. A queue has the offsets from its begin to its end. A group's
 place in it is the offset that it has committed; or the queue's first message if the queue came into

@@ -1,4 +1,4 @@
-"""Which queues a consumer reads, and where what it has read is kept.
+"""The queues that a consumer reads, and the place where its offsets are kept.
 
 ``mode``        what a consumer's parameters come to
 ``plan``        who reads what: shared by a strategy, everything, or queues that were chosen (pure)

@@ -1,4 +1,4 @@
-"""Where offsets are kept: with the brokers for the whole group, in a file of one's own, nowhere.
+"""Keeps offsets: with the brokers for the whole group, in a file of one's own, or nowhere.
 
 The file is one consumer's: whoever has it open locks it, and it is replaced as a whole, so that a
 crash leaves the old offsets or the new ones.

@@ -1,4 +1,4 @@
-"""Where in a queue a place or a time is: the oldest message, the next to come, the first of a time.
+"""Offsets by place or time: of the oldest message, of the next to come, of the first of a time.
 
 Brokers answer in the time at which they stored a message, by their own clock.
 """
