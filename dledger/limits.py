@@ -11,23 +11,30 @@ GIB = 1024 * MIB
 
 # The wire (RocketMQ's NettyDecoder: com.rocketmq.remoting.frameMaxLength).
 FRAME_BYTES_MAX = 16 * MIB
+"""The largest frame, in bytes: header and body."""
 HEADER_BYTES_MAX = 256 * KIB
+"""The largest header of a frame, in bytes."""
 MESSAGE_BODY_BYTES_MAX = 4 * MIB
+"""The largest body of a message, in bytes."""
 PROPERTIES_BYTES_MAX = 32_767
+"""The largest properties of a stored message, in bytes."""
 COPY_ROOM_BYTES = 896
 """Bytes of properties that a broker may add to a message that it stores once more, to be tried
 again or given up: names of two topics, an id, times. It adds less than this."""
 PROPERTIES_COPIED_BYTES_MAX = PROPERTIES_BYTES_MAX - COPY_ROOM_BYTES
+"""The largest properties of a message that a broker stores once more, in bytes."""
 PROPERTIES_SENT_BYTES_MAX = PROPERTIES_COPIED_BYTES_MAX - COPY_ROOM_BYTES
 """The largest properties of a message that a client sends, in bytes. Such a message can be given
 up, sent again, and given up once more."""
 PRIORITY_DIGITS_MAX = 10
 SUBSCRIPTION_TAGS_MAX = 1024
+"""Tags of one subscription."""
 SUBSCRIPTION_CHARACTERS_MAX = 32 * KIB
 """The longest subscription by tags: each character is hashed, with each pull."""
 KEYS_PER_MESSAGE_MAX = 32
 """Keys of one message that brokers index; our client refuses more."""
 TOPIC_BYTES_MAX = 127
+"""The longest name of a topic, in bytes."""
 
 PORT_MAX = 65_535
 HOST_CHARACTERS_MAX = 255
@@ -107,15 +114,19 @@ REGISTRATION_LOOSE_BODY_BYTES_MAX = 128 * KIB
 PROPERTIES_TEXT_BYTES_MAX = 64 * KIB
 """The largest body of a request that changes a server's settings, in bytes."""
 ANSWER_BODY_BYTES_MAX = FRAME_BYTES_MAX - HEADER_BYTES_MAX
+"""The largest body of an answer, in bytes: a frame with room for any header."""
 
 # A connection that a server accepted.
 CONNECTIONS_MAX = 4096
+"""Connections that a server accepts, at most."""
 CONNECTIONS_MIN = 64
 """The fewest connections that a server starts with: if it could take fewer, it does not start."""
 CONNECTIONS_PENDING_MAX = 1024
 """Connections that are not accepted yet: the listening socket's backlog."""
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX = 1024
+"""Requests of one connection that are not answered yet."""
 SEND_BUFFER_BYTES_MAX = 64 * MIB
+"""Bytes of answers that one connection has not taken yet."""
 MEMORY_BYTES_MAX = 512 * MIB
 """Memory for all connections of a server, in bytes, if its config sets no other bound and the
 machine has four times as much."""
@@ -130,6 +141,7 @@ header."""
 FRAME_COMPLETION_S = 30.0
 """A frame once begun must be complete within this time: the slow-loris bound."""
 CONNECTION_IDLE_S = 120.0
+"""Seconds without activity after which a connection is closed."""
 CLIENT_UNACKNOWLEDGED_S = 30.0
 """Seconds after which a connection ends if the client's host acknowledges nothing, or takes
 nothing."""
@@ -178,12 +190,14 @@ WATCHDOG_BUSY_TURNS = 50
 
 # A connection that this process made.
 CONNECT_TIMEOUT_S = 3.0
+"""Seconds for a connection to be made."""
 LOOKUPS_MAX = 64
 """Names that are looked up at the same time, each in a thread of its own."""
 SERVER_UNACKNOWLEDGED_S = 3.0
 """Seconds after which a connection ends if the server's host acknowledges nothing, or takes
 nothing."""
 REQUESTS_IN_FLIGHT_PER_PEER_MAX = 65_536
+"""Requests over one connection that are not answered yet."""
 
 # Both ends of a connection.
 RECEIVE_BYTES = 64 * KIB
@@ -214,9 +228,13 @@ DIGEST_STEPS = (1, 16, 256, 4_096, 65_536)
 """Steps of log digests: a member tells the digest of its log at the last entries whose indices are
 multiples of these."""
 SEGMENT_BYTES = 128 * MIB
+"""Bytes of a log segment, unless the config sets another size."""
 ENTRY_BYTES_MAX = 8 * MIB
+"""The largest entry of the log, in bytes."""
 APPENDS_PENDING_MAX = 4096
+"""Appends whose outcome is not known yet."""
 APPENDS_PENDING_BYTES_MAX = 64 * MIB
+"""Bytes of these appends."""
 READS_PENDING_MAX = 65_536
 """Reads of the log's end that wait until a majority has confirmed the leader."""
 READ_TIMEOUT_S = 2.0
@@ -258,6 +276,7 @@ SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 NOTHING_TO_SYNC_S = 0.25
 """A task that waits for a sync checks again after this time."""
 CHECKPOINT_PERIOD_S = 5.0
+"""Seconds between two checkpoints of the log."""
 UPKEEP_AGAIN_S = 0.05
 """Upkeep that could not be done is tried again after this time: old segments may still be in
 use."""
@@ -289,7 +308,9 @@ NUMBER_MAX = (1 << 63) - 1
 TERM_JUMP_MAX = 1 << 32
 """The distance by which a peer's term may be ahead of this node's: see `dledger/raft/claims.py`."""
 PEER_FRAME_BYTES_MAX = 2 * ENTRY_BYTES_MAX
+"""The largest frame between two members of a broker group, in bytes."""
 PEER_SEND_BUFFER_BYTES_MAX = 64 * MIB
+"""Bytes of frames that a peer has not taken yet."""
 PEER_IN_FLIGHT_BYTES_MAX = 16 * MIB
 """Bytes of entries sent to a peer and not acknowledged. At this bound nothing more is sent to
 it."""
@@ -303,6 +324,7 @@ STATE_BYTES_MAX = 1024 * MIB
 
 # Routes, as name servers tell them: whoever may register a broker may have said them.
 ROUTE_GROUPS_MAX = 1024
+"""Broker groups in a route."""
 ROUTE_MEMBERS_MAX = 64
 """Addresses of one broker group."""
 ROUTE_QUEUES_MAX = 65_536
@@ -336,6 +358,7 @@ assert ENTRY_BYTES_MAX < FRAME_BYTES_MAX
 
 # Cron expressions.
 CRON_CHARACTERS_MAX = 256
+"""The longest cron expression."""
 CRON_YEARS_MAX = 48
 """Years that a cron expression is searched for its next day: if it matches no day for this long, it
 never does. 29 February on a given day of the week may take 40."""
@@ -384,6 +407,7 @@ AUDIT_OBJECTS_MAX = 20
 AUDIT_TEXT_CHARACTERS_MAX = 300
 """The longest value in a line."""
 AUDIT_FILE_BYTES = 8 * MIB
+"""The size of a file of the audit log, in bytes, from which the next one begins."""
 AUDIT_FILES_MAX = 8
 """Files of an audit log: 64 MiB in all; the oldest file goes first."""
 AUDIT_PAGE_BYTES = 256 * KIB

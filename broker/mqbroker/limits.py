@@ -17,7 +17,9 @@ LEFT_OUT_NAMES_BYTES_MAX = 400
 LEFT_OUT_BYTES_MAX = 512
 """Room kept in a copy's properties for those names and their note, in bytes."""
 TOPICS_MAX = 20_000
+"""Topics of a broker group."""
 QUEUES_PER_TOPIC_MAX = 1024
+"""Queues of one topic on a broker group."""
 QUEUES_MAX = 200_000
 """Queues of all topics together: 20,000 topics with 8 queues each, and some."""
 GROUPS_MAX = 20_000
@@ -26,6 +28,7 @@ CONFIGS_PER_REQUEST_MAX = 8192
 """Topics or groups that one request changes. They are checked and stored in one turn of the loop,
 so that no other change comes between."""
 CONSUMER_OFFSETS_MAX = 1_000_000
+"""Offsets that groups have committed: one for each group and queue."""
 DEDUP_ENTRIES_MAX = 131_072
 """Appends that are remembered, so that a repeat is recognised: 13 s of 10,000 single sends/s,
 minutes of batches."""
@@ -160,6 +163,7 @@ saved."""
 
 # Sends.
 MESSAGES_PER_BATCH_MAX = 16_384
+"""Messages in one request."""
 KEYS_PER_BATCH_MAX = 147_456
 """Words in the KEYS of one request's messages, where each message counts as eight more: 32 for each
 of 3,686 messages, one for each of 16,384. Each replica indexes all at once."""
@@ -245,6 +249,7 @@ DELIVERY_SLEEP_S_MAX = 0.25
 
 # Pulls. Stock clients ask for 32 messages and give no size.
 PULL_BYTES_DEFAULT = 256 * KIB
+"""Bytes of messages in the answer to a pull that names no size."""
 PULL_BYTES_MAX = 6 * MIB
 PULL_MESSAGES_MAX = 16_384
 PULL_UNITS_SCANNED_MAX = 16_384
@@ -279,6 +284,7 @@ POP_SPAN_MESSAGES_MAX = 1024
 """Offsets from the first to the last message that one POP takes of a queue, if its filter passes
 few."""
 POP_INVISIBLE_S_MAX = 3 * 86_400
+"""The longest time in seconds that a popped message may be hidden."""
 POP_QUEUES_MAX = 262_144
 """Queues that groups have popped: each has a cursor, as long as its topic and its group exist."""
 POP_ATTEMPT_BYTES_MAX = 128
@@ -394,6 +400,7 @@ FORWARD_S = 3.0
 FORWARDED_MAX = 64
 """Tools' requests that a follower has passed on to the leader."""
 CLIENT_EXPIRY_S = 120.0
+"""Seconds without a heartbeat after which a client counts as gone."""
 CLIENT_SCAN_S = 10.0
 GROUPS_PER_CLIENT_MAX = 1024
 """Groups of one connection, over all its heartbeats."""

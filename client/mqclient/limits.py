@@ -7,7 +7,9 @@ from dledger.remoting.names import TOOLS_GROUP
 
 # Defaults.
 NAMESRV_ADDR = "127.0.0.1:9876"
+"""The name server of a client that names none."""
 PRODUCER_GROUP = "DEFAULT_PRODUCER"
+"""The group of a producer that names none."""
 READERS_GROUP = TOOLS_GROUP
 """The group of pulls that belong to no consumer group: RocketMQ's tools read so, and leave nothing
 behind."""
@@ -21,10 +23,13 @@ LINGER_S = 0.0
 # Connections.
 PEERS_MAX = 256
 CONNECT_TIMEOUT_S = 1.0
+"""Seconds for a connection to be made."""
 REQUEST_TIMEOUT_S = 3.0
+"""Seconds for a request to be answered."""
 
 # Routes (RocketMQ: poll every 30 s; a changed topic shows sooner here).
 ROUTE_REFRESH_S = 5.0
+"""Seconds after which a route in use is fetched again."""
 ROUTE_RETRY_S = 0.05
 """Seconds between two look-ups of a route while name servers or brokers are about to start."""
 ROUTE_SETTLES_S = 3.0
@@ -70,6 +75,7 @@ SUSPECT_AFTER_S = 0.4
 
 # Producer.
 SEND_TIMEOUT_S = 3.0
+"""Seconds until the deadline of a send."""
 MOVE_AFTER_S = 0.25
 """Seconds after which a message without a chosen queue moves to another broker group, if its group
 has not taken it."""
@@ -90,6 +96,7 @@ BATCH_BYTES_MAX = 2 * foundation.MIB
 way, and so grows with the load. An entry costs a broker by itself half of the cost of 512 KiB of
 messages."""
 BATCH_RECORDS_MAX = 4096
+"""Messages in one batch."""
 STOCK_BATCH_BYTES_MAX = 64 * foundation.KIB
 """The largest batch for RocketMQ's brokers, in bytes. In DLedger mode they make an entry of each
 message in it."""
@@ -102,11 +109,14 @@ itself."""
 GATHER_FOR_S = 0.05
 """Seconds within which messages of `send_soon` share a deadline: that of the last message."""
 BATCHES_IN_FLIGHT_PER_GROUP_MAX = 4
+"""Batches under way to one broker group."""
 WAITING_IN_FLIGHT_PER_GROUP_MAX = 128
 """Delayed and half messages under way to one broker group: they are sent one by one, so there are
 more of them than batches."""
 PENDING_MESSAGES_MAX = 65_536
+"""Messages that a producer holds until they are acknowledged."""
 PENDING_BYTES_MAX = 64 * foundation.MIB
+"""Bytes of these messages."""
 PRODUCER_TICK_S = 0.05
 HANDLE_AGAIN_S = 5.0
 """Seconds after which the handler gets a message again if no broker takes it back, as in
@@ -116,8 +126,10 @@ LARGE_BODY_BYTES_MAX = 256 * foundation.MIB
 """The largest body that is sent in parts, in bytes: its sender and its reader hold all of it in
 memory."""
 LARGE_PART_BYTES = foundation.MIB
+"""Bytes of one part of a large body."""
 LARGE_PARTS_MAX = LARGE_BODY_BYTES_MAX // LARGE_PART_BYTES
 LARGE_SEND_TIMEOUT_S = 60.0
+"""Seconds for a message whose body is sent in parts."""
 LARGE_FETCH_S = 10.0
 """Seconds for which a body's parts are asked for before the message counts as one without a
 body."""
@@ -135,7 +147,9 @@ OFFSET_DIGITS_MAX = 19
 TTL_S_MAX = 365 * 86_400
 """The longest lifetime of a message, in seconds: a year. Brokers know it exactly for 497 days."""
 REPEAT_S_MIN = 1.0
+"""The shortest interval of a repeated message, in seconds."""
 REPEATS_MAX = 1_000_000
+"""Repeats of one message, unless it repeats without end."""
 RETRY_DELAY_S_MAX = 40 * 86_400
 """The longest delay before a retry, in seconds: 40 days, the longest timer of a broker."""
 RETRY_DELAYS_MAX = 1024
@@ -146,6 +160,7 @@ DELAY_LEVEL_MAX = 64
 """The highest delay level; no broker has more. A level above the broker's last means the last, as
 with stock clients."""
 REPLIES_AWAITED_MAX = 65_536
+"""Requests of a producer that wait for their replies."""
 TRANSACTION_CHECKS_MAX = 256
 QUEUES_WANTED_MAX = 2**16
 """Queues that a send may ask for when it makes a topic; the broker gives its own maximum."""
@@ -153,6 +168,7 @@ BULK_BATCH_BYTES_MAX = foundation.MIB
 """Bytes of records in one batch of columns: one entry, which other senders wait for no longer than
 for theirs."""
 BULK_PENDING_BYTES_MAX = 32 * foundation.MIB
+"""Bytes of rows that a bulk writer has under way."""
 BULK_TIMEOUT_S = 60.0
 """Seconds for a batch of rows, over failovers: a program that writes a table rather waits than
 begins again."""
@@ -166,14 +182,21 @@ consumers."""
 TRANSACTION_S = 15.0
 """Seconds for which the end of a transaction is asked for again, over changes of leaders."""
 TRANSACTION_BYTES_MAX = 6 * foundation.MIB
+"""Bytes of outputs in one transaction of a consumer."""
 TRANSACTION_RECORDS_MAX = 16_384
+"""Outputs in one transaction of a consumer."""
 TRANSACTION_TOPICS_MAX = 256
+"""Topics of the outputs in one transaction of a consumer."""
 SEND_BATCH_BYTES_MAX = 4 * foundation.MIB
+"""Bytes of messages in one `send_batch`."""
 
 # Consumer.
 PULL_RECORDS_MAX = 4096
+"""Messages that one pull asks for, at most."""
 PULL_BYTES_MAX = 2 * foundation.MIB
+"""Bytes that one pull asks for, at most."""
 PULL_BYTES_MIN = 64 * foundation.KIB
+"""Bytes that one pull asks for, at least."""
 PULLS_BYTES_MAX = foundation.SEND_BUFFER_BYTES_MAX // 2
 """Bytes that all pulls of a consumer ask for together: they may all be answered at once, and
 brokers close a connection that has twice as much to take."""
@@ -181,16 +204,21 @@ PULL_SUSPEND_S = 15.0
 """Seconds that a pull waits at a broker for messages (RocketMQ: BROKER_SUSPEND_MAX_TIME_MILLIS). A
 leader that falls silent is noticed earlier."""
 POLL_MANY_MESSAGES = 8192
+"""Messages of a `poll_many` that names no count."""
 READ_TOGETHER_MIN = 16
 """The fewest messages of an answer that are read together; fewer cost less one by one than the
 table costs by itself."""
 PREFETCH_RECORDS_MAX = 262_144
+"""Messages fetched ahead of all queues of a consumer together."""
 PREFETCH_BYTES_MAX = 256 * foundation.MIB
 """Bytes fetched ahead of all queues of a consumer together; one queue has little more than its
 share."""
 PREFETCH_RECORDS_PER_QUEUE_MAX = 16_384
+"""Messages fetched ahead of one queue."""
 PREFETCH_BYTES_PER_QUEUE_MAX = 4 * foundation.MIB
+"""Bytes fetched ahead of one queue."""
 HANDLED_BATCH_MESSAGES = 32
+"""Messages in a batch of `run_batches` that names no count."""
 HANDLED_AT_A_STRETCH = 32
 """Messages for a handler that never waits, before others in the event loop have a turn."""
 TURN_RECORDS_MAX = 1024
@@ -213,10 +241,12 @@ ZSTD_WINDOW_BYTES_MAX = 8 * foundation.MIB
 AUTO_COMMIT_S = 1.0
 """Seconds between two commits of a consumer."""
 REBALANCE_POLL_S = 2.0
+"""Seconds between two looks at the members of a group."""
 LOCK_TRUSTED_S = 30.0
 """Seconds for which a queue's lock is relied on after it was asked for; brokers keep it for 60 s.
 Both are RocketMQ's (ProcessQueue, RebalanceLockManager)."""
 LOCK_RENEW_S = 5.0
+"""Seconds between two renewals of a queue's lock."""
 LOCK_RETRY_S = 0.2
 """Seconds until another member's queue is asked for again. A refusal costs the broker no entry."""
 LOCK_ATTEMPTS_SILENT = 25

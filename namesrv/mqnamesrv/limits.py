@@ -8,12 +8,16 @@ BROKER_EXPIRY_S = 120.0
 """Seconds of silence after which a broker that names no heartbeat timeout is dropped, as in
 RocketMQ."""
 BROKER_EXPIRY_MIN_S = 1.0
+"""Seconds of silence after which a broker is dropped, at least, whatever timeout it names."""
 BROKER_EXPIRY_MAX_S = 3600.0
+"""Seconds of silence after which a broker is dropped, at most, whatever timeout it names."""
 SCAN_INTERVAL_S = 2.0
+"""Seconds between two looks for silent brokers."""
 TERM_MEMORY_S = 120.0
 """Seconds for which the term of a group without members is remembered, against older leaders."""
 
 BROKER_GROUPS_MAX = 10_000
+"""Broker groups that a name server knows."""
 ABSENT_GROUPS_MAX = 256
 """Broker groups without members whose topics are remembered."""
 ABSENT_ROWS_MAX = 200_000
@@ -49,7 +53,9 @@ PARTS_AT_ONCE_MAX = 256
 """Broker groups in an answer up to which it is made at once; a longer answer is made in slices."""
 
 KV_KEY_BYTES_MAX = 1024
+"""The longest namespace or key of the key-value config, in bytes."""
 KV_VALUE_BYTES_MAX = 64 * 1024
+"""The longest value of the key-value config, in bytes."""
 ABSENT_VALUE_BYTES_MAX = 32 * 1024
 """Bytes of the rows in one entry about a group that is away; less than a value may have."""
 KV_NAMESPACE_BYTES_MAX = 2 * MIB
@@ -59,6 +65,7 @@ KV_BYTES_MAX = 16 * MIB
 ANSWER_BYTES_MAX = 15 * MIB
 """The largest answer, in bytes: clients take frames of 16 MiB."""
 KV_ENTRIES_MAX = 100_000
+"""Entries of the key-value config."""
 KV_JOURNAL_BYTES_MIN = 64 * 1024
 """The size of the journal from which the table is written anew, in bytes."""
 
