@@ -348,8 +348,7 @@ class Ledger:
         return digests(self._log, self._engine.core.commit_index)
 
     def export_plan(self) -> ExportPlan:
-        """The content of a copy of this replica, made now. Raises StorageError if there is nothing
-        to copy."""
+        """The plan of a copy of this replica. Raises StorageError if there is nothing to copy."""
         log, config = self._log, self.config
         last_index = min(self._engine.core.commit_index, log.durable_index)
         if last_index < log.first_index:

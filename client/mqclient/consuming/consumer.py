@@ -6,12 +6,11 @@
         async for message in consumer:
             ...
 
-There are three ways to take messages; use one at a time: iterate, `poll` a list, or `run` a
-handler. A message is finished when its handler returns, or when the application asks for more
-messages; polled messages are also finished when the block is left in order. `commit(message)` and
-`nack` finish a message, too. Finished messages with no unfinished message before them are committed
-every second and on leaving, or by `commit`. So nothing is lost: a crash or a rebalance delivers
-messages again that were not committed, and no others.
+There are three ways to take messages, one at a time: iterate, `poll` a list, or `run` a handler. A
+message is finished when its handler returns, when the application asks for more, or by
+`commit(message)` or `nack`; polled messages also when the block is left in order. Finished messages
+with no unfinished one before them are committed every second and on leaving, or by `commit`. So
+nothing is lost: a crash or a rebalance delivers uncommitted messages again, and no others.
 """
 
 from __future__ import annotations
@@ -79,15 +78,15 @@ class Consumer(Steered):
     `consume_from` is the place where a queue without an offset begins: at the "first" message,
     behind the "last", or at a time. `offsets` are kept by the "broker" for the group, in a file of
     this consumer's own (a path), or nowhere (None). Without `auto_commit` only `commit` and `nack`
-    mark messages as processed. `retry_delays_s` are the delays before a message is delivered again
-    after its first failure, its second, and so on; the last delay repeats. Without them the
-    broker's delay levels apply. At most `prefetch_messages` and `prefetch_bytes` are fetched ahead
-    from all queues together, an equal share from each.
+    mark messages as processed. `retry_delays_s` are the delays before redelivery after a message's
+    first failure, its second, and so on; the last delay repeats. Without them the broker's delay
+    levels apply. At most `prefetch_messages` and `prefetch_bytes` are fetched ahead from all queues
+    together, an equal share from each.
 
-    `on_revoke` is called with the queues that another member is about to read. This consumer has
+    `on_revoke` is called with the queues that another member is about to read; this consumer has
     `revoke_timeout_s` to finish and commit their messages. `on_rebalance` is called with each
-    change of the queues, and its cause. `interceptors` are called around each handler of `run`, and
-    `decode` turns the body of a message into its `value` (`mqclient.hooks`). `metrics` count the
+    change of the queues, and its cause. `interceptors` are called around each handler of `run`;
+    `decode` turns a message's body into its `value` (`mqclient.hooks`). `metrics` count the
     messages received and handled (`mqclient.metrics`).
 
     `user` and `secret`, its password, sign each request; without a user, `secret` is the cluster's
@@ -168,8 +167,7 @@ class Consumer(Steered):
 
     @property
     def client_id(self) -> str:
-        """The id by which brokers and members know this consumer. Raises ClientClosed before it is
-        opened."""
+        """The consumer's id for brokers and members. Raises ClientClosed before it is opened."""
         return self._session.client_id
 
     async def _start(self) -> None:
@@ -229,9 +227,9 @@ class Consumer(Steered):
     async def drain(self, timeout_s: float = limits.DRAIN_S) -> bool:
         """Stop in order: fetch nothing more, let handlers finish their messages, commit, leave.
 
-        Other members take the queues over at once. `run` returns, a loop ends, a waiting poll
-        returns its messages, and later polls raise ClientClosed. Returns whether all messages were
-        finished within `timeout_s`; unfinished messages are delivered again.
+        Other members take over at once. `run` returns, a loop ends, a waiting poll returns its
+        messages, and later polls raise ClientClosed. Returns whether all messages were finished
+        within `timeout_s`; unfinished messages are delivered again.
         """
         self.check_open()
         check_seconds("timeout_s", timeout_s)
@@ -354,15 +352,14 @@ class Consumer(Steered):
         Up to `concurrency` messages are handled at a time, of `max_bytes` in all. `order` says
         which of them wait for each other: messages of a queue ("queue"), only messages of a queue
         with the same key ("key"), or none ("none"). A handler that takes longer than `timeout_s` is
-        cancelled. If a handler raises or is cancelled, `on_error` says what happens:
-
-        With "retry", the default for members of a group, the message is delivered again later
-        (`Nack` sets the delay), and later messages do not wait. After `max_reconsume_times` (by
-        default the group's setting, 16) it becomes a dead letter. With "suspend" the handler gets
-        the message again after a second, and later messages in its order wait; after
-        `max_reconsume_times`, if given, it becomes a dead letter. With "raise" the exception ends
-        `run` and reaches the caller. A function is called for each failure as
-        `on_error(exception, message, attempt)`, and may return one of these words for the message.
+        cancelled. If a handler raises or is cancelled, `on_error` says what happens.
+        With "retry", the default for members of a group, the message is redelivered later (`Nack`
+        sets the delay), and later messages do not wait; after `max_reconsume_times` (by default the
+        group's setting, 16) it becomes a dead letter. With "suspend" the handler gets the message
+        again after a second, and later messages in its order wait; after `max_reconsume_times`, if
+        given, it becomes a dead letter. With "raise" the exception ends `run` and reaches the
+        caller. A function is called for each failure as `on_error(exception, message, attempt)`,
+        and may return one of these words for the message.
         """
         pace = check_pace(concurrency, max_bytes, order, timeout_s)
         await self._handle(
@@ -416,10 +413,9 @@ class Consumer(Steered):
         """Give back a polled or iterated `message` that was not handled: it is redelivered.
 
         A copy arrives after `delay_s`, or after the delay of the level (-1: in the dead letters at
-        once); without either, after the delay of the group's or the broker's schedule. The message
-        itself is finished. Raises NotAssigned if another member has the queue by now; that member
-        gets the message anyway. Raises Refused, or another ClientError or RemotingError, if the
-        copy may not have been stored.
+        once), or by the group's or the broker's schedule. The message itself is finished. Raises
+        NotAssigned if another member has the queue by now, which gets the message anyway; Refused,
+        or another ClientError or RemotingError, if the copy may not have been stored.
         """
         back, delay = self.sending_back(), Delay.of(delay_level, delay_s)
         progress = self._reading(message.queue, "nack").progress
