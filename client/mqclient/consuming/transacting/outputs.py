@@ -1,4 +1,4 @@
-"""Outputs of a transaction: finished records, by topic and queue, in the order of one entry. Pure."""
+"""Outputs of a transaction: finished records by topic and queue, in the order of an entry. Pure."""
 
 from __future__ import annotations
 
