@@ -284,7 +284,7 @@ async def _servers(cluster: Cluster, probe: Probe) -> list[ServerStatus]:
 
 
 def _table(servers: list[ServerStatus]) -> Table:
-    """One line a server; fits a terminal of 80 columns."""
+    """A line for each server; fits a terminal of 80 columns."""
     table = Table("server", "address", "role", box=None, pad_edge=False)
     for name in ("term", "last", "applied", "end", "pid"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -38,7 +38,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=LEVELS_MAX)]
 
 
 class _Described(msgspec.Struct):
-    """What is read of a `meta`; it may say more. Null is as if it were not there."""
+    """The fields that are read of a `meta`; it may have more. Null is as if it were not there."""
 
     topic: str | None = None
     inputs: str | None = None

@@ -137,7 +137,8 @@ class LivesOf:
         return found
 
     def _spans(self, spans: dict[tuple[str, str], Moments]) -> DataFrame:
-        """What names and numbers topics have, and between which positions or moments."""
+        """The names and numbers that topics have, and the positions or moments between which they
+        have them."""
         rows = [
             (broker, topic, first, end, mixer, life_name(topic, life))
             for (broker, topic), each in spans.items()

@@ -202,7 +202,7 @@ def _version_of(java: Path) -> int | None:
 
 @cache
 def _told_by(java: Path) -> str:
-    """What a `java` says of its version; nothing if it can't be run."""
+    """The version that a `java` tells; nothing if it can't be run."""
     try:
         return subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=JAVA_PROBE_S, check=True

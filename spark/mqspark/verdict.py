@@ -279,7 +279,7 @@ def _count_of(judgement: Judgement, kinds: Iterable[str]) -> int:
 
 
 def _of_lines(evidence: Evidence) -> list[str]:
-    """What is wrong with the history itself."""
+    """Faults of the history itself."""
     notes = [
         f"the clock of {writer} fell by {fall_ns / 1e9:.3f} s: of what it noted nothing counts as "
         "before or after what others noted"
@@ -318,7 +318,7 @@ def _trimmed(evidence: Evidence) -> list[str]:
 
 
 def _notes(evidence: Evidence) -> list[str]:
-    """What a reader of the verdict should know, though it is no violation."""
+    """Notes for a reader of the verdict about facts that are not violations."""
     notes = []
     given = {(replica.broker, replica.node) for replica in evidence.members.replicas}
     for broker, nodes in evidence.meta.brokers.items():

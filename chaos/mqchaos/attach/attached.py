@@ -86,7 +86,7 @@ class Attached:
 
     @property
     def hooks_log(self) -> Path:
-        """What the hooks printed."""
+        """The file with the output of the hooks."""
         return self.directory / "hooks.log"
 
     async def execute(self) -> None:

@@ -89,7 +89,7 @@ def read_hooks(path: Path) -> Hooks:
 
 
 def _problems(hooks: Hooks) -> list[tuple[str, str]]:
-    """What can't be, by field."""
+    """The faults of the hooks, by field."""
     found = []
     if not hooks.broker:
         found.append(("broker", "is empty: it is the broker group's name"))

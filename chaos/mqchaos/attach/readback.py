@@ -60,7 +60,7 @@ class _Seen:
     _first: set[tuple[str, Place]] = field(default_factory=set)
 
     def take(self, event: Event) -> None:
-        """One event more, in the order of time."""
+        """Take another event, in the order of time."""
         if isinstance(event, Send):
             self.sent[event.id] = event.crc
         elif isinstance(event, Fail) and event.definite:

@@ -65,7 +65,7 @@ class Report:
         return not self.lost and not self.damaged
 
     def __str__(self) -> str:
-        """One line for each question."""
+        """A line for each question."""
         rounds = ", ".join(f"{count} on {victims}" for victims, count in self.rounds.items())
         return (
             f"power losses: {rounds} of {NODES} replicas\n"

@@ -54,7 +54,7 @@ async def tell(folder: Path, request: Request) -> Status:
 
 
 async def read_line(stream: trio.SocketStream) -> bytes:
-    """One line of a bounded length."""
+    """Read a line of a bounded length."""
     line = bytearray()
     while not line.endswith(b"\n"):
         chunk = await stream.receive_some(65536)

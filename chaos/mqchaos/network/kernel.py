@@ -91,7 +91,7 @@ def packets_met(listed: str) -> dict[str, int]:
 
 
 class _Listed(msgspec.Struct):
-    """What `nft -j` prints: tables, chains, rules, as a list."""
+    """The output of `nft -j`: tables, chains, rules, as a list."""
 
     nftables: list[dict[str, Any]]  # as nft's own JSON has it
 

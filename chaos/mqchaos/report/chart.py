@@ -132,7 +132,7 @@ class _Chart:
             yield word(x, self._bottom + 20, f"{k * seconds:g} s", "tick middle")
 
     def _captions(self) -> Iterator[Markup]:
-        """What the plots show, above the lines of faults."""
+        """The captions of the plots, above the lines of faults."""
         yield word(0, self._form.top - 14, "messages/s", "tick halo")
         yield word(0, self._form.latency_top - 15, "time until acknowledged", "tick halo")
 

@@ -92,7 +92,7 @@ def curve(points: Sequence[Point], style: str, told: str = "") -> Markup:
 
 
 def area(upper: Sequence[Point], lower: Sequence[Point], style: str) -> Markup:
-    """What is between two lines."""
+    """The area between two lines."""
     outline = [*upper, *reversed(lower)]
     return Markup(f'<path class="{style}" d="{_path(outline)}Z"/>' if upper else "")
 

@@ -43,7 +43,7 @@ def timeline(events: Iterable[Event]) -> Timeline:
 
 
 class _Reading:
-    """What was read so far."""
+    """The figures of a history, as far as it was read."""
 
     def __init__(self) -> None:
         self._start: int | None = None
@@ -58,7 +58,7 @@ class _Reading:
         self._faults: list[Mark] = []
 
     def take(self, event: Event) -> None:
-        """One event more."""
+        """Take another event."""
         if self._start is None:
             self._start = event.t
         at_s = (event.t - self._start) / NS_PER_S
@@ -144,7 +144,7 @@ class Span:
 
 
 def spans(nodes: Sequence[str], found: Timeline) -> list[Span]:
-    """What each node was, from the start to the end of the run."""
+    """The states of each node, from the start to the end of the run."""
     return [span for node in nodes for span in _spans_of(node, found)]
 
 

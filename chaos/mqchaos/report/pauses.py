@@ -78,7 +78,8 @@ class Pauses:
             self._open = [each for each in self._open if each.until_s >= at_s]
 
     def gaps(self, end_s: float, *, waiting: bool) -> list[Gap]:
-        """One gap for each fault, in order. `waiting`: whether a send is unanswered at the end."""
+        """The gaps: one for each fault, in order. `waiting`: whether a send is unanswered at the
+        end."""
         found = []
         for each in self._all:
             if each.length_s is None:

@@ -189,7 +189,7 @@ def junit_of(report: Report) -> bytes:
 
 
 def events(found: Timeline) -> list[tuple[float, str]]:
-    """What happened, in order: faults, their ends, and who led from when."""
+    """The events of a run, in order: faults, their ends, and who led from when."""
     told: list[tuple[float, str]] = []
     hurt_at_s: float | None = None
     for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):

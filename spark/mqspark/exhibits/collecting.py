@@ -28,7 +28,7 @@ def exhibits(
     replicas: Sequence[Replica],
     rows: Sequence[tuple[int, dict[str, Any]]],
 ) -> list[Exhibit]:
-    """One for each row: the number of a property, and a violation of it."""
+    """An exhibit for each row: the number of a property, and a violation of it."""
     if not rows:
         return []
     none: list[tuple[list[str], int]] = [([], 0)] * len(rows)

@@ -27,7 +27,7 @@ _NO_PLACE = Place(None, None, 0)
 
 
 class ReplicaFiles:
-    """One replica's files, to be looked into."""
+    """The files of one replica, to be looked into."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -44,7 +44,7 @@ class ReplicaFiles:
         return 0
 
     def look(self, positions: Iterable[int]) -> dict[int, Held]:
-        """What is at each of these positions."""
+        """The content of each of these positions."""
         size = self._replica.segment_bytes
         by_segment: dict[int, list[int]] = {}
         for position in sorted(set(positions)):

@@ -30,7 +30,7 @@ _OF_TERMS = ("lead", "vote")
 
 
 class Wanted(NamedTuple):
-    """What a violation is about. `place`: broker, topic and queue, with an offset."""
+    """The subject of a violation. `place`: broker, topic and queue, with an offset."""
 
     id: str | None
     broker: str | None

@@ -108,7 +108,7 @@ def _by_position(rows: DataFrame) -> DataFrame:
 
 
 def _fault() -> Column:
-    """What is wrong with a copy: a place in `_FAULTS`, or `_GOOD`."""
+    """The fault of a copy: a place in `_FAULTS`, or `_GOOD`."""
     same_place = reduce(
         lambda left, right: left & right,
         (F.col(f"held.{name}").eqNullSafe(F.col(name)) for name in _SLOT),

@@ -67,7 +67,7 @@ class Evidence:
 
     @cached_property
     def testimony(self) -> DataFrame:
-        """What each source says about each message (:mod:`mqspark.screening.testimony`)."""
+        """The statements of each source about each message (:mod:`mqspark.screening.testimony`)."""
         testimony = self.screened.testimony
         if self.lives is not None:
             testimony = self.lives.of_testimony(testimony)
@@ -166,7 +166,7 @@ class Evidence:
 
     @cached_property
     def stretches(self) -> Rows:
-        """What the screening found of queues, stretch by stretch."""
+        """The findings of the screening about queues, stretch by stretch."""
         ends = np.array([self.settled_end[name] for name in self.members.brokers], np.int64)
         return self.screened.stretches(None if self.is_agreed else self.disputed, ends)
 
@@ -346,7 +346,7 @@ class Evidence:
 
     @cached_property
     def ledger(self) -> DataFrame:
-        """One row for each index of a broker's log: who holds it, and the spread of its values."""
+        """A row for each index of a broker's log: who holds it, and the spread of its values."""
         good = F.col("error").isNull()
         bits = self.members_table.select("broker", "replica", "bit")
         rows = (

@@ -87,7 +87,7 @@ class _Messages:
 
 @dataclass(frozen=True)
 class Digest:
-    """One row a message, column by column.
+    """The digest of messages: a row for each, column by column.
 
     `send_t`, `ack_t`, `read_t` are the first such event's time. So is `waiting_t`, of the
     acknowledgement of a message that waits; `held_...` is said of it there. `full` is the mask of

@@ -44,7 +44,7 @@ class Large(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Lacking(NamedTuple):
-    """What is wrong with a large body on a replica, by its bit."""
+    """The fault of a large body on a replica, by its bit."""
 
     message: Large
     bit: int
@@ -91,7 +91,7 @@ def lacking(
     members: Mapping[str, int],
     removed: Mapping[str, bool],
 ) -> Iterator[Lacking]:
-    """What is wrong with the large bodies of messages in these topics.
+    """The faults of the large bodies of messages in these topics.
 
     `members`: how many replicas each broker has. `removed`: whether old segments were, from the
     log of any of them: then parts that are older than all that is left may have been there.
@@ -125,7 +125,7 @@ def lacking(
 
 
 def _fault(named: _Named, places: list[list[Large]], bit: int) -> tuple[str, str] | None:
-    """What is wrong with the parts on one replica."""
+    """The fault of the parts on one replica."""
     crc, size_bytes = 0, 0
     for offset, candidates in zip(named.offsets, places, strict=True):
         held = [each for each in candidates if each.holders & 1 << bit]

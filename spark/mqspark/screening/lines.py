@@ -1,4 +1,4 @@
-"""What a history's lines are worth: which of them say nothing, and whose clock fell. Pure.
+"""The worth of a history's lines: which of them say nothing, and whose clock fell. Pure.
 
 A line that is no event, or lacks what its kind must say, proves nothing, and what it would have
 said is missed. So is that of a kind that nobody knows: it may be the send of a message. The last

@@ -1,4 +1,4 @@
-"""What one task reads: a range of a history file, or segments of the logs.
+"""The part that one task reads: a range of a history file, or segments of the logs.
 
 A line belongs to the part in which it begins; in Parquet a part is some row groups.
 """
@@ -73,7 +73,7 @@ def _parts_of(file: Path) -> list[HistoryPart]:
 
 
 def _rest_of_line(file: BinaryIO) -> bytes:
-    """What is left of a line; of one that is too long only the beginning."""
+    """The rest of a line; only the beginning if the line is too long."""
     rest = file.readline(LINE_BYTES_MAX)
     while len(rest) >= LINE_BYTES_MAX and not rest.endswith(b"\n"):
         more = file.readline(LINE_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""What the screening found: its tasks are started when first asked for, and only once."""
+"""The findings of the screening: its tasks are started when first asked for, and only once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Screened:
 
     @cached_property
     def findings(self) -> DataFrame:
-        """What the screening found of messages, as packets (:mod:`mqspark.screening.tasks`)."""
+        """The findings about messages, as packets (:mod:`mqspark.screening.tasks`)."""
         parts = self._numbered(self.input.parts)
         said = parts.mapInArrow(self.input.packets, tasks.PACKETS)
         found = said.repartitionById(self.input.digest_tasks, "place").mapInArrow(
@@ -82,7 +82,7 @@ class Screened:
 
     @cached_property
     def totals(self) -> Totals:
-        """What was counted of messages."""
+        """The counts of messages."""
         totals, _ = self._counted
         return totals
 
@@ -137,13 +137,13 @@ class Screened:
 
     @property
     def testimony(self) -> DataFrame:
-        """What each source says about each message (:mod:`mqspark.screening.testimony`)."""
+        """The statements of each source about each message (:mod:`mqspark.screening.testimony`)."""
         return self._numbered(self.input.parts).mapInArrow(
             self.input.testimony, from_arrow_schema(TESTIMONY)
         )
 
     def packets(self, kind: int) -> DataFrame:
-        """What was found of one kind (:mod:`mqspark.screening.tasks`)."""
+        """The findings of one kind (:mod:`mqspark.screening.tasks`)."""
         return self.findings.where(F.col("kind") == kind)
 
     def rows(self, kind: int, row: np.dtype[Any]) -> DataFrame:
@@ -204,7 +204,7 @@ class Screened:
 
     @cached_property
     def acts(self) -> set[tuple[str, str, str, int, int]]:
-        """What tools did by the logs: broker, act, whom it is about, its value, and where."""
+        """The acts of tools by the logs: broker, act, whom it is about, its value, and where."""
         _, told = self._counted
         return {act for each in told for act in each.acts}
 

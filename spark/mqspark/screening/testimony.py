@@ -81,7 +81,7 @@ Values = dict[str, Any]
 
 
 def of_events(events: pa.Table, topics: Sequence[str]) -> pa.Table:
-    """What clients say of messages of these topics."""
+    """Statements of clients about messages of these topics."""
     events = _where(
         events,
         pc.and_(
@@ -99,7 +99,7 @@ def of_events(events: pa.Table, topics: Sequence[str]) -> pa.Table:
 
 
 def of_records(records: pa.RecordBatch, topics: Sequence[str]) -> pa.Table:
-    """What replicas hold of these topics, of messages that wait, and of dead letters.
+    """Records of replicas in these topics, of messages that wait, and of dead letters.
 
     What the broker has moved to wait anew is left out: it repeats what was said before.
     """

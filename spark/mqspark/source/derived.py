@@ -73,7 +73,7 @@ class Difference(NamedTuple):
 
 
 class _Claims(msgspec.Struct):
-    """What a snapshot says of the files beside it."""
+    """The claims of a snapshot about the files beside it."""
 
     applied_index: int = 0
     queues: dict[str, tuple[int, dict[int, int]]] = {}
@@ -84,7 +84,7 @@ class _Claims(msgspec.Struct):
 
 @dataclass
 class Derived:
-    """One replica's files. `looked_at` counts units, and the snapshot as one."""
+    """The derived files of one replica. `looked_at` counts units, and the snapshot as one."""
 
     directory: Path
     segment_bytes: int
@@ -268,7 +268,7 @@ def _last_index(replica: Replica) -> int:
 
 
 def _claims(raw: bytes) -> _Claims | str:
-    """What a snapshot claims, or why it is none."""
+    """The claims of a snapshot, or the reason why it is not one."""
     if len(raw) < _HEADER.size:
         return f"it has {len(raw)} bytes, fewer than its header"
     magic, length, crc = _HEADER.unpack_from(raw)

@@ -126,7 +126,7 @@ def find_replicas(directories: Sequence[str]) -> list[Replica]:
 
 
 def plan(replicas: Sequence[Replica]) -> list[SegmentPartition]:
-    """One partition for each segment, and for each range of missing ones, in log order.
+    """A partition for each segment, and for each range of missing ones, in log order.
 
     Segments of the same position stand together, so tasks that run at the same time read
     the replicas side by side.

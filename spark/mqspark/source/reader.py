@@ -47,7 +47,7 @@ class SegmentReader(DataSourceReader):
         self._verify = verify
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each segment of each replica, or for some small ones."""
+        """A partition for each segment of each replica, or for some small ones."""
         return tasks(plan(self._replicas))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -210,7 +210,7 @@ class Tally:
     disputed: bool = False
 
     def add(self, found: Found, mask: int | None, raw: memoryview) -> None:
-        """One more entry or damaged range of `raw`; `mask` is that of its holders."""
+        """Add an entry or a damaged range of `raw`; `mask` is that of its holders."""
         everyone = (1 << len(self.segment.directories)) - 1
         header = found.header
         if header is not None and found.error is None and mask is not None and self.listen:

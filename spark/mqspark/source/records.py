@@ -150,7 +150,8 @@ class RecordWalk:
         return end - start
 
     def _append(self, rows: RecordColumns, place: Place, at: int, end: int) -> int:
-        """One record's row. Returns its size, or 0 if there is no well-formed record."""
+        """Append the row of one record. Returns its size, or 0 if there is no well-formed
+        record."""
         raw = self._raw
         if end - at < BODY_AT:
             return 0

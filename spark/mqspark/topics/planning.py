@@ -46,7 +46,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the queues now; `told` are (topic, broker group) that have answered."""
+    """The facts known of the queues now; `told` are (topic, broker group) that have answered."""
 
     bounds: Mapping[MessageQueue, Bounds] = field(default_factory=dict)
     told: Collection[tuple[str, str]] = ()

@@ -31,7 +31,7 @@ Positions = Mapping[MessageQueue, Position]
 
 
 def to_json(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
-    """What Spark is given for its checkpoint."""
+    """The text that Spark is given for its checkpoint."""
     told: dict[str, dict[str, dict[str, int]]] = {}
     for queue, position in sorted(positions.items()):
         queues = told.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})

@@ -78,7 +78,7 @@ async def note_places(cluster: Cluster, name: str) -> None:
 
 
 def ordered(cluster: Cluster, name: str) -> Orders:
-    """What a node has been told."""
+    """The orders that a node has been given."""
     try:
         return msgspec.json.decode((cluster.orders(name) / ORDERS).read_bytes(), type=Orders)
     except FileNotFoundError:

@@ -41,7 +41,7 @@ Provocation: TypeAlias = Callable[[Cluster, NodeLayout, Place, GiveOrder], Await
 
 
 def lacking(cluster: Cluster, place: Place) -> str | None:
-    """What a cluster lacks for a place; None if a node can be made to come by."""
+    """The means that a cluster lacks for a place; None if a node can be made to come by."""
     if place.when is When.CUT and not cluster.layout.breakable:
         return "the links of this cluster pass no proxy"
     if place.when in (When.RETENTION, When.COPY) and not cluster.layout.retain_bytes:

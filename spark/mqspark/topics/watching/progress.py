@@ -46,7 +46,7 @@ def positions_in(told: str | None) -> Positions | None:
 
 
 def unread(positions: Positions, ends: Mapping[MessageQueue, Bounds]) -> list[Range]:
-    """What the queues have and the query has not read yet, queue by queue."""
+    """Messages in the queues that the query has not read yet, queue by queue."""
     ranges: list[Range] = []
     for queue, bounds in ends.items():
         at = positions.get(queue)

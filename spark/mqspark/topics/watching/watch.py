@@ -32,7 +32,7 @@ class JobLines:
         self._told: dict[int, float] = {}
 
     def look(self, now_s: float) -> None:
-        """One look at the jobs that run."""
+        """Look at the running jobs once."""
         running = {int(job) for job in self._tracker.getActiveJobsIds()}
         self._since = {job: self._since.get(job, now_s) for job in running}
         self._told = {job: at for job, at in self._told.items() if job in running}
