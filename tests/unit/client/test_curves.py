@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dledger.observe import one_line
@@ -70,6 +70,7 @@ def test_numbers_are_short(value: float, told: str) -> None:
 
 
 @given(NUMBERS)
+@example(-5e-324)
 def test_no_number_is_long(value: float) -> None:
     """Whatever it is."""
     assert len(short(value)) <= 10

@@ -75,4 +75,4 @@ def short(value: float) -> str:
     for size, letter in _SHORT:
         if abs(rounded) >= size:
             return f"{rounded / size:.4g}{letter}"
-    return f"{rounded:.4g}"
+    return f"{rounded:.3g}"
