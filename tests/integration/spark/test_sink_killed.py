@@ -1,7 +1,9 @@
 """Drivers, executors and leaders are killed under a query from topic to topic: each row is there.
 
-The short form kills the driver at each step of a micro-batch, an executor and leaders. The long
-form goes on at random, with a leader killed every 10 s (docs/explanation/spark-sink.md):
+The short form kills the driver within a decision, an executor and a leader; `test_sink_once.py`
+ends queries at each step without processes. The long form kills the driver at each step of a
+micro-batch, and then goes on at random, with a leader killed every 10 s
+(docs/explanation/spark-sink.md):
 
     SINK_ROWS=2000000 ./dev test --all tests/integration/spark/test_sink_killed.py
 """
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -147,19 +149,20 @@ def check(cluster: Cluster, rows: int) -> None:
         assert found == [*range(int(key[1:]), rows, KEYS)], f"rows of {key}"
 
 
-def test_each_row_is_there_once_whatever_is_killed(tmp_path: Path) -> None:
-    """The driver at each step of a micro-batch, a leader while the next one comes, and an executor
-    of the last one."""
+@pytest.mark.parametrize("steps", [("within",), pytest.param(STEPS, marks=pytest.mark.long)])
+def test_each_row_is_there_once_whatever_is_killed(tmp_path: Path, steps: Sequence[str]) -> None:
+    """The driver at steps of a micro-batch, a leader while the next one comes, and an executor of
+    the last one."""
     rows = 400
     with topics(tmp_path / "cluster", rows) as cluster:
         query = Query(cluster, tmp_path)
         away = ""
-        for step in STEPS:
+        for step in steps:
             query.live(step, rows // 5, query.committed + 1)
             if away:
                 cluster.start([away])
             trio.run(serving, cluster)
-            away = trio.run(kill_leader, cluster, cluster.layout.brokers[STEPS.index(step) % 2])
+            away = trio.run(kill_leader, cluster, cluster.layout.brokers[steps.index(step) % 2])
         query.live("none", rows // 5, tasks_of=query.committed + 1)
         assert (tmp_path / "checkpoint.killed").read_text()
         check(cluster, rows)

@@ -239,3 +239,23 @@ def test_the_number_of_held_pulls_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     held = Held()
     held.hold("first")
     assert not held.pulls.hold(HeldPull(2, "G", "T", 0, 15, None, lambda: None))
+
+
+@pytest.mark.parametrize("is_due", [False, True])
+def test_a_question_that_is_withdrawn_takes_no_queue(is_due: bool) -> None:
+    """Its member wants the queue no more: it would be the reader that nobody sees reading. Other
+    members wait on, and other queues of it."""
+    held = HeldPulls(lambda: None, lambda _: None)
+    questions = [
+        HeldPull(connection, "G", "T", queue, 1.0, frozenset(), lambda: None, takes=True)
+        for connection, queue in [(1, 0), (2, 0), (1, 1)]
+    ]
+    assert all(held.hold(each) for each in questions)
+    if is_due:
+        held.given_up("G", "T", 0)
+    held.withdraw(1, "G", "T", 0)
+    assert [each.takes for each in questions] == [False, True, True]
+    assert [*held.take_due()] == questions[: 2 if is_due else 1]
+    held.disconnected(1)
+    held.disconnected(2)
+    assert (len(held), [*held.take_due()], held._taking) == (0, [], {})

@@ -114,6 +114,15 @@ class HeldPulls:
         taking = self._taking.get(group, ())
         self._move([each for each in taking if (each.topic, each.queue_id) == queue])
 
+    def withdraw(self, connection_id: int, group: str, topic: str, queue_id: int) -> None:
+        """A member that waited for a queue wants it no more: its question is due, and takes
+        nothing, though the queue may be free by now."""
+        for pull in [*self._of_connection.get(connection_id, ())]:
+            if pull.takes and (pull.group, pull.topic, pull.queue_id) == (group, topic, queue_id):
+                if pull not in self._due:
+                    self._move([pull])
+                pull.takes = False
+
     def members_changed(self, group: str) -> None:
         """Answer the readers that wait for a member of this group: that member may be gone."""
         self._move([*self._taking.get(group, ())])

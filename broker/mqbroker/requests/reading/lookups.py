@@ -149,16 +149,21 @@ class LookupHandler:
         self._queue(header.topic, header.queue_id)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         may_take = True
+        question: HeldPull | None = None
 
         def again(tell: Tell[None]) -> None:
             nonlocal may_take
-            may_take = self._counting.is_free(key)
+            assert question is not None
+            may_take = question.takes and self._counting.is_free(key)
             self._begin_again(header, tell)
 
         def begin(tell: Tell[None]) -> None:
+            nonlocal question
             then = connection.answer_by(request, partial(again, tell))
-            is_pending = self._commits.await_pending(*key, tell)
-            if not (is_pending or self._waits(header, connection, then)):
+            if self._commits.await_pending(*key, tell):
+                return
+            question = self._question(header, connection, then)
+            if question is None or not self._held.hold(question):
                 tell(None)
 
         def answer(_: None) -> Command:
@@ -177,20 +182,19 @@ class LookupHandler:
         except Refused as refused:
             tell(refused)
 
-    def _waits(
+    def _question(
         self, header: QueryConsumerOffsetHeader, connection: Connection, again: Callable[[], None]
-    ) -> bool:
-        """Hold the question of a member that takes a queue over while another one has it; whether
-        it is held."""
+    ) -> HeldPull | None:
+        """The question of a member that takes a queue over, to be held while another one has it;
+        None if it need not wait."""
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         waits_s = min((header.waits_ms or 0) / 1000, limits.PULL_HOLD_S_MAX)
         if not header.takes or waits_s <= 0:
-            return False
+            return None
         if not self._counting.is_anothers(key, connection.id, self._membership):
-            return False
+            return None
         until_s = self._core.clock_s() + waits_s
-        nothing: frozenset[int] = frozenset()
-        return self._held.hold(HeldPull(connection.id, *key, until_s, nothing, again, takes=True))
+        return HeldPull(connection.id, *key, until_s, frozenset(), again, takes=True)
 
     def _stored_offset(
         self,
@@ -206,6 +210,7 @@ class LookupHandler:
         life = machine.topics.life(header.topic).entry
         held = None
         if header.takes is False:
+            self._held.withdraw(connection.id, *key)
             self._counting.give_up(key, connection.id)
         elif header.takes:
             taken = may_take and not self._counting.take(key, connection.id, self._membership)
