@@ -14,6 +14,7 @@ import cyclopts
 import trio
 
 from dledger.errors import ConfigError, leaves
+from dledger.program.cores import leave_no_core
 from dledger.program.ending import BY_INPUT, sentence
 from dledger.program.logs import configure_logging
 
@@ -35,6 +36,8 @@ def run_command(work: Callable[[], Awaitable[int]]) -> int:
 
 def run_app(app: cyclopts.App, arguments: Sequence[str] | None) -> int:
     """Run a command with its arguments; returns its exit status."""
+    if arguments is None:
+        leave_no_core(mark=False)  # The way to a link's socket leads through /proc/self/fd.
     try:
         status: int | None = app(arguments, print_error=False, exit_on_error=False)
     except cyclopts.CycloptsError as error:
