@@ -13,17 +13,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
+import msgspec
+
+from dledger.buffers import Buffer
 from dledger.errors import DledgerError
 from mqbroker import limits
 
 #: (index, reason), as a snapshot keeps it.
 AsideRow: TypeAlias = tuple[int, str]
+NoteT = TypeVar("NoteT")
 
 
 class Unusable(DledgerError):
     """Why an entry is set aside. The text is part of the replicated state."""
+
+
+def decoded(body: Buffer, kind: type[NoteT], problem: str) -> NoteT:
+    """A note that a leader has written. Raises Unusable with the `problem` for bytes that are no
+    such note."""
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unusable(problem) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ import msgspec
 from dledger.buffers import Buffer
 from dledger.remoting.numbers import INT64_MAX
 from mqbroker import limits
-from mqbroker.state.aside import Unusable
+from mqbroker.state.aside import Unusable, decoded
 from mqbroker.state.shares import Shares, owner_name
 
 STAGED_MARK: Final = b"STAGED 0"
@@ -112,10 +112,7 @@ def encode_staged_note(note: StagedNote) -> bytes:
 
 def decode_staged_note(body: Buffer) -> StagedNote:
     """The inverse of `encode_staged_note`. Raises Unusable for bytes that no leader writes."""
-    try:
-        note = msgspec.msgpack.decode(body, type=StagedNote)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unusable("it says that rows are staged, and not how many bytes") from error
+    note = decoded(body, StagedNote, "it says that rows are staged, and not how many bytes")
     if len(note.sizes) != 1 or note.sizes[0] <= 0:
         raise Unusable(f"it stages entries of {note.sizes!s:.80} bytes")
     return note

@@ -26,7 +26,7 @@ import msgspec
 from dledger.buffers import Buffer
 from dledger.remoting.numbers import INT64_MAX
 from mqbroker import limits
-from mqbroker.state.aside import Unusable
+from mqbroker.state.aside import Unusable, decoded
 from mqbroker.state.groups.offsets import ConsumerOffsets
 from mqbroker.state.producers import Stamp
 from mqbroker.state.topics import Topics
@@ -98,10 +98,7 @@ def decode_once(body: Buffer) -> Once:
 
 
 def _decoded(body: Buffer, kind: type[OnceT]) -> OnceT:
-    try:
-        once = msgspec.msgpack.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unusable("it says that it is written once, and not by whom") from error
+    once = decoded(body, kind, "it says that it is written once, and not by whom")
     if not (
         0 <= once.stream < limits.STREAMS_PER_PRODUCER_MAX
         and 0 < once.epoch <= INT64_MAX

@@ -21,7 +21,7 @@ import msgspec
 
 from dledger.buffers import Buffer
 from mqbroker import limits
-from mqbroker.state.aside import Unusable
+from mqbroker.state.aside import Unusable, decoded
 from mqbroker.state.groups.popping import PopAck, SettlePopped, check_settling
 
 GIVEN_UP_MARK: Final = b"GIVEN-UP 0"
@@ -47,10 +47,7 @@ def encode_given_up(given_up: GivenUp) -> bytes:
 
 def decode_given_up(body: Buffer) -> GivenUp:
     """The inverse of `encode_given_up`. Raises Unusable for bytes that no leader writes."""
-    try:
-        given_up = msgspec.msgpack.decode(body, type=GivenUp)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Unusable("it says that messages are given up, and not which") from error
+    given_up = decoded(body, GivenUp, "it says that messages are given up, and not which")
     if not 0 <= given_up.now_ms <= limits.TIME_MS_MAX or any(size <= 0 for size in given_up.sizes):
         raise Unusable(f"it gives messages up at {given_up.now_ms} ms, {given_up.sizes!s:.80}")
     check_settling(given_up.settled)
