@@ -19,6 +19,7 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput, RecordError
 from dledger.remoting import message as wire
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.numbers import is_number
 from dledger.remoting.record import COMPRESSED, Record, has_body, plain_body, queue_offset, walk
 from mqclient import limits
 from mqclient.compression import inflate
@@ -304,8 +305,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     def expires_ms(self) -> int | None:
         """The time at which the message expires, in ms since 1970; None if it does not expire."""
         told = self._told(wire.EXPIRES_AT_MS)
-        is_time = told.isascii() and told.isdigit() and len(told) <= limits.TIME_DIGITS_MAX
-        return int(told) if is_time else None
+        return int(told) if is_number(told, limits.TIME_DIGITS_MAX) else None
 
     @property
     def priority(self) -> int:
@@ -361,8 +361,7 @@ def _size_in(manifest: str) -> int:
         return 0
     _, _, rest = manifest.partition(" ")
     size, _, _ = rest.partition(" ")
-    is_size = size.isascii() and size.isdigit() and len(size) <= limits.TIME_DIGITS_MAX
-    return max(int(size), 1) if is_size else 1
+    return max(int(size), 1) if is_number(size, limits.TIME_DIGITS_MAX) else 1
 
 
 def messages_in(records: Buffer, broker_name: str) -> list[ReceivedMessage]:

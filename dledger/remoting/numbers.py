@@ -24,3 +24,9 @@ Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
 #: A TCP port that can be connected to.
 Port: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+
+
+def is_number(text: str, digits_max: int) -> bool:
+    """Whether a text is ASCII digits alone, and at most so many: `int` takes other digits, too, and
+    long for thousands of them."""
+    return text.isascii() and text.isdigit() and len(text) <= digits_max

@@ -26,6 +26,7 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import WriteOnceHeader, decode_header
 from dledger.remoting.message import offset_message_id_decode
+from dledger.remoting.numbers import is_number
 from dledger.trust.rights import (
     CREATE,
     GET,
@@ -129,10 +130,9 @@ def _write_once(request: Command, look: Look) -> Iterable[Alternatives]:
 def _stored(request: Command, look: Look, at: str) -> str:
     """The topic of the message that a field names by its position; "" if none begins there."""
     position = field(request, at)
-    digits = (
-        position.isascii() and position.isdigit() and len(position) <= limits.POSITION_DIGITS_MAX
-    )
-    return (look.topic_at(int(position)) or "") if digits else ""
+    if not is_number(position, limits.POSITION_DIGITS_MAX):
+        return ""
+    return look.topic_at(int(position)) or ""
 
 
 def _viewed(request: Command, look: Look) -> Iterable[Alternatives]:

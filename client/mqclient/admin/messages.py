@@ -30,6 +30,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import keys_of, offset_message_id_decode
 from dledger.remoting.names import TOOLS_GROUP
+from dledger.remoting.numbers import is_number
 from mqclient import limits
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import ScheduledMessage
@@ -150,7 +151,8 @@ class Messages(Part):
             answer = await self._requests.ask_leader(broker, header)
             due_ms = decode_header(ListScheduledResponseHeader, answer).due_ms.split()
             messages = messages_in(answer.payload, broker.broker_name)
-            if len(due_ms) != len(messages) or not all(map(_is_time, due_ms)):
+            are_times = all(is_number(each, limits.TIME_DIGITS_MAX) for each in due_ms)
+            if len(due_ms) != len(messages) or not are_times:
                 raise RecordError(f"{len(messages)} messages came with {len(due_ms)} due times")
             return [*map(ScheduledMessage.due, messages, map(int, due_ms))]
 
@@ -215,10 +217,6 @@ async def offset_at(
     )
     answer = await session.requests.ask_leader(broker, header)
     return decode_header(SearchOffsetByTimestampResponseHeader, answer).offset
-
-
-def _is_time(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= limits.TIME_DIGITS_MAX
 
 
 def _only_message(answer: Command, broker_name: str) -> ReceivedMessage:

@@ -36,6 +36,7 @@ from dledger.remoting.allocation import queues_of
 from dledger.remoting.bodies import QueueData, TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import PERM_READ, PERM_WRITE
+from dledger.remoting.numbers import is_number
 from mqclient import limits
 
 LEADER_ID = 0
@@ -143,7 +144,7 @@ def _ordered(topic: str, config: str) -> tuple[MessageQueue, ...]:
     queues: list[MessageQueue] = []
     for part in filter(None, config.split(";")):
         name, _, count = part.rpartition(":")
-        known = name and count.isascii() and count.isdigit() and len(count) <= _COUNT_DIGITS
+        known = name and is_number(count, _COUNT_DIGITS)
         if not known or len(queues) + int(count) > limits.QUEUES_PER_TOPIC_MAX:
             raise BadInput(
                 f"the order config of topic {topic!r} has {part[:80]!r}; it must be "

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import LARGE_BODY, LARGE_PART, PARTS_PREFIX
+from dledger.remoting.numbers import is_number
 from mqclient import limits
 from mqclient.models import Message
 from mqclient.user_properties import OwnProperties
@@ -91,7 +92,7 @@ def _run(text: str) -> tuple[int, int]:
 
 
 def _number(text: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= limits.OFFSET_DIGITS_MAX):
+    if not is_number(text, limits.OFFSET_DIGITS_MAX):
         raise ValueError(f"{text[:40]!r} is not a number")
     value = int(text)
     if value > most:

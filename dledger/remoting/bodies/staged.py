@@ -18,7 +18,7 @@ import msgspec
 from dledger.buffers import Buffer
 from dledger.errors import BadInput
 from dledger.remoting.names import check_producer_name
-from dledger.remoting.numbers import INT64_MAX
+from dledger.remoting.numbers import INT64_MAX, is_number
 
 #: (offset, position) of staged entries by broker group, in order.
 Places: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
@@ -51,7 +51,7 @@ def parse_staged(text: str) -> Staged:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(INT64_MAX))):
+    if not is_number(text, len(str(INT64_MAX))):
         raise BadInput(f"STAGED has {text!r:.100} where a number is")
     number = int(text)
     if number > INT64_MAX:

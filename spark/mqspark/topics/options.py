@@ -15,6 +15,7 @@ from typing import Final
 from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConfigError
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.numbers import is_number
 from dledger.tls.options import Tls, tls_named
 from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
 
@@ -223,7 +224,7 @@ def _flag(name: str, value: str) -> bool:
 def _count(name: str, value: str) -> int | None:
     if not value:
         return None
-    if not (value.isascii() and value.isdigit() and 0 < len(value) <= 18 and int(value)):
+    if not (is_number(value, 18) and int(value)):
         raise ConfigError(f"option {name}={value!r}: it is a whole number from 1 on")
     return int(value)
 
@@ -231,7 +232,7 @@ def _count(name: str, value: str) -> int | None:
 def _time(name: str, value: object) -> int:
     text = str(value)
     is_time = isinstance(value, (str, int)) and not isinstance(value, bool)
-    if not (is_time and text.isascii() and text.isdigit() and len(text) <= 18):
+    if not (is_time and is_number(text, 18)):
         raise ConfigError(f"option {name}={value!r}: a time is milliseconds since 1970")
     return int(text)
 
@@ -289,7 +290,7 @@ def _by_queue(name: str, found: Mapping[str, object]) -> dict[MessageQueue, obje
             for queue_id, value in _object(name, queues).items():
                 if queue_id == "life":
                     continue
-                if not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) <= 9):
+                if not is_number(queue_id, 9):
                     raise ConfigError(f"option {name}: {queue_id!r} is not a queue id")
                 values[MessageQueue(topic, broker, int(queue_id))] = value
     return values

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from dledger.errors import ConfigError
-from dledger.remoting.numbers import INT64_MAX
+from dledger.remoting.numbers import INT64_MAX, is_number
 from mqclient import Columns
 from mqspark.topics.columns import COLUMNS
 from mqspark.topics.options import CLUSTER_OPTIONS, Cluster, parse_cluster
@@ -65,7 +65,7 @@ def parse_sink(given: Mapping[str, str], names: Mapping[str, str]) -> SinkOption
         if name.lower() in values and not once:
             raise ConfigError(f"option {name} says something only with delivery={EXACTLY_ONCE}")
     first = values.get("firstbatch", "0").strip()
-    if not (first.isascii() and first.isdigit() and len(first) < len(str(INT64_MAX))):
+    if not is_number(first, len(str(INT64_MAX)) - 1):
         raise ConfigError(f"option firstBatch={first!r}: it is the number of a batch")
     return SinkOptions(cluster, topic, once, values.get("home", "").strip(), int(first))
 
