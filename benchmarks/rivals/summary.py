@@ -38,8 +38,7 @@ FEATURES = (
     ("single messages acknowledged (POP, queues)", "yes", "yes", "yes", "no", "yes"),
     ("whole clusters in tests, on virtual time", "yes", "no", "no", "no", "no"),
     ("an audit of the replicas' own files", "yes", "no", "no", "no", "no"),
-    ("users and rights", "if turned on", "yes", "yes", "yes", "yes"),
-    ("encryption (TLS)", "if turned on", "yes", "yes", "yes", "yes"),
+    ("users, rights, encryption (TLS)", "if turned on", "yes", "yes", "yes", "yes"),
     ("metrics to scrape", "if turned on", "yes", "yes", "no", "yes"),
 )
 """The features of each system, in the order of SYSTEMS."""
