@@ -28,9 +28,9 @@ def in_slices(
     *,
     stays: bool = False,
 ) -> Generator[StepT, None, T]:
-    """The same steps, so many at once as fit in a slice. A step that yields something else than the
-    one before ends a slice, too, since its driver must know. `stays`: what the steps make is no
-    garbage for as long as the process lives."""
+    """Drive `steps`, as many at once as fit in a slice. A step that yields something else than the
+    one before ends a slice, too, since its driver must know. `stays`: the objects that the steps
+    make are not garbage for as long as the process lives."""
     was_enabled, before = gc.isenabled(), list[StepT]()
     try:
         while True:

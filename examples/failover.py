@@ -19,7 +19,7 @@ from mqclient import Message, Producer
 
 
 def mqcluster(*arguments: str) -> str:
-    """What you would type in a terminal."""
+    """Run a command line of mqcluster, as you would type it in a terminal."""
     argv = [sys.executable, "-m", "mqchaos.mqcluster", *arguments]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 

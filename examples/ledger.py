@@ -31,7 +31,7 @@ class Store:
         self.values: dict[str, str] = {}
 
     def apply(self, entry: Entry) -> object:
-        """What is returned here is what the append on the leader returns as its `result`."""
+        """Apply an entry. The append on the leader returns this method's result as its `result`."""
         self.applied_index = entry.index
         if entry.kind != SET:
             return None

@@ -76,7 +76,7 @@ def proofs(namesrv: str) -> None:
 
 
 def main() -> None:
-    """One after the other."""
+    """Run the five parts one after the other."""
     namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
     for part in (offers, books, accounts, jobs, proofs):
         part(namesrv)

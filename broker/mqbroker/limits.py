@@ -148,8 +148,8 @@ SNAPSHOT_APPLY_S = 1.0
 """Seconds of applying since the last snapshot after which the state is saved: a replay takes as
 long again. 64 MiB may be a quarter of a million messages, and 20,000 entries even more."""
 SNAPSHOT_COST_FACTOR = 10.0
-"""The same, as a multiple of the time for which nothing was applied while the last picture of the
-state was taken: that takes long with very many topics."""
+"""Multiple of the time for which nothing was applied while the last picture of the state was taken,
+after which the state is saved: a picture takes long with very many topics."""
 SNAPSHOT_PAUSE_S = 1e-5
 """The pause of a thread that encodes the state, after each few hundred rows, in seconds: the loop
 goes on meanwhile."""
@@ -191,7 +191,7 @@ UNHEARD_COPIES_MAX = 65_536
 """Copies whose sender was gone before its answer; and as many copies of earlier leaders that were
 given as an answer since."""
 UNHEARD_COPIES_PER_KEY_MAX = 16
-"""Such copies with the same key: each send is compared with all of them."""
+"""Copies with the same key whose sender was gone: each send is compared with all of them."""
 
 PARTS_PER_WRITE_MAX = 256
 """Topics in one write of a named producer."""
@@ -429,9 +429,9 @@ DIFFERING_SHOWN_MAX = 32
 GROUP_BYTES = 400
 """Memory for a client's membership in a group, in bytes, roughly and without texts."""
 SUBSCRIPTION_BYTES = 600
-"""The same for a subscription."""
+"""Memory for a subscription, in bytes, roughly and without texts."""
 TAG_BYTES = 96
-"""The same for a tag."""
+"""Memory for a tag of a subscription, in bytes, roughly and without texts."""
 NOTIFY_GATHER_S = 0.05
 """Seconds within which further changes of a group are notified together, a little later: otherwise
 four hundred clients that connect at once would cause eighty thousand notices."""

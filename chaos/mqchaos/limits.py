@@ -183,7 +183,8 @@ PROVOKED_S = 40.0
 """Seconds within which a node must reach a place to which it was provoked; after them the place
 counts as not reached."""
 PROVOKED_AMID_S = 8.0
-"""The same while another fault lasts, which may keep the node from it, and would last as long."""
+"""Seconds within which a node must reach a place while another fault lasts: that fault may keep the
+node from it, and would last as long."""
 PROVOKED_BYTES = 64 << 10
 """Bytes of a message that is sent to fill segments."""
 ELECTED_S = 2.0

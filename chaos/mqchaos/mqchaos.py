@@ -91,7 +91,7 @@ def list_scenarios() -> None:
 
 
 def _networks() -> Table:
-    """What links can be made of here, and what can't be done to them."""
+    """Kinds of links that this machine can have, and faults that can't be injected into them."""
     networks = Table("network", "what links are", "here")
     for name, told in (
         ("proxy", "connections through a process of ours"),
@@ -454,7 +454,7 @@ def _made(
 def _planned(
     scenario: str, seed: int, kills: int, duration: float, workload: str, made: Made
 ) -> Planned:
-    """What to perform; refuses what can't be, by name."""
+    """The run to perform. Raises ConfigError, by name, for an option that can't be followed."""
     require("the audit at the end of a run", "spark")
     _known("scenario", scenario, [*SCENARIOS, RANDOM])
     _known("workload", workload, WORKLOADS)

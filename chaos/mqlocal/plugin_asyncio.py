@@ -1,4 +1,5 @@
-"""The same fixtures for tests that pytest-asyncio runs: it runs only fixtures declared to it.
+"""The fixtures of `mqlocal.plugin` for tests that pytest-asyncio runs: it runs only fixtures
+declared to it.
 
 `mqlocal.plugin` loads this module where pytest-asyncio is installed. Pytest-asyncio asks hooks
 which event loop a test has, and treats all tests differently as soon as there is such a hook. So

@@ -61,7 +61,7 @@ class SendHooks:
         self.around: SendInterceptor = reduce(_inside, reversed(steps))
 
     async def once(self, message: Message, send: Callable[[Message], Awaitable[SentT]]) -> SentT:
-        """The same around a call that itself sends by calls which have hooks."""
+        """Run the steps around a call that itself sends by calls which have hooks."""
 
         async def last(message: Message) -> SentT:
             before = _PASSED.set(True)
@@ -143,7 +143,8 @@ class HandleHooks:
         return handler if self._measured is None else self._measured.around(handler)
 
     def here(self, handler: Callable[[MessageT], None]) -> Callable[[MessageT], object]:
-        """The same for a handler in the caller's thread, of single messages; unless it `awaits`."""
+        """The handler with its hooks, to be called with single messages in the caller's thread;
+        unless it `awaits`."""
 
         def first(messages: Sequence[MessageT]) -> None:
             handler(messages[0])

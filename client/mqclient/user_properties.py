@@ -61,7 +61,7 @@ class OwnProperties(dict[str, str]):
 
 
 def with_property(properties: Mapping[str, str], name: str, value: str) -> dict[str, str]:
-    """The same with one more, whoever has set them."""
+    """The properties with one more, whoever has set them."""
     both = {**properties, name: value}
     return OwnProperties(both, properties.own) if isinstance(properties, OwnProperties) else both
 

@@ -186,7 +186,7 @@ class Disk:
             return self.read_at(file.fileno(), offset, size_bytes)
 
     def read_at(self, descriptor: int, offset: int, size_bytes: int) -> bytes:
-        """The same, of an open file.
+        """A part of an open file, less at its end. Raises OSError; Unreadable if the disk lost it.
 
         A read that meets a lost sector behind good ones ends before it, and says nothing: so what
         is missing is asked for by itself.

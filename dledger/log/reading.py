@@ -91,7 +91,8 @@ class LogReader:
         return segment.part(start, size_bytes)
 
     def checked_view(self, position: int, size_bytes: int) -> memoryview:
-        """The same, if the entries fit their CRCs now, or did a few seconds ago. Raises Rot.
+        """Bytes of the log by position, if the entries fit their CRCs now, or did a few seconds
+        ago. Raises Rot.
 
         For bytes that leave this node: rot on this disk must not mislead others. How long a check
         counts depends on how often `release_idle` is called.
@@ -107,8 +108,8 @@ class LogReader:
         return self.view(first.position, last.end - first.position)
 
     def checked_run_of(self, first_index: int, last_index: int) -> memoryview:
-        """The same, to be sent to others. The entry before it is checked too, as its term is also
-        sent.
+        """The raw bytes of consecutive entries, to be sent to others. The entry before them is
+        checked too, as its term is also sent.
 
         Only entries of old segments are checked. Raises Rot: it must not mislead others.
         """

@@ -241,7 +241,7 @@ async def encode_in_turns(body: msgspec.Struct, dialect: Dialect = Dialect.STAND
 def encoding(
     body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD
 ) -> Generator[None, None, bytes]:
-    """The same in steps."""
+    """The steps of `encode_in_turns`."""
     pieces, size = list[bytes](), 0
     for piece in encode_steps(body, dialect):
         pieces.append(piece)

@@ -33,7 +33,7 @@ def let_reader_leave() -> None:
 
 
 def _unless_replaced(stream: IO[str], original: IO[str] | None) -> IO[str]:
-    """The same stream, made tolerant; a stream that a test or a tool has put there is kept."""
+    """The stream, made tolerant; a stream that a test or a tool has put there is kept."""
     if stream is not original or not isinstance(stream, io.TextIOWrapper):
         return stream
     stream.flush()

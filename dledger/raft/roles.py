@@ -45,7 +45,7 @@ class Timing:
         self.heartbeat_s = heartbeat_s
 
     def slowed(self, factor: float) -> Timing:
-        """The same in proportion, so many times as long."""
+        """Times that are longer by a factor."""
         return Timing(
             self.election_timeout_min_s * factor,
             self.election_timeout_max_s * factor,

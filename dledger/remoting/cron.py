@@ -93,7 +93,8 @@ class Cron(NamedTuple):
         return self._by_and_by(moment, local, zone)
 
     def _by_and_by(self, moment: datetime, local: datetime, zone: tzinfo) -> datetime | None:
-        """The same where clocks change near by: every moment that any time of day may mean."""
+        """The first moment after one where clocks change near by: every moment that any time of day
+        may mean is looked at."""
         best: datetime | None = None
         until: datetime | None = None
         for wall in self._walls(local - _NEAR):

@@ -90,7 +90,7 @@ def write_loose(value: object) -> bytes:
 
 
 def written_steps(value: object, *, loose: bool) -> Iterator[bytes]:
-    """The same in short steps: joined, the pieces are what would be written."""
+    """Write a value in short steps: joined, the pieces are what would be written at once."""
     if _is_short(value):
         yield write_loose(value) if loose else write_standard(value)
         return

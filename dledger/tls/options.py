@@ -77,7 +77,7 @@ class Files:
 
     @property
     def named(self) -> tuple[tuple[str, Path], ...]:
-        """The same, each with the setting that names it."""
+        """The files that may change, each with the setting that names it."""
         names = self.names
         settings = (
             (names.certificate, self.certificate),

@@ -78,8 +78,8 @@ class ServerContexts:
     async def begin_figures(
         self, sock: socket.socket, in_turn: InTurn = at_once
     ) -> Channel | socket.socket:
-        """The same at the port for figures, where HTTP has an answer for whoever speaks plain text
-        or shows no certificate; the port judges it. Raises TlsFailed."""
+        """The channel to a client at the port for figures, where HTTP has an answer for clients
+        that speak plain text or show no certificate; the port judges it. Raises TlsFailed."""
         return await begin(sock, Mode.PERMISSIVE, self._figures, in_turn)
 
     @property

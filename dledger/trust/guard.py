@@ -42,7 +42,7 @@ T = TypeVar("T")
 NOBODY: Final = "username cannot be null."
 WRONG: Final = "check signature failed."
 _SEEN: Final[tuple[Action, ...]] = (GET, LIST, SUB, PUB)
-"""Whoever has one of these rights on a topic or group finds it in lists."""
+"""Rights of which one suffices to find a topic or group in lists."""
 
 
 class Mode(StrEnum):

@@ -154,8 +154,9 @@ def distinct(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def each_entry(acl: AclInfo) -> Iterator[Entry]:
-    """The same one by one, for who has a loop to share. Raises BadInput, with RocketMQ's texts
-    where it has one, and before any work for more entries than a user may have."""
+    """The entries that a tool gives, one by one, for a caller that shares its loop. Raises
+    BadInput, with RocketMQ's texts where it has one, and before any work for more entries than a
+    user may have."""
     if not acl.policies:
         raise BadInput("The policies is empty.")
     count = sum(len(_given(policy)) for policy in acl.policies)

@@ -41,7 +41,7 @@ class Secrets:
 
     @classmethod
     def of(cls, given: bytes | Secrets) -> Secrets:
-        """The same, of one secret or of what is shared already."""
+        """Secrets of one secret, or those that are shared already."""
         return given if isinstance(given, Secrets) else cls(given)
 
     @property

@@ -108,7 +108,7 @@ def kill(directory: Path, name: str) -> None:
 
 
 def broker_port(port: int, node: str) -> int:
-    """Of a node, for clients; its port for members is 5,000 higher."""
+    """A node's port for clients; its port for members is 5,000 higher."""
     return port + 1_000 + 10 * NODES.index(node)
 
 

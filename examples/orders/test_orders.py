@@ -1,4 +1,4 @@
-"""What the order service promises, shown on a real cluster: hours of it take a moment.
+"""Promises of the order service, shown on a real cluster: hours of it take a moment.
 
 `mq_cluster` comes with dledger, `autojump_clock` with pytest-trio: on that clock time passes only
 when everybody waits, and then at once.
@@ -32,7 +32,7 @@ class TestBank:
         self._declines = declines
 
     async def charge(self, order: str, cents: int) -> None:
-        """As banks do."""
+        """Charge an order, or fail as banks do."""
         self.asked_at.append(trio.current_time())
         if trio.current_time() < self._open_at:
             raise ConnectionError("the bank does not answer")
@@ -115,7 +115,7 @@ async def test_no_order_is_lost_when_a_broker_dies(
 
 
 async def place_many(orders: Orders, count: int) -> None:
-    """One order after the other."""
+    """Place orders one after the other."""
     for number in range(count):
         await orders.place(str(number), 100)
         await trio.sleep(0.01)

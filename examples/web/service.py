@@ -22,7 +22,7 @@ NAMESRV = os.environ.get("NAMESRV", "127.0.0.1:9876")
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Have a producer while the application serves."""
+    """Keep a producer open while the application serves."""
     async with Producer(NAMESRV, group="shop", encode=JSON.encode) as producer:
         app.state.producer = producer
         yield

@@ -47,7 +47,7 @@ def take_order(wanted: dict[str, Any]) -> tuple[str, dict[str, str]]:
 def application(
     environ: Mapping[str, Any], start_response: Callable[[str, list[tuple[str, str]]], object]
 ) -> Iterable[bytes]:
-    """What gunicorn calls for each request."""
+    """Answer a request; gunicorn calls this for each."""
     size = int(environ.get("CONTENT_LENGTH") or 0)
     status, answer = take_order(json.loads(environ["wsgi.input"].read(size)))
     body = json.dumps(answer).encode()

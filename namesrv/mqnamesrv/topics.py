@@ -133,7 +133,7 @@ class TopicTable:
         return (yield from _sorted((yield from self.union(broker_names))))
 
     def union(self, broker_names: Collection[str] | None = None) -> Steps[set[str]]:
-        """The same in no order."""
+        """Every topic that some group serves, or one of these groups, in no order."""
         found = set[str]()
         for name in [*self._served] if broker_names is None else broker_names:
             found.update(self._of(name))

@@ -83,7 +83,7 @@ def judge_run(
 def shown(
     verdict: Verdict, session: SparkSession, history: Path | None, replicas: list[Replica]
 ) -> Verdict:
-    """The same verdict, with exhibits of the first violations of each property."""
+    """The verdict, with exhibits of the first violations of each property."""
     rows = [
         (judgement.number, row)
         for judgement in verdict.judgements

@@ -10,7 +10,8 @@ BATCH_BYTES_MAX = 32 * MIB
 """Bytes of records behind one Arrow batch: the bound that counts when bodies are read."""
 
 ODD_BYTES_MAX = 4 * MIB
-"""The same bound for odd entries, which may have many more rows than sound ones."""
+"""Bytes of records behind one Arrow batch of odd entries, which may have many more rows than sound
+ones."""
 ALIKE_GROUPS_MAX = 16
 """Groups of records with the same topic, or with their keys in the same place, that are read
 together in a batch: each group costs a look at all records that are left. Then each record costs

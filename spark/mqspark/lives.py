@@ -47,7 +47,7 @@ class LivesOf:
         ]
 
     def of_testimony(self, testimony: DataFrame) -> DataFrame:
-        """The same, with the names and numbers that topics and queues have in their lives."""
+        """The testimony, with the names and numbers that topics and queues have in their lives."""
         source, place = F.col("source"), ("identity", "broker", "topic")
         at = ("queue_id", "queue_offset")
         placed = source.isin(ACK, STORED) & F.col("position").isNotNull()

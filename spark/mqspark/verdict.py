@@ -69,8 +69,8 @@ NO_META: Final = "the history does not say what was run (meta)"
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a judge found. `count` is complete, `violations` are the first of them. So many more
-    are `doubted`: lines that the history lacks, or that can't be read, may explain them."""
+    """A judge's findings. `count` is complete, `violations` are the first of them. `doubted` counts
+    further ones, which lines that the history lacks, or that can't be read, may explain."""
 
     number: int
     title: str
@@ -193,7 +193,7 @@ def _of(judgements: Sequence[Judgement], number: int) -> Judgement:
 
 
 def _totals(evidence: Evidence) -> dict[str, int]:
-    """What is counted of messages; those on each replica by its name."""
+    """Counts of messages; those on each replica by its name."""
     found = evidence.screened.totals
     stored = {
         f"{replica.broker}/{replica.node}": found["stored"][number][bit]

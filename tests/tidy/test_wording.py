@@ -84,19 +84,30 @@ def texts(call: ast.Call) -> Iterator[str]:
             yield "".join(map(str, parts))
 
 
-NO_SUBJECT = re.compile(r"(?:Those|They|These|Their|Its?|So|Who|Whoever|Have|Let|None|Of|As) ")
+NO_SUBJECT = re.compile(
+    r"(?:Those|They|These|Their|Its?|So|Who|Whoever|Whose|What|One|Have|Let|None|Of|As|Such"
+    r"|The same)\b"
+)
 """A docstring that begins so makes the reader look for its subject."""
 
 
-def test_a_docstring_begins_with_its_subject(modules: list[Source]) -> None:
-    """A noun or a verb, of each module, class and function; a pronoun has no noun yet."""
-    told = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list[Source]) -> None:
+    """A noun or a verb, of each module, class, function and constant; a pronoun has no noun yet."""
     wrong = [
-        f"{module.name}: {text}"
-        for module in modules
+        f"{module.name}:{node.lineno}: {text}"
+        for module in (*modules, *others)
         if ".testing." not in module.name
-        for node in ast.walk(module.tree)
-        if isinstance(node, told) and NO_SUBJECT.match(text := ast.get_docstring(node) or "")
+        and not module.name.startswith(("tests.", "benchmarks."))
+        for node, text in docstrings(module.tree)
+        if NO_SUBJECT.match(text)
     ]
 
     assert not wrong, "\n".join(wrong)
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[ast.Expr, str]]:
+    """All texts that are statements: those of constants and fields stand behind them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node.value.value, str):
+                yield node, inspect.cleandoc(node.value.value)

@@ -194,7 +194,8 @@ class Definitions:
         return config
 
     def known_group(self, group: str) -> SubscriptionGroupConfig | None:
-        """The same; None if there is none."""
+        """A group that exists, or will exist for entries that are appended from now on; None if
+        not."""
         return self._groups_coming.get(group) or self._machine.groups.get(group)
 
     def ensure_group(self, group: str) -> None:

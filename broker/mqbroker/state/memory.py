@@ -193,7 +193,8 @@ class Memory:
         drained(self.restoring(state))
 
     def restoring(self, state: State) -> Generator[None, None, None]:
-        """The same in steps, on an empty memory: nobody may look at it before the last."""
+        """Take over a snapshot in steps, on an empty memory: nobody may look at it before the
+        last."""
         self.clock_ms = state.clock_ms
         self.topics.restore(state.topics, state.topics_version, state.births)
         yield

@@ -136,7 +136,7 @@ class Waiting:
     def restoring(
         self, kept: bytes | Iterable[Sequence[int]], owners: OwnersKept
     ) -> Generator[None, None, None]:
-        """The same, in steps. Older versions kept pairs, and no owners."""
+        """Take over a snapshot's rows, in steps. Older versions kept pairs, and no owners."""
         if isinstance(kept, bytes):
             offsets, at_ms = np.split(np.frombuffer(kept, TIME_KEPT).astype(np.int64), 2)
         else:

@@ -46,7 +46,7 @@ Place = tuple[str, str, int, int]
 
 @dataclass(slots=True)
 class _Seen:
-    """What was said of all messages."""
+    """Statements about all messages."""
 
     sent: dict[str, int] = field(default_factory=dict)
     acked: dict[str, Place] = field(default_factory=dict)
@@ -128,7 +128,7 @@ def judge(events: Iterable[Event]) -> Verdict:
 
 
 def _unread(seen: _Seen) -> tuple[list[Violation], list[Violation]]:
-    """What was acknowledged and is not read, and what is read elsewhere only."""
+    """Acknowledged messages that are not read, and those that are read in another place only."""
     lost = [
         _of("lost", name, place, "acknowledged there, and never delivered")
         for name, place in seen.acked.items()
@@ -143,7 +143,7 @@ def _unread(seen: _Seen) -> tuple[list[Violation], list[Violation]]:
 
 
 def _unsent(seen: _Seen) -> list[Violation]:
-    """What is read though it was never sent, or its send was refused."""
+    """Messages that are read though they were never sent, or their send was refused."""
     phantom = [
         _of("phantom", name, min(places), "delivered, never sent")
         for name, places in seen.read.items()

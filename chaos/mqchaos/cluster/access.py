@@ -47,7 +47,8 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
     password_file: str = ""
 
     def access(self) -> Access:
-        """The same for a client. Raises ConfigError for a file that can't be read."""
+        """The credentials themselves, read from their files. Raises ConfigError if one can't be
+        read."""
         tls = tls_named(self.ca, self.cert or None, self.key or None) if self.ca else None
         if not self.user:
             return Access(tls=tls, user=None, secret=None)

@@ -72,9 +72,10 @@ class Cluster:
         self.provoked_s = PROVOKED_S
         """How long a fault may try to show that needs something to be written, say."""
         self.disks: dict[str, OwnDisk] = {}
-        """The file systems of nodes that have one of their own."""
+        """How long a fault may try to show that needs something else first, for example a write."""
         self.switch: Switch | None = None
-        """What a layout with namespaces is plugged into; it goes with the process that made it."""
+        """The switch that connects the namespaces of a layout; it ends with the process that made
+        it."""
 
     @property
     def layout(self) -> Layout:
@@ -119,7 +120,7 @@ class Cluster:
 
     @property
     def access(self) -> Access:
-        """The same, as a client is given it."""
+        """The credentials of clients, read from their files."""
         return self.identity.access()
 
     def pool(self) -> PeerPool:
@@ -171,7 +172,7 @@ class Cluster:
         )
 
     def add(self, node: NodeLayout) -> None:
-        """One broker node more, with its config file. It is not started, and no member yet."""
+        """Add a broker node with its config file. It is not started, and not yet a member."""
         self._state.layout = replace(self.layout, nodes=(*self.layout.nodes, node))
         self._write_broker_config(node)
         if (
@@ -182,7 +183,7 @@ class Cluster:
         self._save()
 
     def forget(self, node: NodeLayout) -> None:
-        """One broker node less; it must not run. Its folder stays."""
+        """Remove a broker node, which must not run. Its folder stays."""
         nodes = tuple(each for each in self.layout.nodes if each != node)
         self._state.layout = replace(self.layout, nodes=nodes)
         self._state.processes.pop(node.name, None)
@@ -245,7 +246,7 @@ class Cluster:
         }
 
     def refusals(self) -> list[str]:
-        """What servers have refused to anybody, by their audit logs."""
+        """Requests that servers have refused, by their audit logs."""
         layout = self.layout
         folders = [self.folder(server.name) for server in layout.namesrvs]
         folders += [self.store(node) for node in layout.nodes]

@@ -25,7 +25,7 @@ from mqchaos.limits import IMAGE_BYTES, UNMOUNT_TIMEOUT_S
 _EXT4_IOC_SHUTDOWN: Final = 0x8004587D
 _NO_LOG_FLUSH: Final = 2
 _MENDED: Final = (0, 1)
-"""What e2fsck ends with if nothing was wrong, or nothing is any more."""
+"""Exit statuses of e2fsck if nothing was wrong, or if all was mended."""
 
 
 class Ext4:

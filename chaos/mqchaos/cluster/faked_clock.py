@@ -31,7 +31,7 @@ def library() -> Path | None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What a process is started with whose clock the file in its folder moves."""
+    """Environment of a process whose clock the file in its folder moves."""
     return {
         "LD_PRELOAD": str(library()),
         "FAKETIME_TIMESTAMP_FILE": str(folder / _CLOCK),

@@ -38,9 +38,9 @@ NETWORK = "network"
 """The proxy, where a cluster has one."""
 HOST = "127.0.0.1"
 CERTIFICATE, KEY = "tls.pem", "tls.key"
-"""Of a server, in its folder; of clients, in that of TLS."""
+"""Files of a server in its folder, and of clients in that of TLS."""
 AUDIT_FOLDER = "audit"
-"""Of a name server, in its folder; of a broker, in its store."""
+"""Folder of a name server's audit log in its folder, of a broker's in its store."""
 TLS_FOLDER = "tls"
 AUTHORITY = f"{TLS_FOLDER}/ca.pem"
 AUTHORITY_KEY = f"{TLS_FOLDER}/ca.key"
@@ -99,7 +99,7 @@ class Layout(msgspec.Struct, frozen=True):
     users: bool = False
     """Whether rights are enforced, and clients are a user."""
     retain_bytes: int = 0
-    """Of each log; 0: all of it."""
+    """Size to which each log is kept; 0 keeps all of it."""
 
     @property
     def servers(self) -> list[NameServerLayout | NodeLayout]:
@@ -117,7 +117,7 @@ class Layout(msgspec.Struct, frozen=True):
         return ";".join(server.address for server in self.namesrvs)
 
     def namesrv_addr_for(self, source: str) -> str:
-        """The same, as clients or a server are told."""
+        """All name servers, separated by semicolons, as clients or a server are told."""
         return ";".join(
             f"{self.host(source, server.name)}:{server.port}" for server in self.namesrvs
         )

@@ -141,8 +141,8 @@ def _copy_out(
     why: BaseException | None,
     _trace: TracebackType | None,
 ) -> None:
-    """What can be read. Raises ClusterError if that is not all, unless the run ended for a reason
-    of its own: a file system that is wrecked then must not hide it."""
+    """Copy whatever can be read out of the file system. Raises ClusterError if that is not all,
+    unless the run ended for a reason of its own, which a wrecked file system must not hide."""
     if not store.is_mount():
         return
     try:

@@ -39,7 +39,7 @@ class NodeState:
     info: GroupInfoResponseHeader | None
 
     def __str__(self) -> str:
-        """One line for an error."""
+        """The state in one line, for an error."""
         if self.info is None:
             return f"{self.node.name}: {'no answer' if self.pid else 'not running'}"
         return f"{self.node.name}: {self.info.role} of term {self.info.term}"

@@ -121,7 +121,7 @@ def lose_file(store: Path) -> None:
 
 
 def rot(store: Path) -> None:
-    """One bit of a durable entry has turned. Raises ClusterError if there is none."""
+    """Turn one bit of a durable entry. Raises ClusterError if there is none."""
     # Much to import, for commands that only name this fault.
     from mqchaos.faults.rotting import turn_a_bit  # noqa: PLC0415
 

@@ -102,7 +102,7 @@ ROLES: Final = {
     By.FOLLOWER: (Target.FOLLOWER,),
     By.ANY: (Target.LEADER, Target.FOLLOWER),
 }
-"""Who comes by a place of our code."""
+"""The nodes that reach a place of our code."""
 
 
 def at_places(

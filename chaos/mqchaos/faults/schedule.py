@@ -47,7 +47,7 @@ _PLACES: Final = tuple(
     for place in PLACES.values()
     if place.when in (When.LOAD, When.ROLL, When.SAVE, When.START, When.TOPIC)
 )
-"""Those that a node comes by without a second fault."""
+"""Places that a node reaches without a second fault."""
 
 CHOICES: Final = (
     Choice(kinds.KILL, _ONE, AWAY_S),

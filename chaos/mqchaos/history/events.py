@@ -358,7 +358,8 @@ def part_of(path: Path, number: int) -> Path:
 
 
 def row_of(file: Path) -> tuple[str, int]:
-    """Whose file it is, and which of a row; 0 for a file that is no part."""
+    """The client whose file it is, and the file's number in its row; 0 for a file that is not a
+    part."""
     name, _, number = file.stem.rpartition(".")
     if len(number) == _PART_DIGITS and number.isascii() and number.isdecimal() and name:
         return name, int(number)

@@ -58,7 +58,7 @@ def table_added(
 
 
 def table_removed(table: str) -> list[str]:
-    """The same for its end."""
+    """Commands for `nft -f`: the end of a fault's table."""
     return [f"delete table netdev {table}"]
 
 

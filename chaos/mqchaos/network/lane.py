@@ -60,7 +60,7 @@ class Lane:
         return waited_s
 
     def due(self, now: float, rule: Rule) -> memoryview | None:
-        """What is to be written now, in order; of no bytes at the end; None while there is none."""
+        """Bytes to be written now, in order; empty at the end; None while there are none."""
         if not self._waiting or rule.cut or self._waiting[0][0] > now:
             return None
         return self._waiting[0][1]

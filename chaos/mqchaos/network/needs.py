@@ -59,7 +59,7 @@ def no_changes() -> str | None:
 
 
 def kernel_lacks(rule: Rule | None) -> str | None:
-    """What a rule needs and the machine has not; None for nothing. `rule` None: a reset."""
+    """Whatever a rule needs and the machine lacks; None for nothing. `rule` None: a reset."""
     missing = no_namespaces()
     if rule is None or missing is not None:
         return missing

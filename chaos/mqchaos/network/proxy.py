@@ -174,7 +174,8 @@ class Connection:
 
 
 def _read(source: socket.socket, room: int) -> bytes | None:
-    """What has come; b"" at the end, however it came; None if nothing has."""
+    """Received bytes; b"" at the end of the connection, however it ended; None if none have
+    arrived."""
     try:
         return source.recv(min(room, PROXY_CHUNK_BYTES))
     except BlockingIOError:

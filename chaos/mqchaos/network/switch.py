@@ -76,7 +76,8 @@ class Switch:
         return self._entering(self._namespaces[name])
 
     def to_live_inside(self, name: str) -> list[str]:
-        """The same for a process that must not outlive the thread that starts it."""
+        """A command like that of `inside`, for a process that must end with the thread that starts
+        it."""
         return [tool("setpriv"), "--pdeathsig", "KILL", *self.inside(name)]
 
     def take(self, request: Request) -> Status:

@@ -126,5 +126,5 @@ def _runs(lines: Sequence[RunLine]) -> Markup:
 
 
 def _count(number: int) -> Markup:
-    """What is not nothing stands out."""
+    """A number's markup, in which zero is pale."""
     return text(f"{number:,}") if number else tag("span", text("·"), class_="soft")

@@ -80,7 +80,7 @@ def refuse_lacking(planned: Planned) -> None:
 
 
 def own(directory: Path) -> Path:
-    """The same, made if it is not there. Raises ConfigError for one that holds anything."""
+    """The directory, made if it is not there. Raises ConfigError if it holds anything."""
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise ConfigError(f"{directory} is not empty: this needs a directory of its own")

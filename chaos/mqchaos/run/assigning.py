@@ -29,7 +29,7 @@ class Assigning(NamedTuple):
 
     @property
     def workload(self) -> Workload:
-        """What clients do."""
+        """The work of the clients."""
         return WORKLOADS[self.planned.workload]
 
     def file(self, client: str) -> str:

@@ -56,7 +56,7 @@ class Judged:
     violated: Counter[int] = field(default_factory=Counter)
 
     def add(self, line: RunLine) -> None:
-        """One run more."""
+        """Add a run."""
         self.runs += 1
         self.wrong += bool(line.signs)
         for name, count in line.checked.items():
@@ -91,7 +91,7 @@ class Coverage:
     wrong: list[RunLine] = field(default_factory=list)
 
     def add(self, line: RunLine) -> None:
-        """One run more."""
+        """Add a run."""
         self.seconds += line.seconds
         self.acknowledged += line.acknowledged
         self.all.add(line)
@@ -106,7 +106,7 @@ class Coverage:
 
 
 def markdown(covered: Coverage) -> str:
-    """What was run, what was wrong, and three tables, each cut where it is too wide."""
+    """The page: what was run, what was wrong, and three tables, each cut where it is too wide."""
     return "\n".join(
         [
             f"{covered.all.runs:,} runs in {covered.seconds / 3600:.2f} hours, "

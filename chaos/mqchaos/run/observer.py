@@ -56,7 +56,7 @@ class Observer:
     _votes: set[tuple[str, str, int, str | None]] = field(default_factory=set)
 
     def note_leaders(self, states: Sequence[NodeState], began: int) -> None:
-        """What nodes answered that were asked at `began`."""
+        """Note the leaders among the answers of nodes that were asked at `began`."""
         now = time.monotonic_ns()
         for state in states:
             if state.info is None or not state.leads:
@@ -67,7 +67,7 @@ class Observer:
                 self.history.write(Lead(now, *named, began, state.info.end_position))
 
     def note_votes(self) -> None:
-        """What the nodes' files say at this moment."""
+        """Note the terms and votes in the nodes' files at this moment."""
         for broker in self.cluster.layout.brokers:
             for node in self.cluster.layout.group(broker):
                 raw = b""
@@ -137,7 +137,7 @@ async def nothing_left(admin: Admin, topic: str, group: str) -> None:
 async def without_their_output(
     admin: Admin, namesrv_addr: str, access: Access, topic: str, group: str
 ) -> list[str]:
-    """What is wrong with the outputs of the messages that a group has passed: one for each."""
+    """Faults of the outputs of messages that a group has passed: each must have exactly one."""
     rows = (await admin.groups.progress(group, topic)).queues
     passed = {(row.broker_name, row.queue_id): row.consumer_offset for row in rows}
     wanted = Counter[str]()

@@ -19,7 +19,7 @@ ENDED = "the run ended early"
 EXCEPTION = "an exception reached the application"
 FINDING = "something was not in time"
 UNAUDITED = frozenset({ENDED, EXCEPTION})
-"""What shows without an audit."""
+"""Signs of a failure that show without an audit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def read_plan(directory: Path) -> Planned:
 
 
 def checked(planned: Planned, path: Path) -> Planned:
-    """The same. Raises ConfigError for what can't be run, with the value."""
+    """The plan that was read. Raises ConfigError for values that can't be run, and names them."""
     unknown = {step.fault for step in planned.steps if step.fault} - {*KINDS}
     if unknown:
         raise ConfigError(f"{path} has faults that do not exist: {', '.join(sorted(unknown))}")

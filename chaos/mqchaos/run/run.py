@@ -199,12 +199,12 @@ class Run:
 
     @property
     def produced(self) -> list[Progress]:
-        """What the producers said last."""
+        """The progress that each producer told last."""
         return [worker.progress for worker in self.producers]
 
     @property
     def consumed(self) -> list[Progress]:
-        """What the consumers said last."""
+        """The progress that each consumer told last."""
         return [worker.progress for worker in self.consumers]
 
     async def _under_load(self, probe: Probe, history: HistoryWriter, observer: Observer) -> None:
@@ -262,7 +262,7 @@ class Run:
             return await without_their_output(admin, *what)
 
     def _plan_stock(self, workload: Workload) -> None:
-        """One process of RocketMQ's own client, which sends and reads."""
+        """Plan a process of RocketMQ's own client, which sends and reads."""
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         argv = argv_of(
             workload.stock, address, self.topic, self.planned.rate_per_s, tls=self.planned.tls
@@ -386,7 +386,7 @@ class Run:
     def _note(
         self, history: HistoryWriter, fault: str, hurt: Victims, role: str = "", place: str = ""
     ) -> None:
-        """One event for each server, all of one moment."""
+        """Write an event for each server, all with one time."""
         now = time.monotonic_ns()
         for server in hurt:
             broker = server.broker if isinstance(server, NodeLayout) else ""
@@ -455,7 +455,8 @@ class Run:
                 self.findings.append(f"a consumer did not leave within {within_s:.0f} s")
 
     def _told(self) -> list[str]:
-        """What the clients' history tells: offsets that are kept in files are in no log."""
+        """Kinds of events that the clients' history tells: offsets that are kept in files are in no
+        log."""
         workload = WORKLOADS[self.planned.workload]
         if workload.stock:
             return []

@@ -98,7 +98,7 @@ from mqchaos.run.planned import PLAIN, Made, Planned
 
 NODES = 3
 _WITH_WHOLE_LOGS = frozenset(When) - {When.RETENTION, When.COPY, When.EMPTY}
-"""What makes nodes come by places where nothing is removed: a judge wants to see all of it."""
+"""Places that nodes reach while nothing is removed from the log: a judge wants to see all of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def _name(planned: Planned, lines: Iterable[RunLine]) -> str:
 
 
 def line_of(planned: Planned, outcome: Outcome, seconds: float) -> RunLine:
-    """What the summary says of one run."""
+    """The summary's line about one run."""
     report = outcome.report
     faults: dict[str, int] = {}
     for gap in report.gaps if report else []:

@@ -435,9 +435,9 @@ class DeadLetter(MessageView, frozen=True, kw_only=True):
         return cls(**shown, origin_topic=origin, origin_message_id=first)
 
     def sent(self, message_id: str) -> DeadLetter:
-        """The same, sent again as `message_id`."""
+        """This dead letter, sent again as `message_id`."""
         return msgspec.structs.replace(self, redriven_as=message_id)
 
     def kept(self, problem: Exception) -> DeadLetter:
-        """The same, which can't be sent again for this reason."""
+        """This dead letter, which can't be sent again for this reason."""
         return msgspec.structs.replace(self, problem=str(problem))

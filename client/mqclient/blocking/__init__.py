@@ -1,4 +1,4 @@
-"""The same client for programs without an event loop: same names, no `async`, no `await`.
+"""mqclient for programs without an event loop: same names, no `async`, no `await`.
 
 ::
 

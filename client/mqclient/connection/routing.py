@@ -70,7 +70,7 @@ class Route:
     every: tuple[MessageQueue, ...]
     """All that keys are spread over."""
     writable: tuple[MessageQueue, ...]
-    """The same; none if no group takes messages."""
+    """Queues that keys are spread over, if a group takes messages; otherwise none."""
     readable: tuple[MessageQueue, ...]
     broker_names: tuple[str, ...]
     closed: frozenset[str] = frozenset()

@@ -69,7 +69,7 @@ class Steered(Living):
         return tuple(sorted(queue for queue, fetcher in readings if fetcher.progress.paused))
 
     def _paused(self) -> list[MessageQueue]:
-        """The same for brokers, at any moment of this consumer's life."""
+        """The queues that are paused, for brokers, at any moment of this consumer's life."""
         assignment = self._assignment
         readings = {} if assignment is None else assignment.fetchers
         return [queue for queue, fetcher in readings.items() if fetcher.progress.paused]

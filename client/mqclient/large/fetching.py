@@ -99,7 +99,8 @@ class LargeBodies:
         return len(messages)
 
     async def see_to(self, messages: Sequence[ReceivedMessage]) -> None:
-        """The same for messages that are this consumer's for a time only: not for long."""
+        """Fetch the bodies of messages that are this consumer's for a time only: don't wait
+        long."""
         for message in messages:
             try:
                 await self._have(message, anyio.current_time() + limits.LARGE_FETCH_S)

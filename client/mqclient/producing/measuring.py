@@ -76,7 +76,7 @@ class Measured:
 
 
 def _counting(method: CallT) -> CallT:
-    """The same call of an outbox, with what it refuses counted."""
+    """A call of an outbox that counts what it refuses."""
 
     @wraps(method)
     def call(outbox: MeasuredOutbox, about: About, *args: Any, **kwargs: Any) -> Any:

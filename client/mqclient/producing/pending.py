@@ -42,7 +42,7 @@ class PendingSend(ABC):
         """Call this when the outcome of a message that is not settled may be there."""
 
     def __await__(self) -> Generator[Any, Any, SendResult]:
-        """The same as awaiting `wait()`."""
+        """Wait for the outcome, as `wait()` does."""
         return self.wait().__await__()
 
     async def wait(self) -> SendResult:

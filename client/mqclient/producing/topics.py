@@ -52,7 +52,7 @@ class Topics:
         return publisher
 
     def known(self, topic: str) -> Publisher | None:
-        """The same, if it is known."""
+        """A topic's publisher, if it is known."""
         return self.settled.get(topic) or self._unsettled.get(topic)
 
     def _publish_to(self, topic: str, route: Route | None) -> None:

@@ -67,7 +67,7 @@ def encode_body(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> by
 
 
 def encode_steps(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> Iterator[bytes]:
-    """The same in short steps, for a body that is long: joined, the pieces are the body."""
+    """Write `body` in short steps, for one that is long: joined, the pieces are the body."""
     return written_steps(body, loose=dialect is Dialect.LOOSE)
 
 

@@ -170,7 +170,7 @@ def encode_records(
 def _encode_plain(
     messages: Sequence[Fields], topic: bytes, queue_ids: Sequence[int], store_host: bytes
 ) -> tuple[bytearray, list[int]] | None:
-    """The same for messages of IPv4 hosts with nothing too long or too wide; else None."""
+    """Encode messages of IPv4 hosts with nothing too long or too wide; None if there are others."""
     pieces: list[Buffer] = []
     starts: list[int] = []
     named = _LENGTH_BYTE[len(topic)] + topic
@@ -254,7 +254,7 @@ def place_record(
 
 
 def with_queue(records: bytes, queue_id: int) -> bytes:
-    """The same records, one or more, for another queue of their topic."""
+    """Records, one or more, changed to another queue of their topic."""
     copy = bytearray(records)
     for start in walk(copy):
         I32.pack_into(copy, start + QUEUE_ID_AT, queue_id)

@@ -67,7 +67,7 @@ class RecordTable:
 
     @cached_property
     def queue_offsets(self) -> Ints:
-        """The same as a column."""
+        """Offsets in the queue, as a column."""
         return _kept(self._columns.front["queue_offset"])
 
     @cached_property

@@ -92,7 +92,7 @@ class ReplicaFiles:
     def _told(
         self, raw: memoryview, base: int, found: Found, previous_crc: int | None, position: int
     ) -> Held:
-        """What is told of one position in an entry or a damaged range."""
+        """Facts about one position in an entry or a damaged range."""
         node = self._replica.node
         if found.header is None:
             data = raw[found.offset : found.offset + found.size]

@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
 
 
 def wanted_of(row: dict[str, Any]) -> Wanted:
-    """What a violation's line in a verdict asks for."""
+    """The exhibits that a violation's line in a verdict asks for."""
     named = (row["broker"], row["topic"], row["queue_id"])
     detail = row["detail"] or ""
     return Wanted(

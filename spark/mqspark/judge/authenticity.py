@@ -103,7 +103,7 @@ def _of_records(evidence: Evidence) -> DataFrame:
 
 
 def _sent(said: DataFrame) -> DataFrame:
-    """What was sent, message by message, and when."""
+    """Messages as they were sent, each with its time."""
     sent = said.where(F.col("source") == SEND).groupBy("id")
     return sent.agg(
         F.max("crc").alias("sent_crc"),
@@ -125,7 +125,7 @@ def _letters(evidence: Evidence) -> DataFrame:
 
 
 def _other() -> Column:
-    """What is not as it was sent."""
+    """Parts of a message that are not as they were sent."""
     return F.when(F.col("crc") != F.col("sent_crc"), "another body").otherwise(
         "other keys, tag, properties or flag"
     )

@@ -265,7 +265,7 @@ class Evidence:
 
     @property
     def reading(self) -> Column:
-        """What one group read of one queue, as a number, from the columns `group` and `queue`."""
+        """Number of a group's reading of one queue, from the columns `group` and `queue`."""
         of_any = F.xxhash64("group", "queue")
         if len(self.screened.groups) != 1 or not self.has_one_group:
             return of_any

@@ -33,8 +33,8 @@ def unlogged_readings(evidence: Evidence) -> DataFrame | None:
 
 
 def settled_in_logs(evidence: Evidence) -> DataFrame:
-    """What groups popped, and are through with by an entry of a log: group, queue, queue_offset,
-    pop_time."""
+    """Messages that groups popped, and that are settled by an entry of a log: group, queue,
+    queue_offset, pop_time."""
     named = evidence.session.createDataFrame(
         [*evidence.screened.through.items()], "number long, group string"
     )

@@ -57,17 +57,17 @@ Act = tuple[str, str, int, int]
 
 @dataclass
 class GroupsLogged:
-    """What one segment's entries say. `offsets`: the highest at which a group goes on in a queue;
-    `done`: offset and pop time of what it is through with. `acts`: what was done to a topic or a
-    group, its name, what it has now (a topic's permission, or whether a group is enabled), and the
-    position of the entry."""
+    """Changes of groups and topics in one segment's entries. `offsets`: the highest at which a
+    group goes on in a queue; `done`: offset and pop time of the messages that a group has settled.
+    `acts`: what was done to a topic or a group, its name, what it has now (a topic's permission, or
+    whether a group is enabled), and the position of the entry."""
 
     offsets: dict[Queue, int] = field(default_factory=dict)
     done: dict[Queue, list[tuple[int, int]]] = field(default_factory=dict)
     acts: list[Act] = field(default_factory=list)
 
     def take(self, header: Header, raw: memoryview, at: int, base_position: int) -> None:
-        """One more entry, which begins at `at`."""
+        """Take in another entry, which begins at `at`."""
         start, end = at + HEADER_BYTES, at + header.size
         if header.kind == Kind.CONTROL:
             self._take_control(raw[start:end], base_position + at)
@@ -108,7 +108,7 @@ class GroupsLogged:
 
 
 def logged_numbers(broker: str, logged: GroupsLogged) -> Rows:
-    """What is done, as numbers."""
+    """Settled messages, as numbers."""
     found = [(queue, *each) for queue, done in logged.done.items() for each in done]
     queues = queue_numbers(broker, [(topic, queue_id) for (_, topic, queue_id), *_ in found])
     return rows_of(

@@ -170,7 +170,7 @@ class Digest:
         }
 
     def totals(self, full_masks: Sequence[int]) -> Totals:
-        """What can be counted, and for each broker how far clients were told of its log."""
+        """Counts, and for each broker how far clients were told of its log."""
         acked = (self.ack_t != NONE) | (self.waiting_t != NONE)
         read = (self.ack_t != NONE) | (self.read_t != NONE)
         told = np.maximum(
@@ -199,7 +199,7 @@ class Digest:
 
 
 def digest(statements: Rows, full_masks: Numbers, begins: Sequence[Sequence[int]] = ()) -> Digest:
-    """What all these statements say, message by message. `full_masks`, and where each replica's log
+    """All these statements, gathered by message. `full_masks`, and where each replica's log
     `begins`: broker by broker."""
     said = _Messages(statements)
     good = ~said.rows["damaged"]

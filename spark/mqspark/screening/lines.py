@@ -70,8 +70,8 @@ _PART: Final = re.compile(r"(.+)\.\d{6}")
 
 
 class LinesLook(msgspec.Struct, array_like=True):
-    """What some lines of a file show, which begin at `start`: how many say nothing, the least and
-    the most of their times, how far these fall among them, and whether a line describes the run
+    """Findings about some lines of a file, which begin at `start`: how many say nothing, the least
+    and the most of their times, how far these fall among them, and whether a line describes the run
     (`meta`) or ends the file (`end`)."""
 
     file: str

@@ -25,7 +25,8 @@ from mqspark.source.planning import SegmentPartition
 
 
 class SegmentLook(msgspec.Struct, frozen=True):
-    """What the entries of one segment of a replica show (:class:`mqspark.source.reader.Tally`)."""
+    """Findings about the entries of one segment of a replica
+    (:class:`mqspark.source.reader.Tally`)."""
 
     broker: str
     position: int
@@ -72,8 +73,8 @@ def agreed_logs(
 
 
 class QueuesLook(msgspec.Struct, array_like=True):
-    """What the records of one segment show. `ends`: the first and the last offset of each queue, by
-    its number. `odd`: one does not follow the one before."""
+    """Findings about the records of one segment. `ends`: the first and the last offset of each
+    queue, by its number. `odd`: one does not follow the one before."""
 
     broker: str
     position: int

@@ -147,11 +147,11 @@ class Screened:
         return self.findings.where(F.col("kind") == kind)
 
     def rows(self, kind: int, row: np.dtype[Any]) -> DataFrame:
-        """The same as columns."""
+        """The findings of one kind, as columns."""
         return self.packets(kind).mapInArrow(tasks.columns_of(row), ddl(row))
 
     def stretches(self, disputed: DataFrame | None, settled_end: Numbers) -> Rows:
-        """What queues look like, stretch by stretch, with `disputed` places added."""
+        """Queues as they look, stretch by stretch, with `disputed` places added."""
         slots = self.packets(tasks.SLOTS)
         if disputed is not None:
             slots = slots.unionByName(disputed.mapInArrow(self.input.slots, tasks.PACKETS))
@@ -162,7 +162,7 @@ class Screened:
 
     @cached_property
     def doubts(self) -> Rows:
-        """What is doubtful about what groups read, reading by reading."""
+        """Doubts about what groups read, reading by reading."""
         found = (
             self.packets(tasks.READINGS)
             .repartitionById(self.input.queue_tasks, "place")
@@ -221,7 +221,7 @@ class Screened:
 
     @property
     def falls(self) -> dict[str, int]:
-        """Whose clocks fell, and how far."""
+        """Clients whose clocks fell, and how far."""
         _, told = self._counted
         return falls([look for each in told for look in each.lines])
 
@@ -254,7 +254,7 @@ class Screened:
 
     @property
     def others(self) -> list[QueuesLook]:
-        """What segments show of the queues of other topics."""
+        """Findings about the queues of other topics."""
         _, told = self._counted
         return [look for each in told for look in each.others]
 

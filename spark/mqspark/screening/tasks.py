@@ -79,7 +79,7 @@ Packet = tuple[int, int, bytes]
 
 
 class Told(msgspec.Struct):
-    """What a part tells as a whole.
+    """A part's findings that are about no single message.
 
     The groups that anything was delivered to, and those that said where they are (`readers`); how
     many messages were `popped`, how many of them were `new` to their group, and how many have an
@@ -112,7 +112,7 @@ class Told(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Reading:
-    """What there is to read, and what of it counts. Task number n reads part n."""
+    """The parts to read, and which of their contents count. Task number n reads part n."""
 
     parts: Sequence[HistoryPart | Task]
     replicas: Sequence[Replica]
@@ -132,7 +132,8 @@ class Reading:
                 yield from table.to_batches()
 
     def packets(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """The same as statements, for the tasks that digest them; and what else events say."""
+        """Testimony as statements, for the tasks that digest them; and the other contents of
+        events."""
         for part in self._parts(batches):
             said, told = [], Told()
             logged: list[Packet] = []
@@ -160,7 +161,7 @@ class Reading:
         return [(place, GONE, data) for place in range(self.digest_tasks) if gone]
 
     def digests(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """What is found in all statements about some messages; other rows as they are."""
+        """Findings in all statements about some messages; other rows as they are."""
         said: list[bytes] = []
         gone: list[Deletion] = []
         for batch in batches:
@@ -189,7 +190,8 @@ class Reading:
         yield _batch((place, SLOTS, data) for place, data in packets)
 
     def _to_readings(self, delivered: pa.Table, notes: pa.Table, told: Told) -> pa.RecordBatch:
-        """What groups read and say they are at, for the tasks that look at readings.
+        """Deliveries to groups and the offsets they say they are at, for the tasks that look at
+        readings.
 
         What members popped is none of it: they are given messages in any order.
         """

@@ -92,7 +92,7 @@ class Derived:
     looked_at: int = 0
 
     def differences(self, last_index: int) -> Iterator[Difference]:
-        """What is not as the log has it, whose last entry has this index; 0: it is not known."""
+        """Differences from the log, whose last entry has this index; 0 if that is not known."""
         try:
             raw = (self.directory / SNAPSHOT).read_bytes()
         except FileNotFoundError:

@@ -50,8 +50,8 @@ class Members:
         return None if others else first
 
     def table(self, session: SparkSession) -> DataFrame:
-        """One row a replica: broker, replica, bit (its number), everyone (the full mask), where its
-        log begins, and with which index (null if that is not known)."""
+        """Replicas, a row each: broker, replica, bit (its number), everyone (the full mask), where
+        its log begins, and with which index (null if that is not known)."""
         rows = {
             "broker": [replica.broker for replica in self.replicas],
             "replica": [replica.node for replica in self.replicas],

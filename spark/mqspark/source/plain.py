@@ -168,10 +168,11 @@ class PlainWalk:
         return names
 
     def _have_key(self, starts: Ints, ends: Ints, begin: int, end: int) -> Flags:
-        """Whose properties have their first unique key from `begin` to `end`, in ASCII.
+        """Flags of the rows whose properties have their first unique key from `begin` to `end`, in
+        ASCII.
 
-        Those too in which it might not be the first, since what the name ends with comes before,
-        are not among them.
+        Rows in which it might not be the first, since the end of its name occurs before it, are not
+        among them.
         """
         have = starts + end <= ends
         rows = cut(self._data, starts[have], end)

@@ -189,8 +189,8 @@ class _Batch:
 
 @dataclass
 class Tally:
-    """What a segment's entries show as a whole; those that an earlier replica holds alike count
-    there.
+    """Findings about a segment's entries as a whole; entries that an earlier replica holds alike
+    count there.
 
     `disputed`: bytes are wrong, an entry does not follow the one before, or not all replicas hold
     the entries alike.
@@ -260,7 +260,7 @@ class Holders:
 
 
 def _found(segment: SegmentPartition, raw: memoryview | None, *, verify: bool) -> Iterator[Found]:
-    """What the segment holds; missing ones hold one damaged range."""
+    """The contents of the segment; if it is missing, one damaged range."""
     if segment.missing or raw is None:
         missing = max(1, segment.missing)
         are = "the segment file is" if missing == 1 else f"{missing} segment files are"
@@ -286,7 +286,7 @@ def _has_records(raw: memoryview, found: Found, header: Header) -> bool:
 
 
 def _trusted(found: Iterator[Found]) -> Iterator[Found]:
-    """The same, in which no header says what can't be.
+    """The findings, without claims of headers that can't be true.
 
     Of an entry with a fault its index is believed only beside that of a neighbour; and a number
     that no log has is a fault.

@@ -242,7 +242,8 @@ class _Properties:
         return pa.array([[*each.items()] for each in self._decoded()], _MAP)
 
     def _decoded(self) -> list[dict[str, str]]:
-        """One by one; none of a message whose properties are not UTF-8."""
+        """Properties of each message, decoded one by one; none of a message that has them not in
+        UTF-8."""
         found = []
         for each in self._raw:
             try:
@@ -279,7 +280,7 @@ def _texts(data: bytes, begins: Ints, ends: Ints, there: npt.NDArray[np.bool_]) 
 
 
 def _repeated(text: str, count: int) -> pa.Array:
-    """The same text, so many times."""
+    """A column that repeats one text."""
     data = text.encode()
     buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int32)), pa.py_buffer(data)]
     one = pa.Array.from_buffers(pa.string(), 1, buffers)

@@ -88,7 +88,7 @@ class RocketmqSource(DataSource):
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The same columns as Spark types."""
+    """The columns as Spark types."""
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - imports pandas
 
     return from_arrow_schema(schema)

@@ -95,7 +95,7 @@ def _name(wanted: Range) -> str:
 
 
 def _since(reader: RangeReader, wanted: Range, piece: Piece) -> Since | None:
-    """What the queue begins with now, if it can be had."""
+    """The first offset and the time of the queue's first message, if they can be had."""
     if piece.first_there < 0:
         return None
     try:

@@ -27,7 +27,7 @@ log = get_logger(__name__)
 
 
 class Query(NamedTuple):
-    """Whose rows a task writes: a query's name, the run of it, and the number of the batch."""
+    """The writer of a task's rows: a query's name, the run of it, and the number of the batch."""
 
     name: str
     run: str

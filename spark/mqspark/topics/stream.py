@@ -129,7 +129,7 @@ class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
         return end, losses
 
     def _look(self, begin: Positions) -> Known:
-        """What is known of the queues now, or was when the query's target was set.
+        """The queues as they are now, or were when the query's target was set.
 
         Then it was not known where the query begins: topics of which only its checkpoint knows are
         asked for here, to see whether they are gone.

@@ -30,7 +30,7 @@ def reader_for(options: Options) -> RangeReader:
 def look(
     reader: RangeReader, options: Options, start: Iterable[MessageQueue] = (), *, all_of: bool
 ) -> Known:
-    """What the wanted queues have now, and those of `start`.
+    """The wanted queues as they are now, and those of `start`.
 
     With `all_of`, raises NoLeader if a broker group can't say what it has.
     """

@@ -93,7 +93,8 @@ class BatchDraft:
         return self.fill_in(body_position, self._assignments.now_ms())
 
     def fill_in(self, body_position: int, now_ms: int) -> Buffer:
-        """The same, at a given time. It may be done again, if an entry had no effect."""
+        """Fill in the place and a given store time. It may be done again, if an entry had no
+        effect."""
         take, topic = self._assignments.take, self._topic
         firsts = [take(topic, queue_id, count) for queue_id, count in self._runs]
         self.offsets = [
@@ -198,7 +199,8 @@ class RecordsDraft:
         return self.fill_in(body_position, self._assignments.now_ms())
 
     def fill_in(self, body_position: int, now_ms: int) -> Buffer:
-        """The same, at a given time. It may be done again, if an entry had no effect."""
+        """Fill in the places and a given store time. It may be done again, if an entry had no
+        effect."""
         self.store_timestamp_ms = now_ms
         self.offsets = []
         done = 0

@@ -78,7 +78,7 @@ def _block(row: Row) -> _Block:
 
 
 def _trimmed(row: Row) -> Row:
-    """The same messages, from the first one on."""
+    """A row of the same messages that begins at the first one."""
     low = lowest_bit(row.bits)
     return row._replace(base=row.base + low, bits=row.bits >> low)
 

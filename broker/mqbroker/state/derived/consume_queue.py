@@ -299,7 +299,8 @@ class ConsumeQueues:
             pass
 
     def flush_steps(self) -> Iterator[None]:
-        """The same, one queue at each step: there may be thousands, each with a file to make.
+        """Hand them to the operating system, one queue at each step: there may be thousands, each
+        with a file to make.
 
         After an OSError this queue and the rest are left for the next time.
         """

@@ -174,7 +174,7 @@ def due_ms(record: Record) -> int:
 
 
 def owner_of(record: Record, *names: str) -> Owner:
-    """Whose a message that waits is: the values of these properties."""
+    """The owner of a message that waits: the values of these properties."""
     properties = bytes(record.properties)
     values = (
         value_in(properties, name.encode() + b"\x01", 0, len(properties)) or b"" for name in names

@@ -74,7 +74,8 @@ def all_check(hashes: Hashes, words: Words) -> bool:
 
 
 def checks(hashed: int, word: int) -> bool:
-    """The same as `all_check` for one unit: in a binary search numpy's fixed cost matters."""
+    """Whether a word belongs to its hash: `all_check` for one unit, since in a binary search
+    numpy's fixed cost matters."""
     once = ((hashed ^ int(_CHECK_SEED) ^ word & int(POSITION_MASK)) * _PRIME) & _MASK
     return (once ^ once >> _SHIFT) >> _POSITION_BITS == word >> _POSITION_BITS
 

@@ -52,7 +52,8 @@ class Many:
         return self._index(store_timestamp_ms, properties, copies)
 
     def index_sends(self, store_timestamp_ms: int) -> EntryIndex | None:
-        """The same where each may have been sent by itself, so that each may be retried."""
+        """The units of records that may have been sent each by itself, so that each may be
+        retried."""
         properties = self._properties()
         if properties is None:
             return None

@@ -169,7 +169,7 @@ def keys_in(topic: bytes, data: bytes, begin: int, end: int, position: int) -> l
 def keys_of(
     topic: bytes, unique_key: bytes | None, data: bytes, begin: int, end: int, position: int
 ) -> list[Key]:
-    """The same for a record whose unique key is known."""
+    """The keys of one record whose unique key is known."""
     keys = [Key(topic, unique_key, position)] if unique_key else []
     words = value_in(data, KEYS_NAME, begin, end)
     if words:

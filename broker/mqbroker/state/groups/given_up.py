@@ -36,7 +36,7 @@ class GivenUp(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def settled(self) -> SettlePopped:
-        """The same as members acknowledge."""
+        """The note as a settlement, as if members had acknowledged."""
         return SettlePopped(self.acks, [], self.now_ms)
 
 

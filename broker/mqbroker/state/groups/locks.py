@@ -129,7 +129,7 @@ class QueueLocks:
     def restoring(
         self, rows: Sequence[LockRow], tokens: Sequence[int], clock_ms: int
     ) -> Generator[None, None, None]:
-        """The same, in steps."""
+        """Take over a snapshot's rows, in steps."""
         self._held.clear()
         self.shares.begin_again()
         self.clock_ms = clock_ms

@@ -148,7 +148,7 @@ class PendingSnapshot:
 
     applied_index: int
     needed_index: int
-    """It holds the state up to this entry: entries up to here must be durable before it is
+    """Last entry that the picture holds: entries up to here must be durable before it is
     written."""
     generation: int
     """`Machine.generation` when it was taken."""

@@ -35,7 +35,7 @@ class AtPlace(OfFew):
     place: str = ""
 
     def at(self, place: str) -> AtPlace:
-        """The same fault, at a place."""
+        """This fault, at a place."""
         return type(self)(self.kind, place)
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:

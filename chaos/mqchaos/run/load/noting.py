@@ -24,7 +24,7 @@ def sent(
     transaction: str | None = None,
     expires: int | None = None,
 ) -> Send:
-    """What is noted of a message that is about to be sent."""
+    """The event of a message that is about to be sent."""
     body, keys = message.body, message.keys
     return Send(
         now,
@@ -43,7 +43,7 @@ def sent(
 
 
 def acknowledged(client: str, result: SendResult, *, waits: bool = False) -> Ack:
-    """What is noted of a message that was stored."""
+    """The event of a message that was stored."""
     return Ack(
         time.monotonic_ns(),
         client,
@@ -58,14 +58,14 @@ def acknowledged(client: str, result: SendResult, *, waits: bool = False) -> Ack
 
 
 def said(message: Message) -> int:
-    """What is noted of all that an application says of a message beside its body."""
+    """Checksum of all that an application says of a message beside its body."""
     keys = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
     named = {**(message.properties or {}), KEYS: keys, TAGS: message.tags}
     return sender_crc(named, message.flag)
 
 
 def popped(client: str, reader: str, message: PoppedMessage) -> Deliver:
-    """What is noted of a message that a member was given for a time."""
+    """The event of a message that a member was given for a time."""
     # The harness's clock is read first: what lies between the two makes the moment earlier.
     now, now_s = time.monotonic_ns(), trio.current_time()
     asked = None
@@ -81,7 +81,7 @@ def delivered(
     pop_time: int | None = None,
     asked: int | None = None,
 ) -> Deliver:
-    """What is noted of a message that a reader was given."""
+    """The event of a message that a reader was given."""
     try:
         body: bytes | memoryview = message.body
     except RecordError:

@@ -330,7 +330,7 @@ class TransactionalWork(ProducerWork):
         await trio.sleep(ASKED_FOR_S)
 
     def checker(self) -> Checker | None:
-        """What becomes of a transaction follows from its number."""
+        """The checker of transactions, which decides by a transaction's number."""
         return self._check
 
     def ending(self, number: int) -> str | None:

@@ -127,7 +127,8 @@ async def reset(tools: Tools) -> None:
 
 
 async def _set_back(tools: Tools, admin: Admin) -> None:
-    """One that is under way when this is cancelled counts, too."""
+    """Reset the group's offsets once. A reset that is under way when this is cancelled counts,
+    too."""
     queues: Sequence[QueueReset] = ()
     began, moved = time.monotonic_ns(), False
     try:
@@ -266,4 +267,4 @@ MEDDLING: Final[Mapping[str, Callable[[Tools], Awaitable[None]]]] = {
     "leaves": leave,
 }
 GIVE_BACK: Final = frozenset({"administers", "leaves"})
-"""These end by themselves once they are told to stop."""
+"""Tools that end by themselves once they are told to stop."""

@@ -261,7 +261,7 @@ class HandlingWork(ConsumerWork):
 
 
 class ThreadsWork(HandlingWork):
-    """The same by a blocking consumer, whose handlers work in threads."""
+    """Handling by a blocking consumer, whose handlers work in threads."""
 
     async def run(self, told_to_stop: trio.Event) -> None:
         """Until a signal, or until told to stop. What is noted is noted in this thread."""

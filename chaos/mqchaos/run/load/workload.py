@@ -331,8 +331,8 @@ class Consume(Task, frozen=True):
 
     @property
     def reader(self) -> str:
-        """What the history calls whoever is given each message once: the group, or whoever has
-        this file for its offsets."""
+        """Name in the history of the reader that is given each message once: the consumer group, or
+        the members that have this file for their offsets."""
         if self.offsets is None:
             return self.group
         return f"{self.group}-{Path(self.offsets).name.partition('.')[0]}"
@@ -419,8 +419,8 @@ Fate: TypeAlias = Literal["done", "left", "again", "dead"]
 
 
 def fate_of(number: int, deliveries: int) -> Fate:
-    """What a member that pops does with the n-th message, in so-manieth hands: one of fifty is
-    given up; of twenty one is forgotten at first, and one asked for again."""
+    """Fate of the n-th message at a member that pops, by how often it was delivered: one of fifty
+    is given up; of twenty, one is forgotten at first and one asked for again."""
     if number % 50 == 7:
         return "dead"
     if deliveries == 1 and number % 20 == 3:

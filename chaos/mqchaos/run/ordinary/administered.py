@@ -29,7 +29,7 @@ class Administered(NamedTuple):
 
 
 class _Acts(NamedTuple):
-    """What tools did, and where the group was, by what nodes answered."""
+    """Acts of tools, and the group's offsets over time, by the answers of nodes."""
 
     acts: list[Act]
     resets: list[Reset]
@@ -117,7 +117,7 @@ def _acts_in(events: Iterable[Event], group: str) -> _Acts:
 
 
 def against_administering(found: Administered) -> list[str]:
-    """What is wrong with how a group and its members took what was done to them."""
+    """Faults in how a group and its members took the acts of tools."""
     wrong = []
     if found.missing:
         wrong.append(told("were never given to the group", found.missing))
@@ -127,7 +127,7 @@ def against_administering(found: Administered) -> list[str]:
 
 
 def about_administering(found: Administered) -> str:
-    """What was counted."""
+    """Counts of the acts, in a sentence."""
     return (
         f"tools did {found.acts:,} things, {found.back:,} of them resets that took a queue back; "
         f"{found.acknowledged:,} messages were sent in the topic's last life, of which "
@@ -168,7 +168,7 @@ def against_moving(found: Keys) -> list[str]:
 
 
 def about_keys(found: Keys) -> str:
-    """What was counted."""
+    """Counts of the keys, in a sentence."""
     each = ", ".join(f"{number:,} of {broker}" for broker, number in sorted(found.messages.items()))
     return (
         f"{sum(found.messages.values()):,} messages ({each}) had {found.keys} keys, of which "

@@ -69,7 +69,7 @@ def all_given(each: Sequence[Given]) -> Given:
 
 
 class Shared(NamedTuple):
-    """What processes that share a program's clients had from each other.
+    """Findings about processes that share a program's clients.
 
     `twice`: places that two sends were told; `held_s`: the longest time for which two members of
     the group had a queue at once.
@@ -120,7 +120,7 @@ def told(what: str, places: Sequence[Place]) -> str:
 
 
 def against_deploying(found: Given) -> list[str]:
-    """What is wrong with how a group that was deployed anew was given its messages.
+    """Faults in how a group that was deployed anew was given its messages.
 
     While a leader dies a commit or an acknowledgement may be lost.
     """
@@ -131,7 +131,7 @@ def against_deploying(found: Given) -> list[str]:
 
 
 def about_deploying(found: Given, times: int, pause_s: float) -> str:
-    """What was counted, for whoever reads the report."""
+    """Counts of the deployments, in a sentence of the report."""
     return (
         f"consumers were deployed {times} times; of {found.acknowledged:,} messages "
         f"{len(found.missing):,} were never given and {len(found.twice):,} twice; a queue paused "
@@ -140,7 +140,7 @@ def about_deploying(found: Given, times: int, pause_s: float) -> str:
 
 
 def about_younger(found: Given) -> str:
-    """The same, of queues that are younger than the group."""
+    """Counts of the queues that are younger than the group, in a sentence of the report."""
     return (
         f"{found.acknowledged:,} messages were sent to queues younger than the group, of which "
         f"{len(found.missing):,} were never given to it"
@@ -148,14 +148,14 @@ def about_younger(found: Given) -> str:
 
 
 def against_skipping(found: Given) -> list[str]:
-    """What was acknowledged and not given."""
+    """Messages that were acknowledged and never given."""
     if not found.missing:
         return []
     return [told("were never given to the group", found.missing)]
 
 
 def against_sharing(found: Shared, held_s_max: float) -> list[str]:
-    """What is wrong between processes that have copies of one client."""
+    """Faults between processes that have copies of one client."""
     wrong = []
     if found.twice:
         wrong.append(told("were acknowledged at the place of another", found.twice))
@@ -168,7 +168,7 @@ def against_sharing(found: Shared, held_s_max: float) -> list[str]:
 
 
 def about_sharing(found: Shared) -> str:
-    """What was counted."""
+    """Counts of the shared clients, in a sentence of the report."""
     return (
         f"forked producers had {found.acknowledged:,} messages acknowledged, of which "
         f"{len(found.twice):,} at the place of another; two members had a queue at once for "

@@ -65,7 +65,7 @@ def longest_of(each: Iterable[HandedOver]) -> HandedOver:
 
 
 def against_pausing(found: HandedOver, pause_s_max: float) -> list[str]:
-    """What is wrong with how queues were handed over."""
+    """Faults in how queues were handed over."""
     if found.place is None or found.pause_s <= pause_s_max:
         return []
     topic, broker, queue, at = found.place

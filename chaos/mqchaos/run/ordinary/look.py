@@ -34,9 +34,9 @@ from mqchaos.run.ordinary.handing_over import against_pausing, handed_over, long
 
 
 class Lived(NamedTuple):
-    """What happened beside the history: how often consumers were deployed, how many queues the
-    topic had at first, how many times slower than it should be the machine was, and who was given
-    each message once."""
+    """Facts of a run that are not in its history: how often consumers were deployed, how many
+    queues the topic had at first, how many times slower than it should be the machine was, and the
+    readers that were given each message once."""
 
     group: str
     deployed: int
@@ -48,7 +48,7 @@ class Lived(NamedTuple):
 def look(
     workload: Workload, history: Callable[[], Iterator[Event]], lived: Lived
 ) -> tuple[list[str], list[str]]:
-    """What is wrong, and what was counted."""
+    """Faults that were found, and counts for the report."""
     if workload.deployed:
         found = all_given([given(history(), reader) for reader in lived.readers])
         over = longest_of(handed_over(history(), reader) for reader in lived.readers)

@@ -35,11 +35,11 @@ class Client(Protocol):
 
     @property
     def progress(self) -> Progress:
-        """What it said last."""
+        """The progress that the client told last."""
 
     @property
     def finished(self) -> trio.Event:
-        """That it ended in order."""
+        """Set when the client has ended in order."""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start it and follow it to its end. Raises ClusterError if it fails."""
@@ -72,7 +72,7 @@ class Half:
 
 
 class Program:
-    """One process. `argv` may be a line for a shell, as its only word."""
+    """A process. `argv` may be a line for a shell, as its only word."""
 
     def __init__(self, argv: Sequence[str], history: Path, log: Path) -> None:
         self._argv, self._history, self._log = argv, history, log

@@ -73,8 +73,8 @@ async def certificate_end(address: str, timeout_s: float) -> float:
 
 
 def _lenient(tls: AskedTls) -> tuple[Tls, Tls]:
-    """The same certificate of ours; the server's may name any host, and may then be any at all.
-    Python tells the names of a certificate that was verified alone."""
+    """TLS with our certificate, that accepts a server's certificate for any host; and then any
+    certificate at all. Python tells the names of a certificate that was verified alone."""
     given = tls if isinstance(tls, Tls) else Tls(ca=tls if isinstance(tls, str | Path) else None)
     named = replace(given, check_names=False, context=None)
     return named, replace(named, ca=None, verify=False)

@@ -115,7 +115,7 @@ class _Gathering:
         return expect_success(await self._requests.ask(address, request), request, address)
 
     async def with_histories(self, facts: Facts) -> Facts:
-        """The same, and what each server that answers has kept of its last hour."""
+        """The facts, and what each server that answers has kept of its last hour."""
         histories: list[ServerHistory] = []
         statistics = Statistics(self._session)
 

@@ -79,7 +79,7 @@ def create_acl(
 
 
 update_acl = create_acl
-"""As RocketMQ's: an entry of the same resource is replaced."""
+"""RocketMQ's second name of `createAcl`: an entry of the same resource is replaced."""
 
 
 def delete_acl(

@@ -87,7 +87,7 @@ Namespace = Annotated[
 ]
 ENVIRONMENT_PASSWORD = "DLEDGER_PASSWORD"  # noqa: S105 - a name
 Switch = Literal["true", "false"]
-"""As RocketMQ's tools spell it: an option that is given with its value."""
+"""A switch as RocketMQ's tools spell it: an option that is given with its value."""
 
 
 def read_password(file: Path | None, whose: str, variable: str = ENVIRONMENT_PASSWORD) -> str:

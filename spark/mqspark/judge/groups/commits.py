@@ -113,8 +113,8 @@ def _ahead(evidence: Evidence, doubted: DataFrame) -> DataFrame:
 def _with_set(
     evidence: Evidence, commits: DataFrame, delivered: DataFrame, begins: DataFrame
 ) -> tuple[DataFrame, DataFrame]:
-    """What was delivered, and where readings begin: by what was before the first reset, if anything
-    was. What lies before the offset to which a tool has `set` a group counts as if that had been
+    """Delivered messages, and where readings begin: by what was before the first reset, if anything
+    was. Messages before the offset to which a tool has `set` a group count as if they had been
     delivered when the tool began."""
     set_to, rows = resets(evidence), delivered.withColumn("set", F.lit(False))
     if set_to is None:

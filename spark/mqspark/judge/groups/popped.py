@@ -83,7 +83,7 @@ def _buried_by() -> Column:
 
 
 def _messages(evidence: Evidence) -> DataFrame:
-    """One row a message: its last delivery, the first that was done for certain, how many dead
+    """Messages, a row each: its last delivery, the first that was done for certain, how many dead
     letters there are of it, and whether it has an end of its own."""
     source = F.col("source")
     settled = (source == SETTLE) & F.col("counted")
@@ -303,7 +303,7 @@ def _unlogged(evidence: Evidence, places: DataFrame) -> DataFrame:
 
 
 def _settled(evidence: Evidence, how: str) -> DataFrame:
-    """What members were answered that they are through with, so."""
+    """Messages that members were told to be settled in this way."""
     counted = (F.col("source") == SETTLE) & F.col("counted")
     return evidence.testimony.where(counted & (F.col("how") == how))
 

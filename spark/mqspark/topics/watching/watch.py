@@ -53,7 +53,7 @@ class JobLines:
 
 
 class Watched(NamedTuple):
-    """What is shown of a session, and the port at which it is served; 0 if it is not."""
+    """A session's page, and the port at which it is served; 0 if it is not."""
 
     registry: CollectorRegistry
     port: int
