@@ -108,6 +108,6 @@ def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list
 def docstrings(tree: ast.Module) -> Iterator[tuple[ast.Expr, str]]:
     """All texts that are statements: those of constants and fields stand behind them."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            if isinstance(node.value.value, str):
-                yield node, inspect.cleandoc(node.value.value)
+        match node:
+            case ast.Expr(ast.Constant(str(text))):
+                yield node, inspect.cleandoc(text)
