@@ -96,8 +96,7 @@ def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list
     wrong = [
         f"{module.name}:{node.lineno}: {text}"
         for module in (*modules, *others)
-        if ".testing." not in module.name
-        and not module.name.startswith(("tests.", "benchmarks."))
+        if ".testing." not in module.name and not module.name.startswith(("tests.", "benchmarks."))
         for node, text in docstrings(module.tree)
         if NO_SUBJECT.match(text)
     ]
