@@ -1,15 +1,15 @@
 """How long queues pause when their reader changes, read off the history at the end of a run. Pure.
 
 A queue that has messages pauses from the last one that its old reader's handler was given until the
-first one of its new reader, or from when that one was acknowledged, if it came later. Messages are
-compared with the one before them in their queue, so a popped message that stays hidden is seen
-though others of its queue are read meanwhile. What a slow machine takes longer for is not: a
-backlog is read message after message. Time in which no reader is up does not count.
+first one of its new reader, or from when that one was acknowledged, if it came later. A message
+that was passed over, as a popped one that stays hidden is, pauses its queue from the first one
+behind it. A slow machine's backlog is no pause: it is read message after message. Time in which no
+reader is up does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -43,16 +43,31 @@ def handed_over(events: Iterable[Event], reader: str) -> HandedOver:
             if isinstance(event, Deliver):
                 given.setdefault(place_of(event), event)
     spans = _joined(up.values())
-    times, longest, at = 0, 0, None
-    for before, after in pairwise(sorted(given)):
-        old, new = given[before], given[after]
-        if before[:3] != after[:3] or old.client == new.client:
-            continue
-        times += 1
-        pause = _within(spans, max(old.t, acked.get(after, new.t)), new.t)
+    order, longest, at = sorted(given), 0, None
+    changes = [
+        (after, given[before].t)
+        for before, after in pairwise(order)
+        if before[:3] == after[:3] and given[before].client != given[after].client
+    ]
+    for place, since in (*changes, *_passed_over(order, given)):
+        now = given[place].t
+        pause = _within(spans, max(since, acked.get(place, now)), now)
         if pause > longest:
-            longest, at = pause, after
-    return HandedOver(times, longest / NS_PER_S, at)
+            longest, at = pause, place
+    return HandedOver(len(changes), longest / NS_PER_S, at)
+
+
+def _passed_over(
+    order: Sequence[Place], given: Mapping[Place, Deliver]
+) -> Iterator[tuple[Place, int]]:
+    """Messages that were given after one behind them in their queue, and when that was."""
+    first: dict[tuple[str, str, int], int] = {}
+    for place in reversed(order):
+        now, queue = given[place].t, place[:3]
+        behind = first.setdefault(queue, now)
+        if behind < now:
+            yield place, behind
+        first[queue] = min(behind, now)
 
 
 def longest_of(each: Iterable[HandedOver]) -> HandedOver:
