@@ -64,7 +64,13 @@ ATTACHED_TOPIC = "Attached"
 
 app = cyclopts.App(
     name="mqchaos",
-    help="Inject faults into a broker group, and audit its replicas afterwards.",
+    help=(
+        "Inject faults into a broker group, and audit its replicas afterwards.\n\n"
+        "For example:\n\n"
+        "    mqchaos list\n"
+        "    mqchaos run --scenario leader-kill --seed 7 --kills 2 --dir /tmp/run\n"
+        "    mqchaos replay /tmp/run --dir /tmp/again"
+    ),
     help_format="plaintext",
     help_formatter=FlowingHelp(),
 )
@@ -72,7 +78,12 @@ app = cyclopts.App(
 
 @app.command(name="list")
 def list_scenarios() -> None:
-    """List the scenarios, the workloads and the faults, and what this machine lacks for a fault."""
+    """List the scenarios, the workloads and the faults, and what this machine lacks for a fault.
+
+    For example:
+
+        mqchaos list
+    """
     console = Console()
     scenarios = Table("scenario", "what happens")
     for scenario in SCENARIOS.values():
@@ -110,7 +121,12 @@ def _networks() -> Table:
 
 @app.command
 def failpoints() -> None:
-    """List the failpoints: places in the code at which a node can be stopped or held."""
+    """List the failpoints: places in the code at which a node can be stopped or held.
+
+    For example:
+
+        mqchaos failpoints
+    """
     table = Table("place", "comes by", "because of", "what has happened, and what has not")
     for place in PLACES.values():
         table.add_row(place.name, place.by.value, place.when.value, place.told)
