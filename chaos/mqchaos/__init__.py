@@ -2,6 +2,7 @@
 
 ``demo``          the main job: `./dev demo`
 ``mqchaos``       the command of that name: scenarios by name and seed
+``listing``       the tables of what `mqchaos` can do
 ``entry``         where the commands `mqchaos` and `mqcluster` begin
 ``mqcluster``     the command of that name: a whole cluster on this machine
 ``command_line``  what the commands share

@@ -12,10 +12,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import cyclopts
 from rich.console import Console
-from rich.table import Table
 
 from dledger.errors import ConfigError
-from dledger.failpoints import PLACES
 from dledger.program.console import let_reader_leave
 from dledger.program.extras import require
 from dledger.program.helping import FlowingHelp
@@ -25,8 +23,7 @@ from mqchaos.attach.hooks import read_hooks
 from mqchaos.attach.performing import perform_attached
 from mqchaos.cluster.access import Identity
 from mqchaos.command_line import refuse_outside, run_app, run_command
-from mqchaos.faults.fault import FAULTS
-from mqchaos.faults.machine import all_lacking, machine_lacks
+from mqchaos.faults.machine import all_lacking
 from mqchaos.limits import (
     AWAY_S,
     BUSY_MAX,
@@ -39,7 +36,7 @@ from mqchaos.limits import (
     SHRINK_RUNS_MAX,
     SOAK_HOURS_MAX,
 )
-from mqchaos.network.needs import no_namespaces
+from mqchaos.listing import listed, places, show
 from mqchaos.run import again
 from mqchaos.run.again import order_of, own, plan_of
 from mqchaos.run.covered import markdown
@@ -84,39 +81,7 @@ def list_scenarios() -> None:
 
         mqchaos list
     """
-    console = Console()
-    scenarios = Table("scenario", "what happens")
-    for scenario in SCENARIOS.values():
-        scenarios.add_row(scenario.name, scenario.story)
-    scenarios.add_row(RANDOM, "all faults that this machine can do, drawn from the seed")
-    workloads = Table("workload", "what clients do", "here")
-    for workload in WORKLOADS.values():
-        lacks = stock_lacks(workload.stock) if workload.stock else None
-        workloads.add_row(workload.name, workload.story, _can(lacks))
-    faults = Table("fault", "what it does", "here")
-    for fault in FAULTS.values():
-        lacks = machine_lacks(fault.kind.name)
-        faults.add_row(fault.kind.name, f"a server {fault.kind.told}", _can(lacks))
-    for table in (scenarios, workloads, faults, _networks()):
-        console.print(table)
-
-
-def _networks() -> Table:
-    """Kinds of links that this machine can have, and faults that can't be injected into them."""
-    networks = Table("network", "what links are", "here")
-    for name, told in (
-        ("proxy", "connections through a process of ours"),
-        (
-            "namespaces",
-            "the kernel's, each server in a network namespace, at an address, of its own",
-        ),
-    ):
-        of_kernel = name == "namespaces"
-        lacks = no_namespaces() if of_kernel else None
-        some = all_lacking(namespaces=of_kernel) if lacks is None else {}
-        words = [_can(lacks), *(f"{fault} is not available: {why}" for fault, why in some.items())]
-        networks.add_row(name, told, "\n".join(words))
-    return networks
+    show(listed())
 
 
 @app.command
@@ -127,14 +92,7 @@ def failpoints() -> None:
 
         mqchaos failpoints
     """
-    table = Table("place", "comes by", "because of", "what has happened, and what has not")
-    for place in PLACES.values():
-        table.add_row(place.name, place.by.value, place.when.value, place.told)
-    Console().print(table)
-
-
-def _can(lacks: str | None) -> str:
-    return "can be done" if lacks is None else f"not available: {lacks}"
+    show([places()])
 
 
 @app.command
