@@ -162,6 +162,51 @@ async def test_what_a_waiting_pop_brings_at_the_end_is_for_others_at_once(
     assert max(waits_s) < 1, waits_s
 
 
+@pytest.mark.parametrize("explicit", [True, False])
+async def test_a_slow_handler_of_a_pop_keeps_no_other_message_hidden(
+    explicit: bool, autojump_clock: MockClock
+) -> None:
+    """Neither those popped ahead, nor those that come while it goes on; it finishes its own."""
+    at_s: dict[bytes, float] = {}
+    ended: list[bytes] = []
+
+    async def slow(message: ReceivedMessage) -> None:
+        await trio.sleep(20)
+        ended.append(message.body)
+
+    async def soon(message: ReceivedMessage) -> None:
+        at_s[message.body] = trio.current_time()
+
+    async def go(leaves: trio.Event) -> None:
+        async with trio.open_nursery() as working, MODES["pop"](cluster, Path()) as consumer:
+            working.start_soon(consumer.run, slow)
+            await leaves.wait()
+            if explicit:
+                assert await consumer.drain()
+
+    async with (
+        local_cluster(replicas=1) as cluster,
+        cluster.producer("P") as producer,
+        trio.open_nursery() as nursery,
+        MODES["pop"](cluster, Path()) as other,
+    ):
+        for number in range(3):
+            await producer.send(Message("T", b"before %d" % number))
+        async with trio.open_nursery() as going:
+            leaves = trio.Event()
+            going.start_soon(go, leaves)
+            await trio.sleep(3)
+            nursery.start_soon(other.run, soon)
+            began_s = trio.current_time()
+            leaves.set()
+            for number in range(5):
+                await producer.send(Message("T", b"after %d" % number))
+    assert len(ended) == 1
+    assert len(at_s) == 7
+    assert not {*ended} & {*at_s}
+    assert max(at_s.values()) - began_s < 0.1
+
+
 async def test_an_ordered_pop_that_fails_again_and_again_is_drained(
     autojump_clock: MockClock,
 ) -> None:

@@ -194,6 +194,7 @@ class PopConsumer(Living):
         self.check_open()
         check_seconds("timeout_s", timeout_s)
         self._taking.stop()
+        self._session.tasks.start_soon(self._leave)  # nobody waits for what handlers have in hand
         with anyio.move_on_after(timeout_s) as scope:
             while self._runs:
                 await self._taking.arrived.wait()
@@ -208,8 +209,9 @@ class PopConsumer(Living):
             await self.drain(self._drain_timeout_s)
 
     async def _leave(self) -> None:
-        """Send acknowledgements, give back messages that no handler had, and leave the group. One
-        task may drain while another leaves the block: the second waits for the first."""
+        """Leave the group, give back messages that no handler has begun, and send acknowledgements:
+        as handlers begin to finish, and again when they have. One task may drain while another
+        leaves the block: the second waits for the first."""
         with anyio.CancelScope(shield=True):
             async with self._leaving:
                 await self._leave_now()
@@ -219,17 +221,18 @@ class PopConsumer(Living):
         if self._telling is not None:
             self._telling.cancel()
         with anyio.move_on_after(limits.REQUEST_TIMEOUT_S, shield=True):
-            try:
-                await self._settling.flush()
-            except DledgerError as error:
-                log.warning("acknowledgements not sent", group=self.group, reason=str(error))
             async with together() as tasks:
                 if not self._has_left:
                     self._has_left = True
                     header = UnregisterClientHeader(self.client_id, consumer_group=self.group)
                     tasks.start_soon(self._session.leave, header)
+                await self._taking.give_back()
                 await self._taking.last_answers()
                 await self._taking.give_back()
+            try:
+                await self._settling.flush()
+            except DledgerError as error:
+                log.warning("acknowledgements not sent", group=self.group, reason=str(error))
 
     async def _keep_telling(self) -> None:
         with anyio.CancelScope() as self._telling:
