@@ -72,6 +72,7 @@ from mqbroker.requests.sending.staged import StagedHandler
 from mqbroker.requests.sending.transactions import TransactionHandler
 from mqbroker.state.aside import SetAside
 from mqbroker.state.derived.entry_index import EntryIndex
+from mqbroker.state.derived.indexing import Due
 from mqbroker.upkeep.alarm import Alarm
 from mqbroker.upkeep.retention import policy_of
 
@@ -182,6 +183,14 @@ class Broker:
         if self.core.role.serving:
             for run in index.runs:
                 self.core.rates.put(index.topic, run.messages, run.size_bytes, origin)
+
+    def timers_set(self, dues: Sequence[Due]) -> None:
+        """Messages began to wait for their time: count them by their topic, which is the first name
+        of their owner."""
+        if self.core.role.serving:
+            for due in dues:
+                ahead_s = (due.at_ms - due.born_ms) / 1000
+                self.core.rates.traffic.timed(due.owner[0], ahead_s)
 
     def set_aside(self, kind: int, aside: SetAside) -> None:
         """An entry was set aside: log it as an error, since its writer or a disk is at fault."""
@@ -425,6 +434,7 @@ class Broker:
         self.core.role.take_members(self.core.log.status.members)
         self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
         self.core.entries.times.sample(now_s)
+        self.core.replies.latencies.sort()
         if now_s >= self._next_scan_s:
             self._next_scan_s += limits.CLIENT_SCAN_S
             self._clients.expire()

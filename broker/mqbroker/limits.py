@@ -371,6 +371,8 @@ APPEND_BOUNDS_S = (
     *(1.0, 2.0, 3.0, 4.0, 5.0, 10.0),
 )
 """Upper ends of the buckets of the histogram of how long entries take, in seconds."""
+FINISH_BOUNDS_S = (0.005, 0.025, 0.1, 0.5, 1, 5, 60, 600, 3600, 43_200, 86_400)
+"""The same of how long transactions take."""
 PULL_OFFSETS_MAX = 100_000
 """Queues of groups whose last pull is kept for the tools."""
 

@@ -36,7 +36,7 @@ from dledger.net.quota import ConnectionQuota, Place
 from dledger.net.turns import Share, Turns, single_steps, turns_of_loop
 from dledger.observe import get_logger
 from dledger.remoting.codes import ResponseCode
-from dledger.remoting.command import FLAG_ONEWAY, Command, HeaderEncoding
+from dledger.remoting.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, HeaderEncoding
 from dledger.remoting.unavailable import OUTCOME, OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
@@ -129,13 +129,14 @@ class Connection:
     def send(self, command: Command) -> None:
         """Send a response or a request. Never waits: a client that reads too slowly is closed
         instead. The response to a one-way request is not sent."""
-        if self.closed:
+        if self._close_reason is not None:
             return
-        if command.is_response:
+        flag = command.flag
+        if flag & FLAG_RESPONSE:
             self.unanswered -= 1
             if self._large:
                 self._large_bytes -= self._large.pop(command.opaque, 0)
-            if command.is_oneway:
+            if flag & FLAG_ONEWAY:
                 return
         try:
             # If no other request waits on this connection there is nothing to gather.
@@ -341,10 +342,10 @@ class Connection:
         self.link.flush()
 
     def _handle(self, request: Command, handler: Handler, nursery: trio.Nursery) -> None:
-        if request.is_response:
+        if request.flag & FLAG_RESPONSE:
             self._take_answer(request)
             return
-        if self.closed:
+        if self._close_reason is not None:
             return
         self.encoding = request.encoding
         if self._place is not None and not self._place.spoke:

@@ -67,10 +67,13 @@ class Command(msgspec.Struct, eq=False):  # noqa: PLW1641 -- it changes, so it h
     encoding: HeaderEncoding = HeaderEncoding.MSGPACK
     #: Of the frame that it was decoded from; 0 if it was not.
     size_bytes: int = 0
+    #: When a server began with it, by its monotonic clock, and whether it was held since.
+    arrived_s: float = 0.0
+    held: bool = False
 
     def __eq__(self, other: object) -> bool:
         """Whether both say the same, whatever frames they came in."""
-        return isinstance(other, Command) and astuple(self)[:-1] == astuple(other)[:-1]
+        return isinstance(other, Command) and astuple(self)[:-3] == astuple(other)[:-3]
 
     @property
     def is_response(self) -> bool:

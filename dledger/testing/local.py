@@ -219,6 +219,16 @@ class LocalLedger:
         return self._end - self._waiting[0][0].position if self._waiting else 0
 
     @property
+    def unsynced_bytes(self) -> int:
+        """None: memory is all that there is."""
+        return 0
+
+    def bytes_behind(self, index: int) -> int:
+        """Bytes of the entries behind an index."""
+        entries = self._entries
+        return self._end - entries[index].position if index < len(entries) else 0
+
+    @property
     def status(self) -> LedgerStatus:
         """This node, now."""
         serving = self._leader == "local"

@@ -6,6 +6,8 @@ Layout
 ``naming``    values of labels, as RocketMQ writes them (pure)
 ``server``    figures that every replica has: its part in the group, log, disk, clients
 ``traffic``   what came and what was given, told by the leader (pure)
+``timers``    messages that wait for their time, told by the leader
+``times``     how long requests took
 ``lag``       how far groups are behind, told by the leader
 ``details``   the same by queue, with the reason
 ``page``      all of it as pages

@@ -11,6 +11,8 @@ from mqbroker.requests.groups.membership import POPS
 if TYPE_CHECKING:
     from mqbroker.config import BrokerConfig
 
+STORE: Final = {"storage_type": "local", "storage_medium": "disk"}
+"""The labels of what is about the store."""
 _SYSTEM_GROUPS: Final = frozenset(
     {
         TOOLS_GROUP,

@@ -13,6 +13,8 @@ from mqbroker.metrics.details import QueueFigures
 from mqbroker.metrics.lag import LagFigures
 from mqbroker.metrics.server import ServerFigures
 from mqbroker.metrics.sources import Process, Sources
+from mqbroker.metrics.timers import TimerFigures
+from mqbroker.metrics.times import RequestFigures
 from mqbroker.metrics.traffic import Names, TrafficFigures
 
 _FOLDED: Final = Family(
@@ -28,6 +30,8 @@ class BrokerFigures:
         self._names = Names(Shown(), Shown(), naming.owners(core.config))
         self._server = ServerFigures(sources, process, self._names)
         self._traffic = TrafficFigures(core.machine, core.rates, self._names)
+        self._timers = TimerFigures(core.machine, core.rates, self._names, core.clock_ms)
+        self._requests = RequestFigures(core)
         self._lag = LagFigures(sources, self._names)
         self._queues = QueueFigures(sources)
         self._writer = Writer(
@@ -43,9 +47,11 @@ class BrokerFigures:
         """The text of /metrics."""
         yield from self._choose()
         yield from self._server.pieces(self._writer)
+        yield from self._requests.pieces(self._writer)
         if not self._core.role.serving:
             return
         yield from self._traffic.pieces(self._writer)
+        yield from self._timers.pieces(self._writer)
         yield from self._lag.pieces(self._writer)
         names = self._names
         yield from self._writer.family(

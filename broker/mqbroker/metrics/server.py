@@ -16,7 +16,6 @@ from mqbroker.metrics.sources import Process, Sources
 from mqbroker.metrics.traffic import Names
 from mqbroker.requests.reading.earliest import NO_MESSAGE, EarliestMessage
 
-_STORE = {"storage_type": "local", "storage_medium": "disk"}
 _REMOTING = {"protocol_type": "remoting"}
 
 
@@ -119,7 +118,7 @@ class ServerFigures:
             return
         size, unused = disk.f_blocks * disk.f_frsize, disk.f_bfree * disk.f_frsize
         told = "Used bytes of the whole file system, as in RocketMQ."
-        yield _gauge("rocketmq_storage_size_bytes", told), [(_STORE, size - unused)]
+        yield _gauge("rocketmq_storage_size_bytes", told), [(naming.STORE, size - unused)]
         told = "Bytes of the store's file system."
         yield _gauge("dledger_disk_total_bytes", told), [({}, size)]
         told = "Bytes that are free for this user."
@@ -129,12 +128,15 @@ class ServerFigures:
         core, status = self._core, self._core.log.status
         first, end = status.first_position, status.end_position
         earliest_ms = self._earliest.store_timestamp_ms(first, end)
-        age_ms = 0 if earliest_ms == NO_MESSAGE else max(0, core.clock_ms() - earliest_ms)
         for name, value, told in (
             ("dispatch_behind_bytes", core.log.unapplied_bytes, "Bytes of the log not applied."),
-            ("message_reserve_time_milliseconds", age_ms, "The age of the oldest message."),
+            ("flush_behind_bytes", core.log.unsynced_bytes, "Bytes of the log not synced."),
         ):
-            yield _gauge(f"rocketmq_storage_{name}", told), [(_STORE, value)]
+            yield _gauge(f"rocketmq_storage_{name}", told), [(naming.STORE, value)]
+        if earliest_ms != NO_MESSAGE:
+            told, age_ms = "The age of the oldest message.", max(0, core.clock_ms() - earliest_ms)
+            name = "rocketmq_storage_message_reserve_time_milliseconds"
+            yield _gauge(name, told), [(naming.STORE, age_ms)]
         for name, value, told in (
             ("dledger_log_bytes", max(0, end - first), "Bytes of the log."),
             ("dledger_log_end_position", end, "Where the log ends."),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dledger.metrics.shown import Shown
-from dledger.metrics.text import Family, Writer
+from dledger.metrics.text import Buckets, Family, Sample, Writer
 from dledger.remoting.message import DLQ_PREFIX
-from dledger.remoting.names import UNREADABLE, topic_kind
+from dledger.remoting.names import HALF_TOPIC, UNREADABLE, topic_kind
 from mqbroker.flow.rates import Rates
 from mqbroker.flow.statistics import GET
-from mqbroker.flow.traffic import Arrived
+from mqbroker.flow.traffic import BY_ORIGIN, Arrived
 from mqbroker.metrics import naming
 from mqbroker.state.attributes import MESSAGE_TYPE
 
@@ -29,7 +29,16 @@ _GIVEN: Final = (
 )
 _DEAD: Final = Family("rocketmq_send_to_dlq_messages_total", "counter", "Messages given up.")
 _HALF: Final = Family("rocketmq_half_messages", "gauge", "Transactions without an end.")
-_TIMING: Final = Family("rocketmq_timing_messages", "gauge", "Messages that wait for their time.")
+_COMMIT_TIMES: Final = Family(
+    "rocketmq_finish_message_latency_milliseconds",
+    "histogram",
+    "Seconds, as in RocketMQ, from the birth of a message until its transaction was committed.",
+)
+_FINISHED: Final = Family(
+    "dledger_transaction_finish_seconds",
+    "histogram",
+    "From the store of a half message until its producer ended it.",
+)
 _COMMITTED: Final = Family("rocketmq_commit_messages_total", "counter", "Transactions committed.")
 _ROLLED_BACK: Final = Family(
     "rocketmq_rollback_messages_total", "counter", "Transactions rolled back."
@@ -98,11 +107,12 @@ class TrafficFigures:
                 ),
             )
         for family, counts in self._by_topic():
-            shown: dict[str, int] = {}
-            yield from self._add_counts(counts, shown)
-            yield from writer.family(
-                family, (({"topic": topic}, count) for topic, count in shown.items())
-            )
+            shown = yield from by_topic(counts, self._names)
+            yield from writer.family(family, shown)
+        times = yield from times_by_topic(self._rates.traffic.commits, self._names)
+        yield from writer.family(_COMMIT_TIMES, times)
+        finished = self._rates.traffic.finished.items()
+        yield from writer.family(_FINISHED, [({"end": end}, times) for end, times in finished])
         dead: dict[tuple[str, ...], int] = {}
         yield from self._add_dead(dead)
         yield from writer.family(
@@ -129,14 +139,14 @@ class TrafficFigures:
 
     def _add_arrived(self, arrived: dict[tuple[str, ...], Arrived]) -> Iterator[str]:
         """Sum up by labels; an empty piece at each step."""
-        for (topic, kind), row in list(self._rates.traffic.arrived.items()):
+        for (topic, origin), row in list(self._rates.traffic.arrived.items()):
             yield ""
             system, config = self._kind(topic), self._machine.topics.get(topic)
             if config is None or system is None:
                 continue
             declared = config.attributes.get(MESSAGE_TYPE, "normal").lower()
             shown = self._names.topics.name(topic)
-            key = (shown, kind or _undelayed(declared), system)
+            key = (shown, BY_ORIGIN.get(origin) or _undelayed(declared), system)
             of = arrived.setdefault(key, Arrived())
             of.messages += row.messages
             of.size_bytes += row.size_bytes
@@ -170,21 +180,13 @@ class TrafficFigures:
     def _by_topic(self) -> Iterator[tuple[Family, dict[str, int]]]:
         machine, traffic = self._machine, self._rates.traffic
         yield _HALF, machine.halves.owners.rows_by(0)
-        yield _TIMING, machine.timers.owners.rows_by(0)
         committed = {
             topic: row.messages
-            for (topic, kind), row in traffic.arrived.items()
-            if kind == "transaction" and topic not in UNREADABLE
+            for (topic, origin), row in traffic.arrived.items()
+            if origin == HALF_TOPIC and topic not in UNREADABLE
         }
         yield _COMMITTED, committed
         yield _ROLLED_BACK, traffic.rolled_back
-
-    def _add_counts(self, counts: dict[str, int], sums: dict[str, int]) -> Iterator[str]:
-        for topic, count in list(counts.items()):
-            yield ""
-            if topic not in UNREADABLE:
-                shown = self._names.topics.name(topic)
-                sums[shown] = sums.get(shown, 0) + count
 
     def _add_letters(self, letters: dict[str, int]) -> Iterator[str]:
         """Sum up the ends of dead-letter topics, which no restart and no other leader changes."""
@@ -208,6 +210,26 @@ class TrafficFigures:
                 naming.flag(system or naming.is_system_group(group)),
             )
             sums[key] = sums.get(key, 0) + count
+
+
+def by_topic(counts: Mapping[str, int], names: Names) -> Generator[str, None, list[Sample]]:
+    """Samples by topic; an empty piece at each step."""
+    sums: dict[str, int] = {}
+    for topic, count in list(counts.items()):
+        yield ""
+        if topic not in UNREADABLE:
+            shown = names.topics.name(topic)
+            sums[shown] = sums.get(shown, 0) + count
+    return [({"topic": topic}, count) for topic, count in sums.items()]
+
+
+def times_by_topic(rows: Mapping[str, Buckets], names: Names) -> Generator[str, None, list[Sample]]:
+    """The same of histograms."""
+    sums: dict[str, Buckets] = {}
+    for topic, row in list(rows.items()):
+        yield ""
+        sums.setdefault(names.topics.name(topic), Buckets(row.bounds)).take(row)
+    return [({"topic": topic}, times) for topic, times in sums.items()]
 
 
 def _undelayed(declared: str) -> str:

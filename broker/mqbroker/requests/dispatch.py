@@ -49,6 +49,8 @@ class Dispatcher:
         self._open: Table = {}
         self._departures = departures
         self._forwarding = Forwarding(core)
+        self._latencies = core.replies.latencies
+        self._clock_s = core.clock_s
         self.take_mode()
 
     def take_mode(self) -> None:
@@ -64,6 +66,7 @@ class Dispatcher:
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """Answer a request, at once or later."""
+        request.arrived_s = self._clock_s()
         try:
             served = self._open.get(request.code)
             if served is None:
@@ -79,10 +82,16 @@ class Dispatcher:
                 answer.begin(partial(self._tell, request, connection, answer))
                 return None
         except _EXPECTED as error:
-            return self._refusal(request, connection, error)
+            answer = self._refusal(request, connection, error)
+        except Exception:
+            self._latencies.failed(request)
+            raise
         # Nearly all answers. (To ask whether one is awaitable takes a microsecond.)
-        if answer is None or isinstance(answer, Command):
+        if isinstance(answer, Command):
+            self._latencies.answered(request, answer.code)
             return answer
+        if answer is None:
+            return None
         return self._later(request, connection, answer)
 
     def _guarded(self, request: Command, connection: Connection) -> Served[Needs]:
@@ -173,6 +182,7 @@ class Dispatcher:
         except Refused as refused:
             core.replies.refuse(request, connection, refused)
         except Exception as error:
+            self._latencies.failed(request)
             connection.end(request, error)
 
     async def _later(
@@ -184,12 +194,17 @@ class Dispatcher:
         self._core.definitions.maker = connection
         try:
             answer = await awaited
-            if answer is None or isinstance(answer, Command):
-                return answer
-            answer.begin(partial(self._tell, request, connection, answer))
+            if isinstance(answer, Later):
+                answer.begin(partial(self._tell, request, connection, answer))
+                return None
         except (*_EXPECTED, NotConfirmed) as error:
-            return self._refusal(request, connection, error)
-        return None
+            answer = self._refusal(request, connection, error)
+        except Exception:
+            self._latencies.failed(request)
+            raise
+        if answer is not None:
+            self._latencies.answered(request, answer.code)
+        return answer
 
     def _refusal(
         self,

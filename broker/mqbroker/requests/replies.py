@@ -16,6 +16,7 @@ from dledger.observe import get_logger
 from dledger.remoting.bodies import Dialect
 from dledger.remoting.command import Command, HeaderEncoding
 from mqbroker import limits
+from mqbroker.flow.latencies import NOT_WRITTEN, SUCCESS, Latencies
 from mqbroker.refusal import Refused
 
 _log = get_logger("mqbroker.requests.replies")
@@ -32,6 +33,8 @@ class Replies:
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
+        #: How long requests took.
+        self.latencies = Latencies(clock_s)
         self._kinds: dict[tuple[int, int], _Kind] = {}
 
     def send(self, request: Command, connection: Connection, response: Command) -> bool:
@@ -42,7 +45,9 @@ class Replies:
         """
         failpoint("reply.send")
         connection.send(response)
-        return not connection.closed
+        reached = not connection.closed
+        self.latencies.answered(request, response.code, SUCCESS if reached else NOT_WRITTEN)
+        return reached
 
     def refuse(self, request: Command, connection: Connection, refused: Refused) -> None:
         """Answer with a refusal."""

@@ -45,7 +45,7 @@ from mqbroker.state.derived.consume_queue import (
     sync_files,
 )
 from mqbroker.state.derived.entry_index import EntryIndex
-from mqbroker.state.derived.indexing import Op, due_ms, index_entry, index_sends, owner_of
+from mqbroker.state.derived.indexing import Due, Op, due_of, index_entry, index_sends, owner_of
 from mqbroker.state.derived.key_index import KeyIndex
 from mqbroker.state.derived.units import Damage, DamagedFiles
 from mqbroker.state.groups.given_up import GivenUp
@@ -64,7 +64,6 @@ from mqbroker.state.saved.snapshot import (
     read_snapshot,
     write_snapshot,
 )
-from mqbroker.state.shares import Owner
 from mqbroker.state.watching import Watcher
 
 
@@ -73,7 +72,7 @@ class _Examined(NamedTuple):
 
     op: Op | None
     parts: Sequence[EntryIndex]
-    dues: Sequence[tuple[int, int, Owner]]
+    dues: Sequence[Due]
 
 
 class Machine(Memory):
@@ -382,7 +381,7 @@ class Machine(Memory):
         elif isinstance(op, Move):
             self._check_move(op)
         ends: dict[tuple[str, int], int] = {}
-        dues: list[tuple[int, int, Owner]] = []
+        dues: list[Due] = []
         for index in parts:
             for run in index.runs:
                 key = (index.topic, run.queue_id)
@@ -394,10 +393,7 @@ class Machine(Memory):
                     )
                 ends[key] = end + run.messages
             if index.topic == TIMER_TOPIC:
-                dues += [
-                    (offset, due_ms(record), owner_of(record, REAL_TOPIC))
-                    for offset, record in _records(entry, index)
-                ]
+                dues += [due_of(offset, record) for offset, record in _records(entry, index)]
         return _Examined(op, parts, dues)
 
     def _check_move(self, move: Move) -> None:
@@ -421,7 +417,9 @@ class Machine(Memory):
             waiting = {TIMER_TOPIC: self.timers, HALF_TOPIC: self.halves}
             waiting.get(op.topic, self.delays).take(op)
         for due in dues:
-            self.timers.add(*due)
+            self.timers.add(due.offset, due.at_ms, due.owner)
+        if dues and self._watcher is not None and not isinstance(op, Move):
+            self._watcher.timers_set(dues)
         for index in parts:
             self._apply_part(entry, index, op.topic if isinstance(op, Move) else "")
 

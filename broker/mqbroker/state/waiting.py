@@ -117,6 +117,11 @@ class Waiting:
         """The earliest time; None if none waits."""
         return self._schedule.next_ms()
 
+    def before(self, at_ms: int) -> int:
+        """How many messages have an earlier time."""
+        _, times, _ = self._views()
+        return int(np.count_nonzero(times < at_ms)) - (len(times) - self._count)
+
     def due(self, now_ms: int, count_max: int) -> list[int]:
         """The offsets whose time has come, the earliest first; they keep waiting."""
         return self._schedule.due(now_ms, count_max)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from mqbroker.state.aside import SetAside
 from mqbroker.state.derived.entry_index import EntryIndex
+from mqbroker.state.derived.indexing import Due
 
 
 class Watcher(Protocol):
@@ -14,6 +15,9 @@ class Watcher(Protocol):
 
     def messages_arrived(self, index: EntryIndex, origin: str) -> None:
         """The messages of an entry can be pulled from now on. `origin`: where they waited."""
+
+    def timers_set(self, dues: Sequence[Due]) -> None:
+        """Messages began to wait for their time that did not wait for one before."""
 
     def set_aside(self, kind: int, aside: SetAside) -> None:
         """An entry of this kind has no effect, on any replica."""

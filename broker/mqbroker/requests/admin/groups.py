@@ -77,11 +77,12 @@ class GroupAdminHandler:
         given: list[SubscriptionGroupConfig],
         changes: str | None = None,
     ) -> Command:
-        configs = [self._changed(config, changes) for config in given]
-        outcome: Outcome[Appended] = Outcome()
-        self._core.definitions.put_groups(configs, outcome.set)
-        await outcome.wait()
-        return request.reply()
+        with self._core.replies.latencies.groups.timed():
+            configs = [self._changed(config, changes) for config in given]
+            outcome: Outcome[Appended] = Outcome()
+            self._core.definitions.put_groups(configs, outcome.set)
+            await outcome.wait()
+            return request.reply()
 
     def _changed(
         self, given: SubscriptionGroupConfig, changes: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from contextlib import AbstractContextManager
 from functools import partial
 
 import trio
@@ -37,7 +38,7 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import DEFAULT_TOPIC
-from dledger.remoting.names import UNSENDABLE
+from dledger.remoting.names import UNSENDABLE, topic_kind
 from dledger.trust.guard import Sight
 from dledger.trust.rights import DELETE, GET, PUB, SIGNED, SUB, topic
 from mqbroker import limits
@@ -77,7 +78,8 @@ class TopicAdminHandler:
             attributes=parse_alteration(header.attributes),
         )
         changes, force = header.changes, bool(header.force)
-        return await self._put(request, connection, [config], changes, force)
+        with self._timed([config]):
+            return await self._put(request, connection, [config], changes, force)
 
     @serves(
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
@@ -89,7 +91,15 @@ class TopicAdminHandler:
         """Make or change all of these topics, or none."""
         given = decode_body(CreateTopicListBody, request.payload).topic_config_list
         check_rows("topicConfigList", given)
-        return await self._put(request, connection, given)
+        with self._timed(given):
+            return await self._put(request, connection, given)
+
+    def _timed(self, given: list[TopicConfig]) -> AbstractContextManager[None]:
+        """Count how long the block takes."""
+        config = self._core.config
+        like_servers = (config.broker_cluster_name, config.broker_name)
+        is_system = any(topic_kind(each.topic_name, like_servers) == "system" for each in given)
+        return self._core.replies.latencies.topics.timed(is_system=is_system)
 
     async def _put(
         self,

@@ -108,6 +108,7 @@ class _Asked:
             is_open=want.selection is None and len(want.queue_ids) > 1 and not want.ordered,
             again=run,
         )
+        self._request.held = True
         if not self._popping.hold(held):
             self._nothing(ResponseCode.POLLING_FULL, "too many wait already")
 

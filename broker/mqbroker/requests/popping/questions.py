@@ -120,6 +120,7 @@ class PopQuestionHandler:
             again=run,
         )
         if self._popping.hold(held):
+            request.held = True
             return None
         return _answer(request, has_msg=False, full=True)
 

@@ -165,6 +165,8 @@ class LookupHandler:
             question = self._question(header, connection, then)
             if question is None or not self._held.hold(question):
                 tell(None)
+                return
+            request.held = True
 
         def answer(_: None) -> Command:
             return self._stored_offset(request, header, connection, may_take=may_take)

@@ -147,7 +147,7 @@ class PullHandler:
         are kept."""
         core, request, header = self._core, asked.request, asked.header
         # The body is not needed; as a view it would keep alive all bytes that arrived with it.
-        request.body = b""
+        request.body, request.held = b"", True
 
         def again() -> None:
             try:

@@ -83,12 +83,20 @@ class TransactionHandler:
         end = partial(self._transactions.end, half, commit=commit)
 
         def answer(_: Appended) -> Command:
-            if not commit:
-                topic = half.properties.get(names.REAL_TOPIC, "")
-                self._core.rates.traffic.roll_back(topic)
+            self._count(half, commit=commit)
             return request.reply()
 
         return Later(end, answer)
+
+    def _count(self, half: Half, *, commit: bool) -> None:
+        """A transaction has ended as its producer said."""
+        topic, record = half.properties.get(names.REAL_TOPIC, ""), half.record
+        traffic, now_ms = self._core.rates.traffic, self._core.clock_ms()
+        after_s = max(0, now_ms - record.store_timestamp_ms) / 1000
+        if commit:
+            traffic.commit(topic, after_s, max(0, now_ms - record.born_timestamp_ms) / 1000)
+        else:
+            traffic.roll_back(topic, after_s)
 
     def check(self) -> None:
         """Ask the producers of half messages that are due; move those aside that were asked about

@@ -17,12 +17,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from dledger.buffers import Buffer
 from dledger.errors import RecordError
 from dledger.limits import TOPIC_BYTES_MAX
-from dledger.remoting.message import TIMER_OUT_MS
+from dledger.remoting.message import REAL_TOPIC, TIMER_OUT_MS
 from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import RECORD_OVERHEAD_BYTES, Record
 from mqbroker import limits
@@ -180,6 +180,21 @@ def owner_of(record: Record, *names: str) -> Owner:
         value_in(properties, name.encode() + b"\x01", 0, len(properties)) or b"" for name in names
     )
     return tuple(map(owner_name, values))
+
+
+class Due(NamedTuple):
+    """A message with a timer: its offset, its time, whose it is, and when it was born."""
+
+    offset: int
+    at_ms: int
+    owner: Owner
+    born_ms: int
+
+
+def due_of(offset: int, record: Record) -> Due:
+    """When a message with a timer is due, and the topic that it is for."""
+    owner = owner_of(record, REAL_TOPIC)
+    return Due(offset, due_ms(record), owner, record.born_timestamp_ms)
 
 
 def index_records(body: memoryview, position: int) -> EntryIndex:

@@ -1,0 +1,51 @@
+"""How long requests took on this replica, and how many sends wait for their turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from dledger.metrics.text import Family, Sample, Writer
+from mqbroker.flow.latencies import Makings
+from mqbroker.metrics.naming import flag
+from mqbroker.requests.core import Core
+
+_LATENCY: Final = Family(
+    "rocketmq_rpc_latency_milliseconds", "histogram", "From a request's arrival until its answer."
+)
+_TOPICS: Final = Family(
+    "rocketmq_topic_create_execution_time_milliseconds",
+    "histogram",
+    "Time of requests of tools that make or change topics.",
+)
+_GROUPS: Final = Family(
+    "rocketmq_consumer_group_create_execution_time_milliseconds",
+    "histogram",
+    "Time of requests of tools that make or change consumer groups.",
+)
+_WATERMARK: Final = Family(
+    "rocketmq_processor_watermark", "gauge", "Sends that wait to be appended, as others are."
+)
+
+
+class RequestFigures:
+    """Makes them when asked."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def pieces(self, writer: Writer) -> Iterator[str]:
+        """The families' texts."""
+        latencies = self._core.replies.latencies
+        yield from writer.family(_LATENCY, latencies.rows())
+        yield from writer.family(_TOPICS, _made(latencies.topics, is_told=True))
+        yield from writer.family(_GROUPS, _made(latencies.groups, is_told=False))
+        waiting = self._core.entries.sends_waiting
+        yield from writer.family(_WATERMARK, [({"processor": "send"}, waiting)])
+
+
+def _made(makings: Makings, *, is_told: bool) -> Iterable[Sample]:
+    """`is_told`: whether they were the system's."""
+    for (succeeded, is_system), times in list(makings.rows.items()):
+        labels = {"invocation_status": "success" if succeeded else "failure"}
+        yield labels | ({"is_system": flag(is_system)} if is_told else {}), times
