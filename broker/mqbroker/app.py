@@ -24,6 +24,7 @@ from dledger.failpoints import failpoint
 from dledger.ledger.ledger import Ledger, open_ledger
 from dledger.log.space import FULL
 from dledger.metrics.config import Port, port_of
+from dledger.metrics.text import Buckets
 from dledger.net import serve_remoting
 from dledger.net.machine import calm_collector, quota_on_machine
 from dledger.net.quota import ConnectionQuota
@@ -143,7 +144,7 @@ async def _serve(
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
     figures = port_of(config, has_users=bool(secrets))
-    process = Process(ledger.segments, lambda: snapshots.saved_s, watchdog)
+    process = Process(ledger.segments, lambda: snapshots.saved_s, snapshots.took, watchdog)
     async with trio.open_nursery() as nursery:
         host = config.client_host
         taker = tls and tls.taker
@@ -212,6 +213,8 @@ class Snapshots:
         self._looked_at = float("-inf")
         self._failed = self._lacks_space = False
         self.saved_s: float | None = None
+        #: How long it took each time, in seconds.
+        self.took = Buckets(limits.SNAPSHOT_BOUNDS_S)
         self._writing = False
         self._keep_from(machine.first_index, machine.saved_index)
 
@@ -250,6 +253,7 @@ class Snapshots:
         machine, ledger = self._machine, self._ledger
         if self._failed or self._writing or machine.applied_index == machine.saved_index:
             return
+        began_s = trio.current_time()
         try:
             await self._flush()
             position, first_index = ledger.status.end_position, machine.first_index
@@ -281,6 +285,7 @@ class Snapshots:
         self._writing = self._lacks_space = False
         machine.saved(pending)
         self.saved_s = trio.current_time()
+        self.took.add(self.saved_s - began_s)
         failpoint("snapshot.saved")
         self._saved_position, self._saved_applying_s = position, applying_s
         self._keep_from(first_index, machine.saved_index)

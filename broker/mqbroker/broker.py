@@ -26,6 +26,7 @@ from dledger.raft.appends import Appended, OnDone
 from dledger.remoting.names import PERM_READ, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.world import world
 from mqbroker import limits
+from mqbroker.flow.following import Following
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.leader.waiting.deliveries import Deliveries, Old
 from mqbroker.metrics.sources import Sources
@@ -92,7 +93,7 @@ class Broker:
         self._deliveries_due, self._notices_due = trio.Event(), trio.Event()
         membership = self._membership = Membership()
         fence = Fence(core, membership)
-        self._readers, self._earlier = Readers(), Earlier()
+        self._readers, self._earlier, self._following = Readers(), Earlier(), Following()
         self._popping = Popping(core)
         self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
@@ -107,7 +108,7 @@ class Broker:
         given_up = self._held.given_up
         counting = Counting(core, self._commits, self._readers, self._earlier, fence, given_up)
         standing = Standing(core, membership, self._commits, self._readers)
-        self.sources = Sources(core, membership, standing)
+        self.sources = Sources(core, membership, standing, self._following)
         self._clients = ClientHandler(core, membership, self._wake_notices, self._popping.left)
         self._transactions = TransactionHandler(core, self._clients)
         self._exports, self.users = ExportHandler(core), UserHandler(core)
@@ -267,6 +268,7 @@ class Broker:
         core.definitions.reset()
         core.appender.reset()
         core.flow.reset()
+        self._following.begin()
         self._readers.clear()
         self._popping.leading()
         self._transactions.reset()
@@ -431,7 +433,7 @@ class Broker:
         # Only a leader has something to do whose time has come: it checks transactions.
         await (beat() if self.core.role.serving else look())
         now_s = self.core.clock_s()
-        self.core.role.take_members(self.core.log.status.members)
+        self._note_followers(now_s)
         self.core.rates.sample(now_s, _local_day(self.core.clock_ms()))
         self.core.entries.times.sample(now_s)
         self.core.replies.latencies.sort()
@@ -445,6 +447,14 @@ class Broker:
                 self._transactions.check()
             except StorageError as error:
                 _log.error("transactions not checked", reason=str(error))
+
+    def _note_followers(self, now_s: float) -> None:
+        """Note who the members are, and how far they hold the log."""
+        status = self.core.log.status
+        self.core.role.take_members(status.members)
+        if self.core.role.serving:
+            lag = max((each.lag_entries or 0 for each in status.members), default=0)
+            self._following.sample(now_s, status.last_index, status.last_index - lag)
 
     def _tell_repeats(self) -> None:
         """Log how many repeats came later than they say, if any did since the last look."""

@@ -372,7 +372,14 @@ APPEND_BOUNDS_S = (
 )
 """Upper ends of the buckets of the histogram of how long entries take, in seconds."""
 FINISH_BOUNDS_S = (0.005, 0.025, 0.1, 0.5, 1, 5, 60, 600, 3600, 43_200, 86_400)
-"""The same of how long transactions take."""
+"""Upper ends of the buckets of the histogram of how long transactions take, in seconds."""
+RPC_BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
+MAKING_BOUNDS_MS = (10, 100, 1000, 3000, 5000)
+COMMIT_BOUNDS_S = (5, 60, 600, 3600, 43_200, 86_400)
+AHEAD_BOUNDS_S = (60, 600, 3600, 43_200, 86_400, 259_200)
+TIMER_BOUNDS_S = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
+"""RocketMQ's bounds for requests, the making of topics and groups, commits of transactions, timers,
+and what of them is due."""
 PULL_OFFSETS_MAX = 100_000
 """Queues of groups whose last pull is kept for the tools."""
 
@@ -389,6 +396,10 @@ LEFT_BEHIND_PER_CONNECTION_MAX = 1024
 """Deleted topics of which a connection may hold positions."""
 
 # Clients.
+FOLLOWING_SAMPLES_MAX = 1200
+"""Times at which a leader has noted the end of its log, while a follower is behind."""
+SNAPSHOT_BOUNDS_S = (0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60)
+"""Upper ends of the buckets of the histogram of how long a snapshot takes, in seconds."""
 SAFE_TO_STOP_LAG_ENTRIES = 10_000
 """Entries that a member may lack and still be counted upon when another one is to be stopped."""
 QUEUES_PER_STEP = 64

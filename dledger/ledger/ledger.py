@@ -279,24 +279,14 @@ class Ledger:
             repairing=self._repairing,
             counted=self._engine.acknowledging.is_counted,
             sync_times=self._stepper.syncing.times,
+            elections=self._engine.elections.begun,
+            durable_index=self._log.durable_index,
+            reclaimed_bytes=self._upkeep.reclaimed_bytes,
         )
-
-    @property
-    def unapplied_bytes(self) -> int:
-        """Bytes of the log behind the entry applied last."""
-        return self.bytes_behind(self._machine.applied_index)
-
-    @property
-    def unsynced_bytes(self) -> int:
-        """Bytes of the log that are not known to be on this node's disk yet."""
-        return self.bytes_behind(self._log.durable_index)
 
     def bytes_behind(self, index: int) -> int:
         """Bytes of the log behind an entry. Raises StorageError."""
-        next_index = max(index + 1, self._log.first_index)
-        if next_index > self._log.last_index:
-            return 0
-        return self._log.end_position - self._log.reader.header(next_index).position
+        return self._log.reader.bytes_behind(index)
 
     # -- members ---------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ class Upkeep:
         self._prepare_at = 0.0
         self._rot: Rot | None = None
         self._rotten = trio.Event()
+        #: Bytes of the log that were removed with old segments.
+        self.reclaimed_bytes = 0
 
     def found(self, rot: Rot) -> None:
         """A reader found damage. If peers can repair it, this node stops for the repair; else it
@@ -135,14 +137,17 @@ class Upkeep:
             log.info("disk has room again", node=self._node_id)
 
     async def _remove_old(self) -> None:
+        began_at = self._log.first_position
         job = self._log.trim(self._kept_from)
         if job is None:
             return
+        removed_bytes = self._log.first_position - began_at
         try:
             await world().in_thread(job.run)
         except OSError as error:
             log.warning("old segments not removed", node=self._node_id, reason=str(error))
             return
+        self.reclaimed_bytes += removed_bytes
         log.info(
             "old segments removed",
             node=self._node_id,

@@ -29,6 +29,14 @@ class LogReader:
         self._writing = writing
         self._disk = disk
 
+    def bytes_behind(self, index: int) -> int:
+        """Bytes of the log behind an entry. Raises StorageError."""
+        contents = self._contents
+        next_index = max(index + 1, contents.first_index)
+        if next_index > contents.last_index:
+            return 0
+        return contents.end_position - self.header(next_index).position
+
     def header(self, index: int) -> Header:
         """The header of an entry. Raises StorageError if it is not in the log."""
         recent = self._contents.recent.get(index)

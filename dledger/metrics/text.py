@@ -58,6 +58,10 @@ CERTIFICATE_END: Final = Family(
     "When the certificate in use ends, in Unix seconds.",
 )
 """Told by servers of each kind that have a certificate."""
+CLOCK: Final = Family(
+    "dledger_clock_seconds", "gauge", "The server's clock as it made this page, in Unix seconds."
+)
+"""Told by servers of each kind."""
 
 Value: TypeAlias = float | Buckets
 Sample: TypeAlias = tuple[Labels, Value]

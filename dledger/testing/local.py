@@ -213,16 +213,6 @@ class LocalLedger:
         """Nothing: one log has nobody to be compared with."""
         return []
 
-    @property
-    def unapplied_bytes(self) -> int:
-        """Bytes of the entries that wait for :meth:`commit`."""
-        return self._end - self._waiting[0][0].position if self._waiting else 0
-
-    @property
-    def unsynced_bytes(self) -> int:
-        """None: memory is all that there is."""
-        return 0
-
     def bytes_behind(self, index: int) -> int:
         """Bytes of the entries behind an index."""
         entries = self._entries
@@ -244,4 +234,5 @@ class LocalLedger:
             first_position=0,
             end_position=self._end,
             fenced=None,
+            durable_index=len(self._entries),
         )

@@ -15,7 +15,7 @@ from dledger.metrics.config import Port
 from dledger.metrics.limits import HISTORY_STEP_S
 from dledger.metrics.pages import Details, Pages
 from dledger.metrics.serving import serve_figures
-from dledger.metrics.text import CERTIFICATE_END, Family, Sample, Writer
+from dledger.metrics.text import CERTIFICATE_END, CLOCK, Family, Sample, Writer
 from dledger.net import Faults
 from dledger.net.machine import memory_bytes
 from dledger.net.quota import ConnectionQuota
@@ -78,6 +78,7 @@ class NamesrvFigures:
             ("dledger_connections_memory_bytes_max", quota.bytes_max, "How many there may be."),
         ):
             yield Family(name, "gauge", told), [({}, value)]
+        yield CLOCK, [({}, unix_ms() / 1000)]
         told = "The version that runs here."
         yield Family("dledger_build_info", "gauge", told), [({"version": __version__}, 1)]
         told = "Unforeseen exceptions."

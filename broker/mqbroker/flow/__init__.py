@@ -2,6 +2,7 @@
 
 ``bucket``      what may pass now, and when there is room again (pure)
 ``control``     the buckets of topics and groups that have a rate, and what was held back (pure)
+``following``   how long followers have been behind (pure)
 ``latencies``   how long requests took (pure)
 ``rates``       traffic over the last seconds and minutes (pure)
 ``statistics``  traffic by topic and group, by minute, hour and day (pure)

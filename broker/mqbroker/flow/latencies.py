@@ -16,13 +16,12 @@ import numpy as np
 from dledger.metrics.text import Buckets
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command
+from mqbroker import limits
 
 SUCCESS, ONEWAY = "success", "oneway"
 FAILED, NOT_WRITTEN = "process_request_failed", "write_channel_failed"
 UNKNOWN_CODE: Final = -1
 """Stands for all codes that nobody knows: a client can make up as many as it likes."""
-_BOUNDS_MS: Final = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
-_MAKING_BOUNDS_MS: Final = (10, 100, 1000, 3000, 5000)
 _REQUESTS: Final = frozenset(RequestCode)
 _RESPONSES: Final = frozenset(ResponseCode) | {None}
 
@@ -88,7 +87,7 @@ class Latencies:
                 self._buckets(kind).take(_sorted(took_ms))
 
     def _buckets(self, kind: tuple[int, int | None, bool, str]) -> Buckets:
-        return self._sorted.setdefault(Kind(*kind), Buckets(_BOUNDS_MS))
+        return self._sorted.setdefault(Kind(*kind), Buckets(limits.RPC_BOUNDS_MS))
 
     def rows(self) -> list[tuple[dict[str, str], Buckets]]:
         """Labels and times in ms of all requests that were answered so far."""
@@ -117,14 +116,14 @@ class Makings:
         self._count(began_s, (True, is_system))
 
     def _count(self, began_s: float, key: tuple[bool, bool]) -> None:
-        buckets = self.rows.setdefault(key, Buckets(_MAKING_BOUNDS_MS))
+        buckets = self.rows.setdefault(key, Buckets(limits.MAKING_BOUNDS_MS))
         buckets.add((self._clock_s() - began_s) * 1000)
 
 
 def _sorted(took_ms: np.ndarray) -> Buckets:
-    buckets = Buckets(_BOUNDS_MS)
-    places = np.searchsorted(_BOUNDS_MS, took_ms)
-    buckets.counts = np.bincount(places, minlength=len(_BOUNDS_MS) + 1).tolist()
+    buckets = Buckets(limits.RPC_BOUNDS_MS)
+    places = np.searchsorted(limits.RPC_BOUNDS_MS, took_ms)
+    buckets.counts = np.bincount(places, minlength=len(limits.RPC_BOUNDS_MS) + 1).tolist()
     buckets.total = float(took_ms.sum())
     return buckets
 

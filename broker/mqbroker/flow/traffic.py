@@ -18,9 +18,6 @@ SIZE_BOUNDS: Final = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
 """RocketMQ's, in bytes."""
 BY_ORIGIN: Final = {SCHEDULE_TOPIC: "delay", TIMER_TOPIC: "delay", HALF_TOPIC: "transaction"}
 """The message types that a way says."""
-COMMIT_BOUNDS_S: Final = (5, 60, 600, 3600, 43_200, 86_400)
-AHEAD_BOUNDS_S: Final = (60, 600, 3600, 43_200, 86_400, 259_200)
-"""RocketMQ's, in seconds."""
 
 
 class Arrived:
@@ -78,11 +75,11 @@ class Traffic:
     def commit(self, topic: str, after_s: float, born_s: float) -> None:
         """A transaction was committed, that long after its half message was stored, and born."""
         self.finished["commit"].add(after_s)
-        self._add(self.commits, topic, COMMIT_BOUNDS_S, born_s)
+        self._add(self.commits, topic, limits.COMMIT_BOUNDS_S, born_s)
 
     def timed(self, topic: str, ahead_s: float) -> None:
         """A message began to wait for its time, so far ahead of its birth."""
-        self._add(self.ahead, topic, AHEAD_BOUNDS_S, ahead_s)
+        self._add(self.ahead, topic, limits.AHEAD_BOUNDS_S, ahead_s)
 
     def _add(
         self, rows: dict[str, Buckets], topic: str, bounds: Sequence[int], seconds: float

@@ -49,13 +49,5 @@ class Log(Protocol):
     def status(self) -> LedgerStatus:
         """The replica's status."""
 
-    @property
-    def unapplied_bytes(self) -> int:
-        """Bytes of the log that are not applied yet. Raises StorageError."""
-
-    @property
-    def unsynced_bytes(self) -> int:
-        """Bytes of the log that may not be on this replica's disk yet. Raises StorageError."""
-
     def bytes_behind(self, index: int) -> int:
         """Bytes of the log behind an entry. Raises StorageError."""

@@ -4,7 +4,8 @@ Layout
 ------
 ``sources``   where figures come from
 ``naming``    values of labels, as RocketMQ writes them (pure)
-``server``    figures that every replica has: its part in the group, log, disk, clients
+``members``   a replica's part in the group, and how far the others are
+``server``    figures that every replica has: log, disk, clients
 ``traffic``   what came and what was given, told by the leader (pure)
 ``timers``    messages that wait for their time, told by the leader
 ``times``     how long requests took

@@ -60,7 +60,7 @@ class Recorder:
     def _of_log(self) -> Iterator[tuple[str, float]]:
         core, status = self._sources.core, self._sources.core.log.status
         yield "log_bytes", max(0, status.end_position - status.first_position)
-        yield "unapplied_bytes", core.log.unapplied_bytes
+        yield "unapplied_bytes", core.log.bytes_behind(core.machine.applied_index)
         yield "unsaved_entries", core.machine.applied_index - core.machine.saved_index
         try:
             disk = os.statvfs(Path(core.config.store_path_root_dir).parent)

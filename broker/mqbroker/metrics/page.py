@@ -11,6 +11,7 @@ from dledger.metrics.text import Family, Writer
 from mqbroker.metrics import naming
 from mqbroker.metrics.details import QueueFigures
 from mqbroker.metrics.lag import LagFigures
+from mqbroker.metrics.members import MemberFigures
 from mqbroker.metrics.server import ServerFigures
 from mqbroker.metrics.sources import Process, Sources
 from mqbroker.metrics.timers import TimerFigures
@@ -28,6 +29,7 @@ class BrokerFigures:
     def __init__(self, sources: Sources, process: Process | None) -> None:
         core = self._core = sources.core
         self._names = Names(Shown(), Shown(), naming.owners(core.config))
+        self._members = MemberFigures(sources)
         self._server = ServerFigures(sources, process, self._names)
         self._traffic = TrafficFigures(core.machine, core.rates, self._names)
         self._timers = TimerFigures(core.machine, core.rates, self._names, core.clock_ms)
@@ -46,6 +48,7 @@ class BrokerFigures:
     def pieces(self) -> Iterator[str]:
         """The text of /metrics."""
         yield from self._choose()
+        yield from self._members.pieces(self._writer)
         yield from self._server.pieces(self._writer)
         yield from self._requests.pieces(self._writer)
         if not self._core.role.serving:

@@ -1,4 +1,4 @@
-"""Figures that every replica has: its part in the group, its log and disk, its clients."""
+"""Figures that every replica has: its state, its log and disk, its clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import trio
 
-from dledger.metrics.text import CERTIFICATE_END, Family, Sample, Writer
+from dledger.metrics.text import CERTIFICATE_END, CLOCK, Family, Sample, Writer
 from dledger.version import __version__
 from mqbroker.limits import USERS_DIGEST_CHARACTERS
 from mqbroker.metrics import naming
@@ -40,59 +40,14 @@ class ServerFigures:
     def pieces(self, writer: Writer) -> Iterator[str]:
         """The families' texts."""
         for part in (
-            self._about_group,
             self._about_state,
             self._about_disk,
             self._about_log,
             self._about_process,
-            self._about_members,
         ):
             for family, samples in part():
                 yield from writer.family(family, samples)
         yield from self._clients(writer)
-
-    def _about_group(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
-        core, status = self._core, self._core.log.status
-        role = core.role
-        for name, value, told in (
-            ("role", role.serving, "1 for the leader, 0 for the others."),
-            ("has_leader", role.leader_id is not None, "Whether this replica knows a leader."),
-            ("term", status.term, "The term of the group's leadership."),
-            ("counted", status.counted, "Whether this copy counts for a majority."),
-            ("fenced", status.fenced is not None, "Whether it takes no further part."),
-            ("repairing", status.repairing is not None, "Whether its log is being repaired."),
-            ("last_index", status.last_index, "The log's last entry."),
-            ("commit_index", status.commit_index, "The last committed entry."),
-            ("applied_index", status.applied_index, "The last applied entry."),
-        ):
-            yield _gauge(f"dledger_raft_{name}", told), [({}, int(value))]
-        changes = role.leader_changes
-        yield (
-            _counter(
-                "dledger_raft_leader_changes_total", "Leaders that this replica has followed."
-            ),
-            [({}, changes)],
-        )
-
-    def _about_members(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
-        """The other members, as this one sees them."""
-        others = [
-            each
-            for each in self._core.log.status.members
-            if each.node_id != self._core.role.node_id
-        ]
-        linked = [({"peer": each.node_id}, int(each.linked)) for each in others]
-        yield (
-            _gauge("dledger_raft_peer_linked", "Whether a member is connected to this one."),
-            linked,
-        )
-        lag = [
-            ({"peer": each.node_id}, each.lag_entries)
-            for each in others
-            if self._core.role.serving and each.lag_entries is not None
-        ]
-        told = "Entries that a member may lack, told by the leader."
-        yield _gauge("dledger_raft_peer_lag_entries", told), lag
 
     def _about_state(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
         core, machine = self._core, self._core.machine
@@ -127,16 +82,20 @@ class ServerFigures:
     def _about_log(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
         core, status = self._core, self._core.log.status
         first, end = status.first_position, status.end_position
+        unapplied_bytes = core.log.bytes_behind(core.machine.applied_index)
+        unsynced_bytes = core.log.bytes_behind(status.durable_index)
         earliest_ms = self._earliest.store_timestamp_ms(first, end)
         for name, value, told in (
-            ("dispatch_behind_bytes", core.log.unapplied_bytes, "Bytes of the log not applied."),
-            ("flush_behind_bytes", core.log.unsynced_bytes, "Bytes of the log not synced."),
+            ("dispatch_behind_bytes", unapplied_bytes, "Bytes of the log not applied."),
+            ("flush_behind_bytes", unsynced_bytes, "Bytes of the log not synced."),
         ):
             yield _gauge(f"rocketmq_storage_{name}", told), [(naming.STORE, value)]
         if earliest_ms != NO_MESSAGE:
             told, age_ms = "The age of the oldest message.", max(0, core.clock_ms() - earliest_ms)
             name = "rocketmq_storage_message_reserve_time_milliseconds"
             yield _gauge(name, told), [(naming.STORE, age_ms)]
+        told, reclaimed = "Bytes of old segments that were removed.", status.reclaimed_bytes
+        yield _counter("dledger_log_reclaimed_bytes_total", told), [({}, reclaimed)]
         for name, value, told in (
             ("dledger_log_bytes", max(0, end - first), "Bytes of the log."),
             ("dledger_log_end_position", end, "Where the log ends."),
@@ -149,6 +108,7 @@ class ServerFigures:
         info = {"version": __version__}
         yield _gauge("dledger_build_info", "The version that runs here."), [(info, 1)]
         yield _counter("dledger_faults_total", "Unforeseen exceptions."), [({}, core.faults.count)]
+        yield CLOCK, [({}, core.clock_ms() / 1000)]
         told = "Time from the append of messages until they are applied."
         yield (
             Family("dledger_append_seconds", "histogram", told),
@@ -175,6 +135,8 @@ class ServerFigures:
             yield CERTIFICATE_END, [({}, core.tls.ends_s)]
         if process is None:
             return
+        told = "Time to save the state."
+        yield Family("dledger_snapshot_seconds", "histogram", told), [({}, process.saving)]
         segments = process.segments()
         yield _gauge("dledger_log_segments", "Segments of the log."), [({}, len(segments))]
         told = "Time for a sync of the log to its disk."

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dledger.log.retention import SegmentInfo
+from dledger.metrics.text import Buckets
 from dledger.net.watchdog import Watchdog
+from mqbroker.flow.following import Following
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.lag import Standing
 from mqbroker.requests.groups.membership import Membership
@@ -19,6 +21,7 @@ class Sources:
     core: Core
     membership: Membership
     standing: Standing
+    following: Following
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +29,10 @@ class Process:
     """Figures that only a broker with a log on a disk has.
 
     `saved_s`: when its state was saved last, by trio's clock; None if that was before its start.
+    `saving`: how long that took, in seconds.
     """
 
     segments: Callable[[], Sequence[SegmentInfo]]
     saved_s: Callable[[], float | None]
+    saving: Buckets
     watchdog: Watchdog | None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from dledger.metrics.text import Family, Sample, Writer
 from dledger.remoting.names import TIMER_TOPIC
+from mqbroker import limits
 from mqbroker.metrics.naming import STORE
 from mqbroker.metrics.traffic import Names, by_topic, times_by_topic
 
@@ -35,7 +36,6 @@ _SNAPSHOT: Final = Family(
     "gauge",
     "Messages that are due between the bound before and this one, in seconds from now.",
 )
-_BOUNDS_S: Final = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 
 
 class TimerFigures:
@@ -75,7 +75,7 @@ class TimerFigures:
         yield from writer.family(_LAG, [(STORE, due)])
         yield from writer.family(_LATE, [(STORE, late_ms)])
         samples: list[Sample] = []
-        for bound_s in _BOUNDS_S:
+        for bound_s in limits.TIMER_BOUNDS_S:
             yield ""
             count = timers.before(now_ms + 1000 * bound_s)
             samples.append(({"timer_bound_s": str(bound_s)}, max(0, count - before)))

@@ -224,7 +224,7 @@ def by_topic(counts: Mapping[str, int], names: Names) -> Generator[str, None, li
 
 
 def times_by_topic(rows: Mapping[str, Buckets], names: Names) -> Generator[str, None, list[Sample]]:
-    """The same of histograms."""
+    """Histograms by topic; an empty piece at each step."""
     sums: dict[str, Buckets] = {}
     for topic, row in list(rows.items()):
         yield ""

@@ -12,6 +12,7 @@ take over from a leader that serves.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,8 @@ class Elections:
         self._is_wished = False
         self._told_in_term: int | None = None
         self._resigned_term: int | None = None
+        #: Elections that this node has begun, by reason.
+        self.begun: Counter[str] = Counter()
         self.core.election_deadline = clock() + gate.wait(RETRY_WAIT_S)
 
     def is_wished(self) -> bool:
@@ -80,7 +83,13 @@ class Elections:
 
     def before_tick(self, now: float) -> bool:
         """Decide whether the library may elect in the coming tick; returns whether it will."""
-        return self._told_to_elect() or self._hold_election(now)
+        if self._told_to_elect():
+            self.begun["handed over"] += 1
+            return True
+        if self._hold_election(now):
+            self.begun[self._gate.reason] += 1
+            return True
+        return False
 
     def after_tick(self, now: float, *, electing: bool) -> None:
         """Act on the outcome of the tick."""

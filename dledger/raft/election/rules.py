@@ -72,6 +72,13 @@ class ElectionGate:
         silence_s = now - self._heard_from_leader_at
         return self._leader_linked and silence_s < self._timing.election_timeout_min_s * 0.9
 
+    @property
+    def reason(self) -> str:
+        """Why this node wants a leader: what it knew of the last one."""
+        if self._heard_from_leader_at == float("-inf"):
+            return "none known"
+        return "leader silent" if self._leader_linked else "leader gone"
+
     def ask(self, term: int) -> bool:
         """Begin a pre-vote in `term`; returns whether this node alone is a majority."""
         self._asking = Asking(term, {self._node_id})

@@ -20,13 +20,17 @@ import trio
 
 import mqbroker.app
 import mqbroker.requests.admin.broker as broker_requests
+from dledger.tls.authority import Authority
 from dledger.trust.users import User
 from mqbroker.state.machine import Machine
+from mqchaos.cluster import certificates
+from mqchaos.cluster.layout import AUTHORITY, AUTHORITY_KEY, CERTIFICATE, KEY
 from mqclient import Message
 from mqclient.errors import ClientError
 from mqlocal import LocalCluster, local_cluster, places
 
 from .prometheus import Prometheus, prometheus
+from .test_scrape import cluster_with_figures, encrypted, job, with_token
 
 ROOT = Path(__file__).parents[3]
 RULES = ROOT / "docs" / "reference" / "monitoring" / "alerts.yml"
@@ -228,6 +232,32 @@ async def test_alerts_fire_when_real_brokers_break_and_end_when_they_are_mended(
         assert slow in rules
         rules = rules.replace(slow, quick)
     await seen_firing(tools, tmp_path, monkeypatch, rules, 60)
+
+
+@pytest.mark.slow
+async def test_an_alert_fires_before_a_certificate_ends_until_it_is_replaced(
+    tools: Path, tmp_path: Path
+) -> None:
+    """One server's is good for three days more; the server takes the next one over as it runs."""
+    cluster, figures = cluster_with_figures(tmp_path, nodes=1)
+    victim = next(name for name in cluster.names if "broker" in name)
+    folder, hosts = cluster.folder(victim), cluster.layout.hosts(victim)
+    authority = Authority.read(cluster.directory / AUTHORITY, cluster.directory / AUTHORITY_KEY)
+    authority.sign(victim, hosts, days=3).write(folder / CERTIFICATE, folder / KEY)
+    jobs = (
+        job("dledger", figures, "https", tls=encrypted(cluster), proof=with_token(cluster)) + "\n"
+    )
+    head, *each = re.split(r"(?m)^(?=      - alert: )", RULES.read_text())
+    (rule,) = (rule for rule in each if "DledgerCertificateEnds" in rule)  # this disk may be full
+    rules = head + rule.replace("for: 15s", "for: 1s")
+    with cluster.running():
+        async with prometheus(tools, tmp_path, rules, jobs) as running:
+            await running.until({"DledgerCertificateEnds"}, 60)
+            (told,) = (await running.asked("alerts"))["alerts"]
+            address = f"127.0.0.1:{figures[cluster.names.index(victim)]}"
+            assert told["labels"]["instance"] == address
+            certificates.sign(cluster.directory, cluster.layout, victim)
+            await running.until(set(), 60)
 
 
 @pytest.mark.slow

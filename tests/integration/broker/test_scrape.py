@@ -35,11 +35,23 @@ def job(name: str, ports: list[int], scheme: str, *, tls: str = "", proof: str =
     return "\n" + "\n".join(lines)
 
 
-def cluster_with_figures(folder: Path) -> tuple[Cluster, list[int]]:
-    """A name server and a group of three, TLS alone, certificates wanted, and a token."""
-    ports = free_ports(ports_needed(3, 1, 1) + 4)
-    figures, rest = ports[:4], ports[4:]
-    cluster = Cluster.create(folder / "cluster", plan(rest, tls=True))
+def encrypted(cluster: Cluster) -> str:
+    """The part of a scrape config that says how to reach such a cluster."""
+    folder = cluster.directory / "tls"
+    ca = f"ca_file: {cluster.directory / AUTHORITY}"
+    return f"{ca}, cert_file: {folder / CERTIFICATE}, key_file: {folder / KEY}"
+
+
+def with_token(cluster: Cluster) -> str:
+    """The part that shows its token."""
+    return f"authorization: {{credentials_file: {cluster.directory / 'metrics.token'}}}"
+
+
+def cluster_with_figures(folder: Path, nodes: int = 3) -> tuple[Cluster, list[int]]:
+    """A name server and a broker group, TLS alone, certificates wanted, and a token."""
+    ports = free_ports(ports_needed(nodes, 1, 1) + nodes + 1)
+    figures, rest = ports[: nodes + 1], ports[nodes + 1 :]
+    cluster = Cluster.create(folder / "cluster", plan(rest, nodes, tls=True))
     token = cluster.directory / "metrics.token"
     token.touch(0o600)
     token.write_text(TOKEN)
@@ -76,10 +88,8 @@ async def test_prometheus_scrapes_by_tls_with_a_proof(tools: Path, tmp_path: Pat
     """By the token, and by a user's password; not without a proof, not without a certificate, and
     not by plain text."""
     cluster, figures = cluster_with_figures(tmp_path)
-    folder, secrets = cluster.directory / "tls", cluster.directory
-    ca = f"ca_file: {secrets / AUTHORITY}"
-    own = f"{ca}, cert_file: {folder / CERTIFICATE}, key_file: {folder / KEY}"
-    token = f"authorization: {{credentials_file: {secrets / 'metrics.token'}}}"
+    own, token = encrypted(cluster), with_token(cluster)
+    ca = f"ca_file: {cluster.directory / AUTHORITY}"
     user = f"basic_auth: {{username: prometheus, password: {PASSWORD}}}"
     jobs = (
         job("token", figures, "https", tls=own, proof=token)

@@ -232,12 +232,12 @@ async def test_a_replay_gets_one_step_in_a_turn_of_the_loop(
             monkeypatch.setattr(replica._stepper, "_step", noted)
             trio.lowlevel.add_instrument(turns)
             replica.derive_again(lambda: setattr(machine, "applied_index", 0))
-            unapplied_bytes = replica.unapplied_bytes
+            unapplied_bytes = replica.bytes_behind(replica.status.applied_index)
             while machine.applied_index < done.index:
                 await leader.append(b"meanwhile")
             trio.lowlevel.remove_instrument(turns)
             await replica.wait_applied(leader.status.last_index)
-            assert replica.unapplied_bytes == 0
+            assert replica.bytes_behind(replica.status.applied_index) == 0
     assert unapplied_bytes > done.index * len(b"entry")
     in_one_turn = len(stepped_in) - len(set(stepped_in))
     print(f"{len(stepped_in)} steps, {in_one_turn} of them in the turn of another")

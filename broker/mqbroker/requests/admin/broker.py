@@ -257,7 +257,7 @@ class BrokerAdminHandler:
             "consumeQueueDiskRatio": ratio,
             "commitLogDirCapacity": f"Total : {_gib(disk.total)}, Free : {_gib(disk.free)}.",
             "earliestMessageTimeStamp": str(earliest_ms),
-            "dispatchBehindBytes": str(core.log.unapplied_bytes),
+            "dispatchBehindBytes": str(core.log.bytes_behind(core.machine.applied_index)),
             "pageCacheLockTimeMills": "0",
             "remainHowManyDataToFlush": "0 B",
         }

@@ -356,3 +356,31 @@ def test_a_preferred_node_that_comes_and_goes_gets_nothing() -> None:
         group.run(0.7)
         group.sim.network.cut(leader, preferred)
     assert (group.leader, group.terms) == (leader, terms)
+
+
+# -- why there are elections -------------------------------------------------------------------
+
+
+def test_elections_are_counted_by_reason() -> None:
+    """None is known at first; then the leader hands over, is not heard any more, and ends."""
+    group = Group(3)
+
+    def begun(node_id: str) -> dict[str, int]:
+        return group.node(node_id).engine.elections.begun
+
+    first, *others = group.leader, *group.followers
+    assert set(begun(first)) == {"none known"}
+    group.node(first).engine.transfer(others[0], lambda _: None)
+    group.run_until(lambda: group.leaders == [others[0]], 2.0)
+    group.run(1.0)
+    assert begun(others[0])["handed over"] == 1
+    group.silence(both_ways(others[0], set(group.ids) - {others[0]}), 4.0)
+    group.run_until(lambda: group.leaders not in ([], [others[0]]), 4.0)
+    (silenced,) = (each for each in group.leaders if each != others[0])
+    assert begun(silenced)["leader silent"] >= 1
+    assert "leader gone" not in begun(silenced)
+    group.run(6.0)
+    leader = group.leader
+    group.sim.crash(leader, power=False)
+    group.run_until(lambda: group.leaders != [], 4.0)
+    assert begun(group.leader)["leader gone"] >= 1

@@ -1,0 +1,79 @@
+"""Figures of a replica's part in its group, and of the other members as it sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dledger.errors import StorageError
+from dledger.metrics.text import Family, Sample, Writer
+from mqbroker.metrics.sources import Sources
+
+
+def _gauge(name: str, told: str) -> Family:
+    return Family(f"dledger_raft_{name}", "gauge", told)
+
+
+class MemberFigures:
+    """Makes them when asked."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._core = sources.core
+        self._following = sources.following
+
+    def pieces(self, writer: Writer) -> Iterator[str]:
+        """The families' texts."""
+        for part in (self._about_group, self._about_others):
+            for family, samples in part():
+                yield from writer.family(family, samples)
+
+    def _about_group(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
+        core, status = self._core, self._core.log.status
+        role = core.role
+        for name, value, told in (
+            ("role", role.serving, "1 for the leader, 0 for the others."),
+            ("has_leader", role.leader_id is not None, "Whether this replica knows a leader."),
+            ("term", status.term, "The term of the group's leadership."),
+            ("counted", status.counted, "Whether this copy counts for a majority."),
+            ("fenced", status.fenced is not None, "Whether it takes no further part."),
+            ("repairing", status.repairing is not None, "Whether its log is being repaired."),
+            ("last_index", status.last_index, "The log's last entry."),
+            ("commit_index", status.commit_index, "The last committed entry."),
+            ("applied_index", status.applied_index, "The last applied entry."),
+        ):
+            yield _gauge(name, told), [({}, int(value))]
+        told = "Leaders that this replica has followed."
+        family = Family("dledger_raft_leader_changes_total", "counter", told)
+        yield family, [({}, role.leader_changes)]
+        told = "Elections that this replica has begun."
+        family = Family("dledger_raft_elections_total", "counter", told)
+        yield family, [({"reason": reason}, count) for reason, count in status.elections.items()]
+
+    def _about_others(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
+        """Links, and what only a leader tells: how far the others are behind."""
+        status, role = self._core.log.status, self._core.role
+        others = [each for each in status.members if each.node_id != role.node_id]
+        told = "Whether a member is connected to this one."
+        yield (
+            _gauge("peer_linked", told),
+            [({"peer": each.node_id}, each.linked) for each in others],
+        )
+        lags = [
+            ({"peer": each.node_id}, each.lag_entries)
+            for each in others
+            if role.serving and each.lag_entries is not None
+        ]
+        yield _gauge("peer_lag_entries", "Entries that a member may lack."), lags
+        held = [(peer, status.last_index - lag) for peer, lag in lags]
+        told = "Bytes of the log that a member may lack."
+        yield _gauge("peer_lag_bytes", told), [(peer, self._bytes(index)) for peer, index in held]
+        now_s, following = self._core.clock_s(), self._following
+        told = "For how long a member may have lacked an entry, to a second."
+        seconds = [(peer, following.behind_s(index, now_s)) for peer, index in held]
+        yield _gauge("peer_lag_seconds", told), seconds
+
+    def _bytes(self, held_index: int) -> int:
+        try:
+            return self._core.log.bytes_behind(held_index)
+        except StorageError:  # the entry is being repaired
+            status = self._core.log.status
+            return status.end_position - status.first_position
