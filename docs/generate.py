@@ -298,12 +298,12 @@ def configuration() -> str:
         "and [Security](../explanation/security.md) explain the keys together."
     )
     brokers = (
-        "Of `mqbroker -c FILE`. `mqadmin updateBrokerConfig` changes a key at run time on all "
-        "replicas of the broker group."
+        "These keys are for `mqbroker -c FILE`. `mqadmin updateBrokerConfig` changes a key at run "
+        "time on all replicas of the broker group."
     )
     namesrvs = (
-        "Of `mqnamesrv -c FILE`. `mqadmin updateNamesrvConfig` changes a key at run time, until "
-        "the next start of the name server."
+        "These keys are for `mqnamesrv -c FILE`. `mqadmin updateNamesrvConfig` changes a key at "
+        "run time, until the next start of the name server."
     )
     parts = [f"# Configuration\n\n{GENERATED}\n{wrapped(introduction)}\n"]
     parts += [f"\n## Brokers\n\n{wrapped(brokers)}\n\n"]

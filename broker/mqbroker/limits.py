@@ -65,7 +65,7 @@ PRODUCERS_FORGOTTEN_MAX = 64
 STREAMS_PER_PRODUCER_MAX = 16
 INSTANCES_PER_NAME_KEPT = 4
 DECIDED_MAX = 65_536
-"""Names of which the last batch is known. A name that decides takes a place of a producer for days,
+"""Names whose last batch is known. A name that decides takes a place of a producer for days,
 so displacing other names takes weeks."""
 DECISION_BYTES_MAX = MIB
 """The largest decision of a batch, in bytes: it lists some 40,000 staged entries, of a MiB each."""
@@ -393,7 +393,7 @@ PULLING_GROUPS_MAX = 100_000
 PULLING_PER_GROUP_MAX = 1024
 """Connections that are remembered as a group's readers of a topic."""
 LEFT_BEHIND_PER_CONNECTION_MAX = 1024
-"""Deleted topics of which a connection may hold positions."""
+"""Deleted topics whose positions a connection may hold."""
 
 # Clients.
 FOLLOWING_SAMPLES_MAX = 1200

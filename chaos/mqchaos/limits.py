@@ -100,7 +100,7 @@ DELAYS_S = (0.5, 1.5, 2.5, 3.5)
 LIFETIMES_S = (0.5, 2.0)
 """Lifetimes in seconds of messages that expire, in turn."""
 PARTS_EVERY = 100
-"""The number of messages of which one is sent in parts."""
+"""Number of messages from one that is sent in parts to the next."""
 PARTS_BODY_BYTES = 5 << 20
 """Bytes of a body that is sent in parts: more than a record can hold."""
 POP_MEMBERS = 5

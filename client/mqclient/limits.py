@@ -386,7 +386,7 @@ UNIQUE_KEY_COPIES_MAX = 32
 outcome."""
 END_OF_TIME_MS = 2**63 - 1
 REASONS_SHOWN_MAX = 20
-"""Queues of which a table says why they lag."""
+"""Queues for which a table says why they lag."""
 TABLE_COLUMNS_MAX = 1_000_000
 """The width of a table where programs read it: wider than any row, so nothing is folded."""
 TERMINAL_COLUMNS_MIN = 40

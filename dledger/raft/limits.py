@@ -11,7 +11,7 @@ from dledger.limits import KIB, MIB, NO_SPACE_RETRY_S
 # Elections. Pairs are the ends of a range that a node draws from, so that nodes do not act in step.
 ELECTION_TIMEOUT_MIN_S = 1.0
 """Seconds after which a follower that hears nothing from its leader may ask for an election. A
-loaded machine may give a node no processor for 0.7 s, and that is no reason to elect."""
+loaded machine may give a node no processor for 0.7 s, which must not cause an election."""
 ELECTION_TIMEOUT_MAX_S = 1.3
 HEARTBEAT_S = 0.3
 """Seconds between two heartbeats of a leader. A follower stays patient with a leader that stands
@@ -38,8 +38,8 @@ PREFERRED_LAG_ENTRIES_MAX = 1000
 """The preferred node is caught up if it lacks no more entries than this (DLedger's
 maxLeadershipTransferWaitIndex)."""
 PREFERRED_HEALTHY_S = 5.0
-"""The preferred node gets leadership back when it has been linked and caught up for this long. One
-that comes and goes does not get it."""
+"""The preferred node gets leadership back when it has been linked and caught up for this long. A
+node that comes and goes does not get it."""
 PREFERRED_RETRY_FACTOR = 6
 """The factor by which the next try of a transfer to it waits longer, after one that failed."""
 CONSULT_AGAIN_S = 1.0

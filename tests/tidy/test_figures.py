@@ -241,7 +241,7 @@ SECURITY = (
     f" {foundation.LOG_TEXT_CHARACTERS_MAX:,}",
     f"at most {foundation.HEADER_LISTS_MAX:,} lists",
     f"{kib(foundation.REGISTRATION_LOOSE_BODY_BYTES_MAX)} of a registration;"
-    f" {broker.MESSAGES_PER_BATCH_MAX:,} messages, of which {broker.BATCH_STEP} are read at a time;"
+    f" {broker.MESSAGES_PER_BATCH_MAX:,} messages, read {broker.BATCH_STEP} at a time;"
     f" {broker.QUEUES_PER_TOPIC_MAX:,} runs",
     f"{namesrv.TOPICS_PER_GROUP_MAX:,} topics of a broker group, {namesrv.TOPICS_MAX:,} of all"
     f" broker groups that prove nothing, {mib(namesrv.REGISTRATION_BYTES_MAX)} inflated",

@@ -1,4 +1,4 @@
-"""Plain English in what users read of the code: helps and errors. Patterns, as far as they go."""
+"""Plain English in what users read: helps, errors, pages. Patterns, as far as they go."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from cyclopts import App
 
 from mqbroker.mqbroker import app as mqbroker
@@ -110,3 +112,36 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[ast.Expr, str]]:
         match node:
             case ast.Expr(ast.Constant(str(text))):
                 yield node, inspect.cleandoc(text)
+
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+NO_PROSE = re.compile(r"^```.*?^```$|<!--.*?-->|^#.*?$", re.MULTILINE | re.DOTALL)
+PART = re.compile(r"\n\s*\n|\n(?= *(?:[-*]|\d+[.]) )|\n(?=[|])|(?<!\\)[|]")
+"""Between paragraphs, items of lists, and cells."""
+SENTENCE = re.compile(r"(?<=[.?!:])(?:[*_]{1,2})?\s+(?=[A-Z`*])")
+CLAUSE_AS_SUBJECT = re.compile(
+    r"(?:- )?(?:What|Who|Whoever|Have|Those|One that|Of|So many) [^:]*[.]$"
+)
+"""A statement that begins so; a question may, a title in bold, and a line that announces a list."""
+
+
+def sentences(page: Path) -> Iterator[str]:
+    """The sentences of a page, outside of code, comments and headings."""
+    for part in PART.split(NO_PROSE.sub("\n\n", page.read_text())):
+        yield from SENTENCE.split(" ".join(part.split()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_plain_english(page: Path) -> None:
+    """Subject first, and the field's words."""
+    wrong = [
+        sentence
+        for sentence in sentences(page)
+        if NOT_PLAIN.search(sentence) or CLAUSE_AS_SUBJECT.match(sentence)
+    ]
+
+    assert wrong == []

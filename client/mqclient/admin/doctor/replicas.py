@@ -23,7 +23,7 @@ _ALIKE = ("dLegerGroup", "mappedFileSizeCommitLog", "messageDelayLevel", "flushD
 
 
 def no_leader(facts: Facts) -> Iterator[Finding]:
-    """Broker groups whose members answer, and of which none leads."""
+    """Broker groups whose members answer, without a leader."""
     for name, members in broker_groups(facts):
         infos = [each.info for each in members if each.info is not None]
         if infos and leader_of(members) is None:
