@@ -15,7 +15,7 @@ import msgspec
 from dledger.errors import BadInput
 
 VERDICT_FILE = "verdict.json"
-NUMBERS: Final = range(1, 19)
+NUMBERS: Final = range(1, 20)
 """The numbers of all properties: docs/explanation/audit.md explains each."""
 
 

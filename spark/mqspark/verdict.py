@@ -31,6 +31,7 @@ from mqspark.judge import (
     waiting,
 )
 from mqspark.judge.acts import obeyed
+from mqspark.judge.batches import whole
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.groups import commits, outputs, popped, priorities
 from mqspark.judge.violations import Property
@@ -61,6 +62,7 @@ PROPERTIES: Final = (
     priorities.PROPERTY,
     obeyed.PROPERTY,
     alone.DERIVED,
+    whole.PROPERTY,
 )
 assert [item.number for item in PROPERTIES] == list(form.NUMBERS)
 NO_END: Final = "the history has no end: its run goes on, or was cut off"
@@ -171,7 +173,8 @@ def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
             judgements.append(Judgement(item.number, item.title, 0, 0, [], unjudged=reason))
             continue
         progress(f"judging property {item.number}: {item.title}")
-        checked = item.checked(evidence) if item is alone.DERIVED else entries
+        of_its_own = item in (alone.DERIVED, whole.PROPERTY)
+        checked = item.checked(evidence) if of_its_own else entries
         judgements.append(_judgement(evidence, item, checked, item.alone(evidence)))
     counts: Counts = {
         "replicas": len(evidence.members.replicas),

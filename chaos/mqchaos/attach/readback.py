@@ -40,6 +40,7 @@ UNJUDGED = {
     16: ("No message is popped while one of a higher priority waits", "none had a priority"),
     17: ("What tools have set holds", "no tool was used"),
     18: ("What is made from the log says what the log says", FILES),
+    19: ("A batch is whole or absent, and batches come in order", FILES),
 }
 Place = tuple[str, str, int, int]
 

@@ -26,4 +26,5 @@ what the evidence proves:
 ``freshness``     property 12
 ``acts``          what tools do, and property 17
 ``groups``        properties 8 and 14 to 16
+``batches``       property 19
 """

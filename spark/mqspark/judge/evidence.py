@@ -404,8 +404,18 @@ class Evidence:
             return self._settled_alone()
         told = zip(self.members.brokers, self.screened.totals["told"], strict=True)
         ends = {name: end + 1 for name, end in told if end != NONE}
-        common = self._common_ends()
+        common = self.common_ends
         return {name: max(ends.get(name, 0), common.get(name, 0)) for name in self.members.brokers}
+
+    @cached_property
+    def common_ends(self) -> dict[str, int]:
+        """Where each log's first index is on which not all replicas agree; else where it ends."""
+        if self.logs is not None:
+            return {name: log.end for name, log in self.logs.items()}
+        ends = self.ledger.groupBy("broker").agg(F.max("end").alias("at"))
+        splits = self.disputes.groupBy("broker").agg(F.min("position").alias("at"))
+        of_all = {row.broker: int(row.at) for row in ends.collect()}
+        return of_all | {row.broker: int(row.at) for row in splits.collect()}
 
     def is_settled(self, position: Column | None = None) -> Column:
         """Whether `position` (default: the column of that name) of `broker` is settled."""
@@ -433,15 +443,6 @@ class Evidence:
         for rows in self._persisted:
             rows.unpersist()
         self.screened.close()
-
-    def _common_ends(self) -> dict[str, int]:
-        """Where each log's first index is on which not all replicas agree; else where it ends."""
-        if self.logs is not None:
-            return {name: log.end for name, log in self.logs.items()}
-        ends = self.ledger.groupBy("broker").agg(F.max("end").alias("at"))
-        splits = self.disputes.groupBy("broker").agg(F.min("position").alias("at"))
-        of_all = {row.broker: int(row.at) for row in ends.collect()}
-        return of_all | {row.broker: int(row.at) for row in splits.collect()}
 
     @cached_property
     def begins(self) -> dict[str, int]:

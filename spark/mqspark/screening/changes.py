@@ -33,6 +33,7 @@ from mqspark.limits import QUEUES_OF_LIVES_MAX
 from mqspark.screening.hashing import hashed
 from mqspark.screening.packets import LOGGED, Numbers, Rows, rows_of
 from mqspark.screening.testimony import queue_number
+from mqspark.source.batches import DECISION_MARK, END_BYTES_MAX, StagedBatches
 from mqspark.source.records import Place, RecordColumns, RecordWalk
 
 COMMITS: Final = "commit_offsets"
@@ -46,7 +47,7 @@ _ACTS: Final = {
 }
 KINDS: Final = frozenset(act for act, *_ in _ACTS.values())
 SETTLED: Final = "settle_popped"
-ONCE: Final = frozenset({b"WRITTEN-ONCE 0", b"WRITTEN-ONCE 1"})
+ONCE: Final = frozenset({b"WRITTEN-ONCE 0", DECISION_MARK})
 """The marks of what is written once, and of what decides a batch by it."""
 _GROUP_AT, _MOVES_AT = 4, 5
 _OP_TOPIC: Final = OP_TOPIC.encode()
@@ -60,11 +61,13 @@ class GroupsLogged:
     """Changes of groups and topics in one segment's entries. `offsets`: the highest at which a
     group goes on in a queue; `done`: offset and pop time of the messages that a group has settled.
     `acts`: what was done to a topic or a group, its name, what it has now (a topic's permission, or
-    whether a group is enabled), and the position of the entry."""
+    whether a group is enabled), and the position of the entry. `batches`: what is staged, decided
+    and ended."""
 
     offsets: dict[Queue, int] = field(default_factory=dict)
     done: dict[Queue, list[tuple[int, int]]] = field(default_factory=dict)
     acts: list[Act] = field(default_factory=list)
+    batches: StagedBatches = field(default_factory=StagedBatches)
 
     def take(self, header: Header, raw: memoryview, at: int, base_position: int) -> None:
         """Take in another entry, which begins at `at`."""
@@ -72,7 +75,11 @@ class GroupsLogged:
         if header.kind == Kind.CONTROL:
             self._take_control(raw[start:end], base_position + at)
         elif header.kind in OF_MESSAGES and _begins_with_a_note(raw, start, end):
-            self._take_once(raw, start, end, base_position)
+            records = RecordColumns()
+            walk = RecordWalk(raw, base_position, verify=False)
+            walk.walk(records, Place(None, None, 0), start, end)
+            self._take_once(records, raw)
+            self.batches.take(records, raw, base_position)
 
     def _take_control(self, body: memoryview, position: int) -> None:
         name, arguments = (_decoded(body, 2) or ("", {}))[:2]
@@ -92,10 +99,8 @@ class GroupsLogged:
                 done = self.done.setdefault((group, topic, queue_id), [])
                 done += [(base + bit, fence) for bit in _bits(bits)]
 
-    def _take_once(self, raw: memoryview, start: int, end: int, base_position: int) -> None:
-        rows = RecordColumns()
-        RecordWalk(raw, base_position, verify=False).walk(rows, Place(None, None, 0), start, end)
-        bodies = [bytes(raw[at : at + size]) for at, size in rows.bodies[:2]]
+    def _take_once(self, records: RecordColumns, raw: memoryview) -> None:
+        bodies = [bytes(raw[at : at + size]) for at, size in records.bodies[:2]]
         if len(bodies) < 2 or bodies[0] not in ONCE:
             return
         note = _decoded(bodies[1], _MOVES_AT + 1)
@@ -137,7 +142,7 @@ def _begins_with_a_note(raw: memoryview, start: int, end: int) -> bool:
     return _OP_TOPIC in bytes(raw[start + BODY_AT : min(end, start + _NOTE_BYTES_MAX)])
 
 
-_NOTE_BYTES_MAX: Final = BODY_AT + 24 + max(map(len, ONCE)) + 1 + len(_OP_TOPIC)
+_NOTE_BYTES_MAX: Final = BODY_AT + 24 + END_BYTES_MAX + 1 + len(_OP_TOPIC)
 
 
 def _decoded(body: memoryview | bytes, least: int) -> list[Any] | None:

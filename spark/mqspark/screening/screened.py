@@ -28,6 +28,7 @@ from mqspark.screening.packets import READ, STRETCH, Numbers, Rows, ddl, joined
 from mqspark.screening.parts import HistoryPart
 from mqspark.screening.readings import doubts
 from mqspark.screening.testimony import TESTIMONY
+from mqspark.source.batches import StagedBatches
 from mqspark.source.derived import Difference
 from mqspark.source.members import Members
 from mqspark.source.planning import plan
@@ -207,6 +208,16 @@ class Screened:
         """The acts of tools by the logs: broker, act, whom it is about, its value, and where."""
         _, told = self._counted
         return {act for each in told for act in each.acts}
+
+    @cached_property
+    def batches(self) -> dict[str, StagedBatches]:
+        """Staged rows, decisions and ends in the logs, by broker."""
+        _, told = self._counted
+        found = {name: StagedBatches() for name in self.members.brokers}
+        for each in told:
+            for broker, batches in each.batches.items():
+                found[broker].add(batches)
+        return found
 
     @cached_property
     def lives(self) -> Lives:

@@ -52,6 +52,7 @@ from mqspark.screening.testimony import (
     of_records,
     queue_number,
 )
+from mqspark.source.batches import StagedBatches
 from mqspark.source.derived import look_at
 from mqspark.source.planning import Replica, Task
 from mqspark.source.reader import SegmentReader, Tally
@@ -85,7 +86,8 @@ class Told(msgspec.Struct):
     many messages were `popped`, how many of them were `new` to their group, and how many have an
     end of their own; how many events of each kind are about no single message; what segments look
     like. `logged`: broker, group, topic, queue, and the highest offset at which a log has the group
-    go on; `acts`: what tools did, as a log has it; `through` are the groups that by a log are
+    go on; `acts`: what tools did, as a log has it; `batches`: what
+    logs say of batches, by broker; `through` are the groups that by a log are
     through with what they popped. `large` are large bodies and their parts, `others` the queues of
     topics that the history is not about. `lines` is what files look like, `unsure` the groups and
     queues that were read by somebody whose clock fell. The harness has `started` clients, and
@@ -100,6 +102,7 @@ class Told(msgspec.Struct):
     notes: dict[str, int] = msgspec.field(default_factory=dict)
     logged: list[tuple[str, str, str, int, int]] = msgspec.field(default_factory=list)
     acts: list[tuple[str, str, str, int, int]] = msgspec.field(default_factory=list)
+    batches: dict[str, StagedBatches] = msgspec.field(default_factory=dict)
     through: set[str] = msgspec.field(default_factory=set)
     segments: list[SegmentLook] = msgspec.field(default_factory=list)
     large: list[Large] = msgspec.field(default_factory=list)
@@ -262,6 +265,7 @@ class Reading:
                 (segment.broker, *queue, offset) for queue, offset in groups.offsets.items()
             ]
             told.acts += [(segment.broker, *act) for act in groups.acts]
+            told.batches.setdefault(segment.broker, StagedBatches()).add(groups.batches)
             if logged is not None and groups.done:
                 told.through |= {group for group, *_ in groups.done}
                 done = logged_numbers(segment.broker, groups)

@@ -8,5 +8,6 @@
 ``reader``       reads one segment on a worker
 ``records``      message records in an entry's body (pure)
 ``plain``        the same of many entries at once, where nothing is odd (pure)
+``batches``      what entries say of batches that are stored whole (pure)
 ``columns``      Arrow columns of them
 """

@@ -6,6 +6,7 @@
 ``small_runs``  whole runs of some ten messages, from a seed
 ``small_making``  lets these happen
 ``small_plants``  faults for these, and what only looks odd
+``batch_plants``  of them, those of batches that are stored whole
 ``content_plants``  of them, those of bodies, and of what senders say beside them
 ``group_plants``  of them, those of groups that pop, and of outputs
 ``log_plants``  of them, those of logs, leaders and votes

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dledger.checksum import crc32
+from mqspark.testing import batch_plants as batches
 from mqspark.testing import content_plants as contents
 from mqspark.testing import group_plants as groups
 from mqspark.testing import life_plants as lives
@@ -352,6 +353,7 @@ FAULTS: Final = tuple(
         (16, "misplaced", subtle.priority_above_the_last),
         *strange.FOUND,
         *thin.FOUND,
+        *batches.FOUND,
     )
 )
 
@@ -469,6 +471,7 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     subtle.fresh_to_the_last,
     *strange.NOTHING,
     *thin.NOTHING,
+    *batches.NOTHING,
 )
 
 

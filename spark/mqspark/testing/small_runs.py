@@ -13,7 +13,7 @@ files. Times are virtual.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -68,7 +68,7 @@ _HOST: Final = host_bytes("127.0.0.1", 10911)
 @dataclass(frozen=True)
 class Stored:
     """A record in a log. `added`: by a broker; `own`: one more property of its sender. It may name
-    the parts of a `large` body, or be a part of one."""
+    the parts of a `large` body, or be a part of one. Or all its properties are `bare`."""
 
     id: str
     topic: str
@@ -80,6 +80,7 @@ class Stored:
     own: str = ""
     large: str = ""
     part_of: str = ""
+    bare: Mapping[str, str] | None = None
 
     @property
     def crc(self) -> int:
@@ -93,7 +94,7 @@ class Stored:
             queue_id=self.queue_id,
             body=self.body,
             properties=properties_encode(
-                {KEYS: self.keys, UNIQ_KEY: self.id}
+                ({KEYS: self.keys, UNIQ_KEY: self.id} if self.bare is None else {**self.bare})
                 | ({MSG_REGION: self.added} if self.added else {})
                 | ({"colour": self.own} if self.own else {})
                 | ({LARGE_BODY: self.large} if self.large else {})

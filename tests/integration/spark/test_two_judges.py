@@ -55,7 +55,7 @@ Rows = list[tuple[int, dict[str, Any]]]
 COMPARED = {
     1: "mr", 2: "mr", 3: "qo", 4: "qom", 5: "r", 6: "r", 7: "mr",
     8: "qo", 9: "mr", 10: "mr", 11: "m", 12: "qo", 13: "r", 14: "mqo", 15: "mrqo",
-    16: "qo", 17: "m", 18: "rqo",
+    16: "qo", 17: "m", 18: "rqo", 19: "o",
 }  # fmt: skip
 
 #: The fields of an entry's header: first byte, and bytes.
@@ -128,7 +128,8 @@ def referred(replicas: Sequence[Replica], events: Sequence[dict[str, Any]]) -> s
     logs = {replica.node: read_log(replica) for replica in replicas}
     begins = {replica.node: replica.begin for replica in replicas}
     topics, levels = (TOPIC, OUTPUTS), {TOPIC: QUEUES}
-    inputs = reference.Inputs(topics, TOPIC, GROUP, 1, events, logs, levels, begins)
+    name = replicas[0].broker
+    inputs = reference.Inputs(topics, TOPIC, GROUP, 1, events, logs, levels, begins, name)
     return {compared(finding) for finding in reference.findings(inputs)}
 
 

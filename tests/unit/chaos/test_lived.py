@@ -176,7 +176,7 @@ async def lived(name: str, seed: int, folder: Path, clock: Clock) -> tuple[list[
     events.sort(key=lambda event: int(event["t"]))
     logs = {replica.node: read_log(replica)}
     inputs = reference.Inputs(
-        (TOPIC,), "", GROUP, 1, events, logs, {}, {replica.node: replica.begin}
+        (TOPIC,), "", GROUP, 1, events, logs, {}, {replica.node: replica.begin}, replica.broker
     )
     wrong, (counted,) = look(
         life.workload, lambda: read_history(history), Lived(GROUP, 0, QUEUES, 1.0, [])

@@ -6,18 +6,23 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from dledger.log.scanning.scan import scan_entries
+from dledger.log.segment import segment_path
 from dledger.remoting.bodies.staged import Places, Staged
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import EndTransactionHeader, encode_header
 from mqbroker import limits
+from mqbroker.leader.staged import Ends, Entry
 from mqbroker.requests.core import Core
+from mqbroker.requests.sending import staged as looks
 from mqbroker.requests.sending.staged import StagedHandler
 from mqbroker.state.decisions import GROUP
 from mqclient import (
@@ -38,6 +43,9 @@ from mqclient.bulk.models import RecordsBatch
 from mqclient.bulk.staging import StagedWriter
 from mqclient.models import messages_in
 from mqlocal import LocalCluster, local_cluster
+from mqspark.judge.batches.faults import Faults, GroupLog
+from mqspark.screening.changes import GroupsLogged
+from mqspark.testing import planting
 
 SEED = 20261127
 KEYS = 5
@@ -430,12 +438,47 @@ async def test_a_stock_end_of_a_staged_entry_is_refused(
     assert await seen(cluster, "T") == {}
 
 
+def log_of(cluster: LocalCluster, group: str) -> GroupLog:
+    """What the audit finds in the logs of a broker group."""
+    found, ends = GroupsLogged(), []
+    configs = [each for each in cluster._layout.brokers.values() if each.broker_name == group]
+    for replica in planting.replicas_of([Path(each.store_path_root_dir) for each in configs]):
+        for base in replica.segments:
+            raw = memoryview(segment_path(Path(replica.directory) / "log", base).read_bytes())
+            for entry in scan_entries(raw, base, replica.segment_bytes, None, verify=False):
+                if entry.header is not None:
+                    found.take(entry.header, raw, entry.offset, base)
+                    end = base + entry.offset + entry.size
+        ends.append(end)
+    return GroupLog(group, found.batches, 0, min(ends), is_final=True)
+
+
+async def test_the_audit_finds_a_leader_that_drops_what_counts(
+    autojump_clock: MockClock, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver died after the decision, and leaders take all that waits for lost attempts."""
+
+    def all_lost(entries: Sequence[Entry], *_: object) -> Ends:
+        return Ends([], [each.offset for each in entries], [], [])
+
+    monkeypatch.setattr(looks, "ends_of", all_lost)
+    staged = await begin(cluster, 0)
+    with pytest.raises(Died):
+        await commit(cluster, staged, await stage(cluster, staged, range(50)), dies_after=0)
+    await trio.sleep(SOON_S)
+    for server in cluster.servers:
+        await cluster.stop(server)
+    found = Faults([log_of(cluster, group) for group in cluster.groups]).found
+    assert {fault.what for fault in found} == {"dropped"}
+
+
 @pytest.mark.parametrize("seed", range(SEED, SEED + 3))
 async def test_whatever_dies_each_batch_is_there_once(
     autojump_clock: MockClock, cores: dict[tuple[str, str], Core], seed: int
 ) -> None:
     """Tasks run twice, drivers die at any step and come back as another run, leaders die, time
-    passes: rows of committed batches are there once, by key in order, and no others."""
+    passes: rows of committed batches are there once, by key in order, and no others. The audit
+    finds nothing in the logs."""
     rng = random.Random(seed)
     async with local_cluster(groups=2, replicas=3) as cluster:
         async with cluster.admin() as admin:
@@ -484,3 +527,8 @@ async def test_whatever_dies_each_batch_is_there_once(
         await trio.sleep(limits.STAGED_KEPT_S + SOON_S)
         assert waiting(cores) == 0
         assert await seen(cluster) == by_key(range(240))
+        for server in cluster.servers:
+            await cluster.stop(server)
+        audited = Faults([log_of(cluster, group) for group in cluster.groups])
+    assert audited.found == []
+    assert audited.checked > 20

@@ -12,12 +12,14 @@ offset or None), with None for what the audit chooses among equals.
 ``messages``  what is stored, and where
 ``groups``    what groups of consumers are told, and given
 ``acts``      what tools have set
+``batches``   batches that are stored whole
 ``lives``     each life of a topic as queues of its own
 """
 
 from __future__ import annotations
 
 from mqspark.testing.reference.acts import JUDGES as ACTS
+from mqspark.testing.reference.batches import JUDGES as BATCHES
 from mqspark.testing.reference.groups import JUDGES as GROUPS
 from mqspark.testing.reference.inputs import APART, Finding, Inputs
 from mqspark.testing.reference.lives import in_lives
@@ -30,7 +32,7 @@ def findings(inputs: Inputs) -> set[Finding]:
     """All that is wrong with a run."""
     lived = in_lives(inputs)
     found = {finding for judge in (*MESSAGES, *GROUPS) for finding in judge(lived)}
-    found |= {finding for judge in ACTS for finding in judge(inputs)}
+    found |= {finding for judge in (*ACTS, *BATCHES) for finding in judge(inputs)}
     return {_of_topic(finding) for finding in found}
 
 

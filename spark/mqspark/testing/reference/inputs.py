@@ -41,6 +41,7 @@ class Inputs:
     logs: Mapping[str, Sequence[StoredEntry]]
     levels: Mapping[str, int]
     begins: Mapping[str, int]
+    broker: str
 
     @property
     def begin(self) -> int:

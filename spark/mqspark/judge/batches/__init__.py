@@ -1,0 +1,5 @@
+"""Batches that are stored whole: property 19.
+
+``faults``  what logs contradict (pure)
+``whole``   the property
+"""
