@@ -14,7 +14,7 @@ from dledger.errors import BadInput
 from dledger.metrics import limits
 from dledger.metrics.admission import CHALLENGE, Admission
 from dledger.metrics.kept import Kept
-from dledger.metrics.requests import Answer, Asked
+from dledger.metrics.requests import Answer, Asked, NoSuchName
 from dledger.metrics.text import CONTENT_TYPE
 
 PATHS = "/metrics, /metrics/detailed?topic=...&group=..., /healthz, /readyz, /safe-to-stop"
@@ -76,6 +76,8 @@ class Pages:
                 return _figures(await self._figures.page())
             if asked.path == "/metrics/detailed":
                 return _figures(await self._kept_details(_details(asked)).page())
+        except NoSuchName as error:
+            return Answer.text(HTTPStatus.NOT_FOUND, str(error))
         except BadInput as error:
             return Answer.text(HTTPStatus.BAD_REQUEST, str(error))
         return Answer.text(HTTPStatus.NOT_FOUND, f"there is no {asked.path[:80]!r}: {PATHS}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from dledger.errors import BadInput
 from dledger.metrics import limits
 
 PLAIN = "text/plain; charset=utf-8"
@@ -38,6 +39,10 @@ class Asked:
         parts = urlsplit(target)
         values = parse_qs(parts.query, max_num_fields=2 * limits.NAMES_ASKED_MAX)
         return cls(parts.path, source, authorization, values, encrypted, certified)
+
+
+class NoSuchName(BadInput):
+    """A request for details names only topics, or only groups, that do not exist here."""
 
 
 class Answer(NamedTuple):

@@ -14,6 +14,7 @@ from dledger.metrics.admission import Admission
 from dledger.metrics.config import Port
 from dledger.metrics.limits import HISTORY_STEP_S
 from dledger.metrics.pages import Details, Pages
+from dledger.metrics.requests import NoSuchName
 from dledger.metrics.serving import serve_figures
 from dledger.metrics.text import CERTIFICATE_END, CLOCK, Family, Sample, Writer
 from dledger.net import Faults
@@ -48,8 +49,8 @@ class NamesrvFigures:
             yield from self._writer.family(family, samples)
 
     def details(self, _: Details) -> Iterator[str]:
-        """Name servers know no queues' offsets and no groups."""
-        return iter(())
+        """Name servers know no queues' offsets and no groups. Raises NoSuchName."""
+        raise NoSuchName("a name server has no details of topics and groups: ask the brokers")
 
     def _families(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
         routes, quota = self._dispatcher.routes, self._quota

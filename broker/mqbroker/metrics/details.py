@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from dledger.errors import BadInput
 from dledger.metrics import limits
 from dledger.metrics.pages import Details
+from dledger.metrics.requests import NoSuchName
 from dledger.metrics.text import Family, Sample, Writer
 from mqbroker.metrics.lag import Ages
 from mqbroker.metrics.sources import Sources
@@ -46,6 +47,23 @@ class QueueFigures:
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
+
+    def notes(self, wanted: Details) -> Iterator[str]:
+        """Comments about what is asked for and not told. Raises NoSuchName if nothing of it exists,
+        which every replica knows."""
+        core = self._sources.core
+        role, name = core.role, core.config.broker_name
+        for what, names, table in (
+            ("topic", wanted.topics, core.machine.topics),
+            ("consumer group", wanted.groups, core.machine.groups),
+        ):
+            unknown = [repr(each) for each in names if table.get(each) is None]
+            if unknown and len(unknown) == len(names):
+                raise NoSuchName(f"broker group {name} has no {what} {', '.join(unknown)}")
+            yield from (f"# broker group {name} has no {what} {each}\n" for each in unknown)
+        if not role.serving:
+            who = role.leader_id if role.leader_id not in (None, role.node_id) else "none is known"
+            yield f"# {role.node_id} does not lead {name}: ask its leader ({who})\n"
 
     def pieces(self, wanted: Details, writer: Writer) -> Iterator[str]:
         """The families' texts. Raises BadInput if they are too many."""
@@ -87,6 +105,10 @@ class QueueFigures:
         reasons: list[tuple[_Pair, Why]] = []
         for group in groups:
             reads = standing.topics_of(group)
+            if not standing.is_told(group):
+                yield f"# consumer group {group!r} broadcasts: its members keep their own offsets\n"
+            elif reads.isdisjoint(topic for topic, _ in queues):
+                yield f"# consumer group {group!r} reads none of these topics\n"
             for topic, queue_id in queues:
                 if topic not in reads or not standing.is_told(group):
                     continue

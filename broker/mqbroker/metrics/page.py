@@ -63,7 +63,8 @@ class BrokerFigures:
         )
 
     def details(self, wanted: Details) -> Iterator[str]:
-        """The text of /metrics/detailed."""
+        """The text of /metrics/detailed. Raises NoSuchName, BadInput."""
+        yield from self._queues.notes(wanted)
         if self._core.role.serving:
             yield from self._queues.pieces(wanted, self._writer)
 

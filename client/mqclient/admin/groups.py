@@ -176,15 +176,20 @@ class Groups(Part):
         brokers.check_all_there()
         return names
 
-    async def of_topic(self, topic: str) -> tuple[str, ...]:
-        """The groups that subscribe to a topic now, or have offsets in it, sorted."""
+    async def of_topic(
+        self, topic: str, brokers: Sequence[BrokerData] | None = None
+    ) -> tuple[str, ...]:
+        """The groups that subscribe to a topic now, or have offsets in it, sorted; as all broker
+        groups that have it say, or these."""
         header = QueryTopicConsumeByWhoHeader(topic=topic)
 
         async def ask(broker: BrokerData) -> Sequence[str]:
             answer = await self._requests.ask_leader(broker, header)
             return decode_body(GroupList, answer.payload).group_list
 
-        found = await run_for_each(ask, (await self._session.route(topic)).broker_datas)
+        if brokers is None:
+            brokers = (await self._session.route(topic)).broker_datas
+        found = await run_for_each(ask, brokers)
         return tuple(sorted({group for groups in found for group in groups}))
 
     async def set_request_mode(
@@ -293,14 +298,19 @@ def _name(broker: BrokerData) -> str:
 
 
 async def progress_of(
-    session: AdminSession, group: str, topic: str | None = None, *, partly: bool = False
+    session: AdminSession,
+    group: str,
+    topic: str | None = None,
+    *,
+    partly: bool = False,
+    brokers: Sequence[BrokerData] | None = None,
 ) -> GroupProgress:
-    """The progress of a group, which may not exist."""
+    """The progress of a group, which may not exist; in all broker groups, or in these."""
 
     async def ask(broker: BrokerData) -> tuple[ConsumeStats, ConsumerConnection | None]:
         return await _stats_on(session, broker, group, topic)
 
-    brokers, unasked = await session.broker_groups(), dict[str, str]()
+    brokers, unasked = brokers or await session.broker_groups(), dict[str, str]()
     if partly:
         found, unasked = await ask_each(ask, brokers)
     else:

@@ -31,25 +31,50 @@ _NOTHING = BrokerStatsItem()
 class Statistics(Part):
     """`admin.statistics`."""
 
-    async def traffic(self, topic: str | None = None) -> tuple[TopicTraffic, ...]:
+    async def traffic(
+        self, topic: str | None = None, *, partly: bool = False
+    ) -> tuple[TopicTraffic, ...]:
         """The traffic in and out of one topic, or of all users' topics: one row for each group that
         reads it.
 
-        A topic that no group reads has one row with an empty group.
+        A topic that no group reads has one row with an empty group. A broker group that can't be
+        asked, for example one without a leader, raises its error. With `partly` the others are
+        told, and `left_out` names it; a topic of which it has all is left out, too.
         """
         topics = [info.topic for info in await Topics(self._session).list() if info.kind == "user"]
-        found = await run_for_each(self._traffic_of, [topic] if topic is not None else topics)
+        asked, unasked = await self._that_can_be_asked(partly)
+        found = await run_for_each(
+            lambda name: self._traffic_of(name, asked), [topic] if topic is not None else topics
+        )
+        self._session.note_unasked(unasked)
         return tuple(row for rows in found for row in rows)
 
-    async def _traffic_of(self, topic: str) -> list[TopicTraffic]:
-        brokers = (await self._session.route(topic)).broker_datas
+    async def _that_can_be_asked(self, partly: bool) -> tuple[set[str], dict[str, str]]:
+        """The names of broker groups with a leader, and why not of the others; of all if not
+        `partly`. Each is asked once, so that nobody waits for each question to one that is away."""
+        groups = await self._session.broker_groups()
+        if not partly:
+            return {group.broker_name for group in groups}, {}
+
+        async def ask(group: BrokerData) -> str:
+            await self._requests.ask_leader(group, RequestCode.GET_BROKER_RUNTIME_INFO)
+            return group.broker_name
+
+        found, unasked = await ask_each(ask, groups)
+        return set(found), unasked
+
+    async def _traffic_of(self, topic: str, asked: set[str]) -> list[TopicTraffic]:
+        route = await self._session.route(topic)
+        brokers = [each for each in route.broker_datas if each.broker_name in asked]
+        if not brokers:
+            return []
         came_in = await self._figure(brokers, "TOPIC_PUT_NUMS", topic)
         rows = []
-        for group in await Groups(self._session).of_topic(topic) or ("",):
+        for group in await Groups(self._session).of_topic(topic, brokers) or ("",):
             went_out, lag = (_NOTHING, _NOTHING), 0
             if group:
                 went_out = await self._figure(brokers, "GROUP_GET_NUMS", f"{topic}@{group}")
-                lag = (await progress_of(self._session, group, topic)).lag
+                lag = (await progress_of(self._session, group, topic, brokers=brokers)).lag
             rows.append(
                 TopicTraffic(
                     topic=topic,
@@ -63,9 +88,15 @@ class Statistics(Part):
             )
         return rows
 
-    async def rates(self) -> tuple[SetRate, ...]:
-        """The rates that are set for topics and consumer groups, by broker group."""
-        found = await run_for_each(self._rates_of, await self._session.broker_groups())
+    async def rates(self, *, partly: bool = False) -> tuple[SetRate, ...]:
+        """The rates that are set for topics and consumer groups, by broker group. `partly` as for
+        `traffic`."""
+        groups = await self._session.broker_groups()
+        if partly:
+            found, unasked = await ask_each(self._rates_of, groups)
+            self._session.note_unasked(unasked)
+        else:
+            found = tuple(await run_for_each(self._rates_of, groups))
         return tuple(rate for rates in found for rate in rates)
 
     async def _rates_of(self, broker: BrokerData) -> list[SetRate]:

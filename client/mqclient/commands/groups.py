@@ -17,6 +17,7 @@ from mqclient.admin import Admin
 from mqclient.admin.results import DeadLetter, GroupProgress
 from mqclient.commands.terminal.options import (
     DEFAULTS,
+    EXIT_PARTLY,
     ChangedBroker,
     ChangedCluster,
     Common,
@@ -28,8 +29,6 @@ from mqclient.commands.terminal.options import (
 )
 from mqclient.commands.terminal.output import Table, first_of, joined, moment, plural
 
-EXIT_PARTLY = 1
-"""Some were done, others not: as if nothing was."""
 LetterCount = Annotated[Whole, Parameter(name="--count", validator=Number(gte=1))]
 
 

@@ -24,7 +24,8 @@ def stats_all(
 ) -> None:
     """Show messages in and out, and the lag, of each topic and each consumer group that reads it.
 
-    The figures are of the last minute and of the last day.
+    The figures are of the last minute and of the last day. A broker group that can't be asked is
+    named, and the exit status is 1.
 
     For example:
 
@@ -36,7 +37,7 @@ def stats_all(
     active
         Only topics that got messages in the last 24 hours.
     """
-    found = common.ask(lambda admin: admin.statistics.traffic(topic))
+    found = common.ask(lambda admin: admin.statistics.traffic(topic, partly=True))
     shown = [row for row in found if row.in_24_h or not active]
     headers = ("TOPIC", "GROUP", "LAG", "IN/S", "OUT/S", "IN 24 H", "OUT 24 H")
     rows = [
@@ -44,6 +45,7 @@ def stats_all(
         for row in shown
     ]
     common.show("statsAll", shown, Table(headers, rows, [] if rows else ["no topics"]))
+    common.end()
 
 
 def list_rates(*, common: Common = DEFAULTS) -> None:
@@ -51,13 +53,14 @@ def list_rates(*, common: Common = DEFAULTS) -> None:
 
     updateTopic -a +send.rate.messages=N,+send.rate.bytes=N sets a topic's rate on each broker
     group. updateSubGroup --attributes +consume.rate.messages=N,+consume.rate.bytes=N sets a
-    consumer group's rate. docs/reference/broker.md, Flow control, explains both.
+    consumer group's rate. docs/reference/broker.md, Flow control, explains both. A broker group
+    that can't be asked is named, and the exit status is 1.
 
     For example:
 
         mqadmin listRates -n 127.0.0.1:9876
     """
-    rates = common.ask(lambda admin: admin.statistics.rates())
+    rates = common.ask(lambda admin: admin.statistics.rates(partly=True))
     headers = (
         *("BROKER", "KIND", "NAME", "MESSAGES/S", "BYTES/S"),
         *("HELD BACK 1 MIN", "HELD BACK 24 H"),
@@ -75,6 +78,7 @@ def list_rates(*, common: Common = DEFAULTS) -> None:
         for each in rates
     ]
     common.show("listRates", rates, Table(headers, rows, [] if rows else ["no rates are set"]))
+    common.end()
 
 
 def stats(

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from dledger.metrics.pages import Details
+from dledger.metrics.requests import NoSuchName
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode
 from mqbroker.config import BrokerConfig
@@ -159,7 +160,39 @@ async def test_only_the_leader_tells_traffic_and_lag(tmp_path: Path) -> None:
         assert page.values("rocketmq_messages_in_total") == []
         assert page.values("rocketmq_consumer_lag_messages") == []
         assert page.value("rocketmq_topic_number") > 0
-        assert list(figures.details(Details((TOPIC,), ()))) == []
+        assert list(figures.details(Details((TOPIC,), ()))) == [
+            "# n0 does not lead broker-a: ask its leader (n1)\n"
+        ]
+
+
+async def test_details_of_what_does_not_exist_are_refused_with_a_reason(tmp_path: Path) -> None:
+    """By a follower as by the leader. If there is a part of it, that is told, and what is missing
+    named; so is a group that reads none of the topics."""
+    async with broker(tmp_path) as (running, peer, figures):
+        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+        await make_topic(peer, "Other")
+        for wanted, missing in (
+            (Details(("Typo",), ()), "no topic 'Typo'"),
+            (Details((), ("typo",)), "no consumer group 'typo'"),
+            (Details((TOPIC,), ("typo", "a\nb")), r"no consumer group 'typo', 'a\\nb'"),
+            (Details(("Typo",), (GROUP,)), "no topic 'Typo'"),
+        ):
+            with pytest.raises(NoSuchName, match=missing):
+                list(figures.details(wanted))
+        text = "".join(figures.details(Details((TOPIC, "Ty\npo"), (GROUP, "typo"))))
+        comments = [line for line in text.splitlines() if line[:7] not in ("# HELP ", "# TYPE ")]
+        assert [line for line in comments if line.startswith("#")] == [
+            r"# broker group broker-a has no topic 'Ty\npo'",
+            "# broker group broker-a has no consumer group 'typo'",
+        ]
+        page = Scrape(text)
+        assert len(page.values("dledger_queue_end_offset", topic=TOPIC)) == 4
+        assert len(page.values("dledger_consumer_queue_lag_messages")) == 4
+        other = "".join(figures.details(Details(("Other",), (GROUP,))))
+        assert f"# consumer group {GROUP!r} reads none of these topics\n" in other
+        running.ledger.follow("n1")
+        with pytest.raises(NoSuchName):
+            list(figures.details(Details(("Typo",), ())))
 
 
 async def test_a_deleted_topic_is_not_told_any_more(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ async def half_led() -> AsyncIterator[tuple[LocalCluster, Admin]]:
     """Messages that a consumer group has read in both broker groups; then one member of the second
     is left, which never leads."""
     async with local_cluster(replicas=3, groups=2) as cluster, cluster.admin() as admin:
-        await admin.topics.update("T", read_queues=1, write_queues=1)
+        rate = "+send.rate.messages=100000"
+        await admin.topics.update("T", read_queues=1, write_queues=1, attributes=rate)
         async with cluster.producer("P") as producer, cluster.consumer("G", {"T": "*"}) as reader:
             for _ in range(SENT):
                 await producer.send(Message("T", b"x"))
@@ -74,9 +75,34 @@ async def test_the_hour_of_the_others_is_shown(autojump_clock: MockClock) -> Non
             await admin.statistics.history(cluster.groups[1])
 
 
+async def test_traffic_and_rates_of_the_others_are_shown(autojump_clock: MockClock) -> None:
+    """With the name of that broker group; a topic that it has alone is not shown as one without
+    traffic."""
+    async with half_led() as (cluster, admin):
+        second = cluster.groups[1]
+        for wanted in (admin.statistics.traffic, admin.statistics.rates):
+            with pytest.raises(NoLeader, match=second):
+                await wanted()
+        (row,) = await admin.statistics.traffic(partly=True)
+        assert (row.topic, row.group) == ("T", "G")
+        progress = await admin.groups.progress("G", partly=True)
+        assert row.lag == progress.lag > 0
+        assert row.in_24_h > 0
+        assert [text for text in admin.left_out if second in text and "can't be asked" in text]
+        (one,) = await admin.statistics.traffic("T", partly=True)
+        assert one.lag == row.lag
+    async with half_led() as (cluster, admin):
+        (rate,) = await admin.statistics.rates(partly=True)
+        assert (rate.broker_name, rate.kind, rate.name) == (cluster.groups[0], "topic", "T")
+        assert [text for text in admin.left_out if cluster.groups[1] in text]
+
+
 async def test_nothing_is_told_if_nobody_can_be_asked(autojump_clock: MockClock) -> None:
     """Then the error is raised, `partly` too."""
     async with half_led() as (cluster, admin):
         await without_leader(cluster, cluster.groups[0])
         with pytest.raises(NoLeader):
             await admin.groups.progress("G", partly=True)
+        for wanted in (admin.statistics.traffic, admin.statistics.rates):
+            with pytest.raises(NoLeader):
+                await wanted(partly=True)

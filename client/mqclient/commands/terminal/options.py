@@ -6,6 +6,7 @@ Exit status: 0 done, 1 the cluster could not do it (or not in time), 2 the comma
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,6 +114,8 @@ def switched(given: Switch | None) -> bool | None:
 
 QueueCount = Annotated[Whole, Parameter(validator=Number(gte=1))]
 
+EXIT_PARTLY = 1
+"""Some were done or told, others not: as if nothing was."""
 _left_out: list[str] = []
 """Results that the command's last call has not shown. A process is one command."""
 
@@ -249,6 +252,11 @@ class Common(Output):
                 return result
 
         return anyio.run(session)
+
+    def end(self) -> None:
+        """End the process with a status that says so if not all could be asked."""
+        if _left_out:
+            sys.exit(EXIT_PARTLY)
 
 
 DEFAULTS = Common()

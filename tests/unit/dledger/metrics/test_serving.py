@@ -15,7 +15,7 @@ from dledger.metrics.admission import Admission
 from dledger.metrics.config import port_of
 from dledger.metrics.kept import Kept
 from dledger.metrics.pages import Details, Pages
-from dledger.metrics.requests import Asked
+from dledger.metrics.requests import Asked, NoSuchName
 from dledger.metrics.serving import serve_figures
 from dledger.net import Faults
 from dledger.trust.guard import Guard, Mode
@@ -61,6 +61,8 @@ def figures() -> Iterator[str]:
 def details(wanted: Details) -> Iterator[str]:
     if wanted.topics == ("many",):
         raise BadInput("too many queues")
+    if wanted.topics == ("typo",):
+        raise NoSuchName("there is no topic 'typo'")
     yield f"of {' '.join(wanted.topics)} and {' '.join(wanted.groups)}\n"
 
 
@@ -120,6 +122,8 @@ async def test_each_path_is_answered() -> None:
         assert (await get(port, "/metrics/detailed"))[0] == 400
         assert (await get(port, "/metrics/detailed?topics=T"))[0] == 400
         assert await get(port, "/metrics/detailed?topic=many") == (400, "too many queues\n")
+        unknown = await get(port, "/metrics/detailed?topic=typo")
+        assert unknown == (404, "there is no topic 'typo'\n")
         assert (await get(port, "/metrics", method="POST"))[0] == 405
         assert await get(port, "/metrics", method="HEAD") == (200, "")
         assert faults.count == 0
