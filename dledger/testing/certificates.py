@@ -70,7 +70,7 @@ def client(folder: Path, given: Pair | None = None, by: str = "the authority") -
 
 
 def stranger() -> ssl.SSLContext:
-    """What a stranger dials with."""
+    """Contexts with which a stranger dials."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

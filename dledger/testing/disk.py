@@ -22,7 +22,7 @@ SECTOR_BYTES = 512
 
 
 LOST = bytes(range(1, 256)) * 2 + b"\1\2"
-"""What stands in a mapping where a sector is lost; in a real one the process ends there."""
+"""Bytes in a mapping where a sector is lost; with a real disk the process ends there."""
 
 
 class Crashed(BaseException):
@@ -62,7 +62,7 @@ class _File:
 
 
 class SimulatedDisk(Disk):
-    """One node's disk.
+    """The disk of a node.
 
     `crash_in`: the node dies in the operation after so many more. `fail_in`: the sync after so
     many more fails, and the disk forgets what that sync should have made durable, as Linux does.
@@ -159,7 +159,8 @@ class SimulatedDisk(Disk):
         file.content, file.durable = file.content[:size_bytes], file.durable[:size_bytes]
 
     def durable_bytes(self, path: Path, offset: int, size_bytes: int) -> bytes:
-        """What a power loss now would certainly leave of a part of a file; empty without it."""
+        """Bytes of a part of a file that a power loss now would certainly leave; empty without
+        it."""
         file = self._durable_names.get(path)
         return b"" if file is None else bytes(file.durable[offset : offset + size_bytes])
 
@@ -284,7 +285,7 @@ class SimulatedDisk(Disk):
         return self._names[path].read(offset, size_bytes)
 
     def read_at(self, descriptor: int, offset: int, size_bytes: int) -> bytes:
-        """The same, of an open file."""
+        """A part of an open file."""
         return self._open[descriptor].read(offset, size_bytes)
 
     def remove(self, path: Path) -> None:

@@ -62,7 +62,7 @@ class KeepsNothing:
 
 
 class LocalLedger:
-    """One node that is its own majority."""
+    """A node that is its own majority."""
 
     def __init__(self, machine: StateMachine, *, auto: bool = True, lead: bool = True) -> None:
         self._machine = machine

@@ -36,7 +36,7 @@ class Job(Protocol):
 
 
 class Reader(Protocol):
-    """What reads a log. What each call does is said at :class:`~dledger.log.reading.LogReader`."""
+    """A reader of a log, as :class:`~dledger.log.reading.LogReader`, which explains each call."""
 
     def header(self, index: int) -> Header:
         """An entry's header. Raises StorageError if it is not in the log."""
@@ -62,7 +62,7 @@ class LogStore(Protocol):
 
     @property
     def reader(self) -> Reader:
-        """What reads the log."""
+        """The log's reader."""
 
     @property
     def fenced(self) -> str | None:
@@ -99,7 +99,7 @@ class LogStore(Protocol):
         """An entry that another replica made. Raises CorruptLog, Fenced, StorageError."""
 
     def start_sync(self) -> SyncJob | None:
-        """What has to be made durable; None if there is nothing. Raises Fenced."""
+        """The part that has to be made durable; None if there is nothing. Raises Fenced."""
 
     def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
         """A sync has ended. Raises Fenced if it failed."""
@@ -139,7 +139,7 @@ def copy_to(log: LogStore, source: LogStore, last_index: int) -> None:
 
 
 def head_at(log: LogStore, index: int) -> LogHead:
-    """What a leader with this log offers to a follower that has to begin at `index`."""
+    """The head that a leader with this log offers to a follower that has to begin at `index`."""
     header, head = log.reader.header(index), log.reader.head_before(index)
     return LogHead(header.position, index, head.chain_crc, bytes(log.reader.run_of(index, index)))
 
@@ -160,7 +160,7 @@ class Storage(Protocol):
         """Flip a bit in the body of an entry, while the log is not open."""
 
     def fail_next_sync(self) -> None:
-        """Let the next sync end with an error, and later ones not."""
+        """Make the next sync end with an error, and later ones not."""
 
     def fill_up(self) -> None:
         """Leave no room for what is not reserved yet, until the log is opened again."""
@@ -257,7 +257,7 @@ class OnSimulatedDisk(OnDisk):
         return OnSimulatedDisk()
 
     def fail_next_sync(self) -> None:
-        """It forgets what that sync should have made durable."""
+        """Make the next sync fail; the disk forgets what that sync should have made durable."""
         self.simulated.fail_in = 0
 
     def fill_up(self) -> None:
@@ -265,5 +265,5 @@ class OnSimulatedDisk(OnDisk):
         self.simulated.full = True
 
     def lose_power(self, seed: int, keep: float) -> None:
-        """As the disk does."""
+        """Lose the power, as the disk does."""
         self.simulated.lose_power(random.Random(seed), keep)

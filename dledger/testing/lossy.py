@@ -114,7 +114,7 @@ class Passing:
         return self._folder / name.removeprefix("/")
 
     def getattr(self, name: str, fh: int | None = None) -> dict[str, int]:
-        """What `stat` says."""
+        """Facts about a file, as `stat` tells them."""
         found = self._held(name).lstat()
         return {key: getattr(found, key) for key in dir(found) if key.startswith("st_")}
 

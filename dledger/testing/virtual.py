@@ -47,7 +47,8 @@ class MemorySocket(socket.socket):
         super().__init__(socket.AF_UNIX, socket.SOCK_STREAM, 0, descriptor)
 
     def bind(self, address: Any) -> None:
-        """Have a host and a port; port 0 stands for any free one. Who listens needs it alone."""
+        """Take a host and a port; port 0 stands for any free one. Only a socket that listens needs
+        it."""
         host, port = address[:2]
         self._name = (host, port or next(_ports))
 
@@ -66,7 +67,7 @@ class MemorySocket(socket.socket):
         return MemorySocket(accepted.detach()), ("127.0.0.1", next(_ports))
 
     def getsockname(self) -> Any:
-        """What it was bound to."""
+        """The host and port that the socket was bound to."""
         return self._name
 
     def setsockopt(self, *option: Any) -> None:
@@ -119,7 +120,7 @@ class VirtualWorld(World):
         return work(*arguments)
 
     def worker(self, name: str) -> Worker:
-        """One that does its work when it is waited for."""
+        """A worker that does its work when it is waited for."""
         return InstantWorker()
 
     def socket(self, family: int) -> socket.socket:

@@ -1,4 +1,5 @@
-"""What a leading broker appends, on a ledger in memory: for tests of the replicated state."""
+"""Entries that a leading broker appends, on a ledger in memory: for tests of the replicated
+state."""
 
 from __future__ import annotations
 
@@ -69,13 +70,13 @@ class LeadingMachine:
         self.appending = Entries(self.ledger, self.assignments, raise_it)
 
     def append(self, topic: str, queue_id: int, records: Sequence[NewRecord]) -> None:
-        """One entry of messages, all for one queue."""
+        """Append an entry of messages, all for one queue."""
         runs = [(queue_id, len(records))]
         draft = RecordsDraft(records, topic, runs, self.assignments, HOST)
         self.ledger.append_nowait(draft, Kind.MESSAGES, lambda _: None)
 
     def change(self, change: control.Control) -> None:
-        """One entry that changes topics, groups, offsets or locks."""
+        """Append an entry that changes topics, groups, offsets or locks."""
         body = control.encode_control(change)
         self.ledger.append_nowait(body, Kind.CONTROL, lambda _: None)
         if isinstance(change, control.DeleteTopic):

@@ -1,4 +1,4 @@
-"""What a picture keeps of a table, or of all of the state, for tests that compare it."""
+"""Pictures of a table, or of all of the state, for tests that compare them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mqbroker.state.saved.snapshot import State, decode_state, encode_state
 
 
 def kept(picture: Encoded | Generator[None, None, Encoded]) -> Any:
-    """What a table gives to a picture."""
+    """The rows that a table gives to a picture."""
     encoded = drained(picture) if isinstance(picture, Generator) else picture
     return _tuples(msgspec.msgpack.decode(b"".join(encoded.pieces())))
 

@@ -74,7 +74,7 @@ async def running(group: Sequence[BrokerConfig]) -> AsyncIterator[None]:
 
 
 async def group_info(config: BrokerConfig) -> GroupInfoResponseHeader | None:
-    """What a replica says of itself and its group; None if it is not there."""
+    """A replica's answer about itself and its group; None if it is not there."""
     try:
         async with connect_peer("127.0.0.1", config.listen_port) as peer:
             answer = await peer.request(Command(RequestCode.GROUP_INFO), TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""What a ledger promises to programs, as tests to inherit.
+"""Promises of a ledger to programs, as tests to inherit.
 
 The first class holds for any ledger, of one node in memory too; the second one for a group of three
 whose nodes come and go. Both use only what a program can use, so they run on virtual time as well
@@ -40,16 +40,16 @@ class LedgerGroup(Protocol):
 
     @property
     def up(self) -> list[str]:
-        """Who is up, in order."""
+        """The nodes that are up, in order."""
 
     def serves(self, node_id: str) -> bool:
         """Whether a node says that it leads."""
 
     def voters(self, node_id: str) -> list[str]:
-        """Who votes, as far as a node knows."""
+        """The voters, as far as a node knows."""
 
     def entries(self, node_id: str) -> list[Entry]:
-        """What a node has applied, in order."""
+        """The entries that a node has applied, in order."""
 
     def append(self, node_id: str, body: bytes) -> Outcome:
         """Append at a node."""
@@ -73,7 +73,7 @@ class LedgerGroup(Protocol):
         """Stop a node without a word to the others."""
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Let time pass until something holds; fail if it takes much too long."""
+        """Wait until something holds; fail if it takes much too long."""
 
 
 async def leader_of(group: LedgerGroup) -> str:
@@ -109,7 +109,7 @@ async def changed(group: LedgerGroup, change: Callable[[], Sequence[object]]) ->
 
 
 def bodies_of(group: LedgerGroup, node_id: str) -> list[bytes]:
-    """What programs appended, as a node has applied it."""
+    """Bodies that programs appended, as a node has applied them."""
     return [bytes(e.body) for e in group.entries(node_id) if e.kind == Kind.MESSAGES]
 
 

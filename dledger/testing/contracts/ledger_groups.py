@@ -23,7 +23,7 @@ class OnVirtualTime:
 
     @property
     def up(self) -> list[str]:
-        """Who is up."""
+        """The nodes that are up."""
         return sorted(self._group.nodes)
 
     def serves(self, node_id: str) -> bool:
@@ -31,11 +31,11 @@ class OnVirtualTime:
         return self._group.serves(node_id)
 
     def voters(self, node_id: str) -> list[str]:
-        """Who votes."""
+        """The voters."""
         return list(self._group.nodes[node_id].engine.members.current.voters)
 
     def entries(self, node_id: str) -> list[Entry]:
-        """What is applied."""
+        """The entries that a node has applied."""
         node = self._group.nodes[node_id]
         applied = range(node.log.first_index, node.machine.applied_index + 1)
         return [node.log.reader.entry(index) for index in applied]
@@ -97,5 +97,5 @@ class OnVirtualTime:
         self._group.kill(node_id)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Let virtual time pass."""
+        """Run virtual time until something holds."""
         self._group.wait_until(holds)

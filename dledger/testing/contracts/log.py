@@ -1,4 +1,4 @@
-"""What every log store promises, as tests to inherit: give them a place, and they run there.
+"""Promises of every log store, as tests to inherit: give them a place, and they run there.
 
     class TestMine(LogStoreContract):
         @pytest.fixture
@@ -330,7 +330,7 @@ class LogStoreContract:
 
 
 class PowerLossContract:
-    """The same log, in a place that can lose its power."""
+    """Promises of a log in a place that can lose its power."""
 
     @pytest.mark.parametrize("seed", SEEDS)
     def test_what_was_durable_survives_and_the_rest_has_no_holes(

@@ -73,7 +73,7 @@ class MemoryLog:
 
     @property
     def reader(self) -> Self:
-        """What reads the log."""
+        """The log's reader."""
         return self
 
     @property
@@ -174,7 +174,7 @@ class MemoryLog:
     # -- durability ------------------------------------------------------------------------
 
     def start_sync(self) -> SyncJob | None:
-        """What has to be made durable."""
+        """The part that has to be made durable."""
         if self.fenced is not None:
             raise Fenced(self.fenced)
         if self.durable_index == self.last_index:
@@ -257,7 +257,7 @@ class MemoryLog:
     # -- as a crash leaves it --------------------------------------------------------------
 
     def copy(self) -> MemoryLog:
-        """The same log, to go on with separately."""
+        """A copy of the log, to go on with separately."""
         other = self.after(self.last_index, self.commit_index)
         other.durable_index = self.durable_index
         return other

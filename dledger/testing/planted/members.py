@@ -37,7 +37,7 @@ def change_before_the_own_term_is_committed() -> Planted:
 
 
 def remove_two_at_once() -> Planted:
-    """One entry removes two members."""
+    """An entry removes two members."""
     original = Configuration.without
 
     def without(self: Configuration, node_id: str) -> dict[str, Member]:
@@ -108,7 +108,7 @@ def take_a_head_whose_members_were_passed_over() -> Planted:
 
 
 def count_learners_too() -> Planted:
-    """What learners hold counts towards the majority of the voters."""
+    """Learners' copies count towards the majority of the voters."""
 
     def count(self: Core) -> None:
         if self.role is not Role.LEADER:

@@ -177,7 +177,7 @@ def take_commit_unclamped() -> Planted:
 
 
 def trust_commit_beyond_log() -> Planted:
-    """What is known to be committed at the start may lie beyond the end of the log."""
+    """A known commit index may, at the start, lie beyond the end of the log."""
     return patch.object(LogJournal, "getRaftCommitIndex", lambda self: self.log.commit_index + 40)
 
 
@@ -266,7 +266,7 @@ def accept_old_vote() -> Planted:
 
 
 def count_a_vote_twice() -> Planted:
-    """One voter counts for two."""
+    """A voter counts for two."""
 
     def deliver(self: PeerTransport, peer: Peer, message: Voted) -> None:
         if message.term == self._core.term:

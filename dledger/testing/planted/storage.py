@@ -50,7 +50,8 @@ def vouch_for_what_a_cut_replaced() -> Planted:
 
 
 def vouch_for_unsynced_leftovers() -> Planted:
-    """What a killed process wrote and never synced is taken for durable when it is read."""
+    """Bytes that a killed process wrote and never synced are taken for durable when they are
+    read."""
     original = startup._Opening._read
 
     def read(self: startup._Opening, segment: Segment) -> bool:

@@ -146,13 +146,13 @@ class ScriptedGroup:
         self._silent.add((sender, receiver))
 
     def heal(self) -> None:
-        """Let everything through, what was held back first."""
+        """End all cuts; held messages come first."""
         self._silent.clear()
         for sender, receiver in sorted(self._held):
             self.let_through(sender, receiver, len(self._held[sender, receiver]))
 
     def let_through(self, sender: str, receiver: str, count: int) -> None:
-        """Of the messages that are held back the first ones arrive."""
+        """Deliver the first of the messages that are held back."""
         for _ in range(count):
             self._arrive(sender, receiver, self._held[sender, receiver].popleft())
 
@@ -202,7 +202,7 @@ class ScriptedGroup:
         raise AssertionError("the group does not come to rest: messages cause messages without end")
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Run virtual time."""
         for node_id in sorted(self.repairing):
             self._ask(node_id)
         for _ in range(round(seconds / TICK_S)):
@@ -212,7 +212,7 @@ class ScriptedGroup:
             self.settle()
 
     def wait_until(self, holds: Callable[[], bool], limit_s: float = 10.0) -> None:
-        """Let time pass until something holds."""
+        """Run virtual time until something holds."""
         give_up_at = self.now + limit_s
         while not holds():
             assert self.now < give_up_at, f"not within {limit_s} s"
@@ -225,7 +225,7 @@ class ScriptedGroup:
         return node_id in self.nodes and self.nodes[node_id].engine.standing.serving
 
     def elect(self, node_id: str) -> None:
-        """Let a node be the first to want a leader, and wait until it serves."""
+        """Make a node the first to want a leader, and wait until it serves."""
         self.settle()
         for other in self.nodes.values():
             other.engine.core.election_deadline = self.now + (other.node_id != node_id)

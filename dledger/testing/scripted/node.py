@@ -1,4 +1,4 @@
-"""One node under test, on virtual time, with peers that a test plays by hand.
+"""A node under test, on virtual time, with peers that a test plays by hand.
 
 The node is a real :class:`~dledger.raft.engine.RaftEngine` over a real log on a simulated disk.
 Its links are :class:`Wire`: they keep what the node sends until the test takes it. What the peers
@@ -71,7 +71,7 @@ class Wire:
         self.closed_because = self.closed_because or reason
 
     def take(self) -> list[PeerMessage]:
-        """What was sent since the last call."""
+        """Messages that were sent since the last call."""
         sent, self._sent = self._sent, []
         return [decode_message(memoryview(frame)) for frame in sent]
 
@@ -203,7 +203,7 @@ class ScriptedNode:
         return job is not None
 
     def advance(self, seconds: float, *, sync: bool = True) -> None:
-        """Let time pass, stepping every 10 ms."""
+        """Run virtual time, stepping every 10 ms."""
         for _ in range(round(seconds * 100)):
             self.now += 0.01
             self.step(sync=sync)
@@ -232,7 +232,7 @@ class ScriptedNode:
     def take(self, peer: str, kind: type[M]) -> list[M]: ...
 
     def take(self, peer: str, kind: type[PeerMessage] = PeerMessage) -> Sequence[PeerMessage]:
-        """What was sent to a peer since the last call, of one kind or all."""
+        """Messages that were sent to a peer since the last call, of one kind or all."""
         return [message for message in self.wires[peer].take() if isinstance(message, kind)]
 
     def receive(self, peer: str, message: PeerMessage) -> None:

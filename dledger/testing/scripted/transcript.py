@@ -108,7 +108,7 @@ class Script:
             group.start(node_id)
 
     def led_group(self, names: str, leader: str) -> None:
-        """The same, and all that comes before a first leader serves, in few lines."""
+        """Nodes with empty disks start, and a first leader serves; both in few lines."""
         self.new_group(names)
         self.group.elect(leader)
         self.group.wait(0.45)

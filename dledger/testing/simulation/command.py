@@ -53,7 +53,8 @@ def first_violation_of_many(
     duration_s: float = DURATION_S,
     jobs: int | None = None,
 ) -> tuple[int, Violation] | None:
-    """The same, in `jobs` processes, by default one a core."""
+    """The first of the seeds that breaks an invariant, looked for in `jobs` processes, by default
+    one a core."""
     jobs = jobs or os.cpu_count() or 1
     if jobs == 1 or len(seeds) <= SEEDS_PER_TASK:
         return first_violation(seeds, nodes, planted, duration_s)

@@ -246,7 +246,7 @@ class Simulation:
     # -- time ------------------------------------------------------------------------------
 
     def run(self, duration_s: float, *, faults: bool) -> None:
-        """Let the group run for some virtual time."""
+        """Run the group for some virtual time."""
         network, streams = self.network, self.streams
         end = network.now + duration_s
         while network.now < end:
@@ -321,7 +321,7 @@ class Simulation:
 def run_seed(
     seed: int, size: int = 3, duration_s: float = 8.0, without: Collection[str] = ()
 ) -> Simulation:
-    """One run: faults for `duration_s` of virtual time, then healing and the final checks.
+    """Run a seed: faults for `duration_s` of virtual time, then healing and the final checks.
 
     Faults named in `without` don't come.
 

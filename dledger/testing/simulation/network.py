@@ -20,7 +20,7 @@ LATE_S = 0.5
 
 
 class SimulatedLink:
-    """One direction's sending end, held by the node that sends."""
+    """Sending end of one direction, held by the node that sends."""
 
     def __init__(self, network: Network, sender: str, receiver: str) -> None:
         self.sender = sender

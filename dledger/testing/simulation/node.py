@@ -48,7 +48,7 @@ FOLDER = Path("/log")
 
 
 class Group(Protocol):
-    """What a node needs of the simulation that it is part of."""
+    """The parts of the simulation that a node needs."""
 
     streams: Streams
     odds: Odds
@@ -79,7 +79,7 @@ class Recorder:
 
     @property
     def saved_index(self) -> int:
-        """What this node's next process begins with."""
+        """Index at which this node's next process begins."""
         return self._group.snapshots[self._node_id]
 
     def capture(self) -> Generator[Hold, None, tuple[int, bytes]]:
@@ -280,7 +280,8 @@ class SimulatedNode:
         self.engine.synced(job, error)
 
     def _keep_house(self) -> None:
-        """What threads do takes its time: prepare segments, write checkpoints, remove segments."""
+        """Do the work of threads, which takes its time: prepare segments, write checkpoints, remove
+        segments."""
         now, streams = self.group.network.now, self.group.streams
         if self._prepared is not None and self._prepared[0] <= now:
             self.log.adopt_segment(self._prepared[1])

@@ -1,4 +1,4 @@
-"""What may go wrong in one simulated run, and how often: drawn from the run's seed.
+"""Odds of faults in one simulated run: drawn from the run's seed.
 
 Runs that mix all faults evenly all look alike, and some bugs need one fault to be frequent while
 others are absent. So each run has its own odds: about half of the faults are switched off, the
@@ -132,7 +132,7 @@ FAULTS = (
 
 
 def calmer(odds: Odds, without: Collection[str]) -> Odds:
-    """The same odds, without some faults."""
+    """The odds, without some faults."""
     names = {field.name for field in fields(odds)}
     none: dict[str, Any] = {name: 0.0 for name in without if name in names}
     return replace(odds, **none)
@@ -158,7 +158,7 @@ def _quarrel(odds: Odds, streams: Streams) -> Odds:
 
 
 def _contest(odds: Odds, streams: Streams) -> Odds:
-    """One election after the other, over slow links, and voters that die and come back at once."""
+    """Elections follow each other, over slow links, and voters die and come back at once."""
     return replace(
         odds,
         stall=0.0,

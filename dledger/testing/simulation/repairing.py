@@ -34,7 +34,7 @@ class Repaired(Protocol):
         """Break all links of a node."""
 
     def lose_power(self, node_id: str) -> None:
-        """What is in a machine's memory is gone."""
+        """Lose the contents of a machine's memory."""
 
     def replace_disk(self, node_id: str) -> None:
         """Give a node an empty disk."""
@@ -109,7 +109,7 @@ class Repairs:
         return {node_id: node.wanted_index for node_id, node in self.under_way.items()}
 
     def committed_end(self, node_id: str) -> int | None:
-        """What a leader has told a node, since it takes no part, to be committed; asked once."""
+        """Committed end that a leader has told a node, since the node takes no part; asked once."""
         return self._committed_end.pop(node_id, None)
 
     def begin(self, node_id: str, damage: DamagedLog) -> None:
@@ -120,7 +120,7 @@ class Repairs:
         self.under_way[node_id] = RepairingNode(node_id, group, disk, segment_bytes, damage)
 
     def step(self) -> None:
-        """Let those that take no part go on; each starts when its log is whole."""
+        """Continue for nodes that take no part; each starts when its log is whole."""
         for node_id in sorted(self.under_way):
             self._go_on(node_id)
 

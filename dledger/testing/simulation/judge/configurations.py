@@ -59,7 +59,7 @@ class Configurations:
     def problem_of(
         self, key: Key, log: SegmentedLog, committed: Committed, commit_index: int
     ) -> str | None:
-        """What is wrong with a change that a leader has just made, if anything is."""
+        """A fault of a change that a leader has just made, if there is one."""
         index, term = key
         before, voters = self.of(log, committed, index)
         if len(voters ^ self.voters[key]) > 1:

@@ -68,14 +68,15 @@ STEP_S = 0.1
 """More than a busy node's step takes: what is due after a while is timed from within one."""
 
 FIRST_INDEX = 1
-"""Of the entry that every log begins with, committed or not: before it there is nothing to lose."""
+"""Index of the entry that every log begins with, committed or not: before it there is nothing to
+lose."""
 
 _KIND_OFFSET = PREFIX.size + 1
 
 
 @dataclass(slots=True)
 class Seen:
-    """What the judge last saw of a running node."""
+    """State of a running node, as the judge saw it last."""
 
     role: Role = Role.FOLLOWER
     term: int = 0
@@ -289,7 +290,7 @@ class Judge:
             )
 
     def _committed_term(self, index: int) -> int | None:
-        """Of the entry that is committed at an index; None if none is."""
+        """Term of the entry that is committed at an index; None if none is."""
         return self.committed[index][0] if index in self.committed else None
 
     def _check_matching(self, node_id: str, seen: Seen, log: SegmentedLog) -> None:
@@ -348,7 +349,8 @@ class Judge:
         self._promised[node_id] = max(self._promised[node_id], promised)
 
     def _check_match(self, node_id: str, seen: Seen, engine: RaftEngine) -> None:
-        """What a leader counts for a follower that knows of no later term is durable there."""
+        """Check that entries are durable that a leader counts for a follower that knows of no later
+        term."""
         if engine.core.role is not Role.LEADER:
             seen.match.clear()
             return

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated group, and how it ends.
+"""Faults of a simulated group, and how they end.
 
 ``faults``      the odds turned into events
 ``damage``      disks that rot, and how many of them the group can bear

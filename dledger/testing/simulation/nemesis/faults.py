@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated group: a run's odds, turned into events.
+"""Faults of a simulated group: a run's odds, turned into events.
 
 Each kind has its own odds, its method here and its own stream of chance, all of one
 name. Events that need others before them are put off: a connection that breaks when a partition
@@ -157,7 +157,7 @@ class Faults:
     # -- nodes and disks -------------------------------------------------------------------
 
     def _victims(self, rng: random.Random) -> list[SimulatedNode]:
-        """One of the nodes that are up; none if none is."""
+        """A node that is up, in a list; empty if none is."""
         nodes = self._group.nodes
         return [nodes[rng.choice(sorted(nodes))]] if nodes else []
 
@@ -222,7 +222,7 @@ class Faults:
             self._arm(node_id, rng)
 
     def _arm(self, node_id: str, rng: random.Random) -> None:
-        """Let a node die in one of its next file operations."""
+        """Make a node die in one of its next file operations."""
         self._group.disks[node_id].crash_in = rng.randrange(15)
 
     def _do_later(self) -> None:

@@ -54,7 +54,7 @@ class Healed(Protocol):
         """Kill a node's process, or cut its machine's power."""
 
     def run(self, duration_s: float, *, faults: bool) -> None:
-        """Let the group run for some virtual time."""
+        """Run the group for some virtual time."""
 
 
 def heal(group: Healed) -> float:
@@ -115,8 +115,8 @@ def _leaders(group: Healed) -> list[str]:
 
 
 def _led_as_preferred(group: Healed) -> bool:
-    """One node leads, takes appends, and is the preferred one if there is one; all members are
-    up, and vote."""
+    """Whether a node leads, takes appends, and is the preferred one if there is one; all members
+    are up, and vote."""
     leaders = _leaders(group)
     if len(leaders) != 1 or group.nodes[leaders[0]].engine.handing_over_to:
         return False

@@ -48,7 +48,7 @@ class Regrouped(Protocol):
 
 
 class Regrouping:
-    """What the operator does, by odds for one step of a leader that serves."""
+    """Acts of the operator, by odds for one step of a leader that serves."""
 
     def __init__(self, group: Regrouped, rng: random.Random) -> None:
         self._group = group
