@@ -98,7 +98,7 @@ def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list
     wrong = [
         f"{module.name}:{node.lineno}: {text}"
         for module in (*modules, *others)
-        if ".testing." not in module.name and not module.name.startswith(("tests.", "benchmarks."))
+        if not module.name.startswith(("tests.", "benchmarks."))
         for node, text in docstrings(module.tree)
         if NO_SUBJECT.match(text)
     ]
@@ -106,12 +106,21 @@ def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list
     assert not wrong, "\n".join(wrong)
 
 
-def docstrings(tree: ast.Module) -> Iterator[tuple[ast.Expr, str]]:
-    """All texts that are statements: those of constants and fields stand behind them."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Expr(ast.Constant(str(text))):
-                yield node, inspect.cleandoc(text)
+def docstrings(tree: ast.AST) -> Iterator[tuple[ast.Expr, str]]:
+    """All texts that are statements: those of constants and fields stand behind them.
+
+    A test's docstring goes on where its name ends, so it may begin with a pronoun.
+    """
+    ahead = [tree]
+    while ahead:
+        for node in ast.iter_child_nodes(ahead.pop()):
+            match node:
+                case ast.Expr(ast.Constant(str(text))):
+                    yield node, inspect.cleandoc(text)
+                case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                    ahead += [] if name.startswith("test_") else [node]
+                case ast.stmt() | ast.ExceptHandler():
+                    ahead.append(node)
 
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,5 @@
-"""What is planted in what messages are: bodies, their parts, and what senders say beside them."""
+"""Faults planted in the contents of messages: bodies, their parts, and what senders say beside
+them."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def other_keys_while_waiting(run: SmallRun, draw: random.Random) -> None:
 
 
 def other_keys_unacknowledged(run: SmallRun, draw: random.Random) -> None:
-    """So has one that was not acknowledged."""
+    """A message that was not acknowledged has other keys on a node."""
     ack = acked(run, draw)
     run.events.remove(ack)
     run.change("n1", ack["id"], keys="one twx")
@@ -64,7 +65,7 @@ def part_altered(run: SmallRun, draw: random.Random) -> None:
 
 
 def part_taken(run: SmallRun, draw: random.Random) -> None:
-    """What one node has in a part's place belongs to another body."""
+    """A node has a part of another body in a part's place."""
     run.change("n2", f"{_large(run)}-part1", part_of=f"{run.broker}-9999")
 
 
@@ -75,7 +76,7 @@ def part_lost(run: SmallRun, draw: random.Random) -> None:
 
 
 def part_altered_unacknowledged(run: SmallRun, draw: random.Random) -> None:
-    """So has a body that is stored, and whose sender got no answer."""
+    """A part is another one, of a body that is stored and whose sender got no answer."""
     part_altered(run, draw)
     run.events.remove(run.of("ack", id=_large(run))[0])
 
@@ -91,5 +92,5 @@ def acked(run: SmallRun, draw: random.Random) -> Event:
 
 
 def waiting_ack(run: SmallRun, draw: random.Random) -> Event:
-    """One of a message that waits."""
+    """An acknowledgement of a message that waits."""
     return draw.choice(run.of("ack", waiting=True))

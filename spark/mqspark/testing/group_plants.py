@@ -1,4 +1,4 @@
-"""What can be planted in what groups of consumers are told, and given, too late or too often."""
+"""Faults planted in what groups of consumers are told, and given, too late or too often."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def buried_twice(run: SmallRun, draw: random.Random) -> None:
 
 
 def unburied(run: SmallRun, draw: random.Random) -> None:
-    """One node lacks a dead letter."""
+    """A node lacks a dead letter."""
     run.drop("n1", _dead(run, draw), DEAD_LETTERS)
 
 
@@ -156,7 +156,7 @@ def lower_applied_first(run: SmallRun, draw: random.Random) -> None:
 
 
 def swallowed_commit(run: SmallRun, draw: random.Random) -> None:
-    """Of two commits that were under way at the same time, logs have the lower one alone."""
+    """Two commits were under way at the same time, and logs have the lower one alone."""
     (commit, *_) = sorted(run.of("commit", group=GROUP), key=lambda e: -e["offset"])
     others = run.of("commit", group=GROUP, queue_id=commit["queue_id"])
     place = [GROUP, TOPIC, commit["queue_id"]]
@@ -222,7 +222,7 @@ def given_back(run: SmallRun, draw: random.Random) -> None:
 
 
 def handed_out_again(run: SmallRun, draw: random.Random) -> None:
-    """What was handed out meanwhile came again."""
+    """A message that was handed out meanwhile came again."""
     high, _, acked = _high_and_low(run, draw)
     high["asked"] = END
     for event in run.of("deliver", group=POPPERS):

@@ -1,4 +1,4 @@
-"""What is planted in what tools do: topics that are deleted and made again, made read-only, groups
+"""Faults planted in what tools do: topics that are deleted and made again, made read-only, groups
 that are disabled, deleted, reset. All of it happens behind the run, to groups of its own."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _READ, _WRITE = 4, 2
 
 
 class Story:
-    """What happens behind a run, one thing after the other."""
+    """Events behind a run, one after the other."""
 
     def __init__(self, run: SmallRun) -> None:
         self.run = run
@@ -181,7 +181,7 @@ def dropped_while_waiting(run: SmallRun, draw: random.Random) -> None:
 
 
 def forgotten_while_waiting(run: SmallRun, draw: random.Random) -> None:
-    """What waits in the second life never comes."""
+    """A message that waits in the second life never comes."""
     story = Story(run)
     story.live()
     story.delete()
@@ -236,7 +236,7 @@ def stale_in_a_life(run: SmallRun, draw: random.Random) -> None:
 
 
 def lost_in_a_life(run: SmallRun, draw: random.Random) -> None:
-    """One node lacks what was acknowledged in the first life."""
+    """A node lacks a message that was acknowledged in the first life."""
     story = Story(run)
     victim = story.send(0)
     story.live()
@@ -263,7 +263,7 @@ def admitted(run: SmallRun, draw: random.Random) -> None:
 
 
 def shown(run: SmallRun, draw: random.Random) -> None:
-    """What was sent to a topic that could not be read was delivered."""
+    """A message was delivered that had been sent to a topic that could not be read."""
     story = Story(run)
     story.live()
     story.act("put-topic", topic=TOPIC, perm=_WRITE)

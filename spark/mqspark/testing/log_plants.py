@@ -1,4 +1,4 @@
-"""What is planted in logs themselves, and in what is said of leaders and votes."""
+"""Faults planted in logs themselves, and in what is said of leaders and votes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SOON_NS: Final = 100
 
 
 def changed(run: SmallRun, draw: random.Random) -> None:
-    """One node has other bytes in an entry, and so another chain from there on."""
+    """A node has other bytes in an entry, and so another chain from there on."""
     ids = {a["id"] for a in run.of("ack")}
     unacked = [m.id for e in run.logs["n1"] for m in e.messages if m.id not in ids]
     victim = draw.choice(unacked) if unacked else acked(run, draw)["id"]
@@ -21,12 +21,12 @@ def changed(run: SmallRun, draw: random.Random) -> None:
 
 
 def other_term(run: SmallRun, draw: random.Random) -> None:
-    """One node has an entry from another term."""
+    """A node has an entry from another term."""
     run.logs["n2"][1] = replace(run.logs["n2"][1], term=2)
 
 
 def truncated(run: SmallRun, draw: random.Random) -> None:
-    """One node lacks the end of the log."""
+    """A node lacks the end of the log."""
     del run.logs["n0"][-draw.randint(2, 4) :]
 
 
@@ -44,7 +44,7 @@ def left_out(run: SmallRun, draw: random.Random) -> None:
 
 
 def fallen_in_a_tail(run: SmallRun, draw: random.Random) -> None:
-    """One node has an old term at the end of its log, which nobody was told of."""
+    """A node has an old term at the end of its log, which nobody was told of."""
     run.logs["n1"].append(Entry(1))
 
 

@@ -76,7 +76,7 @@ def replace_message(replica: Replica, message_id: str, other_id: str, *, recompu
 
 
 def swap(replica: Replica, first_id: str, second_id: str, *, recompute: bool) -> None:
-    """Let two messages trade places; records of unequal size need `recompute`."""
+    """Swap the places of two messages; records of unequal size need `recompute`."""
     first, second = find_message(replica, first_id), find_message(replica, second_id)
     if recompute:
         trade = {
@@ -135,9 +135,9 @@ def edit_history(history: Path, edit: Callable[[Event], Sequence[Event]]) -> Non
 
 
 def forge_ack(history: Path, like_id: str, message_id: str) -> None:
-    """Let the history have a send and an acknowledgement that never happened.
+    """Add a send and an acknowledgement that never happened to the history.
 
-    They are like those of `like_id`, at the next free offset of its queue.
+    Both are like those of `like_id`, at the next free offset of its queue.
     """
     offsets: dict[object, int] = {}
     forged: list[Event] = []

@@ -64,21 +64,21 @@ class _Maker:
         self.run.events.append({"kind": kind, "t": self.tick(), **fields})
 
     def append(self, *messages: Stored) -> list[int]:
-        """One more entry on all nodes; the messages' positions."""
+        """Append an entry of messages on all nodes; the messages' positions."""
         for message in messages:
             if message.topic == TOPIC:
                 self.queued[message.queue_id].append(message)
         return self.add(Entry(self.term, messages))
 
     def add(self, entry: Entry) -> list[int]:
-        """The same, of anything."""
+        """Append any entry on all nodes; the positions of its messages."""
         self.log.append(entry)
         begin = begin_of(entry, self.end)
         self.end = begin + padded(entry.size)
         return entry.positions(begin)
 
     def change(self, name: str, **arguments: object) -> None:
-        """One more entry, which changes the broker's state."""
+        """Append an entry that changes the broker's state."""
         self.add(Entry(self.term, control=msgspec.msgpack.encode([name, arguments])))
 
     def place(self, message_id: str, topic: str, queue_id: int, body: bytes) -> Stored:
@@ -221,7 +221,7 @@ class _Maker:
             self.note("group_offset", began=began, group=POPPERS, offset=len(queue), **place)
 
     def settle(self, message: Stored, asked: int) -> None:
-        """One message: given once or twice, then acknowledged or given up."""
+        """Settle a message: given once or twice, then acknowledged or given up."""
         place = {"broker": self.run.broker, "topic": TOPIC, "queue_id": message.queue_id}
         named = {"group": POPPERS, "offset": message.offset, "id": message.id, **place}
         said = {"crc": message.crc, "properties": SAID}

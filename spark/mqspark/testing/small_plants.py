@@ -1,4 +1,4 @@
-"""What can be planted in a small run: faults by the property that finds each, and innocent odds.
+"""Faults planted in a small run, by the property that finds each, and innocent odds.
 
 A plant changes a run in place, where `draw` says. Faults name the property and the word that must
 be among what is found; more may be, since one lie often contradicts several properties. What is
@@ -74,7 +74,7 @@ def moved(run: SmallRun, draw: random.Random) -> None:
 
 
 def moved_while_waiting(run: SmallRun, draw: random.Random) -> None:
-    """So does one of a message that waits."""
+    """An acknowledgement of a message that waits names another position."""
     waiting_ack(run, draw)["position"] += 8
 
 
@@ -91,7 +91,8 @@ def made_again(run: SmallRun, draw: random.Random) -> None:
 
 
 def begun_anew(run: SmallRun, draw: random.Random) -> None:
-    """Such a topic's queue begins at 0 again, and another topic was deleted."""
+    """A topic that no client tells of has a queue that begins at 0 again, and another topic was
+    deleted."""
     _others(run, 0, 1)
     run.add(control=("delete_topic", {"topic": "Other", "now_ms": 1}))
     _others(run, 0, 1)
@@ -144,7 +145,7 @@ def late(run: SmallRun, draw: random.Random) -> None:
 
 
 def vanished(run: SmallRun, draw: random.Random) -> None:
-    """What was delivered is in no log."""
+    """A message that was delivered is in no log."""
     message_id = draw.choice(run.of("deliver"))["id"]
     for node in NODES:
         run.drop(node, message_id)
@@ -413,7 +414,7 @@ def delivered_again(run: SmallRun, draw: random.Random) -> None:
 
 
 def one_more_in_a_tail(run: SmallRun, draw: random.Random) -> None:
-    """One node's log has more at its end than the others', which nobody was told of."""
+    """A node's log has more at its end than the others', which nobody was told of."""
     run.logs["n1"] = [*run.logs["n1"], Entry(3)]
 
 
@@ -487,7 +488,7 @@ def _long_queue(run: SmallRun) -> int:
 
 
 def _sent(run: SmallRun, number: int = 0) -> str:
-    """One more message is sent, and nobody hears of it."""
+    """Send another message, and nobody hears of it."""
     message_id = f"{run.broker}-extra{number}"
     if not run.of("send", id=message_id):
         crc = crc32(b"x" * 8)

@@ -88,7 +88,7 @@ class Stored:
         return int(self.large.split(" ")[2], 16) if self.large else crc32(self.body)
 
     def raw(self, position: int) -> bytes:
-        """Its bytes, at `position`."""
+        """The message's bytes, at `position`."""
         return encode_record(
             topic=self.topic.encode(),
             queue_id=self.queue_id,
@@ -121,7 +121,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Its bytes, the header's among them."""
+        """The entry's bytes, the header's among them."""
         records = sum(len(message.raw(0)) for message in self.messages)
         return HEADER_BYTES + len(self.control) + records
 

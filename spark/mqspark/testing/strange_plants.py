@@ -1,4 +1,5 @@
-"""What somebody who has read the promises alone would try: lies that are consistent in themselves.
+"""Lies that somebody who has read the promises alone would try, and that are consistent in
+themselves.
 
 Each is found by the word in `FOUND`, or is innocent (`NOTHING`).
 """
@@ -121,7 +122,7 @@ def letter_altered(run: SmallRun, draw: random.Random) -> None:
 
 
 def letter_altered_on_a_node(run: SmallRun, draw: random.Random) -> None:
-    """So has that of one node."""
+    """A dead letter on one node has another body than the message."""
     run.change("n2", _dead(run, draw), of_topic=DEAD_LETTERS, body=b"another!")
 
 
@@ -277,7 +278,7 @@ def _large(run: SmallRun) -> Stored:
 
 
 def _named(run: SmallRun) -> tuple[list[str], str]:
-    """What a large body says of its parts, and their places."""
+    """The fields of a large body about its parts, and their places."""
     *fields, places = _large(run).large.split(" ")
     return fields, places
 

@@ -34,7 +34,7 @@ def contested_by_a_read(run: SmallRun, draw: random.Random) -> None:
 
 
 def contested_on_a_node(run: SmallRun, draw: random.Random) -> None:
-    """One node's log has two messages under one offset."""
+    """A node's log has two messages under one offset."""
     first, second = draw.sample(run.of("ack", queue_id=0, topic=TOPIC, waiting=None), 2)
     run.change(draw.choice(NODES), second["id"], offset=first["offset"])
 
@@ -56,7 +56,7 @@ def contested_with_what_is_gone(run: SmallRun, draw: random.Random) -> None:
 
 
 def _second_at(run: SmallRun, first: Event) -> None:
-    """One more message, of which nobody is told, is stored at the place of an acknowledged one."""
+    """Another message, of which nobody is told, is stored at the place of an acknowledged one."""
     found = run.stored(first["id"])
     assert found is not None
     ghost = f"{run.broker}-ghost"
@@ -135,7 +135,7 @@ def lacks_what_is_gone(run: SmallRun, draw: random.Random) -> None:
 
 
 def lacks_what_is_doubtful(run: SmallRun, draw: random.Random) -> None:
-    """One node has the first entries of the second term as the first one's, whose leader lacks
+    """A node has the first entries of the second term as the first one's, whose leader lacks
     them."""
     answered_late(run)
     own = run.logs["n2"]
@@ -152,13 +152,13 @@ def answered_late(run: SmallRun) -> int:
 
 
 def changed_in_what_is_gone(run: SmallRun, draw: random.Random) -> None:
-    """One node's oldest segment had another message in it: the chain of what is kept shows it."""
+    """A node's oldest segment had another message in it: the chain of what is kept shows it."""
     run.change("n1", _first_messages(run)[0], body=b"another!")
     run.removed = dict.fromkeys(NODES, 1)
 
 
 def shorter_in_what_is_gone(run: SmallRun, draw: random.Random) -> None:
-    """One node's oldest segment lacked messages, so its next one begins with a later entry."""
+    """A node's oldest segment lacked messages, so its next one begins with a later entry."""
     for message_id in _first_messages(run)[:3]:
         run.drop("n1", message_id)
     run.removed = dict.fromkeys(NODES, 1)
@@ -169,7 +169,7 @@ def _first_messages(run: SmallRun) -> list[str]:
 
 
 def duplicate_in_a_tail(run: SmallRun, draw: random.Random) -> None:
-    """One node has a second copy in a tail that nobody was told of."""
+    """A node has a second copy in a tail that nobody was told of."""
     found = run.stored(acked(run, draw)["id"])
     assert found is not None
     offset = run.next_offset(found.queue_id, "n1")
@@ -185,7 +185,7 @@ def duplicate_output(run: SmallRun, draw: random.Random) -> None:
 
 
 def visible_in_a_tail(run: SmallRun, draw: random.Random) -> None:
-    """One node's tail has a message whose transaction was to be rolled back."""
+    """A node's tail has a message whose transaction was to be rolled back."""
     held = run.stored(run.of("send", transaction="rollback")[0]["id"], HALF_TOPIC)
     assert held is not None
     offset = run.next_offset(0, "n2")
@@ -234,7 +234,7 @@ def _end_of(run: SmallRun, ack: Event, offset: int, after_ns: int) -> None:
 
 
 def without_its_last(run: SmallRun, draw: random.Random) -> None:
-    """One node lacks the last message of all, which was acknowledged."""
+    """A node lacks the last message of all, which was acknowledged."""
     last = max(run.of("ack"), key=lambda ack: int(ack["position"]))
     index = next(
         number

@@ -69,7 +69,7 @@ def one_of_three(run: SmallRun, draw: random.Random) -> None:
 
 
 def another_change(run: SmallRun, draw: random.Random) -> None:
-    """One node lacks a change of state that was answered, and nothing else."""
+    """A node lacks a change of state that was answered, and nothing else."""
     story = Story(run)
     story.act("put-topic", topic="Other", perm=6)
     story.send(0)

@@ -1,4 +1,4 @@
-"""What is planted in small runs about messages that wait: for their time, or their transaction."""
+"""Faults planted in small runs about messages that wait: for their time, or their transaction."""
 
 from __future__ import annotations
 

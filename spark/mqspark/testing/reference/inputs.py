@@ -1,4 +1,4 @@
-"""What there is to judge: a run's events and its replicas' logs, as values."""
+"""Inputs of a judge: a run's events and its replicas' logs, as values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MS: Final = 1_000_000
 
 @dataclass
 class Inputs:
-    """What there is to judge: one broker's run. `logs`: node -> its entries.
+    """Inputs of a judge: one broker's run. `logs`: node -> its entries.
 
     Topics have no queue's number in common. For what `group` has read of `inputs`, the others have
     outputs. `levels`: a topic of priorities, and how many queues it has. `begins`: node -> where

@@ -34,7 +34,8 @@ def deletions(run: Inputs) -> dict[str, list[int]]:
 
 
 def in_lives(run: Inputs) -> Inputs:
-    """The same run, with numbers of queues for each life; without what is of none for certain."""
+    """The run with numbers of queues for each life; without events that are of no life for
+    certain."""
     gone = deletions(run)
     if not gone:
         return run

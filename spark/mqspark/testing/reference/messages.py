@@ -376,7 +376,7 @@ def _properties(record: StoredMessage) -> dict[str, str]:
 
 
 def _said(record: StoredMessage) -> int:
-    """What its sender said of it beside the body."""
+    """Checksum of what the sender said of a record beside the body."""
     return sender_crc(_properties(record), int.from_bytes(record.raw[16:20], "big", signed=True))
 
 

@@ -57,7 +57,7 @@ def _write_notes(run: Run, folder: Path, stores: list[Path]) -> None:
 
 
 class HistoryInLines:
-    """One file of JSON Lines for each client."""
+    """Files of JSON Lines, one for each client."""
 
     def __init__(self, run: Run, folder: Path, stores: list[Path]) -> None:
         self._run = run
@@ -95,7 +95,7 @@ class HistoryInLines:
 
 
 class HistoryInColumns:
-    """One Parquet file for each client."""
+    """Parquet files, one for each client."""
 
     def __init__(self, run: Run, folder: Path, stores: list[Path]) -> None:
         self._run = run
@@ -166,7 +166,7 @@ class HistoryInColumns:
         return _table(columns, count)
 
     def _named(self, client: str, some: _Some) -> dict[str, pa.Array]:
-        """Who says something, of which message."""
+        """The client that says something, and the message that it is about."""
         count = len(some.numbers)
         return {
             "client": _all(client, count),
@@ -196,7 +196,7 @@ class _Some(NamedTuple):
 
 
 def _table(columns: dict[str, pa.Array], count: int) -> pa.Table:
-    """These columns, and all others empty."""
+    """A table of these columns, and all others empty."""
     arrays = [columns.get(field.name, pa.nulls(count, field.type)) for field in SCHEMA]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 

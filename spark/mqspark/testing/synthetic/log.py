@@ -30,7 +30,7 @@ class LogWriter:
         return self.position + HEADER_BYTES
 
     def append(self, kind: int, body: bytes, term: int = TERM) -> None:
-        """One entry; it is in the file after :meth:`close`, or when its segment is full."""
+        """Append an entry; it is in the file after :meth:`close`, or when its segment is full."""
         self._make_room(HEADER_BYTES + len(body))
         header, raw_header = make_header(
             self.chain_crc,

@@ -1,4 +1,4 @@
-"""What a written run is to be like."""
+"""Description of a run that is to be written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 @dataclass(frozen=True)
 class Run:
-    """What to write. Sizes in bytes; `batch` is messages per entry."""
+    """A run to be written. Sizes in bytes; `batch` is messages per entry."""
 
     messages: int = 1000
     queues: int = 8
