@@ -1,4 +1,4 @@
-"""What is planted in the batches of a sink: a query's rows are staged, decided and ended, behind a
+"""Faults planted in the batches of a sink: a query's rows are staged, decided and ended, behind a
 run, in a topic that no client tells of.
 
 Each is found by the word in `FOUND`, or is innocent (`NOTHING`).
@@ -77,14 +77,14 @@ class Query:
         self.run.add(*self.note(b"WRITTEN-ONCE 1", msgspec.msgpack.encode(note)))
 
     def show(self, place: Place, rows: Sequence[Stored] | None = None) -> None:
-        """What is staged becomes messages."""
+        """Make the staged rows messages."""
         first = self.next_offset(SUNK)
         rows = self.rows[place] if rows is None else rows
         shown = [replace(row, offset=first + n) for n, row in enumerate(rows)]
         self.run.add(*self.note(self.end_of(place)), *shown)
 
     def drop(self, place: Place) -> None:
-        """What is staged becomes nothing."""
+        """Drop the staged rows."""
         self.run.add(*self.note(self.end_of(place)))
 
     @staticmethod
@@ -142,7 +142,7 @@ def decided_in_vain(run: SmallRun, draw: random.Random) -> None:
 
 
 def dropped(run: SmallRun, draw: random.Random) -> None:
-    """What counted was dropped."""
+    """Rows that counted were dropped."""
     query = _begun(run)
     place = query.stage(1)
     query.decide(1, place)
@@ -150,7 +150,7 @@ def dropped(run: SmallRun, draw: random.Random) -> None:
 
 
 def dropped_before(run: SmallRun, draw: random.Random) -> None:
-    """What was dropped was to count; and another topic was deleted."""
+    """Rows that were to count were dropped; and another topic was deleted."""
     query = _begun(run)
     place, other = query.stage(1), query.stage(1)
     run.add(control=("delete_topic", {"topic": "Sun"}))
@@ -188,7 +188,7 @@ def shown_and_dropped(run: SmallRun, draw: random.Random) -> None:
 
 
 def other_row(run: SmallRun, draw: random.Random) -> None:
-    """One of the rows is not as it was staged."""
+    """A row is not as it was staged."""
     query = _begun(run)
     place = query.stage(1, 3)
     rows = query.rows[place]
@@ -199,7 +199,7 @@ def other_row(run: SmallRun, draw: random.Random) -> None:
 
 
 def lacking_row(run: SmallRun, draw: random.Random) -> None:
-    """One of the rows is missing."""
+    """A row is missing."""
     query = _begun(run)
     place = query.stage(1, 3)
     query.decide(1, place)

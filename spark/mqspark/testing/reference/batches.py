@@ -23,7 +23,7 @@ Row = tuple[str | None, bytes, bytes]
 
 @dataclass(frozen=True)
 class Staged:
-    """What is staged, for whom, and its rows."""
+    """Staged rows, and for whom they are."""
 
     offset: int
     position: int
@@ -34,7 +34,7 @@ class Staged:
 
 @dataclass(frozen=True)
 class End:
-    """What a half message became: rows, or nothing."""
+    """End of a half message: rows, or nothing."""
 
     offset: int
     position: int
@@ -43,7 +43,7 @@ class End:
 
 @dataclass(frozen=True)
 class Decision:
-    """What counts of a batch: broker, offset, position of each staged entry."""
+    """Staged entries that count of a batch, each by broker, offset and position."""
 
     name: str
     epoch: int
@@ -121,7 +121,8 @@ def _followed(
 def _published(
     run: Inputs, decisions: list[Decision], staged: Staged, ends: list[End]
 ) -> Iterator[Finding]:
-    """Of what is staged: whether it became messages as it was, once, and by a decision."""
+    """Findings about staged rows: whether they became messages as they were, once, and by a
+    decision."""
     own = _ends_of(run, staged, ends)
     shown = [end for end in own if end.rows]
     if not shown:
