@@ -50,6 +50,7 @@ from mqbroker.requests.groups.progress import ProgressHandler
 from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.groups.relays import RelayHandler
 from mqbroker.requests.groups.resets import ResetHandler
+from mqbroker.requests.held_pulls import HeldPulls, Takes
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.permissions import may_be_read, may_read
 from mqbroker.requests.popping.giving_back import GivingBackHandler
@@ -57,7 +58,6 @@ from mqbroker.requests.popping.modes import RequestModeHandler
 from mqbroker.requests.popping.pop import PopHandler
 from mqbroker.requests.popping.questions import PopQuestionHandler
 from mqbroker.requests.popping.waiting import Popping
-from mqbroker.requests.reading.held_pulls import HeldPulls
 from mqbroker.requests.reading.lookups import LookupHandler
 from mqbroker.requests.reading.pull import PullHandler
 from mqbroker.requests.reading.queries import QueryHandler
@@ -72,8 +72,10 @@ from mqbroker.requests.sending.send_back import SendBackHandler
 from mqbroker.requests.sending.staged import StagedHandler
 from mqbroker.requests.sending.transactions import TransactionHandler
 from mqbroker.state.aside import SetAside
+from mqbroker.state.control import LockQueues, UnlockQueues
 from mqbroker.state.derived.entry_index import EntryIndex
 from mqbroker.state.derived.indexing import Due
+from mqbroker.state.groups.locks import QueueKey
 from mqbroker.upkeep.alarm import Alarm
 from mqbroker.upkeep.retention import policy_of
 
@@ -95,7 +97,7 @@ class Broker:
         fence = Fence(core, membership)
         self._readers, self._earlier, self._following = Readers(), Earlier(), Following()
         self._popping = Popping(core)
-        self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
+        held = self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
         self._deliveries = Deliveries(
             core.machine,
@@ -105,11 +107,10 @@ class Broker:
             core.levels,
             core.store_host,
         )
-        given_up = self._held.given_up
-        counting = Counting(core, self._commits, self._readers, self._earlier, fence, given_up)
+        counting = Counting(core, self._commits, self._readers, self._earlier, fence, held.given_up)
         standing = Standing(core, membership, self._commits, self._readers)
         self.sources = Sources(core, membership, standing, self._following)
-        self._clients = ClientHandler(core, membership, self._wake_notices, self._popping.left)
+        self._clients = ClientHandler(core, membership, self._wake_notices, self._member_left, held)
         self._transactions = TransactionHandler(core, self._clients)
         self._exports, self.users = ExportHandler(core), UserHandler(core)
         once = OnceHandler(core, self._commits, fence)
@@ -235,9 +236,14 @@ class Broker:
         self._earlier.topic_ended(topic, self._membership.subscribers(topic))
         self._popping.pops.topic_ended(topic)
 
-    def locks_asked_for(self) -> None:
-        """The locks' time goes on from here, if another replica leads."""
-        if self.core.role.serving:
+    def locks_changed(self, change: LockQueues | UnlockQueues) -> None:
+        """The locks' time goes on from here, if another replica leads; or members that wait for
+        locks that are free may have them."""
+        if isinstance(change, UnlockQueues):
+            for queue in change.queues:
+                if self.core.machine.locks.held(QueueKey(change.group, *queue)) is None:
+                    self._held.given_up(change.group, *queue, Takes.LOCK)
+        elif self.core.role.serving:
             self.core.lock_clock.said()
         else:
             self.core.lock_clock.heard()
@@ -307,6 +313,11 @@ class Broker:
         self._earlier.disconnected(connection.id)
         self._clients.disconnected(connection)
         self.core.door.forget(connection.id)
+
+    def _member_left(self, connection_id: int, group: str) -> None:
+        """A member leaves its group: it takes nothing any more."""
+        self._held.left(connection_id, group)
+        self._popping.left(connection_id, group)
 
     # -- the loops --------------------------------------------------------------------------
 

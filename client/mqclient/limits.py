@@ -248,9 +248,10 @@ Both are RocketMQ's (ProcessQueue, RebalanceLockManager)."""
 LOCK_RENEW_S = 5.0
 """Seconds between two renewals of a queue's lock."""
 LOCK_RETRY_S = 0.2
-"""Seconds until another member's queue is asked for again. A refusal costs the broker no entry."""
-LOCK_ATTEMPTS_SILENT = 25
-"""Refusals of a lock until the log says so."""
+"""Seconds between two requests for another member's queue, where brokers don't hold them. A refusal
+costs the broker no entry."""
+LOCK_SILENT_S = 5.0
+"""Seconds of waiting for a lock until the log says so."""
 DRAIN_S = 30.0
 """Seconds for handlers to finish their messages when their consumer stops in order."""
 SIGNAL_NOTICED_S = 0.5

@@ -17,8 +17,8 @@ from dledger.remoting.headers import encode_header
 from dledger.testing.logs import capture_logs
 from mqbroker.flow.rates import Rates
 from mqbroker.leader.definitions import Definitions
+from mqbroker.requests.held_pulls import HeldPulls
 from mqbroker.requests.reading import pull
-from mqbroker.requests.reading.held_pulls import HeldPulls
 from mqbroker.testing.requests import (
     TOPIC,
     produce_request,

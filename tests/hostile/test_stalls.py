@@ -36,7 +36,7 @@ from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests import filters
 from mqbroker.requests.filters import parse_subscription, selection
-from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
+from mqbroker.requests.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import Found, read_queue
 from mqbroker.sql import parse_condition
 from mqbroker.state.derived import consume_queue

@@ -94,7 +94,6 @@ CONSUMING = (
     f"kept in the group for another {seconds(foundation.CLIENT_UNACKNOWLEDGED_S)}",
     f"Its locks end {seconds(broker.LOCK_S)} after it last renewed them",
     f"Within {seconds(client.LOCK_TRUSTED_S)} of having asked for its lock",
-    f"gets the lock within {seconds(client.LOCK_RETRY_S)}",
     f"comes again from its own topic within {seconds(broker.POP_LOOK_S_MAX)}",
     f"from its arrival, {seconds(broker.POP_HOLD_S_MAX)} at most",
     f"{broker.POP_IN_FLIGHT_PER_QUEUE_MAX:,} messages of a queue,"

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from dledger.errors import AppendError
+from dledger.errors import AppendError, BadInput
 from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
+from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.lock_clock import LockClock
 from mqbroker.refusal import Refused, busy
@@ -56,14 +57,26 @@ class Locking:
         self._asked: Counter[QueueKey] = Counter()
         self._coming: Counter[str] = Counter()
 
-    async def lock(self, group: str, client_id: str, queues: list[tuple[str, int]]) -> Locked:
-        """Lock or renew queues that exist. Raises Refused, AppendError."""
+    def held_for_s(self, client_id: str, key: QueueKey) -> float:
+        """How long another client may keep a queue's lock, if it does not renew it; 0 if this one
+        may have it now."""
+        held = self._machine.locks.held(key)
+        if held is None or held.client_id == client_id:
+            return 0.0
+        return max(0.0, (held.end_ms - self._clock.now_ms()) / 1000)
+
+    def lock(
+        self, group: str, client_id: str, queues: list[tuple[str, int]], tell: Tell[Locked]
+    ) -> None:
+        """Lock or renew queues that exist; `tell` gets the outcome. Raises Refused,
+        BadInput."""
         check_client_id(client_id)
         self._definitions.ensure_group(group)
         locks, now_ms = self._machine.locks, self._clock.now_ms()
         keys = [QueueKey(group, *queue) for queue in queues]
         if not locks.obtainable(client_id, keys, now_ms):
-            return Locked([])  # there is nothing to log
+            tell(Locked([]))  # there is nothing to log
+            return
         new = [key for key in dict.fromkeys(keys) if locks.held(key) is None]
         room = locks.shares.room(group, self._coming[group], self._coming.total())
         bound = locks.shares.full(group) if len(new) > room else None
@@ -74,21 +87,33 @@ class Locking:
         coming = len(new) - len(left_out)
         self._asked.update(keys)
         self._coming[group] += coming
-        try:
-            wanted = [(key.topic, key.queue_id) for key in keys]
-            change = LockQueues(group, client_id, wanted, now_ms)
-            granted = await self._definitions.changed(change)
-        finally:
+
+        def end() -> None:
             self._asked -= Counter(keys)
             self._coming -= Counter({group: coming})
-        assert isinstance(granted, list)  # what applying LockQueues returns
-        return Locked(granted, bound)
+
+        def done(outcome: Appended | AppendError) -> None:
+            end()
+            if isinstance(outcome, AppendError):
+                tell(outcome)
+                return
+            assert isinstance(outcome.result, list)  # what applying LockQueues returns
+            tell(Locked(outcome.result, bound))
+
+        wanted = [(key.topic, key.queue_id) for key in keys]
+        try:
+            self._definitions.change(LockQueues(group, client_id, wanted, now_ms), done)
+        except Refused:
+            return  # `done` was told
+        except BadInput:
+            end()
+            raise
 
     async def unlock(self, group: str, client_id: str, queues: list[tuple[str, int]]) -> None:
         """Give up queues; those that the client does not hold stay. Raises AppendError."""
         locks = self._machine.locks
         keys = [QueueKey(group, *queue) for queue in queues]
-        if any(locks.held(key) is not None or self._asked[key] for key in keys):
+        if any(self._asked[key] or locks.owner(key) == client_id for key in keys):
             await self._definitions.changed(UnlockQueues(group, client_id, queues))
 
     def forget_ended(self) -> None:

@@ -13,6 +13,7 @@
 ``rights``       what requests need that name it in their body, or by what is stored (pure)
 ``door``         who may change others' work: by address, or with a proof
 ``looking``      what rights depend on beside a request
+``held_pulls``   pulls that wait for messages, and members that take queues over (pure)
 ``filters``      which messages of a queue a consumer wants (pure)
 ``permissions``  what topics, groups and the broker group allow (pure)
 ``core``         what all handlers work with

@@ -446,9 +446,9 @@ class Machine(Memory):
             case control.PutUser() | control.DeleteUser():
                 if self._watcher is not None:
                     self._watcher.users_changed()
-            case control.LockQueues():
+            case control.LockQueues() | control.UnlockQueues():
                 if self._watcher is not None:
-                    self._watcher.locks_asked_for()
+                    self._watcher.locks_changed(change)
             case control.PutTopics(topics):
                 self._topics_changed([topic.topic_name for topic in topics])
             case control.DeleteTopic(topic):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mqbroker.state.aside import SetAside
+from mqbroker.state.control import LockQueues, UnlockQueues
 from mqbroker.state.derived.entry_index import EntryIndex
 from mqbroker.state.derived.indexing import Due
 
@@ -28,8 +29,8 @@ class Watcher(Protocol):
     def groups_changed(self, groups: Sequence[str]) -> None:
         """Tell that consumer groups were made, changed or deleted."""
 
-    def locks_asked_for(self) -> None:
-        """An entry about locks has told the locks' time."""
+    def locks_changed(self, change: LockQueues | UnlockQueues) -> None:
+        """A client has asked for locks, by which the locks' time was told, or given some up."""
 
     def settings_changed(self) -> None:
         """Config keys have other values than before, on all replicas."""

@@ -169,13 +169,16 @@ class BatchAckMessageBody(ClientBody):
 class LockBatchBody(ClientBody):
     """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ: the queues that a client asks for or gives up.
 
-    `with_tokens` is ours, and asks for the tokens of the locks.
+    `with_tokens` and `waits_ms` are ours. `with_tokens` asks for the tokens of the locks.
+    `waits_ms`, with one queue, is how long the answer may wait until another client has unlocked
+    it. A client that wants the queue no more ends the wait by UNLOCK_BATCH_MQ.
     """
 
     consumer_group: str
     client_id: str
     mq_set: list[MessageQueue] = []
     with_tokens: bool | None = None
+    waits_ms: Int64 | None = None
 
 
 class LockBatchResponseBody(Body):

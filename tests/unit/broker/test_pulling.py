@@ -14,7 +14,7 @@ from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import tags_code
 from mqbroker.refusal import Refused
 from mqbroker.requests.filters import filter_of, parse_subscription, selection
-from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
+from mqbroker.requests.held_pulls import HeldPull, HeldPulls, Takes
 from mqbroker.requests.reading.queue_reading import read_queue
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.derived.entry_index import EntryIndex, Run
@@ -241,20 +241,21 @@ def test_the_number_of_held_pulls_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert not held.pulls.hold(HeldPull(2, "G", "T", 0, 15, None, lambda: None))
 
 
+@pytest.mark.parametrize("takes", Takes)
 @pytest.mark.parametrize("is_due", [False, True])
-def test_a_question_that_is_withdrawn_takes_no_queue(is_due: bool) -> None:
+def test_a_question_that_is_withdrawn_takes_no_queue(is_due: bool, takes: Takes) -> None:
     """Its member wants the queue no more: it would be the reader that nobody sees reading. Other
     members wait on, and other queues of it."""
     held = HeldPulls(lambda: None, lambda _: None)
     questions = [
-        HeldPull(connection, "G", "T", queue, 1.0, frozenset(), lambda: None, takes=True)
+        HeldPull(connection, "G", "T", queue, 1.0, frozenset(), lambda: None, takes)
         for connection, queue in [(1, 0), (2, 0), (1, 1)]
     ]
     assert all(held.hold(each) for each in questions)
     if is_due:
-        held.given_up("G", "T", 0)
+        held.given_up("G", "T", 0, takes)
     held.withdraw(1, "G", "T", 0)
-    assert [each.takes for each in questions] == [False, True, True]
+    assert [each.takes for each in questions] == [None, takes, takes]
     assert [*held.take_due()] == questions[: 2 if is_due else 1]
     held.disconnected(1)
     held.disconnected(2)

@@ -45,7 +45,7 @@ class Broker:
         self.finder = self
 
     async def granted(
-        self, _: str, __: str, ___: str, command: Command, timeout_s: float
+        self, _: str, __: str, ___: str, command: Command, timeout_s: float, held_s: float
     ) -> Command:
         body = decode_body(LockBatchBody, command.payload)
         self.asked.append((command.code, body.mq_set))

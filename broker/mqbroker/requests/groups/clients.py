@@ -7,6 +7,7 @@ new leader that knows its consumers already spares them a rebalance.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
@@ -31,13 +32,18 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.trust.rights import GET, SUB, group
-from mqbroker.leader.locking import Locking, check_client_id
+from mqbroker import limits
+from mqbroker.leader.appending.in_flight import Tell
+from mqbroker.leader.locking import Locked, Locking, check_client_id
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.filters import parse_subscription
 from mqbroker.requests.groups.membership import Client, Membership
+from mqbroker.requests.held_pulls import HeldPull, HeldPulls, Takes
+from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
+from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name
 
 _log = get_logger(__name__)
@@ -52,12 +58,14 @@ class ClientHandler:
         membership: Membership,
         wake: Callable[[Iterable[str]], None],
         left: Callable[[int, str], None],
+        held: HeldPulls,
     ) -> None:
         """`wake` is called with the groups that have changed, when there are notices to tell;
         `left` with the connection and the group of a member that leaves."""
         self._core = core
         self._wake = wake
         self._left = left
+        self._held = held
         self._changed: dict[str, None] = {}
         self._locking = Locking(core.machine, core.definitions, core.lock_clock)
         self._membership = membership
@@ -130,11 +138,58 @@ class ClientHandler:
         return request.reply()
 
     @serves(RequestCode.LOCK_BATCH_MQ, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.LOCKS)
-    async def lock(self, request: Command, _: Connection) -> Command:
-        """The queues that are the client's now. If a bound left out some, the remark names it."""
+    def lock(self, request: Command, connection: Connection) -> Later[Locked]:
+        """The queues that are the client's now. If a bound left out some, the remark names it.
+
+        A member that takes a queue over may wait until another one has unlocked it. Whatever else
+        ends its waiting, it has the lock only if that is free, and if it still wants it.
+        """
         body = decode_body(LockBatchBody, request.payload)
+        request.body = b""  # as a view it would keep alive all bytes that arrived with it
+        question: HeldPull | None = None
+
+        def lock(tell: Tell[Locked]) -> None:
+            queues = self._own_queues(body.mq_set)
+            self._locking.lock(body.consumer_group, body.client_id, queues, tell)
+
+        def again(tell: Tell[Locked]) -> None:
+            try:
+                self._core.role.check_serving()
+                if question is not None and question.takes is None:
+                    tell(Locked([]))
+                else:
+                    lock(tell)
+            except Refused as refused:
+                tell(refused)
+
+        def begin(tell: Tell[Locked]) -> None:
+            nonlocal question
+            then = connection.answer_by(request, partial(again, tell))
+            question = self._question(body, connection, then)
+            if question is None or not self._held.hold(question):
+                lock(tell)
+
+        return Later(begin, partial(self._locked, request, body))
+
+    def _question(
+        self, body: LockBatchBody, connection: Connection, again: Callable[[], None]
+    ) -> HeldPull | None:
+        """The request for a queue's lock, to be held while another client has it; None if it need
+        not wait."""
         queues = self._own_queues(body.mq_set)
-        locked = await self._locking.lock(body.consumer_group, body.client_id, queues)
+        if not body.waits_ms or len(queues) != 1:
+            return None
+        key = QueueKey(body.consumer_group, *queues[0])
+        waits_s = min(
+            *(body.waits_ms / 1000, limits.PULL_HOLD_S_MAX),
+            self._locking.held_for_s(body.client_id, key),
+        )
+        if waits_s <= 0:
+            return None
+        until_s = self._core.clock_s() + waits_s
+        return HeldPull(connection.id, *key, until_s, frozenset(), again, Takes.LOCK)
+
+    def _locked(self, request: Command, body: LockBatchBody, locked: Locked) -> Command:
         held = {(key.topic, key.queue_id): key for key in locked.keys}
         own = [queue for queue in body.mq_set if (queue.topic, queue.queue_id) in held]
         tokens = None
@@ -148,10 +203,12 @@ class ClientHandler:
     @serves(
         RequestCode.UNLOCK_BATCH_MQ, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.LOCKS
     )
-    async def unlock(self, request: Command, _: Connection) -> Command:
-        """Give queues back."""
+    async def unlock(self, request: Command, connection: Connection) -> Command:
+        """Give queues back, and take none of them any more."""
         body = decode_body(LockBatchBody, request.payload)
         queues = self._own_queues(body.mq_set)
+        for queue in queues:
+            self._held.withdraw(connection.id, body.consumer_group, *queue)
         await self._locking.unlock(body.consumer_group, body.client_id, queues)
         return request.reply()
 

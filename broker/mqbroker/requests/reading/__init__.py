@@ -2,7 +2,6 @@
 
 ``pull``           reads a queue
 ``queue_reading``  what a pull finds in a queue (pure)
-``held_pulls``     pulls that wait for new messages (pure)
 ``lookups``        questions about queues and single messages
 ``earliest``       when the oldest message was stored
 ``queries``        messages by key

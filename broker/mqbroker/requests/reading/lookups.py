@@ -35,9 +35,9 @@ from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.held_pulls import HeldPull, HeldPulls, Takes
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
-from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name
@@ -154,7 +154,7 @@ class LookupHandler:
         def again(tell: Tell[None]) -> None:
             nonlocal may_take
             assert question is not None
-            may_take = question.takes and self._counting.is_free(key)
+            may_take = question.takes is not None and self._counting.is_free(key)
             self._begin_again(header, tell)
 
         def begin(tell: Tell[None]) -> None:
@@ -196,7 +196,7 @@ class LookupHandler:
         if not self._counting.is_anothers(key, connection.id, self._membership):
             return None
         until_s = self._core.clock_s() + waits_s
-        return HeldPull(connection.id, *key, until_s, frozenset(), again, takes=True)
+        return HeldPull(connection.id, *key, until_s, frozenset(), again, Takes.PLACE)
 
     def _stored_offset(
         self,

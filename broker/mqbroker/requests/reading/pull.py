@@ -36,9 +36,9 @@ from mqbroker.requests.filters import (
 )
 from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
+from mqbroker.requests.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.needs import Needs
 from mqbroker.requests.permissions import check_broadcast, check_enabled, check_readable
-from mqbroker.requests.reading.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.reading.queue_reading import Found, read_queue
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name, check_reader

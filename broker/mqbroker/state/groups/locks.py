@@ -77,6 +77,11 @@ class QueueLocks:
         """The lock of a queue, which may have ended."""
         return self._held.get(key)
 
+    def owner(self, key: QueueKey) -> str | None:
+        """The client that has a queue's lock, or had it last."""
+        held = self._held.get(key)
+        return None if held is None else held.client_id
+
     def ended_before(self, at_ms: int) -> Iterator[tuple[QueueKey, Lock]]:
         """The locks that ended before that, the first first."""
         return takewhile(lambda item: item[1].end_ms < at_ms, self._held.items())

@@ -1,12 +1,14 @@
 """Locking the queues of an ordered consumer with their brokers, and keeping them locked.
 
 Locks are entries of the replicated log, so a new leader knows them. They are asked for again every
-few seconds; one that is no longer granted, or was another's in between, is lost at once.
+few seconds; one that is no longer granted, or was another's in between, is lost at once. A broker
+holds the request for a lock that another member has until that one gives it up.
 
 Brokers need not handle requests in the order in which they come. Were a queue unlocked while a
 request for its lock is under way, the lock might be given after that, to a member that has gone,
 and nobody would read the queue until it ends. So a queue is unlocked when all such requests are
-answered, and those without an answer are taken for granted.
+answered, and those without an answer are taken for granted. Those that the broker holds are
+answered when it is told that the queue is not wanted any more.
 """
 
 from __future__ import annotations
@@ -58,6 +60,8 @@ class Locks:
         self._on_lost = on_lost
         self._on_kept = on_kept
         self._under_way: Counter[MessageQueue] = Counter()
+        #: Those of them that a broker may hold.
+        self._waiting: Counter[MessageQueue] = Counter()
         self._maybe_ours: set[MessageQueue] = set()
         self._leaving: set[MessageQueue] = set()
         self._closed = False
@@ -69,18 +73,27 @@ class Locks:
 
     async def acquire(self, queue: MessageQueue) -> None:
         """Wait until the queue is ours; as long as it is another's."""
-        attempts = 0
-        while not await self._granted(queue):
-            attempts += 1
-            if attempts == limits.LOCK_ATTEMPTS_SILENT:
+        began_s, is_told = steady_s(), False
+        while True:
+            asked_s = steady_s()
+            if await self._granted(queue):
+                return
+            if steady_s() - began_s > limits.LOCK_SILENT_S and not is_told:
+                is_told = True
                 log.info("queue is locked by another member", group=self._group, queue=str(queue))
-            await anyio.sleep(limits.LOCK_RETRY_S)
+            # Brokers that don't hold the request answer at once.
+            await anyio.sleep(max(0.0, asked_s + limits.LOCK_RETRY_S - steady_s()))
 
     async def _granted(self, queue: MessageQueue) -> bool:
         granted = None
         if not self._closed and queue not in self._leaving:
-            with anyio.CancelScope(shield=True):  # to know what became of it
-                granted = await self._ask(queue.broker_name, [queue])
+            self._waiting[queue] += 1
+            try:
+                with anyio.CancelScope(shield=True):  # to know what became of it
+                    wait_s = limits.HANDOVER_HELD_S
+                    granted = await self._ask(queue.broker_name, [queue], wait_s)
+            finally:
+                self._waiting -= Counter([queue])
         return bool(granted)
 
     async def keep(self) -> None:
@@ -115,17 +128,24 @@ class Locks:
         self._leaving.update(queues)
         self._maybe_ours.update(queues)  # if there is no time to tell, `leave` tries again
         try:
-            while any(self._under_way[queue] for queue in queues):
-                await self._answered.wait()
-            async with together() as tasks:
-                for broker_name in {queue.broker_name for queue in queues}:
-                    own = [queue for queue in queues if queue.broker_name == broker_name]
-                    tasks.start_soon(self._send, RequestCode.UNLOCK_BATCH_MQ, broker_name, own)
+            while under_way := [queue for queue in queues if self._under_way[queue]]:
+                # What is told may overtake what it is about: it is told again.
+                await self._unlock([queue for queue in under_way if self._waiting[queue]])
+                with anyio.move_on_after(limits.LOCK_RETRY_S):
+                    while any(self._under_way[queue] for queue in queues):
+                        await self._answered.wait()
+            await self._unlock(queues)
             self._maybe_ours.difference_update(queues)
         finally:
             self._leaving.difference_update(queues)
             for queue in queues:
                 self.leases.lost(queue)
+
+    async def _unlock(self, queues: Sequence[MessageQueue]) -> None:
+        async with together() as tasks:
+            for broker_name in {queue.broker_name for queue in queues}:
+                own = [queue for queue in queues if queue.broker_name == broker_name]
+                tasks.start_soon(self._send, RequestCode.UNLOCK_BATCH_MQ, broker_name, own)
 
     def lose(self, queue: MessageQueue) -> None:
         """Note that a queue is another's."""
@@ -134,14 +154,15 @@ class Locks:
         self._on_lost(queue)
 
     async def _ask(
-        self, broker_name: str, queues: Sequence[MessageQueue]
+        self, broker_name: str, queues: Sequence[MessageQueue], wait_s: float = 0.0
     ) -> Sequence[MessageQueue] | None:
-        """Queues that we hold now, or None if no broker answered. A queue of another is lost."""
+        """Queues that we hold now, or None if no broker answered. A queue of another is lost. The
+        broker may wait so long for another member."""
         asked_s = steady_s()
         self._under_way.update(queues)
         self._maybe_ours.update(queues)
         try:
-            answer = await self._send(RequestCode.LOCK_BATCH_MQ, broker_name, queues)
+            answer = await self._send(RequestCode.LOCK_BATCH_MQ, broker_name, queues, wait_s)
         finally:
             self._under_way -= Counter(queues)
             self._answered.announce()
@@ -162,15 +183,23 @@ class Locks:
         return ours
 
     async def _send(
-        self, code: RequestCode, broker_name: str, queues: Sequence[MessageQueue]
+        self,
+        code: RequestCode,
+        broker_name: str,
+        queues: Sequence[MessageQueue],
+        wait_s: float = 0.0,
     ) -> Command | None:
-        body = LockBatchBody(self._group, self._session.client_id, [*queues], with_tokens=True)
+        body = LockBatchBody(
+            *(self._group, self._session.client_id, [*queues]),
+            with_tokens=True,
+            waits_ms=int(wait_s * 1000) or None,
+        )
         command = Command(code, {}, encode_body(body))
         what = f"{code.name} of {len(queues)} queues for group {self._group!r}"
         place = (broker_name, queues[0].topic)
         try:
             return await self._session.finder.granted(
-                what, *place, command, limits.REQUEST_TIMEOUT_S
+                *(what, *place, command, limits.REQUEST_TIMEOUT_S), held_s=wait_s
             )
         except (RemotingError, ClientError) as error:
             log_failure(log, "locks not answered", error, group=self._group)

@@ -5,22 +5,31 @@ filter), when its time is up, or when the leadership ends. The caller runs it a 
 for all messages that arrived until then. Pulls are kept by queue and by connection, since a hundred
 thousand may be held, and may all become due at once.
 
-A member that is to take a queue over waits here, too, until the one that has it gives it up.
+A member that is to take a queue over waits here, too, until the one that has it gives it up: with
+its question for the offset, or for the queue's lock.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from mqbroker import limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Set
+    from collections.abc import Callable, Iterable, Iterator, Set
 
     from mqbroker.requests.filters import MessageFilter
     from mqbroker.state.derived.entry_index import EntryIndex
+
+
+class Takes(Enum):
+    """The part of a queue that another member has to give up: its place there, or the lock."""
+
+    PLACE = 1
+    LOCK = 2
 
 
 @dataclass(eq=False, slots=True)
@@ -35,7 +44,7 @@ class HeldPull:
     until_s: float
     wanted: MessageFilter
     again: Callable[[], None]
-    takes: bool = False
+    takes: Takes | None = None
 
 
 class HeldPulls:
@@ -108,20 +117,29 @@ class HeldPulls:
         """All pulls are due: the leadership ended, or the broker stops."""
         self._move([pull for held in self._held.values() for pull in held])
 
-    def given_up(self, group: str, topic: str, queue_id: int) -> None:
+    def given_up(self, group: str, topic: str, queue_id: int, takes: Takes = Takes.PLACE) -> None:
         """A member has given a queue up: who waits for that is due."""
-        queue = (topic, queue_id)
+        wanted = (takes, topic, queue_id)
         taking = self._taking.get(group, ())
-        self._move([each for each in taking if (each.topic, each.queue_id) == queue])
+        self._move([each for each in taking if (each.takes, each.topic, each.queue_id) == wanted])
 
     def withdraw(self, connection_id: int, group: str, topic: str, queue_id: int) -> None:
         """A member that waited for a queue wants it no more: its question is due, and takes
         nothing, though the queue may be free by now."""
-        for pull in [*self._of_connection.get(connection_id, ())]:
-            if pull.takes and (pull.group, pull.topic, pull.queue_id) == (group, topic, queue_id):
-                if pull not in self._due:
-                    self._move([pull])
-                pull.takes = False
+        queue = (group, topic, queue_id)
+        its = self._of_connection.get(connection_id, ())
+        self._withdraw([p for p in its if p.takes and (p.group, p.topic, p.queue_id) == queue])
+
+    def left(self, connection_id: int, group: str) -> None:
+        """A member leaves its group, and takes no queue of it."""
+        its = self._of_connection.get(connection_id, ())
+        self._withdraw([pull for pull in its if pull.takes and pull.group == group])
+
+    def _withdraw(self, pulls: Iterable[HeldPull]) -> None:
+        for pull in pulls:
+            if pull not in self._due:
+                self._move([pull])
+            pull.takes = None
 
     def members_changed(self, group: str) -> None:
         """Answer the readers that wait for a member of this group: that member may be gone."""
