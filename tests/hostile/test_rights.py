@@ -575,10 +575,18 @@ def deciding(epoch: int, batch: int) -> Command:
     return Command(Code.WRITE_ONCE, encode_header(header), content)
 
 
+def staging(name: str) -> Command:
+    """A row is staged for a batch of a producer's name."""
+    request = produce_request("x")
+    extra: dict[str, ExtValue] = {"producerName": name, "epoch": 1, "batch": 0, "home": "broker-a"}
+    return Command(Code.STAGE, {**request.ext, **extra}, request.payload)
+
+
 async def test_a_producers_name_is_its_users(tmp_path: Path, mock_clock: MockClock) -> None:
-    """Another one with the same rights neither fences it nor writes or decides under it, with the
-    right epoch or any; a super user and the secret may, and it stays its user's. It is free once
-    that user is gone. A snapshot and the log itself keep it alike."""
+    """Another one with the same rights neither fences it nor writes, stages or decides under it,
+    with the right epoch or any; a super user and the secret may, and it stays its user's. Where
+    nobody has a name, each user stages in a share of its own. A name is free once that user is
+    gone. A snapshot and the log itself keep it alike."""
     async with enforcing(tmp_path) as (found, cluster):
         for name in ("ann", "bob", "root"):
             found.commit_raw(Kind.CONTROL, user_entry(name, is_super=name == "root"))
@@ -597,7 +605,7 @@ async def test_a_producers_name_is_its_users(tmp_path: Path, mock_clock: MockClo
         before = found.machine.applied_index
         for request in (
             *(registering("b"), writing(epoch, 0), writing(epoch + 1, 0)),
-            *(deciding(epoch, 0), deciding(epoch + 1, 9)),
+            *(deciding(epoch, 0), deciding(epoch + 1, 9), staging("bills")),
         ):
             refused = await ask(request, "bob")
             assert refused.code == REFUSED
@@ -606,6 +614,13 @@ async def test_a_producers_name_is_its_users(tmp_path: Path, mock_clock: MockClo
         assert (await ask(writing(epoch, 0), "ann")).code == ResponseCode.SUCCESS
         assert (await ask(deciding(epoch, 0), "ann")).code == ResponseCode.SUCCESS
         assert (await ask(deciding(epoch, 0), "ann")).code == ResponseCode.BATCH_DECIDED
+        for name, user in (("bills", "ann"), ("bills", "root"), ("new", "ann"), ("new", "bob")):
+            assert (await ask(staging(name), user)).code == ResponseCode.SUCCESS
+        shares = found.machine.halves.owners.rows_by(1)
+        assert shares == {
+            "%STAGED%ann bills": 1, "%STAGED%root bills": 1, "%STAGED%ann new": 1,
+            "%STAGED%bob new": 1,
+        }  # fmt: skip
         by_root = epoch_of(await ask(registering("c"), "root"))
         assert (await ask(writing(epoch, 1), "ann")).code == ResponseCode.PRODUCER_FENCED
         assert by_root < epoch_of(await cluster_answer(cluster, registering("d")))

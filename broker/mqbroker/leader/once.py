@@ -207,6 +207,10 @@ class OnceAppender:
                 f"batch {decision.batch} of producer {decision.name!r} is decided, as all up to "
                 f"{last.batch}: ask for the decision, and go on with that",
             )
+        for stream in range(limits.STREAMS_PER_PRODUCER_MAX):
+            other = self._writing.get((decision.name, stream))
+            if other is not None and isinstance(other.once, Decision):
+                raise busy(f"another decision of producer {decision.name!r} is on its way")
 
     def decision(self, name: str) -> Decision | None:
         """The last decision under a name; None if there is none, or the log has it no more."""

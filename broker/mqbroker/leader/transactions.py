@@ -43,7 +43,7 @@ from mqbroker.leader.role import Role
 from mqbroker.leader.staged import Entry
 from mqbroker.leader.waiting.deliveries import Arrival, MoveDraft
 from mqbroker.refusal import Refused, busy
-from mqbroker.state.decisions import GROUP, STAGED_MARK, StagedNote, encode_staged_note
+from mqbroker.state.decisions import STAGED_MARK, StagedNote, encode_staged_note
 from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.machine import Machine
 from mqbroker.state.moves import Move, encode_move
@@ -239,12 +239,13 @@ class Transactions:
                 del self._unheard[offset]
                 self._asked_ms.pop(offset, None)
 
-    def staged_draft(self, topic: str, staged: Staged, records: Buffer) -> NotedDraft:
-        """The entry by which records of a topic are staged. Refused if there is no room."""
+    def staged_draft(self, topic: str, staged: Staged, group: str, records: Buffer) -> NotedDraft:
+        """The entry by which records of a topic are staged, in the `group`'s share of the room.
+        Refused if there is no room."""
         properties = {
             names.REAL_TOPIC: topic,
             names.REAL_QID: _STAGED_QUEUE,
-            names.PGROUP: GROUP + staged.name,
+            names.PGROUP: group,
             names.STAGED: staged.text,
         }
         owner = (topic, owner_name(properties[names.PGROUP].encode()))

@@ -26,6 +26,7 @@ ask producers about it, and put it aside after a while.
 
 Staged entries share the room of half messages. They have their own part of it, of which a name may
 have as much as it leaves free: neither one query nor all of them take the room of transactions.
+Where users sign, each user has a share by name, so nobody fills that of another user's query.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from mqbroker.state.shares import Shares, owner_name
 
 STAGED_MARK: Final = b"STAGED 0"
 GROUP: Final = "%STAGED%"
-"""Begins the producer group of staged entries: the name follows. No client sends for such a one."""
+"""Begins the producer group of staged entries (`staging_group`). No client sends for such a one."""
 CLOSING: Final = INT64_MAX
 """The batch behind all others."""
 
@@ -118,12 +119,18 @@ def decode_staged_note(body: Buffer) -> StagedNote:
     return note
 
 
-def staged_full(halves: Mapping[str, int], name: str) -> str | None:
-    """The bound that keeps a name from having a further staged entry, if one does. `halves` are the
-    half messages that wait, by producer group."""
+def staging_group(name: str, user: str = "") -> str:
+    """The producer group of staged entries, which has a share of their room: a name's, or that of a
+    user who stages under the name. "" is a user that is not known."""
+    return f"{GROUP}{user} {name}" if user else f"{GROUP}{name}"
+
+
+def staged_full(halves: Mapping[str, int], group: str) -> str | None:
+    """The bound that keeps a group from having a further staged entry, if one does. `halves` are
+    the half messages that wait, by producer group."""
     shares = Shares("staged entries", "producer", limits.STAGED_MAX)
-    for group, count in halves.items():
-        if group.startswith(GROUP):
-            shares.change(group, count)
-    owner = owner_name((GROUP + name).encode())
+    for each, count in halves.items():
+        if each.startswith(GROUP):
+            shares.change(each, count)
+    owner = owner_name(group.encode())
     return None if shares.room(owner) else shares.full(owner)

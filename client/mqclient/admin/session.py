@@ -11,9 +11,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from dledger.errors import DledgerError
+import anyio
+
+from dledger.errors import DledgerError, RemotingError
+from dledger.observe import get_logger
 from dledger.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
 from dledger.remoting.codes import ResponseCode
+from dledger.remoting.command import Command
 from dledger.remoting.headers import GetRouteinfoByTopicHeader
 from dledger.tls.options import AskedTls
 from dledger.trust.rolling import Secrets
@@ -21,9 +25,12 @@ from mqclient import limits
 from mqclient.admin.requests import AdminRequests, expect_success, raise_unless_all
 from mqclient.connection.answers import route_in
 from mqclient.connection.credentials import Credentials
-from mqclient.connection.lifetime import together
-from mqclient.errors import ClientError, NoRoute
+from mqclient.connection.lifetime import Living, together
+from mqclient.connection.retry import backoff_s
+from mqclient.errors import ClientError, NoLeader, NoRoute
 from mqclient.signatures import checked
+
+log = get_logger(__name__)
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -66,6 +73,50 @@ def holders(route: TopicRouteData) -> Chosen:
     there = {group.broker_name for group in route.broker_datas}
     away = {row.broker_name for row in route.absent_queue_datas or ()}
     return Chosen(route.broker_datas, away - there - set(route.withdrawn or ()))
+
+
+class SessionClient(Living):
+    """A client that asks broker groups over a session's connections, which end with it.
+
+    `user` and `secret`, its password, sign each request.
+    """
+
+    def __init__(
+        self,
+        namesrv_addr: str,
+        timeout_s: float,
+        user: str | None,
+        secret: str | None,
+        tls: AskedTls,
+    ) -> None:
+        credentials = Credentials.of(user, secret)
+        self._session = AdminSession(namesrv_addr, timeout_s, credentials=credentials, tls=tls)
+        self._requests = self._session.requests
+        self._timeout_s = timeout_s
+
+    async def _start(self) -> None:
+        await self._requests.__aenter__()
+
+    async def _end(self, *, failed: bool) -> None:
+        await self._requests.__aexit__(None, None, None)
+
+    async def _answer(
+        self, broker_name: str, command: Command, until_s: float, topic: str | None = None
+    ) -> Command:
+        """The answer of a broker group's leader, as soon as it has one; the command may be repeated
+        for that. Raises RemotingError or NoLeader after `until_s`."""
+        attempt = 0
+        while True:
+            try:
+                return await self._requests.leaders.ask(
+                    broker_name, command, self._timeout_s, topic
+                )
+            except (RemotingError, NoLeader) as error:
+                if anyio.current_time() >= until_s:
+                    raise
+                log.info("waiting for a leader", broker=broker_name, reason=str(error))
+            attempt += 1
+            await anyio.sleep(backoff_s(attempt))
 
 
 class AdminSession:

@@ -13,7 +13,6 @@ from contextlib import suppress
 
 import anyio
 
-from dledger.errors import RemotingError
 from dledger.observe import get_logger
 from dledger.remoting.bodies import ClusterInfo, TopicRouteData
 from dledger.remoting.bodies.staged import Places, Staged, decode_places, encode_places
@@ -33,9 +32,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.numbers import INT64_MAX
 from dledger.tls.options import AskedTls
 from mqclient import limits
-from mqclient.admin.session import AdminSession, away_in, run_for_each
-from mqclient.connection.credentials import Credentials
-from mqclient.connection.lifetime import Living
+from mqclient.admin.session import SessionClient, away_in, run_for_each
 from mqclient.errors import BatchLost, HomeUnsure, NoLeader, ProducerFenced, Refused
 from mqclient.signatures import checked
 
@@ -64,7 +61,7 @@ def home_of(
 
 
 @checked
-class BatchDecider(Living):
+class BatchDecider(SessionClient):
     """Registers the name of a query, and decides its batches. Each step waits for groups that don't
     serve, up to `patience_s`."""
 
@@ -78,17 +75,8 @@ class BatchDecider(Living):
         secret: str | None = None,
         tls: AskedTls = None,
     ) -> None:
-        credentials = Credentials.of(user, secret)
-        session = AdminSession(namesrv_addr, timeout_s, credentials=credentials, tls=tls)
-        self._requests = session.requests
-        self._timeout_s = timeout_s
+        super().__init__(namesrv_addr, timeout_s, user, secret, tls)
         self._patience_s = patience_s
-
-    async def _start(self) -> None:
-        await self._requests.__aenter__()
-
-    async def _end(self, *, failed: bool) -> None:
-        await self._requests.__aexit__(None, None, None)
 
     async def begin(self, name: str, instance: str, batch: int, home: str | None = None) -> Staged:
         """The name is this instance's from now on: for whom rows of a batch are staged. The broker
@@ -221,15 +209,9 @@ class BatchDecider(Living):
         self, broker_name: str, code: RequestCode, header: Header, body: bytes = b""
     ) -> Command:
         """The answer of a group's leader, as soon as it has one. Each request may be repeated."""
-        until_s = anyio.current_time() + self._patience_s
         command = Command(code, encode_header(header), body)
-        while True:
-            try:
-                return await self._requests.leaders.ask(broker_name, command, self._timeout_s)
-            except (RemotingError, NoLeader) as error:
-                if anyio.current_time() >= until_s:
-                    raise
-                log.info("waiting for a leader", broker=broker_name, reason=str(error))
+        until_s = anyio.current_time() + self._patience_s
+        return await self._answer(broker_name, command, until_s)
 
     @staticmethod
     def _granted(answer: Command, what: str) -> None:

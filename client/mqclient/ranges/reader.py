@@ -43,11 +43,9 @@ from dledger.remoting.names import PERM_READ
 from dledger.tls.options import AskedTls
 from mqclient import limits, tables
 from mqclient.admin.messages import offset_at
-from mqclient.admin.session import AdminSession, run_for_each
+from mqclient.admin.session import SessionClient, run_for_each
 from mqclient.admin.topics import Topics
 from mqclient.connection.answers import checked_offset
-from mqclient.connection.credentials import Credentials
-from mqclient.connection.lifetime import Living
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.consuming.sharing.beginnings import ask_place
 from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
@@ -91,7 +89,7 @@ class TopicBounds(NamedTuple):
 
 
 @checked
-class RangeReader(Living):
+class RangeReader(SessionClient):
     """A client that reads ranges of queues. A request ends after `timeout_s`.
 
     A read waits up to `patience_s` for a broker group that does not serve. `user` and `secret`, its
@@ -109,19 +107,10 @@ class RangeReader(Living):
         tls: AskedTls = None,
     ) -> None:
         tables.needed("reading by ranges")
-        credentials = Credentials.of(user, secret)
-        self._session = AdminSession(namesrv_addr, timeout_s, credentials=credentials, tls=tls)
-        self._requests = self._session.requests
+        super().__init__(namesrv_addr, timeout_s, user, secret, tls)
         self._leaders = self._requests.leaders
         self._large = LargeBodies(self._leaders)
-        self._timeout_s = timeout_s
         self._patience_s = patience_s
-
-    async def _start(self) -> None:
-        await self._requests.__aenter__()
-
-    async def _end(self, *, failed: bool) -> None:
-        await self._requests.__aexit__(None, None, None)
 
     async def topics(self) -> list[str]:
         """The topics of applications, sorted."""
@@ -238,7 +227,7 @@ class RangeReader(Living):
         attempt = 0
         while True:
             attempt += 1
-            answer = await self._ask(queue, command, until_s)
+            answer = await self._answer(queue.broker_name, command, until_s, queue.topic)
             piece = self._told(queue, begin, end, answer, filtered=wanted.sub_string != ALL)
             seems_cut = any(gap.why == TRUNCATED for gap in piece.gaps)
             if piece.next_offset > begin and (not seems_cut or anyio.current_time() >= cut_s):
@@ -246,18 +235,6 @@ class RangeReader(Living):
             if anyio.current_time() >= until_s:
                 raise Refused(f"reading {queue} from {begin}", "its leader", answer.code, "nothing")
             await anyio.sleep(retry_after_s(answer) or backoff_s(attempt))
-
-    async def _ask(self, queue: MessageQueue, command: Command, until_s: float) -> Command:
-        """The answer of the group's leader, as soon as it has one."""
-        while True:
-            try:
-                return await self._leaders.ask(
-                    queue.broker_name, command, self._timeout_s, queue.topic
-                )
-            except (RemotingError, NoLeader) as error:
-                if anyio.current_time() >= until_s:
-                    raise
-                log.info("waiting for a leader", broker=queue.broker_name, reason=str(error))
 
     @staticmethod
     def _told(

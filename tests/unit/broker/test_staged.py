@@ -25,6 +25,7 @@ from mqbroker.state.decisions import (
     decode_staged_note,
     encode_staged_note,
     staged_full,
+    staging_group,
 )
 from mqbroker.state.memory import Memory
 from mqbroker.state.moves import decode_move
@@ -101,15 +102,25 @@ def test_a_batch_is_decided_once(plan: list[int]) -> None:
 def test_a_name_has_half_of_the_room_at_most() -> None:
     """Of that for staged entries, which is a ninth of that of transactions; others find some."""
     bound = limits.STAGED_MAX
-    assert staged_full({"P": limits.TRANSACTIONS_MAX}, "q") is None
-    assert staged_full({GROUP + "q": bound // 2 - 1}, "q") is None
+    assert staged_full({"P": limits.TRANSACTIONS_MAX}, GROUP + "q") is None
+    assert staged_full({GROUP + "q": bound // 2 - 1}, GROUP + "q") is None
     assert "'%STAGED%q', which may not have more" in (
-        staged_full({GROUP + "q": bound // 2}, "q") or ""
+        staged_full({GROUP + "q": bound // 2}, GROUP + "q") or ""
     )
-    assert staged_full({GROUP + "q": bound // 2}, "r") is None
+    assert staged_full({GROUP + "q": bound // 2}, GROUP + "r") is None
     names = {f"{GROUP}{n}": bound // 64 for n in range(63)}
-    assert staged_full(names, "1") is not None
-    assert staged_full(names, "new") is None
+    assert staged_full(names, GROUP + "1") is not None
+    assert staged_full(names, GROUP + "new") is None
+
+
+def test_a_user_fills_nobody_elses_share() -> None:
+    """Under the same name, whoever has it; a user is not known where nobody signs."""
+    bound = limits.STAGED_MAX
+    assert staging_group("q") == GROUP + "q"
+    halves = {staging_group("q", "bob"): bound // 2}
+    assert staged_full(halves, staging_group("q", "bob")) is not None
+    assert staged_full(halves, staging_group("q", "ann")) is None
+    assert staged_full(halves, staging_group("q")) is None
 
 
 @given(

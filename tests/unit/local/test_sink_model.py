@@ -181,7 +181,9 @@ class World:
         away = {name: "c" for name, group in self.groups.items() if group.is_away}
         return ClusterInfo(there, {}, away)
 
-    async def ask(self, name: str, command: Command, timeout_s: float) -> Command:
+    async def ask(
+        self, name: str, command: Command, timeout_s: float, topic: str | None = None
+    ) -> Command:
         """A request to a group. It or its answer may get lost."""
         await self.pause()
         group = self.groups[name]

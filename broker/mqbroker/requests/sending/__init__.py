@@ -3,6 +3,7 @@
 ``send``           stock clients' sends
 ``batch_properties``  the properties of a batch's messages (pure)
 ``once``           what producers with a name write, and decide
+``claims``         whose the names of producers are
 ``produce``        our producers' batches of finished records
 ``send_back``      stores a message that a consumer could not handle once more
 ``keys``           how many keys the messages of one request may have (pure)

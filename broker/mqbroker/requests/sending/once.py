@@ -33,26 +33,25 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.names import check_producer_name
-from dledger.trust.guard import Guard, Mode
 from dledger.trust.rights import SIGNED
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.drafts import MessagesDraft
 from mqbroker.leader.appending.in_flight import Stored, Tell
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.leader.once import OnceAppender, once_draft, taken
+from mqbroker.leader.once import OnceAppender, once_draft
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.sending.claims import claim_to
 from mqbroker.requests.sending.keys import check_keys
 from mqbroker.requests.sending.produce import check_sendable, draft_of
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.groups.places import fault, is_other_life
 from mqbroker.state.once import Decision, OffsetMove, Once
-from mqbroker.state.producers import Claim
 
 _log = get_logger(__name__)
 
@@ -82,27 +81,13 @@ class OnceHandler:
             return request.reply(ext=encode_header(RegisterProducerResponseHeader(epoch)))
 
         self._count(header.producer_name, connection)
-        claim = self._claim(header.producer_name, request, connection)
+        claim = claim_to(self._core, header.producer_name, request, connection)
         now_ms = self._core.assignments.now_ms()
 
         def register(tell: Tell[int]) -> None:
             self._once.register(header.producer_name, header.instance, now_ms, tell, claim)
 
         return Later(register, answer)
-
-    def _claim(self, name: str, request: Command, connection: Connection) -> Claim:
-        """The claim of the user of a request to a name. Refused if the name is another user's."""
-        core = self._core
-        claim, owner = _claim_of(core.guard), core.machine.owner_of(name)
-        if owner and owner != claim.user:
-            refused = taken(name)
-            if not claim.over:
-                core.auditor.refused(request, core.door.who(request, connection), str(refused))
-                raise refused
-            if core.guard.mode is Mode.OBSERVE and not core.guard.asker.may_all:
-                core.guard.refused += 1
-                _log.info("would be refused", user=claim.user, reason=str(refused))
-        return claim
 
     def _count(self, name: str, connection: Connection) -> None:
         """Count a new name; refuse it if its client has made more than it would leave free."""
@@ -125,7 +110,7 @@ class OnceHandler:
         core = self._core
         header = decode_header(WriteOnceHeader, request)
         _check_header(header)
-        self._claim(header.producer_name, request, connection)
+        claim_to(core, header.producer_name, request, connection)
         once = _once(header, request.payload)
         # What is stored stays so, whatever became of its topics and locks since.
         is_new = not self._once.knows(once.stamp)
@@ -230,14 +215,6 @@ class OnceHandler:
                     f"from queue {queue_id} of {topic!r}: nothing was stored. Pull or pop, not "
                     "both in one group",
                 )
-
-
-def _claim_of(guard: Guard) -> Claim:
-    """The user that claims a name. Holders of the cluster's secret claim it as nobody."""
-    asker = guard.asker
-    if guard.mode is Mode.OFF or asker.problem or asker.user is None:
-        return Claim()
-    return Claim(asker.name, guard.mode is not Mode.ENFORCE or asker.may_all)
 
 
 def _once(header: WriteOnceHeader, body: Buffer) -> Once:

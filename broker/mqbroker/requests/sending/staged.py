@@ -45,10 +45,11 @@ from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.sending.claims import claim_to
 from mqbroker.requests.sending.homes import Homes
 from mqbroker.requests.sending.keys import check_keys
 from mqbroker.requests.sending.produce import check_sendable, draft_of, draft_of_checked
-from mqbroker.state.decisions import staged_full
+from mqbroker.state.decisions import staged_full, staging_group
 
 _log = get_logger("mqbroker.requests.sending.staged")
 
@@ -63,8 +64,10 @@ class StagedHandler:
         self._after = -1
 
     @serves(RequestCode.STAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=topic(PUB))
-    def stage(self, request: Command, _: Connection) -> Later[Stored]:
-        """Keep the records; answered when they are stored. A repeat is another staged entry."""
+    def stage(self, request: Command, connection: Connection) -> Later[Stored]:
+        """Keep the records; answered when they are stored. A repeat is another staged entry. Where
+        the name is registered, only its owner stages under it; elsewhere each user has a share of
+        the room."""
         core = self._core
         header = decode_header(StageHeader, request)
         staged = _staged(header)
@@ -78,10 +81,12 @@ class StagedHandler:
         records, words = draft_of(core, request.payload, batch)
         check_keys(len(records.starts), words)
         config = check_sendable(core, batch)
-        full = staged_full(core.machine.halves.owners.rows_by(1), staged.name)
+        claim = claim_to(core, staged.name, request, connection)
+        group = staging_group(staged.name, claim.user)
+        full = staged_full(core.machine.halves.owners.rows_by(1), group)
         if full is not None:
             raise busy(full)
-        draft = self._transactions.staged_draft(header.topic, staged, request.payload)
+        draft = self._transactions.staged_draft(header.topic, staged, group, request.payload)
         arriving = Arriving(config, len(records.starts), draft.size)
 
         def answer(stored: Stored) -> Command:
