@@ -1,4 +1,4 @@
-"""The audit on a Spark cluster: a master and two workers, each a JVM of its own."""
+"""The audit, and topics, on a Spark cluster: a master and two workers, each a JVM of its own."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pyspark
@@ -18,6 +20,10 @@ from pyspark.sql import SparkSession
 
 from dledger.verdict.form import read_verdict
 from mqchaos.cluster.processes import free_ports
+from mqclient import Columns
+from mqclient.blocking import BulkWriter, RangeReader
+from mqclient.models import messages_in
+from mqlocal import local_cluster_in_thread
 from mqspark.auditing import judge_run
 from mqspark.session import COMPILE_QUICKLY, TRUST_CLASSES, find_java, prepare_java_home
 from mqspark.testing import planting
@@ -28,6 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 RUN = Run(messages=200, queues=4, batch=20, segment_bytes=65_536)
 SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[3]
+ROWS = 200
 STARTS_S = 120.0
 
 
@@ -99,16 +106,16 @@ def cluster(directory: Path) -> Iterator[tuple[str, dict[str, str]]]:
         yield address, environment
 
 
-def test_two_workers_give_the_verdict_of_one_machine(tmp_path: Path, session: SparkSession) -> None:
-    """Violations, counts and evidence are the same; and both workers took part."""
-    history, stores = write_run(RUN, tmp_path / "run")
-    replicas = planting.replicas_of(stores)
-    planting.flip(replicas[1], RUN.message_id(42), recompute=True)
-    planting.remove(replicas[1], RUN.message_id(77), recompute=False)
-    alone = judge_run(session, history, replicas, lambda _: None).written()
+class Workers(NamedTuple):
+    """A cluster, and where its workers leave what programs say."""
 
-    with cluster(tmp_path) as (master, environment):
-        words = [str(SPARK / "bin" / "spark-submit"), "--master", master]
+    directory: Path
+    master: str
+    environment: dict[str, str]
+
+    def submit(self, program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a program by spark-submit."""
+        words = [str(SPARK / "bin" / "spark-submit"), "--master", self.master]
         words += ["--driver-java-options", QUICK, "--driver-memory", "1g"]
         for setting in (
             "executor.memory=900m",
@@ -117,16 +124,68 @@ def test_two_workers_give_the_verdict_of_one_machine(tmp_path: Path, session: Sp
             "ui.enabled=false",
         ):
             words += ["--conf", f"spark.{setting}"]
-        words += [str(ROOT / "spark" / "mqspark" / "mqaudit.py"), "--history", str(history)]
-        words += [word for store in stores for word in ("--store", str(store))]
-        words += ["--report", str(tmp_path / "report")]
-        done = subprocess.run(
-            words, env=environment, capture_output=True, text=True, timeout=600, check=False
-        )
+        return subprocess.run(
+            [*words, str(program), *arguments],
+            env=self.environment, capture_output=True, text=True, timeout=600, check=False,
+        )  # fmt: skip
+
+    def took_part(self) -> list[int]:
+        """Of how many programs each worker has run a part."""
+        places = [self.directory / f"work-{number}" for number in (1, 2)]
+        return [len([*place.rglob("stderr")]) for place in places]
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    directory = tmp_path_factory.mktemp("workers")
+    with cluster(directory) as (master, environment):
+        yield Workers(directory, master, environment)
+
+
+def test_two_workers_give_the_verdict_of_one_machine(
+    tmp_path: Path, session: SparkSession, workers: Workers
+) -> None:
+    """Violations, counts and evidence are the same; and both workers took part."""
+    history, stores = write_run(RUN, tmp_path / "run")
+    replicas = planting.replicas_of(stores)
+    planting.flip(replicas[1], RUN.message_id(42), recompute=True)
+    planting.remove(replicas[1], RUN.message_id(77), recompute=False)
+    alone = judge_run(session, history, replicas, lambda _: None).written()
+
+    before = workers.took_part()
+    done = workers.submit(
+        ROOT / "spark" / "mqspark" / "mqaudit.py",
+        *("--history", str(history), "--report", str(tmp_path / "report")),
+        *(word for store in stores for word in ("--store", str(store))),
+    )
 
     assert done.returncode == 1, done.stderr[-3000:]
     found = read_verdict(tmp_path / "report")
     assert {each.number for each in found.properties if not each.holds} == {1, 2, 5, 13}
     assert msgspec.to_builtins(found) == msgspec.to_builtins(alone)
-    took_part = [any((tmp_path / f"work-{number}").rglob("stderr")) for number in (1, 2)]
-    assert took_part == [True, True]
+    assert all(after > had for after, had in zip(workers.took_part(), before, strict=True))
+
+
+def test_two_workers_copy_a_topic(tmp_path: Path, workers: Workers) -> None:
+    """By a stream that stores each row once: both read and write, and each row is there."""
+    before, driver = workers.took_part(), Path(__file__).with_name("sink_driver.py")
+    with local_cluster_in_thread(replicas=1, groups=2) as brokers:
+        with brokers.admin() as admin:
+            for topic in ("In", "Out"):
+                admin.topics.update(topic)
+        with BulkWriter(brokers.namesrv_addr) as writer:
+            writer.write("In", Columns([b"%d" % number for number in range(ROWS)]))
+            writer.flush()
+        done = workers.submit(
+            driver, brokers.namesrv_addr, "In", "Out", str(tmp_path / "checkpoint"), "100",
+            *("none", "0", "-1"),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        found = list[int]()
+        with RangeReader(brokers.namesrv_addr) as reader:
+            for queue, bounds in reader.bounds("Out").queues.items():
+                for piece in reader.pieces(queue, bounds.begin, bounds.end):
+                    raw = bytes(piece.table.buffer) if piece.table else b""
+                    found += [int(message.body) for message in messages_in(raw, "")]
+    assert Counter(found) == dict.fromkeys(range(ROWS), 1)
+    assert all(after > had for after, had in zip(workers.took_part(), before, strict=True))
