@@ -348,7 +348,9 @@ async def progress_of(
         lag=lag,
         queues=queues,
         produced_per_s=produced_per_s,
-        caught_up_s=None if unasked else caught_up_s(lag, consumed_per_s, produced_per_s),
+        caught_up_s=None
+        if unasked or (lag and not online)
+        else caught_up_s(lag, consumed_per_s, produced_per_s),
         unasked=unasked,
     )
 

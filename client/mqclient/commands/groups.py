@@ -295,7 +295,7 @@ def _summary(groups: tuple[GroupProgress, ...]) -> Table:
         (g.group, g.members, g.consume_type, g.message_model, g.consumed_per_s, g.lag)
         for g in groups
     ]
-    return Table(headers, rows, [] if rows else ["no consumer groups"])
+    return Table(headers, rows, [] if rows else ["no consumer group has had a member"])
 
 
 def _queues(progress: GroupProgress) -> Table:

@@ -3,7 +3,8 @@
 A group is at the offset that it has committed, or nowhere yet: then it is told as at the first
 message, as it has read none. Popped messages in flight count by themselves, as others behind them
 may be done. What was pulled and not committed is in flight, as far as this leader has seen it
-pulled. So lag = in flight + ready, and none of them is negative.
+pulled, while the member that pulled it is there: what a member had that is gone is read again. So
+lag = in flight + ready, and none of them is negative.
 
 A group's topics are those that it has offsets in, those that its members subscribe to, and, when
 its last member has gone, those that it did. So the lag of a group that is away goes on growing.
@@ -111,9 +112,15 @@ class Standing:
         if popped is not None and popped.count:
             cursor = min(max(offset, popped.cursor), end)
             return Behind(offset, cursor, end, min(popped.count, cursor - offset))
-        seen = self._core.rates.pull_offset((group, topic, queue_id))
+        key = QueueKey(group, topic, queue_id)
+        seen = self._core.rates.pull_offset(key) if self._has_reader(key) else 0
         pulled = min(max(offset, seen), end)
         return Behind(offset, pulled, end, pulled - offset)
+
+    def _has_reader(self, key: QueueKey) -> bool:
+        """Whether the member that has pulled a queue is there."""
+        online = self._membership.consumers(key.group)
+        return online is not None and self._readers.reader(key) in online.members
 
     def queues_of(self, topic: str) -> int:
         """How many queues of a topic can be read; 0 if there is no such topic."""
