@@ -64,6 +64,10 @@ Our client and `mqadmin` also work with RocketMQ's own name servers and brokers,
 - RocketMQ stores a message twice if the answer to the first send was lost. So sends are *at least
   once* there.
 - Named producers, large bodies in parts, priorities and the commands about Raft need our brokers.
+
+apache/rocketmq-exporter (0.0.3-SNAPSHOT, commit e1ab2dd) reads these servers, too: each of its jobs
+tells its figures (`tests/conformance/test_exporter.py`, run on 2026-11-27). It is published as
+source only, so the test is skipped where nobody has built it.
 """
 
 GUARDED = """
