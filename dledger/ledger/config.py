@@ -70,8 +70,9 @@ class LedgerStatus:
     leader is to repair; after that it takes part again. `counted`: whether its copy counts for a
     majority, according to the node: it has a seat, and the state before its log is saved.
     `sync_times`: how long syncs of the log took, in seconds, since it was opened.
-    `elections`: how many it has begun since then, by reason. `durable_index`: the last entry that
-    is known to be on its disk. `reclaimed_bytes`: of old segments, removed since then.
+    `elections`: how many it has begun since then, by reason. `hears_leader`: whether a leader that
+    it follows is alive; `leader_id` goes on to name the last one. `durable_index`: the last entry
+    that is known to be on its disk. `reclaimed_bytes`: of old segments, removed since then.
     """
 
     node_id: str
@@ -90,5 +91,6 @@ class LedgerStatus:
     counted: bool = True
     sync_times: Buckets | None = None
     elections: Mapping[str, int] = field(default_factory=dict)
+    hears_leader: bool = True
     durable_index: int = 0
     reclaimed_bytes: int = 0

@@ -280,6 +280,7 @@ class Ledger:
             counted=self._engine.acknowledging.is_counted,
             sync_times=self._stepper.syncing.times,
             elections=self._engine.elections.begun,
+            hears_leader=self._engine.elections.hears_leader,
             durable_index=self._log.durable_index,
             reclaimed_bytes=self._upkeep.reclaimed_bytes,
         )

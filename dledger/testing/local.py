@@ -68,6 +68,8 @@ class LocalLedger:
         self._machine = machine
         self._auto = auto
         self._entries: list[Entry] = []
+        #: Whether its leader is alive, while it follows.
+        self.hears_leader = True
         self._waiting: list[_Waiting] = []
         self._end = 0
         self._holds = self._held = 0
@@ -234,5 +236,6 @@ class LocalLedger:
             first_position=0,
             end_position=self._end,
             fenced=None,
+            hears_leader=self.hears_leader,
             durable_index=len(self._entries),
         )

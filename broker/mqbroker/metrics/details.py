@@ -10,6 +10,7 @@ from dledger.metrics import limits
 from dledger.metrics.pages import Details
 from dledger.metrics.requests import NoSuchName
 from dledger.metrics.text import Family, Sample, Writer
+from mqbroker.metrics.health import leader_of
 from mqbroker.metrics.lag import Ages
 from mqbroker.metrics.sources import Sources
 from mqbroker.requests.groups.lag import Why
@@ -62,7 +63,7 @@ class QueueFigures:
                 raise NoSuchName(f"broker group {name} has no {what} {', '.join(unknown)}")
             yield from (f"# broker group {name} has no {what} {each}\n" for each in unknown)
         if not role.serving:
-            who = role.leader_id if role.leader_id not in (None, role.node_id) else "none is known"
+            who = leader_of(core) or "it hears none"
             yield f"# {role.node_id} does not lead {name}: ask its leader ({who})\n"
 
     def pieces(self, wanted: Details, writer: Writer) -> Iterator[str]:

@@ -10,6 +10,16 @@ from mqbroker import limits
 from mqbroker.requests.core import Core
 
 
+def leader_of(core: Core) -> str | None:
+    """The node id of the leader, if it is this replica or this one hears it; a follower goes on to
+    know the last one, which may be gone."""
+    role = core.role
+    if role.serving:
+        return role.node_id
+    heard = core.log.status.hears_leader and role.leader_id != role.node_id
+    return role.leader_id if heard else None
+
+
 class BrokerHealth:
     """Judges one replica now."""
 
@@ -23,15 +33,15 @@ class BrokerHealth:
 
     def ready(self) -> str | None:
         """The reason why it neither serves nor follows, or None."""
-        status, role = self._core.log.status, self._core.role
+        status = self._core.log.status
         if (problem := self.alive()) is not None:
             return problem
         if status.repairing is not None:
             return f"its log is being repaired: {status.repairing}"
         if not status.counted:
             return "its copy of the log is not complete yet, and counts for no majority"
-        if not role.serving and (role.leader_id is None or role.leader_id == role.node_id):
-            return "the group has no leader that it knows"
+        if leader_of(self._core) is None:
+            return "the group has no leader that it hears"
         return None
 
     def safe_to_stop(self) -> str | None:

@@ -14,6 +14,7 @@ from dledger.metrics.limits import HISTORY_STEP_S
 from dledger.metrics.text import Buckets
 from dledger.net.machine import memory_bytes
 from dledger.program.pulse import look
+from mqbroker.metrics.health import leader_of
 from mqbroker.metrics.sources import Process, Sources
 
 
@@ -46,7 +47,7 @@ class Recorder:
         core, status = self._sources.core, self._sources.core.log.status
         others = [each for each in status.members if each.node_id != status.node_id]
         yield "leads", core.role.serving
-        yield "has_leader", core.role.leader_id is not None
+        yield "has_leader", leader_of(core) is not None
         yield "term", status.term
         yield "leader_changes_total", core.role.leader_changes
         yield "last_index", status.last_index

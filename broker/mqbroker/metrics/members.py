@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dledger.errors import StorageError
 from dledger.metrics.text import Family, Sample, Writer
+from mqbroker.metrics.health import leader_of
 from mqbroker.metrics.sources import Sources
 
 
@@ -31,7 +32,7 @@ class MemberFigures:
         role = core.role
         for name, value, told in (
             ("role", role.serving, "1 for the leader, 0 for the others."),
-            ("has_leader", role.leader_id is not None, "Whether this replica knows a leader."),
+            ("has_leader", leader_of(core) is not None, "Whether it leads, or hears a leader."),
             ("term", status.term, "The term of the group's leadership."),
             ("counted", status.counted, "Whether this copy counts for a majority."),
             ("fenced", status.fenced is not None, "Whether it takes no further part."),

@@ -79,6 +79,11 @@ class Elections:
         first."""
         return self._is_wished
 
+    @property
+    def hears_leader(self) -> bool:
+        """Whether this node follows a leader that is alive, as far as it can tell."""
+        return self._gate.leader_alive(self._clock())
+
     # -- around the library's tick ---------------------------------------------------------
 
     def before_tick(self, now: float) -> bool:

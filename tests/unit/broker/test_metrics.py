@@ -219,11 +219,19 @@ async def test_a_page_stays_small_with_many_topics(
 
 
 async def test_a_replica_tells_whether_it_may_be_stopped(tmp_path: Path) -> None:
-    """A group of one would not go on; it is alive, and ready."""
+    """A group of one would not go on; it is alive, and ready while it leads or hears its leader,
+    and not while it only remembers one."""
     async with broker(tmp_path) as (running, _, _):
         health = BrokerHealth(running.broker.core)
         assert health.alive() is None
         assert health.ready() is None
+        running.ledger.follow("n1")
+        assert health.ready() is None
+        running.ledger.hears_leader = False
+        assert "no leader" in (health.ready() or "")
+        page = Scrape(BrokerFigures(running.broker.sources, None).pieces())
+        assert page.value("dledger_raft_has_leader") == 0
+        running.ledger.hears_leader = True
         running.ledger.follow(None)
         assert "no leader" in (health.ready() or "")
 

@@ -384,3 +384,16 @@ def test_elections_are_counted_by_reason() -> None:
     group.sim.crash(leader, power=False)
     group.run_until(lambda: group.leaders != [], 4.0)
     assert begun(group.leader)["leader gone"] >= 1
+
+
+def test_a_node_that_is_left_alone_hears_no_leader() -> None:
+    """It goes on to know the last one, which no majority can replace; it must not seem well."""
+    group = Group(3)
+    leader, alone = group.leader, group.followers[0]
+    assert group.node(alone).engine.elections.hears_leader
+    for node_id in set(group.ids) - {alone}:
+        group.sim.crash(node_id, power=False)
+        del group.sim.down_until[node_id]  # for good
+    group.run(3.0)
+    assert group.node(alone).engine.standing.leader == leader
+    assert not group.node(alone).engine.elections.hears_leader
