@@ -88,7 +88,7 @@ class Admin(Living):
             credentials = Credentials.of(user, secret)
         session = AdminSession(namesrv_addr, timeout_s, secrets, credentials, tls)
         self._requests = session.requests
-        self._left_out = session.left_out
+        self._left_out, self._unasked = session.left_out, session.unasked
         self.topics = Topics(session)
         self.groups = Groups(session)
         self.clients = Clients(session)
@@ -110,6 +110,12 @@ class Admin(Living):
         """Results that calls have left out so far: a sentence for each broker group that is
         away."""
         return tuple(text for _, text in sorted(self._left_out.items()))
+
+    @property
+    def unasked(self) -> tuple[str, ...]:
+        """Names of the broker groups among them that are not away, and can't be asked: they have no
+        leader, for example."""
+        return tuple(sorted(self._unasked))
 
     async def _start(self) -> None:
         await self._requests.__aenter__()

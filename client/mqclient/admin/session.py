@@ -138,6 +138,8 @@ class AdminSession:
         self.requests = AdminRequests(namesrv_addr, timeout_s, secret, credentials, tls)
         #: Broker groups of which nothing was shown, each with a sentence that says so.
         self.left_out: dict[str, str] = {}
+        #: Broker groups among them that are there, and can't be asked.
+        self.unasked: set[str] = set()
 
     async def broker_groups(
         self,
@@ -202,6 +204,7 @@ class AdminSession:
     def note_unasked(self, unasked: Mapping[str, str]) -> None:
         """Note which broker groups could not be asked, and why."""
         for name, reason in list(unasked.items())[: limits.GROUPS_MAX]:
+            self.unasked.add(name)
             self.left_out[name] = (
                 f"not shown: what broker group {name} has, which can't be asked: {reason}"
             )

@@ -196,3 +196,8 @@ class Admin(Face[admins.Admin]):
         """Results that calls have left out so far: a sentence for each broker group that is
         away."""
         return self._client.left_out
+
+    @property
+    def unasked(self) -> tuple[str, ...]:
+        """Names of the broker groups among them that are not away, and can't be asked."""
+        return self._client.unasked

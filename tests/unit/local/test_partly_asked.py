@@ -89,6 +89,7 @@ async def test_traffic_and_rates_of_the_others_are_shown(autojump_clock: MockClo
         assert row.lag == progress.lag > 0
         assert row.in_24_h > 0
         assert [text for text in admin.left_out if second in text and "can't be asked" in text]
+        assert admin.unasked == (second,)
         (one,) = await admin.statistics.traffic("T", partly=True)
         assert one.lag == row.lag
     async with half_led() as (cluster, admin):

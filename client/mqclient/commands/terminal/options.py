@@ -118,6 +118,8 @@ EXIT_PARTLY = 1
 """Some were done or told, others not: as if nothing was."""
 _left_out: list[str] = []
 """Results that the command's last call has not shown. A process is one command."""
+_unasked: list[str] = []
+"""Broker groups of those that have no leader, for example; that others are away is no failure."""
 
 
 @Parameter(name="*")
@@ -248,14 +250,14 @@ class Common(Output):
                 tls=self.encryption(),
             ) as admin:
                 result = await call(admin)
-                _left_out[:] = admin.left_out
+                _left_out[:], _unasked[:] = admin.left_out, admin.unasked
                 return result
 
         return anyio.run(session)
 
     def end(self) -> None:
-        """End the process with a status that says so if not all could be asked."""
-        if _left_out:
+        """End the process with a status that says so if a broker group could not be asked."""
+        if _unasked:
             sys.exit(EXIT_PARTLY)
 
 
