@@ -243,8 +243,10 @@ async def test_a_picture_that_is_spoiled_is_taken_anew(
         patched.setattr(leader.machine, "picture", spoiled)
         await snapshots.save()
     assert leader.machine.saved_index == 0
+    assert sum(snapshots.took.counts) == 0
     await snapshots.save()
     assert leader.machine.saved_index == 5
+    assert sum(snapshots.took.counts) == 1
 
 
 def test_a_state_that_was_taken_over_needs_the_log_that_led_to_it(tmp_path: Path) -> None:

@@ -92,6 +92,27 @@ async def test_room_for_an_entry_that_did_not_fit_is_looked_for_however_empty_th
     log.close()
 
 
+async def test_bytes_that_are_removed_with_old_segments_are_counted(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """As many as the log begins later than before; nothing while nothing may go."""
+    log, config = node(tmp_path)
+    upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
+    for index in range(1, 7):
+        log.append(index, 1, Kind.MESSAGES, bytes(SEGMENT_BYTES // 2))
+    log.sync()
+    log.commit_index = log.last_index
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(upkeep.housekeeping_loop)
+        await trio.sleep(UPKEEP_AGAIN_S)
+        assert (upkeep.reclaimed_bytes, log.first_position) == (0, 0)
+        upkeep.keep_from(5)
+        await trio.sleep(UPKEEP_AGAIN_S)
+        assert upkeep.reclaimed_bytes == log.first_position > 0
+        nursery.cancel_scope.cancel()
+    log.close()
+
+
 async def test_a_scrub_waits_for_descriptors_and_stops_for_what_the_disk_has_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
