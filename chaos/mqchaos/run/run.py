@@ -447,7 +447,7 @@ class Run:
             )
         self.phase = "letting the consumers leave"
         for worker in self.consumers:
-            # The process that is to replace it may just be starting.
+            await worker.begun()
             within_s = STOP_TIMEOUT_S * self.machine_speed.slowness
             with trio.move_on_after(within_s):
                 await worker.finish()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import trio
+import trio.testing
 
 from mqchaos.run.load.workers import Deployed, Worker
 from mqchaos.run.load.workload import Consume
@@ -80,3 +81,29 @@ async def test_a_file_is_read_by_one_process_at_a_time(tmp_path: Path) -> None:
     assert await deployments(tmp_path, str(tmp_path / "offsets")) == [
         *("works c", "stops c", "works c-2", "stops c-2", "works c-3", "stops c-3")
     ]
+
+
+STARTS_FOR_EVER = """
+import json, sys, time
+if json.loads(sys.argv[-1])['waits']:
+    time.sleep(600)
+print('{"delivered": 1}', flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_process_that_has_not_begun_is_not_waited_for_at_the_end(tmp_path: Path) -> None:
+    """It may need long for its start on a busy machine, and has nothing to leave."""
+    task = Consume("c", "nobody", "T", str(tmp_path / "c.jsonl"), "G")
+    turns = trio.Semaphore(1)
+    through = [sys.executable, "-c", STARTS_FOR_EVER]
+    worker = Deployed(task, tmp_path / "log", turns, through)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery, turns:  # so that it is not told to begin
+            nursery.start_soon(worker.run)
+            while len(worker._running) < 2:  # noqa: ASYNC110 - a process is no event
+                await trio.sleep(0.02)
+            await worker.begun()
+            nursery.start_soon(worker.finish)
+            await trio.testing.wait_all_tasks_blocked()
+    assert worker.progress.delivered == 1

@@ -18,7 +18,8 @@ from mqchaos.run.load.workload import Consume, Produce, Progress, clients_of
 
 
 class Process:
-    """`progress`: what it said last. `ended`: whether it is gone, and nobody has to wait for it.
+    """`progress`: what it said last. `begun`: whether it has said something. `ended`: whether it is
+    gone, and nobody has to wait for it.
 
     `through` is a command that becomes the one behind it. `started` is told the name of each
     client whose history has begun.
@@ -33,7 +34,9 @@ class Process:
     ) -> None:
         self.task = task
         self.progress = Progress()
-        self.ended = trio.Event()
+        self.begun, self.ended = trio.Event(), trio.Event()
+        #: It waits for the word to begin, and has done nothing.
+        self.is_idle = isinstance(task, Consume) and task.waits
         self._log = log
         self._through = through
         self._started = started
@@ -70,8 +73,9 @@ class Process:
             status = await self._process.wait()
         finally:
             self.kill()
+            self.begun.set()
             self.ended.set()
-        if status == -signal.SIGKILL and may_be_killed:
+        if status == -signal.SIGKILL and (may_be_killed or self.is_idle):
             return False
         if status:
             raise ClusterError(
@@ -81,6 +85,7 @@ class Process:
 
     async def go(self) -> None:
         """Tell it to begin, if its task says that it waits for that."""
+        self.is_idle = False
         if self._process.stdin is not None:
             try:
                 await self._process.stdin.send_all(b"\n")
@@ -118,6 +123,7 @@ class Process:
                 buffered = bytearray(rest)
                 if lines:
                     self.progress = decoder.decode(lines[-1])
+                    self.begun.set()
                     if is_new:
                         for each in clients_of(self.task):
                             self._started(each)

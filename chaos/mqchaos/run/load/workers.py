@@ -9,7 +9,7 @@ from pathlib import Path
 import trio
 from msgspec.structs import replace
 
-from mqchaos.limits import DEPLOYED_AFTER_S
+from mqchaos.limits import DEPLOYED_AFTER_S, START_TIMEOUT_S
 from mqchaos.run.load.process import Process
 from mqchaos.run.load.workload import Consume, Produce, Progress, all_together
 
@@ -67,6 +67,13 @@ class Worker:
                 break
         self.finished.set()
 
+    async def begun(self) -> None:
+        """Wait for processes that were told to begin, and are starting: they can't leave before."""
+        with trio.move_on_after(START_TIMEOUT_S):
+            for process in [*self._running]:
+                if not process.is_idle:
+                    await process.begun.wait()
+
     async def finish(self) -> None:
         """Tell it to finish what it began and to leave, and wait until it has."""
         self._told_to_finish.set()
@@ -101,6 +108,8 @@ class Worker:
 
     async def _pass_on(self, process: Process) -> None:
         await self._told_to_finish.wait()
+        if process.is_idle:
+            process.kill()  # it may need long for its start, only to end
         await process.close_input()
 
     async def _kill_later(self, process: Process, dies_s: float) -> None:

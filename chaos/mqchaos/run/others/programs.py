@@ -44,6 +44,9 @@ class Client(Protocol):
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start it and follow it to its end. Raises ClusterError if it fails."""
 
+    async def begun(self) -> None:
+        """Wait for what is just starting."""
+
     async def finish(self) -> None:
         """Tell it to finish what it began, and wait until it has."""
 
@@ -64,6 +67,9 @@ class Half:
         else:
             task_status.started()
             await self.finished.wait()
+
+    async def begun(self) -> None:
+        """Nothing to wait for: its program ends at any time."""
 
     async def finish(self) -> None:
         """See `Client`."""
