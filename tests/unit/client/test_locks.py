@@ -43,6 +43,7 @@ class Broker:
         self.way_s = lambda: (0.1, 0.0)
         self.lost = lambda: False
         self.finder = self
+        self.tasks: trio.Nursery
 
     async def granted(
         self, _: str, __: str, ___: str, command: Command, timeout_s: float, held_s: float
@@ -167,6 +168,27 @@ async def test_what_there_was_no_time_to_unlock_is_unlocked_on_leaving(
     assert not locks.holds(QUEUES[0])
     await locks.leave()
     assert not broker.held
+
+
+async def test_a_lock_that_comes_after_its_queue_was_given_up_is_given_up_too(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A member that stays would renew it, and nobody would read the queue."""
+    broker = Broker()
+    broker.way_s = lambda: (2.0 if len(broker.asked) == 1 else 0.0, 0.0)
+    locks = member(broker)
+    async with trio.open_nursery() as broker.tasks:
+        broker.tasks.start_soon(locks.keep)
+        with trio.move_on_after(0.1):
+            async with trio.open_nursery() as reading:
+                reading.start_soon(locks.acquire, QUEUES[0])
+                await trio.sleep(0.05)
+                with trio.move_on_after(1, shield=True):
+                    await locks.release(QUEUES[:1])
+        await trio.sleep(2 * limits.LOCK_RENEW_S)
+        assert broker.asked[0][0] == RequestCode.LOCK_BATCH_MQ
+        assert not broker.held
+        broker.tasks.cancel_scope.cancel()
 
 
 async def test_a_last_commit_that_gets_no_answer_does_not_keep_queues_locked(

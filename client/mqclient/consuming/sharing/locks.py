@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from dledger.errors import BadInput, RemotingError
 from dledger.observe import get_logger
@@ -62,6 +63,8 @@ class Locks:
         self._under_way: Counter[MessageQueue] = Counter()
         #: Those of them that a broker may hold.
         self._waiting: Counter[MessageQueue] = Counter()
+        #: Who asked for each queue last.
+        self._askers: dict[MessageQueue, object] = {}
         self._maybe_ours: set[MessageQueue] = set()
         self._leaving: set[MessageQueue] = set()
         self._closed = False
@@ -74,9 +77,16 @@ class Locks:
     async def acquire(self, queue: MessageQueue) -> None:
         """Wait until the queue is ours; as long as it is another's."""
         began_s, is_told = steady_s(), False
+        asker = self._askers[queue] = object()
         while True:
             asked_s = steady_s()
             if await self._granted(queue):
+                try:
+                    await checkpoint_if_cancelled()
+                except anyio.get_cancelled_exc_class():
+                    if self._askers.get(queue, asker) is asker:
+                        self._came_too_late(queue)
+                    raise
                 return
             if steady_s() - began_s > limits.LOCK_SILENT_S and not is_told:
                 is_told = True
@@ -95,6 +105,12 @@ class Locks:
             finally:
                 self._waiting -= Counter([queue])
         return bool(granted)
+
+    def _came_too_late(self, queue: MessageQueue) -> None:
+        """Give up a lock that nobody wants any more: its release may not have waited for it."""
+        if not self._closed and queue not in self._leaving:
+            self._leaving.add(queue)  # so that nobody is given it before
+            self._session.tasks.start_soon(self.release, [queue])
 
     async def keep(self) -> None:
         """Renew, until cancelled."""
@@ -139,6 +155,7 @@ class Locks:
         finally:
             self._leaving.difference_update(queues)
             for queue in queues:
+                self._askers.pop(queue, None)
                 self.leases.lost(queue)
 
     async def _unlock(self, queues: Sequence[MessageQueue]) -> None:
