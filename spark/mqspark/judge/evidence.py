@@ -27,7 +27,7 @@ from mqspark.screening.packets import NONE, SLOT, SUSPECT, WAITER, Rows
 from mqspark.screening.queues import doubtful_queues
 from mqspark.screening.screened import Screened
 from mqspark.screening.testimony import ACK, DELIVER, HELD, RECORD_COLUMNS, SEND, STORED, TESTIMONY
-from mqspark.source.members import Members, case
+from mqspark.source.members import Members, looked_up
 from mqspark.source.schema import ENTRIES, MESSAGES
 
 
@@ -420,8 +420,7 @@ class Evidence:
     def is_settled(self, position: Column | None = None) -> Column:
         """Whether `position` (default: the column of that name) of `broker` is settled."""
         where = F.col("position") if position is None else position
-        end = case([(F.col("broker") == name, F.lit(at)) for name, at in self.settled_end.items()])
-        return where < end
+        return where < looked_up("broker", self.settled_end)
 
     def kept(self, rows: DataFrame) -> DataFrame:
         """`rows`, computed now and kept.
@@ -476,8 +475,7 @@ class Evidence:
         return self.kept(kept.agg(F.min_by("queue_offset", in_log).alias("kept_from")))
 
     def _is_common(self) -> Column:
-        begins = [(F.col("broker") == name, F.lit(at)) for name, at in self.begins.items()]
-        return F.col("position") >= case(begins)
+        return F.col("position") >= looked_up("broker", self.begins)
 
     def _settled_alone(self) -> dict[str, int]:
         """The settled part of a replica alone, as `mqspark.judge.alone` defines it."""

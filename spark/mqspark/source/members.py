@@ -6,7 +6,7 @@ which of the replicas hold something.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -64,21 +64,21 @@ class Members:
 
     def by_number(self, value: Callable[[str], str | int]) -> Column:
         """The result of `value` for the name of the broker with the number `broker_number`."""
-        number = F.col("broker_number")
-        return case([(number == k, F.lit(value(name))) for k, name in enumerate(self.brokers)])
+        values = F.array(*[F.lit(value(name)) for name in self.brokers])
+        return F.get(values, F.col("broker_number"))
 
     @property
     def broker_number(self) -> Column:
         """The number of `broker`; -1 for one without any replica here."""
-        broker = F.col("broker")
-        numbers = [(broker == name, F.lit(number)) for number, name in enumerate(self.brokers)]
-        return case(numbers).otherwise(-1)
+        numbers = {name: number for number, name in enumerate(self.brokers)}
+        return F.coalesce(looked_up("broker", numbers), F.lit(-1))
 
 
-def case(branches: Sequence[tuple[Column, Column]]) -> Column:
-    """The value of the first branch that holds. One flat expression, however many there are."""
-    (first, value), *others = branches
-    column = F.when(first, value)
-    for holds, value in others:
-        column = column.when(holds, value)
-    return column
+def looked_up(key: str, values: Mapping[str, int]) -> Column:
+    """The value for what the column `key` holds, null if there is none.
+
+    A constant for Spark, however many there are: it would search a CASE for each row from the
+    beginning, and for each of its branches once more.
+    """
+    pairs = [F.lit(each) for pair in values.items() for each in pair]
+    return F.create_map(*pairs)[F.col(key)]

@@ -41,7 +41,7 @@ from mqspark.judge.violations import Property, text, together, violation
 from mqspark.limits import IN_HAND_MAX
 from mqspark.screening.tasks import COMMIT, RESET
 from mqspark.screening.testimony import ACK, DELIVER, QUEUE, SEND
-from mqspark.source.members import case
+from mqspark.source.members import looked_up
 
 _GROUP: Final = ("group", "broker", "topic")
 _PLACE: Final = ("group", *QUEUE)
@@ -118,7 +118,7 @@ def _passed_over(evidence: Evidence, said: DataFrame) -> DataFrame:
 def _misplaced(evidence: Evidence, said: DataFrame) -> DataFrame:
     """Messages that were acknowledged in another queue than that of their priority."""
     levels = evidence.meta.levels
-    last = case([(F.col("topic") == name, F.lit(count - 1)) for name, count in levels.items()])
+    last = looked_up("topic", {name: count - 1 for name, count in levels.items()})
     sent = said.where(F.col("source") == SEND).select("id", "topic", "priority")
     acked = said.where(F.col("source") == ACK).drop("priority")
     rows = (
