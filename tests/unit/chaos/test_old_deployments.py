@@ -154,7 +154,9 @@ async def test_a_group_that_is_deployed_anew_is_given_all_once(
 async def test_what_a_member_did_wrong_as_it_left_is_named(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
 ) -> None:
-    """By what its successor is given again, or late."""
+    """By what its successor is given again, or late. Handlers are slower than the producer, so a
+    member has messages in hand whenever it leaves."""
+    monkeypatch.setattr(work, "HANDLING_S", (0.1,))
     name, owner, method, undone, told = OLD_FAULTS[what]
     monkeypatch.setattr(owner, method, undone)
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
