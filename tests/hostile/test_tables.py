@@ -234,7 +234,15 @@ LEADERS = {
             "GROUPS_PER_CLIENT_MAX",
         ),
     },
-    "Traffic": dict.fromkeys(("arrived", "given_up", "rolled_back"), "STATISTICS_ROWS_MAX"),
+    "Traffic": {
+        **dict.fromkeys(
+            ("arrived", "given_up", "rolled_back", "commits", "ahead"), "STATISTICS_ROWS_MAX"
+        ),
+        "finished": "codes",
+    },
+    "Latencies": dict.fromkeys(("_new", "_sorted"), "codes"),
+    "Makings": {"rows": "codes"},
+    "Following": {"_samples": "FOLLOWING_SAMPLES_MAX"},
     "Readers": {"_resets": "RESETS_PENDING_MAX", "_last": "READERS_MAX"},
     "HeldPops": dict.fromkeys(
         ("_of_queue", "_due", "_groups", "_held", "_of_connection"), "POPS_HELD_MAX"
