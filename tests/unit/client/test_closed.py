@@ -54,7 +54,7 @@ NAMED: dict[str, Any] = {
 #: Those that say what they know without anybody's help.
 OPEN_TO_ALL = {
     *("check_open", "client_id", "pending", "group", "portal", "call", "requests"),
-    *("stay_behind", "open", "close", "left_out"),
+    *("stay_behind", "open", "close", "left_out", "unasked"),
 }
 
 
