@@ -158,12 +158,12 @@ def test_each_row_is_there_once_whatever_is_killed(tmp_path: Path, steps: Sequen
         query = Query(cluster, tmp_path)
         away = ""
         for step in steps:
-            query.live(step, rows // 5, query.committed + 1)
+            query.live(step, rows // 3, query.committed + 1)
             if away:
                 cluster.start([away])
             trio.run(serving, cluster)
             away = trio.run(kill_leader, cluster, cluster.layout.brokers[steps.index(step) % 2])
-        query.live("none", rows // 5, tasks_of=query.committed + 1)
+        query.live("none", rows // 3, tasks_of=query.committed + 1)
         assert (tmp_path / "checkpoint.killed").read_text()
         check(cluster, rows)
 
