@@ -4,7 +4,7 @@ The suites run in an order: what fails within seconds first. Tests marked `long`
 only. `./dev test` has two parts. In the first, several workers take one file of tests after the
 other; all that stock clients do is one worker's, which their waiting leaves nearly idle. In the
 second, tests marked `alone` have the machine for themselves. A run ends with what each suite cost,
-the ten slowest tests, and a figure for the machine's speed, so that two machines can be compared.
+the forty slowest tests, and a figure for the machine's speed, so that two machines can be compared.
 """
 
 from __future__ import annotations
