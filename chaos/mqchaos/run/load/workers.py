@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import trio
@@ -152,7 +152,7 @@ class Deployed(Worker):
             working = await self._start(1)
             nursery.start_soon(self._follow, working)
             task_status.started()
-            await self._has_worked(working)
+            await self._comes(working.has_worked)
             for life in itertools.count(2):
                 if self._told_to_finish.is_set():
                     break
@@ -160,10 +160,13 @@ class Deployed(Worker):
                 nursery.start_soon(self._follow, waiting)
                 with trio.move_on_after(DEPLOYED_AFTER_S):
                     await self._told_to_finish.wait()
-                async with self._turns:
-                    if not self._told_to_finish.is_set():
-                        await self._replace(working, waiting)
-                        working = waiting
+                if await self._comes(self._turns.acquire):
+                    try:
+                        if not self._told_to_finish.is_set():
+                            await self._replace(working, waiting)
+                            working = waiting
+                    finally:
+                        self._turns.release()
         self.finished.set()
 
     async def _replace(self, old: Process, new: Process) -> None:
@@ -171,7 +174,7 @@ class Deployed(Worker):
         does nothing."""
         if self._side_by_side:
             await new.go()
-            await self._has_worked(new)
+            await self._comes(new.has_worked)
         if self._told_to_finish.is_set():
             return  # it ends by itself, and would hardly hear a signal
         self.deployed += 1
@@ -179,14 +182,18 @@ class Deployed(Worker):
         await old.ended.wait()
         if not self._side_by_side:
             await new.go()
-            await self._has_worked(new)
+            await self._comes(new.has_worked)
 
-    async def _has_worked(self, process: Process) -> None:
-        """Wait for that, unless the worker is told to finish."""
+    async def _comes(self, wait: Callable[[], Awaitable[None]]) -> bool:
+        """Wait for something, unless the worker is told to finish; whether it came. The member that
+        has the turn may wait for messages of which no more are sent."""
+        came = False
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_then_cancel, self._told_to_finish, nursery.cancel_scope)
-            await process.has_worked()
+            await wait()
+            came = True
             nursery.cancel_scope.cancel()
+        return came
 
 
 async def _then_cancel(event: trio.Event, scope: trio.CancelScope) -> None:
