@@ -259,11 +259,12 @@ PULL_PIECES_MAX = 64
 """Pieces of the log in an answer; more are joined, since many small buffers cost more than one
 copy."""
 PULL_JOINED_BYTES_MAX = MIB
-"""The largest such copy, in bytes, as a larger one would delay others; the next pull goes on from
-there."""
+"""The largest such copy, in bytes: a larger one would delay others. The next pull goes on there."""
 PULL_HOLD_S_MAX = 20.0
 """The longest time in seconds that a pull is held: clients give up after 30 s."""
 PULLS_HELD_MAX = 100_000
+TAKERS_HELD_MAX = 4096
+"""Held questions of members that take queues over: a garbage collection walks through each."""
 SWEEP_PAUSE_S = 0.25
 """Seconds between two looks for held pulls whose time is up; these are run together."""
 EARLIEST_ENTRIES_MAX = 256

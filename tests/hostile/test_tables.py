@@ -253,7 +253,10 @@ LEADERS = {
         **dict.fromkeys(("_turns_s", "_left"), "POPS_HELD_MAX"),
         "_going_on": "requests that are charged for",
     },
-    "HeldPulls": dict.fromkeys(("_due", "_held", "_of_connection", "_taking"), "PULLS_HELD_MAX"),
+    "HeldPulls": {
+        **dict.fromkeys(("_due", "_held", "_of_connection"), "PULLS_HELD_MAX"),
+        "_taking": "TAKERS_HELD_MAX",
+    },
     "Replies": {"_kinds": "REFUSAL_KINDS_MAX"},
     "OnceHandler": {"_made": "connections"},
     "OnceAppender": {"_registering": "the log's appends under way"},

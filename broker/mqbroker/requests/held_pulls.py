@@ -54,11 +54,13 @@ class HeldPulls:
     def __init__(self, wake: Callable[[], None], expires: Callable[[float], None]) -> None:
         self._wake = wake
         self._expires = expires
-        self._held: dict[tuple[str, int], dict[HeldPull, None]] = {}
+        #: By topic, queue, and what they take: a message looks at no question.
+        self._held: dict[tuple[str, int, Takes | None], dict[HeldPull, None]] = {}
         self._due: dict[HeldPull, None] = {}
         self._of_connection: dict[int, dict[HeldPull, None]] = {}
         self._taking: dict[str, dict[HeldPull, None]] = {}
         self._count = 0
+        self._takers = 0
 
     def __len__(self) -> int:
         return self._count
@@ -67,9 +69,12 @@ class HeldPulls:
         """Keep a pull until it is due. False if too many are held: answer it at once instead."""
         if self._count >= limits.PULLS_HELD_MAX:
             return False
-        self._held.setdefault((pull.topic, pull.queue_id), {})[pull] = None
+        if pull.takes and self._takers >= limits.TAKERS_HELD_MAX:
+            return False
+        self._held.setdefault((pull.topic, pull.queue_id, pull.takes), {})[pull] = None
         self._of_connection.setdefault(pull.connection_id, {})[pull] = None
         if pull.takes:
+            self._takers += 1
             self._taking.setdefault(pull.group, {})[pull] = None
         self._count += 1
         self._expires(pull.until_s)
@@ -86,7 +91,7 @@ class HeldPulls:
         if not self._held:
             return
         for run in index.runs:
-            held = self._held.get((index.topic, run.queue_id))
+            held = self._held.get((index.topic, run.queue_id, None))
             if held:
                 codes = set(run.decoded()["tags_code"].tolist())
                 self._move(
@@ -107,7 +112,7 @@ class HeldPulls:
         self._move(
             [
                 pull
-                for (topic, _), held in self._held.items()
+                for (topic, *_), held in self._held.items()
                 for pull in held
                 if topic in topics or pull.group in groups
             ]
@@ -175,12 +180,13 @@ class HeldPulls:
 
     def _take_out(self, pull: HeldPull) -> None:
         """Remove a pull that is due, or whose connection is gone."""
-        key = (pull.topic, pull.queue_id)
+        key = (pull.topic, pull.queue_id, pull.takes)
         del self._held[key][pull]
         self._count -= 1
         if not self._held[key]:
             del self._held[key]
         if pull.takes:
+            self._takers -= 1
             taking = self._taking[pull.group]
             del taking[pull]
             if not taking:

@@ -260,3 +260,21 @@ def test_a_question_that_is_withdrawn_takes_no_queue(is_due: bool, takes: Takes)
     held.disconnected(1)
     held.disconnected(2)
     assert (len(held), [*held.take_due()], held._taking) == (0, [], {})
+
+
+def test_questions_of_members_are_few_and_no_message_looks_at_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred thousand held locks of one queue made each send to it late, and each collection."""
+    monkeypatch.setattr("mqbroker.limits.TAKERS_HELD_MAX", 1)
+    held = HeldPulls(lambda: None, lambda _: None)
+    first, second = (
+        HeldPull(each, "G", "T", 0, 1.0, None, lambda: None, Takes.LOCK) for each in (1, 2)
+    )
+    assert (held.hold(first), held.hold(second)) == (True, False)
+    assert held.hold(HeldPull(3, "G", "T", 1, 1.0, None, lambda: None))
+    held.arrived(arrival(0, 5))
+    assert [*held.take_due()] == []
+    held.given_up("G", "T", 0, Takes.LOCK)
+    assert [*held.take_due()] == [first]
+    assert held.hold(second)
