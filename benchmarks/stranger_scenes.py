@@ -200,6 +200,26 @@ def waiting_readers(port: int, scale: float, held: ExitStack) -> None:
     Client(port).ask(message(0, bytes(1 << 16)))
 
 
+def waiting_locks(port: int, scale: float, held: ExitStack) -> None:
+    """Forty connections with 2,500 requests each for a queue's lock, which wait until the member
+    that has it gives it up; it does."""
+
+    def body(member: str) -> bytes:
+        queue = {"topic": TOPIC, "brokerName": BROKER, "queueId": 0}
+        asked = {"consumerGroup": GROUPS[0], "clientId": member, "mqSet": [queue]}
+        return json.dumps(asked | {"waitsMs": 60_000}).encode()
+
+    Client(port).ask(Command(RequestCode.LOCK_BATCH_MQ, body=body("owner")))
+    for number in range(40):
+        client = Client(port)
+        held.enter_context(client.socket)
+        asking = body(f"stranger-{number}")
+        some = range(int(2_500 * scale))
+        client.send(*(Command(RequestCode.LOCK_BATCH_MQ, body=asking, opaque=n) for n in some))
+    time.sleep(3)
+    Client(port).ask(Command(RequestCode.UNLOCK_BATCH_MQ, body=body("owner")))
+
+
 def topics(port: int, scale: float, held: ExitStack) -> None:
     """Creation of 20,000 topics by first sends, a hundred under way at a time."""
     client = Client(port)
@@ -475,6 +495,7 @@ SCENES: dict[str, Callable[[int, float, ExitStack], None]] = {
         filters,
         readers,
         waiting_readers,
+        waiting_locks,
         topics,
         idle,
         questions,

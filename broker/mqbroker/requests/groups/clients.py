@@ -153,9 +153,11 @@ class ClientHandler:
             self._locking.lock(body.consumer_group, body.client_id, queues, tell)
 
         def again(tell: Tell[Locked]) -> None:
+            nonlocal question
+            asked, question = question, None  # else each keeps the other, until it is collected
             try:
                 self._core.role.check_serving()
-                if question is not None and question.takes is None:
+                if asked is not None and asked.takes is None:
                     tell(Locked([]))
                 else:
                     lock(tell)
@@ -167,6 +169,7 @@ class ClientHandler:
             then = connection.answer_by(request, partial(again, tell))
             question = self._question(body, connection, then)
             if question is None or not self._held.hold(question):
+                question = None
                 lock(tell)
 
         return Later(begin, partial(self._locked, request, body))

@@ -152,9 +152,9 @@ class LookupHandler:
         question: HeldPull | None = None
 
         def again(tell: Tell[None]) -> None:
-            nonlocal may_take
-            assert question is not None
-            may_take = question.takes is not None and self._counting.is_free(key)
+            nonlocal may_take, question
+            asked, question = question, None  # else each keeps the other, until it is collected
+            may_take = asked is not None and asked.takes is not None and self._counting.is_free(key)
             self._begin_again(header, tell)
 
         def begin(tell: Tell[None]) -> None:
@@ -164,6 +164,7 @@ class LookupHandler:
                 return
             question = self._question(header, connection, then)
             if question is None or not self._held.hold(question):
+                question = None
                 tell(None)
                 return
             request.held = True
