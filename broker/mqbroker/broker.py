@@ -343,7 +343,7 @@ class Broker:
     def _due_pulls(self) -> Iterator[None]:
         """Run the due pulls, one at each step."""
         for pull in self._held.take_due():
-            pull.again()
+            pull.again(pull)
             yield
 
     def _wake_notices(self, groups: Iterable[str]) -> None:

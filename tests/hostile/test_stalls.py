@@ -480,7 +480,9 @@ def test_held_pulls_of_one_connection_are_forgotten_whether_due_or_not() -> None
     held, ran = HeldPulls(lambda: None, lambda _: None), list[int]()
 
     def hold(connection_id: int, number: int) -> None:
-        pull = HeldPull(connection_id, "G", "T", number % 2, 1.0, None, partial(ran.append, number))
+        pull = HeldPull(
+            connection_id, "G", "T", number % 2, 1.0, None, lambda _: ran.append(number)
+        )
         assert held.hold(pull)
 
     for number in range(6):
@@ -491,7 +493,7 @@ def test_held_pulls_of_one_connection_are_forgotten_whether_due_or_not() -> None
     held.disconnected(1)
     assert len(held) == 4
     for pull in held.take_due():
-        pull.again()
+        pull.again(pull)
         held.disconnected(2)
     assert ran == [0, 3]
     assert len(held) == 2

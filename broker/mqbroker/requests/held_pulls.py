@@ -35,7 +35,8 @@ class Takes(Enum):
 @dataclass(eq=False, slots=True)
 class HeldPull:
     """A pull that waits, or the question of a member that `takes` the queue over. `again` runs it
-    once more, without waiting."""
+    once more, without waiting; it is given the pull, since one that kept it would make a cycle for
+    the garbage collector."""
 
     connection_id: int
     group: str
@@ -43,7 +44,7 @@ class HeldPull:
     queue_id: int
     until_s: float
     wanted: MessageFilter
-    again: Callable[[], None]
+    again: Callable[[HeldPull], None]
     takes: Takes | None = None
 
 

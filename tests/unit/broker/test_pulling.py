@@ -178,14 +178,14 @@ class Held:
     ) -> None:
         self.ran: list[str] = []
         pull = HeldPull(
-            hash(name), "G", "T", queue_id, until_s, tags, lambda: self.ran.append(name)
+            hash(name), "G", "T", queue_id, until_s, tags, lambda _: self.ran.append(name)
         )
         assert self.pulls.hold(pull)
 
     def due(self) -> list[str]:
         self.ran.clear()
         for pull in self.pulls.take_due():
-            pull.again()
+            pull.again(pull)
         return list(self.ran)
 
 
@@ -238,7 +238,7 @@ def test_the_number_of_held_pulls_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("mqbroker.limits.PULLS_HELD_MAX", 1)
     held = Held()
     held.hold("first")
-    assert not held.pulls.hold(HeldPull(2, "G", "T", 0, 15, None, lambda: None))
+    assert not held.pulls.hold(HeldPull(2, "G", "T", 0, 15, None, lambda _: None))
 
 
 @pytest.mark.parametrize("takes", Takes)
@@ -248,7 +248,7 @@ def test_a_question_that_is_withdrawn_takes_no_queue(is_due: bool, takes: Takes)
     members wait on, and other queues of it."""
     held = HeldPulls(lambda: None, lambda _: None)
     questions = [
-        HeldPull(connection, "G", "T", queue, 1.0, frozenset(), lambda: None, takes)
+        HeldPull(connection, "G", "T", queue, 1.0, frozenset(), lambda _: None, takes)
         for connection, queue in [(1, 0), (2, 0), (1, 1)]
     ]
     assert all(held.hold(each) for each in questions)
@@ -269,10 +269,10 @@ def test_questions_of_members_are_few_and_no_message_looks_at_them(
     monkeypatch.setattr("mqbroker.limits.TAKERS_HELD_MAX", 1)
     held = HeldPulls(lambda: None, lambda _: None)
     first, second = (
-        HeldPull(each, "G", "T", 0, 1.0, None, lambda: None, Takes.LOCK) for each in (1, 2)
+        HeldPull(each, "G", "T", 0, 1.0, None, lambda _: None, Takes.LOCK) for each in (1, 2)
     )
     assert (held.hold(first), held.hold(second)) == (True, False)
-    assert held.hold(HeldPull(3, "G", "T", 1, 1.0, None, lambda: None))
+    assert held.hold(HeldPull(3, "G", "T", 1, 1.0, None, lambda _: None))
     held.arrived(arrival(0, 5))
     assert [*held.take_due()] == []
     held.given_up("G", "T", 0, Takes.LOCK)

@@ -146,18 +146,15 @@ class ClientHandler:
         """
         body = decode_body(LockBatchBody, request.payload)
         request.body = b""  # as a view it would keep alive all bytes that arrived with it
-        question: HeldPull | None = None
 
         def lock(tell: Tell[Locked]) -> None:
             queues = self._own_queues(body.mq_set)
             self._locking.lock(body.consumer_group, body.client_id, queues, tell)
 
-        def again(tell: Tell[Locked]) -> None:
-            nonlocal question
-            asked, question = question, None  # else each keeps the other, until it is collected
+        def again(tell: Tell[Locked], question: HeldPull) -> None:
             try:
                 self._core.role.check_serving()
-                if asked is not None and asked.takes is None:
+                if question.takes is None:
                     tell(Locked([]))
                 else:
                     lock(tell)
@@ -165,17 +162,15 @@ class ClientHandler:
                 tell(refused)
 
         def begin(tell: Tell[Locked]) -> None:
-            nonlocal question
             then = connection.answer_by(request, partial(again, tell))
             question = self._question(body, connection, then)
             if question is None or not self._held.hold(question):
-                question = None
                 lock(tell)
 
         return Later(begin, partial(self._locked, request, body))
 
     def _question(
-        self, body: LockBatchBody, connection: Connection, again: Callable[[], None]
+        self, body: LockBatchBody, connection: Connection, again: Callable[[HeldPull], None]
     ) -> HeldPull | None:
         """The request for a queue's lock, to be held while another client has it; None if it need
         not wait."""

@@ -149,22 +149,18 @@ class LookupHandler:
         self._queue(header.topic, header.queue_id)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         may_take = True
-        question: HeldPull | None = None
 
-        def again(tell: Tell[None]) -> None:
-            nonlocal may_take, question
-            asked, question = question, None  # else each keeps the other, until it is collected
-            may_take = asked is not None and asked.takes is not None and self._counting.is_free(key)
+        def again(tell: Tell[None], question: HeldPull) -> None:
+            nonlocal may_take
+            may_take = question.takes is not None and self._counting.is_free(key)
             self._begin_again(header, tell)
 
         def begin(tell: Tell[None]) -> None:
-            nonlocal question
             then = connection.answer_by(request, partial(again, tell))
             if self._commits.await_pending(*key, tell):
                 return
             question = self._question(header, connection, then)
             if question is None or not self._held.hold(question):
-                question = None
                 tell(None)
                 return
             request.held = True
@@ -186,7 +182,10 @@ class LookupHandler:
             tell(refused)
 
     def _question(
-        self, header: QueryConsumerOffsetHeader, connection: Connection, again: Callable[[], None]
+        self,
+        header: QueryConsumerOffsetHeader,
+        connection: Connection,
+        again: Callable[[HeldPull], None],
     ) -> HeldPull | None:
         """The question of a member that takes a queue over, to be held while another one has it;
         None if it need not wait."""

@@ -149,7 +149,7 @@ class PullHandler:
         # The body is not needed; as a view it would keep alive all bytes that arrived with it.
         request.body, request.held = b"", True
 
-        def again() -> None:
+        def again(_: HeldPull) -> None:
             try:
                 core.role.check_serving()
                 self._permit(header)
