@@ -91,7 +91,7 @@ async def work(namesrv_addr: str, task_status: trio.TaskStatus[None]) -> None:
 
 
 async def test_the_exporter_tells_all_that_it_can(cluster: Cluster, tmp_path: Path) -> None:
-    """Of each of its jobs, without an error in its log."""
+    """Each of its jobs has figures, and its log has no error."""
     if not JAR.exists():
         pytest.skip(f"{JAR} is not there: the exporter is published as source only")
     namesrv_addr = cluster.layout.namesrv_addr

@@ -238,7 +238,7 @@ async def test_alerts_fire_when_real_brokers_break_and_end_when_they_are_mended(
 async def test_an_alert_fires_before_a_certificate_ends_until_it_is_replaced(
     tools: Path, tmp_path: Path
 ) -> None:
-    """One server's is good for three days more; the server takes the next one over as it runs."""
+    """The certificate of a server is good for three days more; a running server takes the next."""
     cluster, figures = cluster_with_figures(tmp_path, nodes=1)
     victim = next(name for name in cluster.names if "broker" in name)
     folder, hosts = cluster.folder(victim), cluster.layout.hosts(victim)

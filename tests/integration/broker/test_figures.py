@@ -56,7 +56,7 @@ ROCKETMQ = [
         *("rocksdb", "tiered_store", "proxy_up"),
     )
 ]
-"""What brokers of RocketMQ 5.5 export; the last ones are beginnings of names."""
+"""Names that brokers of RocketMQ 5.5 export; the last ones are beginnings of names."""
 
 Told = Mapping[str, set[str]]
 """Names of series, and the labels that they have."""
@@ -189,7 +189,7 @@ async def test_names_in_dashboards_alerts_and_docs_are_told() -> None:
 
 
 def test_each_name_of_rocketmq_is_told_or_left_out_with_a_reason() -> None:
-    """So an operator whose dashboard stays empty finds out why."""
+    """An operator whose dashboard stays empty finds out why."""
     page = (DOCS / "reference" / "metrics.md").read_text()
     assert set(ROCKETMQ) - set(NAME.findall(page)) == set()
     rows = page.partition(LEFT_OUT)[2].splitlines()

@@ -169,7 +169,7 @@ def test_a_damaged_replica_is_not_asked_for_the_order(copy: Path, session: Spark
 
 @pytest.mark.long
 def test_one_replica_has_nothing_to_be_compared_with(copy: Path, session: SparkSession) -> None:
-    """Its own bytes are judged."""
+    """The bytes of the replica itself are judged."""
     for name in ("n1", "n2"):
         shutil.rmtree(copy / f"broker-a-{name}")
 

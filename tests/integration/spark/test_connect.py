@@ -24,7 +24,7 @@ NEEDED = ("grpcio>=1.76", "grpcio-status>=1.76", "googleapis-common-protos>=1.71
 
 @pytest.fixture(scope="module")
 def libraries() -> Path:
-    """What a client of Spark Connect needs, fetched once."""
+    """Libraries that a client of Spark Connect needs, fetched once."""
     if not (LIBRARIES / "grpc_status").is_dir():
         words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--upgrade"]
         done = subprocess.run(

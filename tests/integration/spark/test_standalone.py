@@ -130,7 +130,7 @@ class Workers(NamedTuple):
         )  # fmt: skip
 
     def took_part(self) -> list[int]:
-        """Of how many programs each worker has run a part."""
+        """Numbers of programs of which each worker has run a part."""
         places = [self.directory / f"work-{number}" for number in (1, 2)]
         return [len([*place.rglob("stderr")]) for place in places]
 

@@ -25,7 +25,7 @@ def test_a_follower_is_behind_since_the_first_entry_that_it_lacks() -> None:
 
 
 def test_a_leadership_begins_with_nothing() -> None:
-    """What was noted when this replica led before is another log's end."""
+    """Samples from when this replica led before are about another log's end."""
     following = Following()
     following.sample(2.0, 20, 10)
     following.begin()

@@ -74,7 +74,7 @@ async def two_members(directory: Path) -> AsyncIterator[Members]:
 async def answered(
     members: Members, meanwhile: Callable[[], Awaitable[object]]
 ) -> list[int] | None:
-    """What the second one is answered, that waits for the lock meanwhile; None if nothing."""
+    """The answer to the second member, which waits for the lock meanwhile; None if none came."""
     found: list[list[int]] = []
     async with trio.open_nursery() as nursery:
 
@@ -117,7 +117,7 @@ async def test_who_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["unlocks", "leaves", "topic"])
 async def test_a_held_request_that_may_have_nothing_is_answered(way: str, tmp_path: Path) -> None:
-    """Its client wants the queue no more, or has left; or the topic is gone."""
+    """The client wants the queue no more, or has left; or the topic is gone."""
     async with two_members(tmp_path) as members:
 
         async def end() -> None:
