@@ -13,6 +13,7 @@
 ``batch``         one batch, and each message's place in it (pure)
 ``exchange``      the request for a batch, and its answer (pure)
 ``sender``        sends batches to the leader of one broker group
+``senders``       the senders of all broker groups
 ``naming``        one instance of a program, which the next one replaces
 ``replies``       requests that wait for a reply
 ``waiting``       messages that wait for their time, or for the end of a transaction

@@ -179,16 +179,30 @@ class Delivery(msgspec.Struct):
 
 
 class Kind(Enum):
-    """Which messages share a batch, and whether anybody waits for its acknowledgement."""
+    """The messages of a batch, and which lane it takes:
+
+    =======  ==============================================  ====================================
+    kind     messages                                        lane
+    =======  ==============================================  ====================================
+    SHARED   which came while their lane was busy, or by     that of their queues
+             one call
+    ALONE    one, which its sender may send again            that of its queue
+    DELAYED  one, whose record the broker makes              any: it keeps no order with others
+    HALF     one, of a transaction; else like a delayed one  the same
+    ONEWAY   which nobody acknowledges                       one of their own
+    =======  ==============================================  ====================================
+    """
 
     SHARED = auto()
-    """Messages that came while their lane was busy, or by one call."""
     ALONE = auto()
-    """A single message, which its sender may send again."""
-    WAITING = auto()
-    """A single delayed or half message: the broker makes its record."""
+    DELAYED = auto()
+    HALF = auto()
     ONEWAY = auto()
-    """Messages without acknowledgement."""
+
+    @property
+    def waits_at_broker(self) -> bool:
+        """Whether the broker stores such a message elsewhere, until its time or its end comes."""
+        return self in (Kind.DELAYED, Kind.HALF)
 
 
 class Batch(msgspec.Struct, eq=False):
@@ -357,7 +371,6 @@ class Lane(msgspec.Struct, eq=False):
 
     topic: str
     number: int
-    kind: Kind = Kind.SHARED
     open: Batch | None = None
     full: deque[Batch] = field(default_factory=deque)
     in_flight: Batch | None = None

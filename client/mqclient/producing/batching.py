@@ -68,67 +68,46 @@ class Accumulator:
     _lanes: dict[tuple[str, int], Lane] = field(default_factory=dict)
     _ready: deque[Lane] = field(default_factory=deque)
 
-    def add(self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float) -> None:
-        """Take in one encoded record.
-
-        This runs once for each message, so it is written for speed.
-        """
-        lane = self._lanes.get((topic, queue_id % self.lanes_per_topic))
-        if lane is None:
-            lane = self._lane(topic, queue_id % self.lanes_per_topic)
-        self._put(lane, slot, queue_id, record, now_s)
-
-    def add_alone(
+    def add(
         self,
         slot: Slot,
         topic: str,
         queue_id: int,
         record: bytes,
         now_s: float,
-        kind: Kind = Kind.ALONE,
+        kind: Kind = Kind.SHARED,
     ) -> None:
-        """Take in a record that becomes a batch by itself, ALONE or WAITING.
+        """Take in one encoded record. It is a batch by itself, unless its kind shares batches.
 
-        A delayed or half message keeps no order with others: any lane will do, and lanes take
-        turns.
+        This runs once for each message, so it is written for speed.
         """
-        if kind is Kind.WAITING:
-            self._turn += 1
-        turn = self._turn if kind is Kind.WAITING else queue_id
-        lane = self._lane(topic, turn % self.lanes_per_topic)
-        self._open(lane, now_s, kind).append(slot, queue_id, record)
-        self.budget.take(1, len(record))
-        self._close(lane)
-
-    def begin(
-        self,
-        slot: Slot,
-        topic: str,
-        queue_id: int,
-        piece: Unencoded,
-        now_s: float,
-        size_bytes: int,
-    ) -> None:
-        """Take in a slot without messages, where there is room for a first one of that size."""
-        lane = self._lane(topic, queue_id % self.lanes_per_topic)
-        self._with_room(lane, 1, size_bytes, now_s).append(slot, queue_id, piece)
-
-    def add_oneway(
-        self, slot: Slot, topic: str, queue_id: int, record: bytes, now_s: float
-    ) -> None:
-        """Add a one-way record, on its own lane."""
-        lane = self._lane(topic, ONEWAY_LANE)
-        lane.kind = Kind.ONEWAY
-        self._put(lane, slot, queue_id, record, now_s)
-        if self.one_queue_each:
+        shared = kind is Kind.SHARED
+        number = queue_id % self.lanes_per_topic if shared else self._lane_number(kind, queue_id)
+        lane = self._lanes.get((topic, number))
+        if lane is None:
+            lane = self._lane(topic, number)
+        size_bytes = len(record)
+        self._with_room(lane, 1, size_bytes, now_s, kind).append(slot, queue_id, record)
+        budget = self.budget
+        budget.messages += 1
+        budget.size_bytes += size_bytes
+        if not shared and (kind is not Kind.ONEWAY or self.one_queue_each):
             self._close(lane)
+
+    def _lane_number(self, kind: Kind, queue_id: int) -> int:
+        if kind is Kind.ONEWAY:
+            return ONEWAY_LANE
+        if kind.waits_at_broker:
+            self._turn += 1
+            queue_id = self._turn
+        return queue_id % self.lanes_per_topic
 
     def add_together(
         self,
         slots: Sequence[Slot],
         topic: str,
         queue_ids: Sequence[int],
-        pieces: list[bytes],
+        pieces: Sequence[bytes | Unencoded],
         now_s: float,
     ) -> None:
         """Add records that become part of the same entry, those of a queue next to each other.
@@ -244,23 +223,21 @@ class Accumulator:
         ]
         return max(0.0, min(lingering)) if lingering else None
 
-    def _put(self, lane: Lane, slot: Slot, queue_id: int, record: bytes, now_s: float) -> None:
-        size_bytes = len(record)
-        batch = self._with_room(lane, 1, size_bytes, now_s)
-        batch.append(slot, queue_id, record)
-        budget = self.budget
-        budget.messages += 1
-        budget.size_bytes += size_bytes
-
-    def _with_room(self, lane: Lane, count: int, size_bytes: int, now_s: float) -> Batch:
-        """The lane's open batch, or a new one if that has no room."""
+    def _with_room(
+        self, lane: Lane, count: int, size_bytes: int, now_s: float, kind: Kind = Kind.SHARED
+    ) -> Batch:
+        """The lane's open batch, or a new one if that has no room or is of another kind."""
         batch = lane.open
         if (
             batch is None
+            or batch.kind is not kind
             or batch.size_bytes + size_bytes > self.batch_bytes_max
             or batch.count + count > limits.BATCH_RECORDS_MAX
         ):
-            batch = self._open(lane, now_s)
+            self._close(lane)
+            batch = lane.open = Batch(lane.topic, self.broker_name, lane, now_s, kind)
+            if lane.in_flight is None:
+                self._queue(lane)
         return batch
 
     def _lane(self, topic: str, number: int) -> Lane:
@@ -273,13 +250,6 @@ class Accumulator:
         if lane.open is not None:
             lane.full.append(lane.open)
             lane.open = None
-
-    def _open(self, lane: Lane, now_s: float, kind: Kind | None = None) -> Batch:
-        self._close(lane)
-        lane.open = Batch(lane.topic, self.broker_name, lane, now_s, kind or lane.kind)
-        if lane.in_flight is None:
-            self._queue(lane)
-        return lane.open
 
     def _queue_idle(self, lane: Lane) -> None:
         """Look whether a queue has something to send, unless a batch of it is under way."""

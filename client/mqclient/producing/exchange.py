@@ -31,7 +31,7 @@ from dledger.remoting.message import (
 )
 from dledger.remoting.record import Record, walk
 from mqclient import limits
-from mqclient.producing.batch import Ack, Batch, Kind
+from mqclient.producing.batch import Ack, Batch
 
 if TYPE_CHECKING:
     from mqclient.producing.naming import Claim
@@ -55,7 +55,7 @@ def request_for(
             moves=[],
         )
         return Command(RequestCode.WRITE_ONCE, encode_header(named), body)
-    if batch.kind is Kind.WAITING or (to_stock and batch.count == 1):
+    if batch.kind.waits_at_broker or (to_stock and batch.count == 1):
         return _send(Record(body), producer_group)
     if to_stock:
         starts = walk(body)
@@ -68,7 +68,7 @@ def request_for(
 
 def acknowledgement(batch: Batch, answer: Command, server: str, *, from_stock: bool = False) -> Ack:
     """The acknowledgement in a successful answer. Raises BadInput if it can't be read."""
-    if batch.kind is Kind.WAITING or from_stock:
+    if batch.kind.waits_at_broker or from_stock:
         sent = decode_header(SendMessageResponseHeader, answer)
         positions = [offset_message_id_decode(each)[2] for each in sent.msg_id.split(",")]
         if len(positions) != batch.count:

@@ -99,9 +99,7 @@ class MeasuredOutbox(Outbox):
     choose_each = _counting(Outbox.choose_each)
     gather = _counting(Outbox.gather)
     put = _counting(Outbox.put)
-    put_half = _counting(Outbox.put_half)
     put_together = _counting(Outbox.put_together)
-    put_oneway = _counting(Outbox.put_oneway)
     stretches = _counting(Outbox.stretches)
 
     async def wait_ready(self, topic: str, timeout_s: float, *, for_any: bool) -> None:

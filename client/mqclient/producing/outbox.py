@@ -4,6 +4,10 @@ A message gets its queue, is encoded, and put into a batch of the queue's broker
 That group's sender sends the batch to the leader (`sender`). If it can't, and the caller did not
 choose the queue, the message moves to another group's queue, with the same unique key. One budget
 bounds what is held for all groups: a caller that finds it used up waits here for room.
+
+Single messages come in by `put`, whatever their kind; those that become one entry by `put_together`
+and `put_stretch`.
+`gather` is the way of single messages that are so plain that they become many.
 """
 
 from __future__ import annotations
@@ -33,11 +37,12 @@ from mqclient.errors import (
 )
 from mqclient.models import Message, Selector
 from mqclient.producing.batch import Batch, Kind, Slot
-from mqclient.producing.batching import Accumulator, Budget
+from mqclient.producing.batching import Budget
 from mqclient.producing.encoding import Encoder
-from mqclient.producing.naming import Claim, Named
+from mqclient.producing.naming import Named
 from mqclient.producing.pending import PendingSend, PendingSlot
 from mqclient.producing.sender import GroupSender
+from mqclient.producing.senders import Senders
 from mqclient.producing.stretches.gathering import Gathering, Growing
 from mqclient.producing.stretches.many import Stretch, check_bodies, stretches
 from mqclient.producing.topics import Topics
@@ -46,6 +51,14 @@ if TYPE_CHECKING:
     from mqclient.producing.measuring import Measured
 
 log = get_logger(__name__)
+
+
+_WITHOUT_NUMBER = {
+    Kind.DELAYED: "a delay",
+    Kind.HALF: "a transaction that a checker ends",
+    Kind.ONEWAY: "no acknowledgement",
+}
+"""The kinds that brokers store without a named producer's number."""
 
 
 class Choice(NamedTuple):
@@ -79,17 +92,24 @@ class Outbox:
         """Whether plain messages can be gathered: their records' sizes are known beforehand."""
         self._session = session
         self._producer_group = producer_group
-        self._linger_s = linger_s
-        self._batch_bytes_max = min(batch_bytes_max, limits.BATCH_BYTES_MAX)
-        self._at_least_once = at_least_once
         self._named = named
         self._compressor = compressor
         self._encoder: Encoder
         self._gatherings: dict[str, Gathering] = {}
-        self._senders: dict[str, GroupSender] = {}
-        self._senders_of_waiting: dict[str, GroupSender] = {}
         self._room = Broadcast()
-        self._topics = Topics(session, self._serves)
+        self._senders = Senders(
+            session,
+            producer_group,
+            budget,
+            self._room.announce,
+            self._move,
+            linger_s=linger_s,
+            batch_bytes_max=batch_bytes_max,
+            at_least_once=at_least_once,
+            named=named,
+            measured=measured,
+        )
+        self._topics = Topics(session, self._senders.serves)
         self._settled = self._topics.settled
 
     def begin(self) -> None:
@@ -151,25 +171,42 @@ class Outbox:
         choice: Choice,
         now_s: float,
         timeout_s: float,
-        alone: bool = False,
+        kind: Kind = Kind.SHARED,
     ) -> tuple[PendingSlot, GroupSender]:
-        """Encode a message into a batch of the queue's broker group."""
+        """Encode a message into a batch of the queue's broker group; the sender is to be woken.
+
+        Raises BadMessage.
+        """
         queue = choice.queue
         queue_id = queue.queue_id
-        unique_key, record = self._encoder.encode(message, queue_id, "", choice.key)
+        if message.delayed or kind is not Kind.SHARED:
+            kind = self._allowed(message, queue.broker_name, kind)
+        half_of = self._producer_group if kind is Kind.HALF else ""
+        unique_key, record = self._encoder.encode(message, queue_id, half_of, choice.key)
         pending = PendingSlot(unique_key, now_s + timeout_s, choice.moves_max)
+        sender = self._senders.of(queue.broker_name, kind)
+        sender.accumulator.add(pending, queue.topic, queue_id, record, now_s, kind)
+        return pending, sender
+
+    def _allowed(self, message: Message, broker_name: str, kind: Kind) -> Kind:
+        """The kind of a message that is not a plain one. Raises BadMessage if the brokers, or a
+        producer with a name, can't send it."""
         if message.delayed:
-            self.refuse_named(message.topic, "a delay")
-            if 0 < self._session.routes.stock_version(queue.broker_name) < VERSION_ANY_DELAY:
+            if kind is Kind.ONEWAY:
+                _refuse_delays([message], "a delay needs an acknowledgement: use send")
+            if 0 < self._session.routes.stock_version(broker_name) < VERSION_ANY_DELAY:
                 raise BadMessage(
                     f"a message to topic {message.topic!r} with a delay: the brokers of "
-                    f"{queue.broker_name} are of RocketMQ 4, which delays by fixed levels only"
+                    f"{broker_name} are of RocketMQ 4, which delays by fixed levels only"
                 )
-            return pending, self._put_to_wait(pending, queue, record, now_s)
-        sender = self._senders.get(queue.broker_name) or self._sender(queue.broker_name)
-        add = sender.accumulator.add_alone if alone else sender.accumulator.add
-        add(pending, queue.topic, queue_id, record, now_s)
-        return pending, sender
+            kind = kind if kind is Kind.HALF else Kind.DELAYED  # encoding refuses a delayed half
+        if self._named is not None and kind in _WITHOUT_NUMBER:
+            raise BadMessage(
+                f"a message to topic {message.topic!r} with {_WITHOUT_NUMBER[kind]}, by producer "
+                f"{self._named.name!r}: a producer with a name stores each message at once, and "
+                "once. Use one without a name"
+            )
+        return kind
 
     def gather(self, message: Message, timeout_s: float) -> tuple[PendingSend, GroupSender | None]:
         """Take in a plain message whose queue nobody chose; the sender if it has to be woken."""
@@ -179,7 +216,7 @@ class Outbox:
             return gathering.add(message.body), None
         queue = None if gathering is None else gathering.open_queue
         gathering, sender = self._begin_gathering(message, queue, now_s, timeout_s)
-        return gathering.add(message.body), sender if gathering.begins_a_batch else None
+        return gathering.first, sender if gathering.begins_a_batch else None
 
     def _begin_gathering(
         self, message: Message, queue: MessageQueue | None, now_s: float, timeout_s: float
@@ -190,16 +227,15 @@ class Outbox:
         their batches.
         """
         topic, moves_max = message.topic, limits.MOVES_MAX
-        if queue is None or not self._serves(queue.broker_name):
+        if queue is None or not self._senders.serves(queue.broker_name):
             queue, moves_max, _ = self.choose(message, None, None)
-        sender = self._sender(queue.broker_name)
+        sender = self._senders.of(queue.broker_name)
         pattern = self._encoder.pattern(message, queue.queue_id, limits.BATCH_RECORDS_MAX)
         closes_s = now_s + limits.GATHER_FOR_S
         stretch = Stretch.of(pattern, closes_s + timeout_s, moves_max)
-        growing = Growing(stretch, pattern, self._encoder)
-        size_bytes = pattern.size_bytes + len(message.body)
-        sender.accumulator.begin(stretch, topic, queue.queue_id, growing, now_s, size_bytes)
-        bytes_max = self._bytes_max(queue.broker_name)
+        growing = Growing(stretch, pattern, self._encoder, message.body)
+        sender.accumulator.add_together([stretch], topic, [queue.queue_id], [growing], now_s)
+        bytes_max = self._senders.bytes_max(queue.broker_name)
         gathering = Gathering(growing, queue, self.budget, bytes_max, closes_s, timeout_s)
         growing.on_encoded = partial(self._gathered, topic, gathering)
         self._gatherings[topic] = gathering
@@ -209,27 +245,6 @@ class Outbox:
         """A stretch was encoded, and grows no more."""
         if self._gatherings.get(topic) is gathering:
             del self._gatherings[topic]
-
-    def put_half(self, message: Message, choice: Choice, timeout_s: float) -> PendingSlot:
-        """Encode a message as the half message of a transaction, and send it."""
-        self.refuse_named(message.topic, "a transaction that a checker ends")
-        now_s = steady_s()
-        queue = choice.queue
-        unique_key, record = self._encoder.encode(
-            message, queue.queue_id, self._producer_group, choice.key
-        )
-        pending = PendingSlot(unique_key, now_s + timeout_s, choice.moves_max)
-        self._put_to_wait(pending, queue, record, now_s).pump()
-        return pending
-
-    def _put_to_wait(
-        self, pending: Slot, queue: MessageQueue, record: bytes, now_s: float
-    ) -> GroupSender:
-        """Hand a delayed or half message to its sender."""
-        sender = self._sender_of_waiting(queue.broker_name)
-        topic, queue_id = queue.topic, queue.queue_id
-        sender.accumulator.add_alone(pending, topic, queue_id, record, now_s, Kind.WAITING)
-        return sender
 
     def choose_each(
         self,
@@ -277,9 +292,7 @@ class Outbox:
         deadline_s = now_s + timeout_s
         moves_max = choices[0].moves_max
         slots = [PendingSlot(key, deadline_s, moves_max) for key, _ in encoded]
-        sender = self._sender(queue.broker_name)
-        sender.accumulator.add_together(slots, queue.topic, queue_ids, records, now_s)
-        sender.pump()
+        self._put_many(slots, queue, queue_ids, records, now_s)
         return slots
 
     def stretches(
@@ -295,15 +308,9 @@ class Outbox:
     def _stretch_bytes(self, topic: str) -> int:
         """How much of one call goes into a batch: all lanes shall have some of what is there."""
         names = {queue.broker_name for queue in self._topics.publisher(topic, for_any=True).queues}
-        bytes_max = min(map(self._bytes_max, names))
+        bytes_max = min(map(self._senders.bytes_max, names))
         share_bytes = self.budget.size_bytes // limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
         return min(bytes_max, max(limits.STRETCH_BYTES_MIN, share_bytes))
-
-    def _bytes_max(self, broker_name: str) -> int:
-        """The bound on a batch for a broker group."""
-        if self._session.routes.stock_version(broker_name):
-            return min(self._batch_bytes_max, limits.STOCK_BATCH_BYTES_MAX)
-        return self._batch_bytes_max
 
     def put_stretch(
         self, like: Message, bodies: Sequence[bytes], choice: Choice, timeout_s: float
@@ -315,38 +322,27 @@ class Outbox:
         stretch = Stretch(
             many.key_front, many.numbers, many.ends, now_s + timeout_s, choice.moves_max
         )
-        sender = self._sender(queue.broker_name)
-        sender.accumulator.add_together(
-            [stretch], queue.topic, [queue.queue_id], [many.records], now_s
-        )
-        sender.pump()
+        self._put_many([stretch], queue, [queue.queue_id], [many.records], now_s)
         return stretch
 
-    def put_oneway(self, message: Message, choice: Choice, timeout_s: float) -> None:
-        """Encode a one-way message. Raises BadMessage."""
-        self.refuse_named(message.topic, "no acknowledgement")
-        _refuse_delays([message], "a delay needs an acknowledgement: use send")
-        now_s, queue = steady_s(), choice.queue
-        unique_key, record = self._encoder.encode(message, queue.queue_id, "", choice.key)
-        slot = PendingSlot(unique_key, now_s + timeout_s)
-        sender = self._sender(queue.broker_name)
-        sender.accumulator.add_oneway(slot, queue.topic, queue.queue_id, record, now_s)
-        sender.wake()
-
-    def refuse_named(self, topic: str, what: str) -> None:
-        """Raises BadMessage from a producer with a name, for what brokers don't know by its
-        number."""
-        if self._named is not None:
-            raise BadMessage(
-                f"a message to topic {topic!r} with {what}, by producer {self._named.name!r}: a "
-                "producer with a name stores each message at once, and once. Use one without a name"
-            )
+    def _put_many(
+        self,
+        slots: Sequence[Slot],
+        queue: MessageQueue,
+        queue_ids: Sequence[int],
+        pieces: Sequence[bytes],
+        now_s: float,
+    ) -> None:
+        """Send what becomes one entry of the log of this queue's broker group."""
+        sender = self._senders.of(queue.broker_name)
+        sender.accumulator.add_together(slots, queue.topic, queue_ids, pieces, now_s)
+        sender.pump()
 
     async def flush(self) -> None:
         """Wait until everything handed over before this call is settled, lingering batches
         included. It ends although others go on sending."""
-        senders = self._every_sender()
-        waited_for = [slot for batch in self._batches() for slot in batch.slots]
+        senders = [*self._senders]
+        waited_for = [slot for batch in self._senders.batches() for slot in batch.slots]
         for sender in senders:
             sender.accumulator.flushes += 1
             sender.pump()
@@ -370,7 +366,7 @@ class Outbox:
     def stay_behind(self, reason: str) -> None:
         """Settle this copy's sends in a fork: their outcomes are the other process's, and the error
         says so."""
-        for batch in self._batches():
+        for batch in self._senders.batches():
             batch.fail(SendUnknown, reason)
             with suppress(Exception):  # an event loop that waited is not here
                 batch.settle()
@@ -378,7 +374,7 @@ class Outbox:
 
     def abandon(self) -> None:
         """Fail all remaining messages, and wake the callers that wait for them, or for room."""
-        for batch in self._batches():
+        for batch in self._senders.batches():
             error_type = SendUnknown if batch.delivery.maybe_stored else SendFailed
             failed = batch.fail(error_type, "the producer was closed")
             if self.measured is not None:
@@ -386,67 +382,6 @@ class Outbox:
             batch.settle()
         self.budget.clear()
         self._room.announce()
-
-    def _every_sender(self) -> list[GroupSender]:
-        return [*self._senders.values(), *self._senders_of_waiting.values()]
-
-    def _batches(self) -> list[Batch]:
-        senders = self._every_sender()
-        return [batch for sender in senders for batch in sender.accumulator.batches()]
-
-    def _sender(self, broker_name: str) -> GroupSender:
-        sender = self._senders.get(broker_name)
-        if sender is None:
-            is_stock = self._session.routes.stock_version(broker_name) > 0
-            lanes = limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
-            accumulator = Accumulator(
-                broker_name,
-                self.budget,
-                linger_s=self._linger_s,
-                batch_bytes_max=self._bytes_max(broker_name),
-                lanes_per_topic=limits.QUEUES_PER_TOPIC_MAX if is_stock else lanes,
-                one_queue_each=is_stock,
-            )
-            claim = None
-            if self._named is not None:
-                claim = Claim(self._named, broker_name, self._session.finder)
-            sender = self._senders[broker_name] = self._begin(accumulator, claim)
-        return sender
-
-    def _sender_of_waiting(self, broker_name: str) -> GroupSender:
-        """The sender of delayed and half messages: it is separate, so that they don't wait for
-        batches."""
-        sender = self._senders_of_waiting.get(broker_name)
-        if sender is None:
-            many = limits.WAITING_IN_FLIGHT_PER_GROUP_MAX
-            accumulator = Accumulator(
-                broker_name, self.budget, lanes_per_topic=many, in_flight_max=many
-            )
-            sender = self._senders_of_waiting[broker_name] = self._begin(accumulator)
-        return sender
-
-    def _begin(self, accumulator: Accumulator, claim: Claim | None = None) -> GroupSender:
-        sender = GroupSender(
-            accumulator,
-            self._session.finder,
-            self._producer_group,
-            self._room.announce,
-            self._move,
-            on_declined=self._session.doubt,
-            at_least_once=self._at_least_once,
-            claim=claim,
-            measured=self.measured,
-        )
-        self._session.tasks.start_soon(sender.keep_time)
-        self._session.tasks.start_soon(sender.keep_leader)
-        return sender
-
-    def _serves(self, broker_name: str) -> bool:
-        """Whether a group takes messages, as far as is known. Called for each message."""
-        sender = self._senders.get(broker_name) or self._senders_of_waiting.get(broker_name)
-        if sender is not None:
-            return sender.serving
-        return self._session.routes.leader(broker_name) is not None
 
     def _move(self, sender: GroupSender, batch: Batch) -> None:
         """Move the messages that may leave a batch to another group's sender, if one serves.
@@ -468,16 +403,15 @@ class Outbox:
                 broker=queue.broker_name,
                 messages=len(slots),
             )
-            if batch.kind is Kind.WAITING:
-                target = self._put_to_wait(slots[0], queue, moved[0], now_s)
+            target = self._senders.of(queue.broker_name, batch.kind)
+            if batch.kind is Kind.SHARED:
+                queue_ids = [queue.queue_id] * len(slots)
+                target.accumulator.add_together(slots, queue.topic, queue_ids, moved, now_s)
             else:
-                target = self._sender(queue.broker_name)
-                add = target.accumulator
-                if batch.kind is Kind.ALONE:
-                    add.add_alone(slots[0], queue.topic, queue.queue_id, moved[0], now_s)
-                else:
-                    queue_ids = [queue.queue_id] * len(slots)
-                    add.add_together(slots, queue.topic, queue_ids, moved, now_s)
+                for slot, record in zip(slots, moved, strict=True):
+                    target.accumulator.add(
+                        slot, queue.topic, queue.queue_id, record, now_s, batch.kind
+                    )
             target.wake()
         sender.moved(batch)
 

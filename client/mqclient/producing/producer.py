@@ -44,6 +44,7 @@ from mqclient.hooks import Encode, SendHooks, SendInterceptor, passed
 from mqclient.large.sending import always, store_parts
 from mqclient.metrics import Metrics
 from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
+from mqclient.producing.batch import Kind
 from mqclient.producing.batching import Budget
 from mqclient.producing.encoding import with_key
 from mqclient.producing.measuring import Measured, MeasuredOutbox
@@ -344,7 +345,10 @@ class Producer(Sends):
             async def prepare(message: Message) -> SendResult:
                 await self._ready(message.topic, timeout_s, *where)
                 chosen = self._outbox.choose(message, *where)
-                pending = self._outbox.put_half(message, chosen, timeout_s)
+                pending, sender = self._outbox.put(
+                    message, chosen, steady_s(), timeout_s, Kind.HALF
+                )
+                sender.pump()
                 running.enter_context(self._transactions.running(pending.unique_key))
                 return await pending.wait()
 

@@ -14,6 +14,7 @@ from mqclient.arguments import check_seconds
 from mqclient.connection.lifetime import Living
 from mqclient.hooks import SendHooks, passed
 from mqclient.models import Message, Selector, SendResult
+from mqclient.producing.batch import Kind
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.pending import PendingSend, PendingSlot
 from mqclient.producing.sender import GroupSender
@@ -120,7 +121,8 @@ class Sends(Living):
             message = self._hooks.without_waiting(message, "send_oneway")
         self._check_room(message)
         chosen = self._outbox.choose(message, queue_id, key)
-        self._outbox.put_oneway(message, chosen, self._timeout_s)
+        _, sender = self._outbox.put(message, chosen, steady_s(), self._timeout_s, Kind.ONEWAY)
+        sender.wake()
 
     async def _send(
         self,
@@ -130,7 +132,8 @@ class Sends(Living):
         message: Message,
     ) -> SendResult:
         """`send`, without what is done around it."""
-        pending, sender = await self._hand_over(message, where, timeout_s, alone)
+        kind = Kind.ALONE if alone else Kind.SHARED
+        pending, sender = await self._hand_over(message, where, timeout_s, kind)
         if self._linger_s == 0.0 or alone or message.delayed:
             sender.pump()
         else:
@@ -169,7 +172,7 @@ class Sends(Living):
         return pending
 
     async def _hand_over(
-        self, message: Message, where: Where, timeout_s: float | None, alone: bool = False
+        self, message: Message, where: Where, timeout_s: float | None, kind: Kind = Kind.SHARED
     ) -> tuple[PendingSlot, GroupSender]:
         """Put a message into the outbox, once there is room and its topic's route is known."""
         check_message(message)
@@ -177,7 +180,7 @@ class Sends(Living):
         now_s = steady_s()
         await self._ready(message.topic, timeout_s, *where)
         chosen = self._outbox.choose(message, *where)
-        return self._outbox.put(message, chosen, now_s, timeout_s, alone)
+        return self._outbox.put(message, chosen, now_s, timeout_s, kind)
 
     async def _ready(self, topic: str, timeout_s: float, *where: object) -> None:
         """Wait until a message can be put into the outbox, and the outbox will send it. `where` is

@@ -121,7 +121,7 @@ def test_a_message_alone_is_a_batch_by_itself() -> None:
     """Neither the messages before it nor those after it share its batch."""
     accumulator = Accumulator("b")
     add(accumulator, 1)
-    accumulator.add_alone(Slot("mine", 3.0), "T", 0, record(2), 0.0)
+    accumulator.add(Slot("mine", 3.0), "T", 0, record(2), 0.0, Kind.ALONE)
     add(accumulator, 3)
     bodies = []
     while (batch := accumulator.take(0.0)) is not None:
@@ -135,15 +135,15 @@ def test_messages_that_wait_with_the_broker_do_not_wait_for_each_other() -> None
     """All for one queue, and as many under way as there are lanes; others for it take turns."""
     accumulator = Accumulator("b", lanes_per_topic=8, in_flight_max=8)
     for number in range(10):
-        accumulator.add_alone(Slot("k", 3.0), "T", 0, record(number), 0.0, Kind.WAITING)
+        accumulator.add(Slot("k", 3.0), "T", 0, record(number), 0.0, Kind.DELAYED)
     under_way = [take(accumulator) for _ in range(8)]
     assert accumulator.take(0.0) is None
-    assert all(batch.kind is Kind.WAITING for batch in under_way)
+    assert all(batch.kind is Kind.DELAYED for batch in under_way)
     accumulator.done(under_way[0])
     assert take(accumulator).freeze() in {record(8), record(9)}
     others = Accumulator("b", lanes_per_topic=8, in_flight_max=8)
     for number in range(2):
-        others.add_alone(Slot("k", 3.0), "T", 0, record(number), 0.0)
+        others.add(Slot("k", 3.0), "T", 0, record(number), 0.0, Kind.ALONE)
     take(others)
     assert others.take(0.0) is None
 

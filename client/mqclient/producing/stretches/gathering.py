@@ -60,11 +60,13 @@ def _nothing() -> None:
 class Growing:
     """The records of a stretch, as a piece of a batch: encoded when they are asked for."""
 
-    def __init__(self, stretch: Stretch, pattern: Pattern, encoder: Encoder) -> None:
+    def __init__(
+        self, stretch: Stretch, pattern: Pattern, encoder: Encoder, first_body: bytes
+    ) -> None:
         self.stretch = stretch
         self.on_encoded: Callable[[], None] = _nothing
         self.overhead_bytes = pattern.size_bytes
-        self.bodies: list[bytes] = []
+        self.bodies = [first_body]
         self._pattern = pattern
         self._encoder = encoder
         self._records = b""
@@ -110,6 +112,11 @@ class Gathering:
         self._batch_bytes_max = batch_bytes_max
         self._closes_s = closes_s
         self._timeout_s = timeout_s
+
+    @property
+    def first(self) -> Gathered:
+        """Its first message."""
+        return Gathered(self._stretch, 0)
 
     @property
     def begins_a_batch(self) -> bool:

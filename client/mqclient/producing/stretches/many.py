@@ -40,9 +40,9 @@ class Stretch(PendingSlot):
 
     @classmethod
     def of(cls, pattern: Pattern, deadline_s: float, moves_left: int) -> Stretch:
-        """No messages yet, of a pattern whose keys are taken."""
+        """The first message of many, of a pattern whose keys are taken."""
         stretch = cls(pattern.key_front, pattern.numbers, (), deadline_s, moves_left)
-        stretch.count = 0
+        stretch.count = 1
         return stretch
 
     @classmethod
