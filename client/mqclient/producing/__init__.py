@@ -11,9 +11,7 @@
 ``measuring``     what a producer counts, for whoever collects it
 ``batching``      which messages go together, and when (pure)
 ``batch``         one batch, and each message's place in it (pure)
-``exchange``      the request for a batch, and its answer (pure)
-``sender``        sends batches to the leader of one broker group
-``senders``       the senders of all broker groups
+``sending``       sends batches to the leaders of broker groups
 ``naming``        one instance of a program, which the next one replaces
 ``replies``       requests that wait for a reply
 ``waiting``       messages that wait for their time, or for the end of a transaction

@@ -6,8 +6,7 @@ choose the queue, the message moves to another group's queue, with the same uniq
 bounds what is held for all groups: a caller that finds it used up waits here for room.
 
 Single messages come in by `put`, whatever their kind; those that become one entry by `put_together`
-and `put_stretch`.
-`gather` is the way of single messages that are so plain that they become many.
+and `put_stretch`. `gather` is the way of single messages that are so plain that they become many.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ from mqclient.producing.batching import Budget
 from mqclient.producing.encoding import Encoder
 from mqclient.producing.naming import Named
 from mqclient.producing.pending import PendingSend, PendingSlot
-from mqclient.producing.sender import GroupSender
-from mqclient.producing.senders import Senders
+from mqclient.producing.sending.sender import GroupSender
+from mqclient.producing.sending.senders import Senders
 from mqclient.producing.stretches.gathering import Gathering, Growing
 from mqclient.producing.stretches.many import Stretch, check_bodies, stretches
 from mqclient.producing.topics import Topics

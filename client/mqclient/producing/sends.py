@@ -17,7 +17,7 @@ from mqclient.models import Message, Selector, SendResult
 from mqclient.producing.batch import Kind
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.pending import PendingSend, PendingSlot
-from mqclient.producing.sender import GroupSender
+from mqclient.producing.sending.sender import GroupSender
 from mqclient.producing.stretches.gathering import plain
 from mqclient.signatures import checked, checks_itself, wrong
 

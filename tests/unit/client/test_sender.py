@@ -32,7 +32,7 @@ from mqclient.connection.routing import RouteTable
 from mqclient.errors import SendFailed, SendUnknown
 from mqclient.producing.batching import Accumulator
 from mqclient.producing.pending import PendingSlot
-from mqclient.producing.sender import GroupSender
+from mqclient.producing.sending.sender import GroupSender
 
 Script = Callable[["Member", Command], Command | None]
 

@@ -21,7 +21,7 @@ from mqclient.connection.peers import PeerPool
 from mqclient.errors import Refused
 from mqclient.producing.batch import Slot
 from mqclient.producing.batching import Accumulator
-from mqclient.producing.exchange import acknowledgement, request_for
+from mqclient.producing.sending.exchange import acknowledgement, request_for
 
 VERSION = 407
 QUESTION = RequestCode.GET_ROUTEINFO_BY_TOPIC

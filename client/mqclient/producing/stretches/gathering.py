@@ -115,7 +115,7 @@ class Gathering:
 
     @property
     def first(self) -> Gathered:
-        """Its first message."""
+        """The first message."""
         return Gathered(self._stretch, 0)
 
     @property

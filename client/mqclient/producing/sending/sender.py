@@ -38,8 +38,8 @@ from mqclient.connection.signals import Wakeup
 from mqclient.errors import ClientError, ProducerFenced, SendError, SendFailed, SendUnknown
 from mqclient.producing.batch import Ack, Batch, Kind
 from mqclient.producing.batching import Accumulator
-from mqclient.producing.exchange import acknowledgement, request_for
 from mqclient.producing.naming import Claim
+from mqclient.producing.sending.exchange import acknowledgement, request_for
 
 if TYPE_CHECKING:
     from mqclient.producing.measuring import Measured

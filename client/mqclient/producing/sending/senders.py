@@ -14,7 +14,7 @@ from mqclient.connection.session import Session
 from mqclient.producing.batch import Batch, Kind
 from mqclient.producing.batching import Accumulator, Budget
 from mqclient.producing.naming import Claim, Named
-from mqclient.producing.sender import GroupSender
+from mqclient.producing.sending.sender import GroupSender
 
 if TYPE_CHECKING:
     from mqclient.producing.measuring import Measured
