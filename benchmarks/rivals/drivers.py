@@ -31,6 +31,7 @@ NATS_PY = "2.16.0"
 NATS_GO = "1.55.0"
 KAFKA = "4.4.0"
 KAFKA_PY = "2.16.1"
+RABBITMQ_JAVA = "5.37.1"
 ROCKETMQ_5 = "5.5.0"
 PINNED = {
     "nats-server": (NATS_SERVER, "2026-11"),
@@ -39,6 +40,7 @@ PINNED = {
     "Kafka": (KAFKA, "2026-11"),
     "confluent-kafka": (KAFKA_PY, "2026-11"),
     "RocketMQ 5": (ROCKETMQ_5, "2026-11"),
+    "amqp-client": (RABBITMQ_JAVA, "2026-11"),
 }
 """The versions that are fetched, and the month in which each was the newest release."""
 
@@ -192,6 +194,12 @@ def kafka_py() -> list[str]:
     return in_python(f"confluent-kafka=={KAFKA_PY}", "drive_kafka.py")
 
 
+def rabbitmq_java() -> list[str]:
+    """RabbitMQ's Java client."""
+    lib = jars("amqp-client", RABBITMQ_JAVA, "com.rabbitmq:amqp-client")
+    return in_java(HERE / "DriveRabbit.java", lib, CACHE / "classes-rabbitmq")
+
+
 def java_5() -> list[str]:
     """RocketMQ 5's stock Java client."""
     return in_java(HERE / "DriveRocketMq.java", rocketmq_5_jars(), CACHE / "classes-5")
@@ -228,6 +236,7 @@ CLIENTS: dict[str, Callable[[], list[str]]] = {
     "java-5": java_5,
     "kafka-java": kafka_java,
     "kafka-py": kafka_py,
+    "rabbitmq-java": rabbitmq_java,
     "bare-epoll": partial(bare, "epoll"),
     "bare-trio": partial(bare, "trio"),
 }
@@ -235,7 +244,8 @@ CLIENTS: dict[str, Callable[[], list[str]]] = {
 
 def client_versions() -> dict[str, str]:
     """The clients' versions, by name."""
-    pinned = {name: PINNED[name][0] for name in ("nats.go", "nats-py", "Kafka", "confluent-kafka")}
+    names = ("nats.go", "nats-py", "Kafka", "confluent-kafka", "amqp-client")
+    pinned = {name: PINNED[name][0] for name in names}
     header = NATS_C_HEADER.read_text() if NATS_C_HEADER.exists() else ""
     found = re.search(r'NATS_VERSION_STRING "(.+?)"', header)
     return ({"nats.c": found[1]} if found else {}) | pinned

@@ -121,11 +121,11 @@ class RocketMq5:
         self._servers.start(
             "namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(path)
         )
-        _wait_for_port(int(self._controller.rpartition(":")[2]))
+        wait_for_port(int(self._controller.rpartition(":")[2]))
         for node in NODES:
             self._start(node)
         for port in self.ports.values():
-            _wait_for_port(port)
+            wait_for_port(port)
 
     def _start(self, node: str) -> None:
         home = self._folder / node
@@ -175,7 +175,7 @@ class RocketMq5:
     def restart(self, node: str, topic: str) -> None:
         """Start a node again, and give it time to catch up."""
         self._start(node)
-        _wait_for_port(self.ports[node])
+        wait_for_port(self.ports[node])
         time.sleep(5)
 
     def down(self) -> None:
@@ -222,7 +222,7 @@ class Kafka:
             subprocess.run(command, cwd=home, capture_output=True, check=True)
             self._start(node)
         for port in self._ports.values():
-            _wait_for_port(port)
+            wait_for_port(port)
 
     def _settings(self, node: str) -> dict[str, object]:
         voters = ",".join(
@@ -391,7 +391,7 @@ def _free(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def _wait_for_port(port: int) -> None:
+def wait_for_port(port: int) -> None:
     """Until a server listens there."""
     end = time.monotonic() + PATIENCE_S
     while _free(port):

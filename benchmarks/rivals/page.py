@@ -66,6 +66,7 @@ def short(result: Result) -> Iterator[str]:
     versions = {
         "NATS JetStream": result["versions"].get("nats", "").removeprefix("v"),
         "Kafka": result["versions"].get("kafka", ""),
+        "RabbitMQ": result["versions"].get("rabbitmq", ""),
         "RocketMQ 4.9": "",
         "RocketMQ 5": "",
     }

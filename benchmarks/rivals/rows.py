@@ -71,6 +71,7 @@ CONTENDERS = {
     "nats-py": "NATS JetStream, nats-py",
     "kafka-java": "Kafka, Java client",
     "kafka-py": "Kafka, confluent-kafka (Python over C)",
+    "rabbitmq-java": "RabbitMQ quorum queue, Java client",
     "rocketmq-java": "RocketMQ 4.9 DLedger, Java client",
     "rocketmq-java-5": "RocketMQ 5, Java client",
     "bare-epoll": "the floor: the same system calls in Python, no logic",
@@ -150,6 +151,14 @@ _KAFKA = (
 _KAFKA_FSYNC = (*_both("-fsync", "kafka-java")[::-1], *_both("-fsync", "kafka-py"))
 
 
+_RABBITMQ = (
+    *_both("", "rabbitmq-java")[::-1],
+    Step("read", "rabbitmq-java", "read"),
+    Step("pipelined-100", "rabbitmq-java", "pipelined", 100),
+)
+_RABBITMQ_FSYNC = _both("-fsync", "rabbitmq-java")[::-1]
+
+
 def _rocketmq(client: str) -> tuple[Step, ...]:
     return (
         Step("pipelined", client, "pipelined"),
@@ -183,9 +192,11 @@ def lives(kills: int) -> tuple[Life, ...]:
         ),
         Life("nats", False, _NATS, few, "nats-c"),
         Life("kafka", False, _KAFKA, few, "kafka-java"),
+        Life("rabbitmq", False, _RABBITMQ, few, "rabbitmq-java"),
         Life("ours", True, _ours("-fsync")),
         Life("nats", True, _NATS_FSYNC),
         Life("kafka", True, _KAFKA_FSYNC),
+        Life("rabbitmq", True, _RABBITMQ_FSYNC),
         Life("ours", False, (*_JAVA, Step("pipelined-100", "java", "pipelined", 100))),
         Life("rocketmq", False, _rocketmq("java"), few, "java"),
         Life("rocketmq-5", False, _rocketmq("java-5"), few, "java-5"),

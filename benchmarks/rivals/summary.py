@@ -23,23 +23,24 @@ SYSTEMS = {
         "nats-py",
     ),
     "Kafka": ("kafka-java", "kafka-py"),
+    "RabbitMQ": ("rabbitmq-java",),
     "RocketMQ 4.9": ("rocketmq-java",),
     "RocketMQ 5": ("rocketmq-java-5",),
 }
 """Columns, and the contenders of each. A contender of several processes is none of them."""
 
 FEATURES = (
-    # dledger, NATS, Kafka, RocketMQ 4.9, RocketMQ 5
-    ("acknowledged: on a majority's disks by default", "yes", "no", "no", "no", "no"),
-    ("consumer offsets replicated with messages", "yes", "yes", "yes", "no", "no"),
-    ("a retried send is stored once", "yes", "with an id", "yes", "no", "no"),
-    ("messages delayed by any time", "yes", "yes", "no", "no", "yes"),
-    ("transactions with a database", "yes", "no", "no", "yes", "yes"),
-    ("single messages acknowledged (POP, queues)", "yes", "yes", "yes", "no", "yes"),
-    ("whole clusters in tests, on virtual time", "yes", "no", "no", "no", "no"),
-    ("an audit of the replicas' own files", "yes", "no", "no", "no", "no"),
-    ("users, rights, encryption (TLS)", "if turned on", "yes", "yes", "yes", "yes"),
-    ("metrics to scrape", "if turned on", "yes", "yes", "no", "yes"),
+    # dledger, NATS, Kafka, RabbitMQ, RocketMQ 4.9, RocketMQ 5
+    ("acknowledged: on a majority's disks by default", "yes", "no", "no", "yes", "no", "no"),
+    ("consumer offsets replicated with messages", "yes", "yes", "yes", "yes", "no", "no"),
+    ("a retried send is stored once", "yes", "with an id", "yes", "no", "no", "no"),
+    ("messages delayed by any time", "yes", "yes", "no", "no", "no", "yes"),
+    ("transactions with a database", "yes", "no", "no", "no", "yes", "yes"),
+    ("single messages acknowledged (POP, queues)", "yes", "yes", "yes", "yes", "no", "yes"),
+    ("whole clusters in tests, on virtual time", "yes", "no", "no", "no", "no", "no"),
+    ("an audit of the replicas' own files", "yes", "no", "no", "no", "no", "no"),
+    ("users, rights, encryption (TLS)", "if turned on", "yes", "yes", "yes", "yes", "yes"),
+    ("metrics to scrape", "if turned on", "yes", "yes", "yes", "no", "yes"),
 )
 """The features of each system, in the order of SYSTEMS."""
 

@@ -2,7 +2,8 @@
 
 All take a message for stored when a majority has it. `fsync` is whether that means on its disk: our
 `flushDiskType`, NATS's `sync_interval: always` (before 2.10, and by default, it syncs every two
-minutes). The systems that run on Java are in `on_java`.
+minutes). Systems of other
+run times are in `on_java` and `on_erlang`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from mqclient.connection.peers import PeerPool
 
 from . import drivers
 from .drivers import NODES, Missing, arguments
+from .on_erlang import rabbitmq
 from .on_java import kafka, rocketmq, rocketmq_5
 
 PATIENCE_S = 60.0
@@ -278,6 +280,7 @@ SYSTEMS: dict[str, Start] = {
     "rocketmq": rocketmq,
     "rocketmq-5": rocketmq_5,
     "kafka": kafka,
+    "rabbitmq": rabbitmq,
     "bare-epoll": partial(_bare, "epoll"),
     "bare-trio": partial(_bare, "trio"),
 }
