@@ -1,8 +1,8 @@
 """What holds for every test, how tests share a machine, and what a run says at its end.
 
-The suites run in an order: what fails within seconds first. Tests marked `long` run with `--all`
-only. `./dev test` has two parts. In the first, several workers take one file of tests after the
-other; all that stock clients do is one worker's, which their waiting leaves nearly idle. In the
+Tests marked `long` run with `--all` only. `./dev test` has two parts. In the first, several workers
+take one file of tests after the other, what takes longest first; all that stock clients do is one
+worker's, which their waiting leaves nearly idle, so that there is one worker more than cores. In the
 second, tests marked `alone` have the machine for themselves. A run ends with what each suite cost,
 the forty slowest tests, and a figure for the machine's speed, so that two machines can be compared.
 """
@@ -44,6 +44,8 @@ WAITING = "conformance"
 """The suite whose tests share one cluster of six brokers, and mostly wait."""
 SHARE_SPARK = "integration/spark"
 """Its tests share one Spark session: to start one takes as long as two audits."""
+TOGETHER = (WAITING, SHARE_SPARK)
+"""Each of them is one worker's."""
 SLOWEST_SHOWN = 40
 ADDITIONS = 2_000_000
 """The loop that tells a machine's speed: 0.2 s on a slow core of 2020."""
@@ -80,13 +82,26 @@ def suite_order(item: pytest.Item) -> int:
     return SUITES.index(suite_of(item.nodeid))
 
 
+def dearest_first(nodeid: str) -> int:
+    """What one worker is longest at begins first, beside it what tells soonest that something is
+    wrong; small files come last, so that all workers end together."""
+    begin = (*(f"tests/{folder}/" for folder in TOGETHER), "tests/tidy/", "tests/integration/")
+    return next((at for at, folder in enumerate(begin) if nodeid.startswith(folder)), len(begin))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The few files with tests marked `alone` are known by the word: the others are not imported."""
+    if config.getoption("--part") == "alone" and collection_path.name.startswith("test_"):
+        return "mark.alone" not in collection_path.read_text() or None
+    return None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the suites in their order, and leave out what this run has no room for."""
     items.sort(key=suite_order)
     shared = config.getoption("--part") == "shared"
-    if shared:  # What waits most begins first, and what one worker is long at, early in its suite.
-        items.sort(key=lambda item: (suite_order(item), SHARE_SPARK not in item.nodeid))
-        items.sort(key=lambda item: suite_of(item.nodeid) != WAITING)
+    if shared:
+        items.sort(key=lambda item: dearest_first(item.nodeid))
     left_out = set[pytest.Item]()
     if not config.option.all_forms:
         left_out |= {item for item in items if item.get_closest_marker("long")}
@@ -115,9 +130,8 @@ class FileByFile(LoadScopeScheduling):
     """A module's fixtures are made once, on one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        together = (WAITING, SHARE_SPARK)
         return next(
-            (folder for folder in together if nodeid.startswith(f"tests/{folder}/")),
+            (folder for folder in TOGETHER if nodeid.startswith(f"tests/{folder}/")),
             nodeid.partition("::")[0],
         )
 
