@@ -2,7 +2,7 @@
 
 Tests marked `long` run with `--all` only. `./dev test` has two parts. In the first, several workers
 take one file of tests after the other, what takes longest first; all that stock clients do is one
-worker's, which their waiting leaves nearly idle, so that there is one worker more than cores. In the
+worker's, which their waiting leaves nearly idle, so that there is a worker more than cores. In the
 second, tests marked `alone` have the machine for themselves. A run ends with what each suite cost,
 the forty slowest tests, and a figure for the machine's speed, so that two machines can be compared.
 """
@@ -90,7 +90,7 @@ def dearest_first(nodeid: str) -> int:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The few files with tests marked `alone` are known by the word: the others are not imported."""
+    """The few files with tests marked `alone` are known by the word; no other is imported."""
     if config.getoption("--part") == "alone" and collection_path.name.startswith("test_"):
         return "mark.alone" not in collection_path.read_text() or None
     return None

@@ -23,6 +23,8 @@ from _pytest.mark import ParameterSet
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache" / "conformance"
 FETCH_TIMEOUT_S = 600
+BRIEF = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of a JVM that does not run for long: it compiles less, and needs half the time."""
 
 
 class Missing(Exception):
@@ -124,9 +126,10 @@ def make_java(
                 "dependency:copy-dependencies",
             ],
             folder,
+            MAVEN_OPTS=" ".join(BRIEF),
         )
         classes = ["-nowarn", "-d", str(client.home / "classes"), "-cp", f"{client.home}/lib/*"]
-        run([javac, *classes, *map(str, sources)], folder)
+        run([javac, *(f"-J{each}" for each in BRIEF), *classes, *map(str, sources)], folder)
 
     once(client, [*sources, folder / "pom.xml"], make)
 
@@ -141,8 +144,7 @@ def java(client: Client, *, tools: bool = False) -> list[str]:
     return [
         tool("java", "openjdk-17-jdk-headless"),
         "-Xmx256m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
+        *BRIEF,
         f"-Duser.home={client.home}",
         f"-Drocketmq.home.dir={client.home / 'mqadmin'}",
         "-cp",
@@ -198,7 +200,7 @@ def prepare_go(client: Client) -> list[str]:
     go = tool("go", "golang-go")
     sources = sorted((HERE / "go").iterdir())
     folders = {"GOMODCACHE": CACHE / "go" / "modules", "GOCACHE": CACHE / "go" / "build"}
-    environment = {name: str(path) for name, path in folders.items()}
+    environment = {"CGO_ENABLED": "0", **{name: str(path) for name, path in folders.items()}}
 
     def make() -> None:
         # Writable, so that the cache can be removed like any other.

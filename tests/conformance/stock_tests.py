@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from clients import CACHE, HERE, Client, Missing, make_java, tool
+from clients import BRIEF, CACHE, HERE, Client, Missing, make_java, tool
 from compatibility import PAGE, STOCK_TESTS, with_stock_tests
 
 from mqchaos.cluster.cluster import Cluster
@@ -95,8 +95,7 @@ def prepare(client: Client) -> list[str]:
     return [
         tool("java", "openjdk-17-jdk-headless"),
         "-Xmx1g",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
+        *BRIEF,
         "--add-opens=java.base/java.lang=ALL-UNNAMED",  # javassist defines classes by it
         f"-Duser.home={client.home}",
         "-cp",

@@ -19,6 +19,8 @@ import org.apache.rocketmq.remoting.RPCHook;
  */
 public final class Signed {
     private static final int MESSAGES = 3;
+    /** A machine that does much else may be long at a connection's first handshake. */
+    private static final long SEND_MS = 60_000;
 
     public static void main(String[] arguments) throws Exception {
         CountDownLatch received = new CountDownLatch(MESSAGES);
@@ -39,7 +41,7 @@ public final class Signed {
             producer.start();
             for (int i = 0; i < MESSAGES; i++) {
                 byte[] body = ("signed " + i).getBytes(StandardCharsets.UTF_8);
-                System.out.println(producer.send(new Message(arguments[1], body), 10_000).getSendStatus());
+                System.out.println(producer.send(new Message(arguments[1], body), SEND_MS).getSendStatus());
             }
             consumer.start();
             System.out.println(received.await(60, TimeUnit.SECONDS) ? "RECEIVED" : "MISSING");
