@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import trio
 from dearest import LARGEST_BODY, LONG, asks, hostile_bodies
-from metering import Asker, machine_pace
+from metering import TRIES, Asker, machine_pace
 
 from dledger.limits import LOOP_STALL_S, PROPERTIES_TEXT_BYTES_MAX
 from dledger.net import Faults
@@ -212,6 +212,14 @@ async def test_lists_that_rights_cut_make_no_turn_long(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("groups", "each"), [(25, TOPICS), (limits.BROKER_GROUPS_MAX, 1)])
 def test_groups_that_leave_at_once_make_no_turn_long(groups: int, each: int) -> None:
     """All of one connection: large ones, and very many; the log tells some of them."""
+    took_s = [leave(groups, each)]
+    while min(took_s) >= LOOP_STALL_S / 2 and len(took_s) < TRIES:
+        took_s.append(leave(groups, each))  # the machine may be at fault
+    assert min(took_s) < LOOP_STALL_S / 2
+
+
+def leave(groups: int, each: int) -> float:
+    """How long a turn it makes when so many groups leave that have so many topics each."""
     config = NamesrvConfig()
     dispatcher = Dispatcher(config, KvStore(None), lambda: 0.0, config.door(lambda: b"n" * 32))
     table = topics(each)
@@ -222,10 +230,10 @@ def test_groups_that_leave_at_once_make_no_turn_long(groups: int, each: int) -> 
         began_s = time.thread_time()
         dispatcher.disconnected(_Gone())  # type: ignore[arg-type]
         took_s = (time.thread_time() - began_s) / pace
-    assert took_s < LOOP_STALL_S / 2
     assert dispatcher.routes.topics.rows == 0
     assert dispatcher.routes.topics._absent.rows <= limits.ABSENT_ROWS_MAX
     assert len(logs) <= limits.DEPARTURES_TOLD + 1
+    return took_s
 
 
 class _Gone:
