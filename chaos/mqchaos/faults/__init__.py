@@ -11,6 +11,7 @@
 ``rotting``     a bit of a log that turns, an end that is gone
 ``obstacles``   what speaks against one
 ``machine``     what a machine lacks for one
+``injected``    those of a run
 ``generator``   plans of faults from a seed (pure)
 ``schedule``    random ones, of all kinds (pure)
 ``power_loss``  power losses of whole machines

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import trio
 from msgspec.structs import replace
@@ -22,26 +22,16 @@ from mqchaos.cluster import layout
 from mqchaos.cluster.access import enforce
 from mqchaos.cluster.busy import busy_machine, stretch
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.own_disk import own_disks
 from mqchaos.cluster.probe import NodeState, Probe
 from mqchaos.cluster.processes import ClusterError, free_ports
-from mqchaos.faults import fault as faults
 from mqchaos.faults.generator import After, AtShare, Phase, Step
+from mqchaos.faults.injected import Injected
 from mqchaos.faults.kinds import ORDERED
-from mqchaos.faults.targets import (
-    NEED_LEADER,
-    Target,
-    Victims,
-    names_of,
-    short_name,
-    victims,
-)
 from mqchaos.history.events import (
     TELLS,
     TELLS_ACTS,
     End,
-    Fault,
     HistoryWriter,
     Meta,
     Started,
@@ -51,11 +41,7 @@ from mqchaos.limits import (
     BACK_TIMEOUT_S,
     DRAIN_TIMEOUT_S,
     HISTORY_PART_BYTES,
-    LEADER_TIMEOUT_S,
     PROBE_INTERVAL_S,
-    PROVOKED_AMID_S,
-    PROVOKED_S,
-    RANDOM_LEADER_S,
     START_TIMEOUT_S,
     STOP_TIMEOUT_S,
 )
@@ -86,14 +72,6 @@ GROUP: Final = "chaos-readers"
 QUEUES: Final = 8
 
 
-class _Hurt(NamedTuple):
-    """A fault that was injected and is not healed; `name` is its step's."""
-
-    name: str
-    servers: Victims
-    fault: faults.Fault
-
-
 class Run:
     """A run in one directory. Its attributes may be looked at while it runs.
 
@@ -112,7 +90,6 @@ class Run:
         self.notes: list[str] = []
         self.machine_speed = MachineSpeed()
         self._lines = lines
-        self._hurt: list[_Hurt] = []
         self._part_bytes = HISTORY_PART_BYTES if planned.parquet else 0
         self._packer = _packer(self.history, directory) if planned.parquet else None
         stock = WORKLOADS[planned.workload].stock
@@ -240,9 +217,13 @@ class Run:
             nursery.start_soon(_meddle, workload, tools, meddled)
             self.phase = "sending"
             await self._first_acknowledgements()
+            strict = self.planned.strict
+            injected = Injected(
+                self.cluster, probe, BROKER, history.write, self.done, strict=strict
+            )
             for step in self.planned.steps:
                 await self._moment(step.when)
-                await self._act(step, probe, history)
+                await self._act(step, probe, injected)
             self.phase = "waiting until tools have given back what they took"
             tools.stop.set()
             await meddled.wait()
@@ -323,76 +304,14 @@ class Run:
         wanted = when.share * (self.planned.messages or 0)
         await _until(lambda: sum(progress.sent for progress in self.produced) >= wanted)
 
-    async def _act(self, step: Step, probe: Probe, history: HistoryWriter) -> None:
+    async def _act(self, step: Step, probe: Probe, injected: Injected) -> None:
         if step.phase is Phase.LEVEL:
             await probe.wait_until_level(BROKER)
             await self._acknowledged_again()
         elif step.phase is Phase.HEAL:
-            await self._heal(step, probe, history)
+            await injected.heal(step)
         else:
-            await self._inject(step, probe, history)
-
-    async def _heal(self, step: Step, probe: Probe, history: HistoryWriter) -> None:
-        """Undo the fault of the step's name, or the oldest; none, if it was left out."""
-        hurt = next((each for each in self._hurt if step.name in (each.name, "")), None)
-        if hurt is not None:
-            self._hurt.remove(hurt)
-            self._note(history, hurt.fault.kind.undone, hurt.servers)
-            await hurt.fault.heal(self.cluster, hurt.servers)
-            probe.away = self._away()
-
-    async def _inject(self, step: Step, probe: Probe, history: HistoryWriter) -> None:
-        """Inject a fault, or say why not: that ends a strict run. Raises ClusterError."""
-        fault = faults.fault_of(step.fault, step.place)
-        try:
-            servers = await self._choose(step, probe)
-            obstacle = fault.why_not(self.cluster, servers)
-            if obstacle is not None:
-                raise ClusterError(f"no {step.fault} of {names_of(servers)} now: {obstacle}")
-        except ClusterError as error:
-            if self.planned.strict:
-                raise
-            self.done.append(f"left out: {step.fault} ({str(error).splitlines()[0]})")
-            return
-        role = " (leader)" * (step.target is Target.LEADER)
-        self._note(history, step.fault, servers, role, step.place)
-        hurt = _Hurt(step.name, servers, fault)
-        self._hurt.append(hurt)
-        probe.away = self._away()
-        self.cluster.provoked_s = PROVOKED_S if self._hurt == [hurt] else PROVOKED_AMID_S
-        try:
-            await fault.inject(self.cluster, servers)
-            if not await fault.took_effect(self.cluster, servers):
-                raise ClusterError(f"{step.fault} of {names_of(servers)} had no effect")
-        except ClusterError as error:
-            if self.planned.strict:
-                raise
-            self.done.append(f"in vain: {step.fault} ({str(error).splitlines()[0]})")
-        if not fault.kind.undone:
-            self._hurt.remove(hurt)
-        probe.away = self._away()
-
-    def _away(self) -> set[str]:
-        """The servers that have a fault."""
-        return {server.name for hurt in self._hurt for server in hurt.servers}
-
-    async def _choose(self, step: Step, probe: Probe) -> Victims:
-        needs, leader = step.target in NEED_LEADER, None
-        if needs:
-            timeout_s = LEADER_TIMEOUT_S if self.planned.strict else RANDOM_LEADER_S
-            leader = (await probe.wait_for_leader(BROKER, timeout_s)).node
-        return victims(step.target, step.pick, self.cluster.layout, BROKER, leader)
-
-    def _note(
-        self, history: HistoryWriter, fault: str, hurt: Victims, role: str = "", place: str = ""
-    ) -> None:
-        """Write an event for each server, all with one time."""
-        now = time.monotonic_ns()
-        for server in hurt:
-            broker = server.broker if isinstance(server, NodeLayout) else ""
-            history.write(Fault(now, fault, broker, short_name(server), place))
-        at = f" at {place}" * bool(place)
-        self.done.append(f"{fault} {names_of(hurt)}{role}{at}")
+            await injected.inject(step)
 
     async def _watch(self, probe: Probe, observer: Observer) -> None:
         """Write down who leads and who voted for whom, whenever that changes."""
