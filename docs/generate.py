@@ -54,6 +54,7 @@ LIMITS = {
     "The wire, files and programs": "dledger.limits",
     "Raft": "dledger.raft.limits",
     "Brokers": "mqbroker.limits",
+    "Rates and traffic": "mqbroker.flow.limits",
     "Name servers": "mqnamesrv.limits",
     "Figures": "dledger.metrics.limits",
     "Clients": "mqclient.limits",

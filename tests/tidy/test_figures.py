@@ -12,6 +12,7 @@ from dledger.metrics import limits as metrics
 from dledger.raft import limits as raft
 from mqbroker import limits as broker
 from mqbroker.config import BrokerConfig
+from mqbroker.flow import limits as flow
 from mqclient import limits as client
 from mqnamesrv import limits as namesrv
 
@@ -121,7 +122,7 @@ BROKER = (
     f"a server's host after {seconds(foundation.SERVER_UNACKNOWLEDGED_S)}",
     f"more than {broker.PULL_PIECES_MAX} separate pieces of the log is answered with"
     f" {mib(broker.PULL_JOINED_BYTES_MAX)}",
-    f"kept for {broker.STATISTICS_ROWS_MAX:,} topics",
+    f"kept for {flow.STATISTICS_ROWS_MAX:,} topics",
     f"silent for {seconds(broker.RELAY_S)} is reported",
     f"the newest, {broker.QUERY_MESSAGES_MAX} at most",
     f"looks at up to {broker.QUERY_CANDIDATES_MAX:,} messages with its key, and at no more after"

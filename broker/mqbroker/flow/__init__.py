@@ -4,6 +4,7 @@
 ``control``     the buckets of topics and groups that have a rate, and what was held back (pure)
 ``following``   how long followers have been behind (pure)
 ``latencies``   how long requests took (pure)
+``limits``      bounds of all this
 ``rates``       traffic over the last seconds and minutes (pure)
 ``statistics``  traffic by topic and group, by minute, hour and day (pure)
 ``traffic``     traffic since the start (pure)

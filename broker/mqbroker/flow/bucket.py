@@ -9,7 +9,7 @@ is there: a batch then, and not message by message.
 
 from __future__ import annotations
 
-from mqbroker import limits
+from mqbroker.flow import limits
 
 
 class Bucket:

@@ -15,9 +15,10 @@ from dledger.remoting.attributes import Rate, consume_rate, send_rate
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.unavailable import RETRY_AFTER_MILLIS
-from mqbroker import limits
+from mqbroker.flow import limits
 from mqbroker.flow.bucket import Bucket
 from mqbroker.flow.rates import Rates
+from mqbroker.limits import PULL_BYTES_MAX, PULL_MESSAGES_MAX
 from mqbroker.refusal import Refused
 
 
@@ -53,7 +54,7 @@ class Grant(NamedTuple):
     size_bytes: int
 
 
-NO_LIMIT = Grant(limits.PULL_MESSAGES_MAX, limits.PULL_BYTES_MAX)
+NO_LIMIT = Grant(PULL_MESSAGES_MAX, PULL_BYTES_MAX)
 
 
 class _Gate:

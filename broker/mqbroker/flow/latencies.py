@@ -16,7 +16,7 @@ import numpy as np
 from dledger.metrics.text import Buckets
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import FLAG_ONEWAY, Command
-from mqbroker import limits
+from mqbroker.flow import limits
 
 SUCCESS, ONEWAY = "success", "oneway"
 FAILED, NOT_WRITTEN = "process_request_failed", "write_channel_failed"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeAlias
 
-from mqbroker import limits
+from mqbroker.flow import limits
 from mqbroker.flow.statistics import (
     BROKER_GET,
     BROKER_PUT,

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mqbroker import limits
+from mqbroker.flow import limits
 
 MESSAGES, BYTES, OPERATIONS = range(3)
 PUT, GET, SEND_BACK, BROKER_PUT, BROKER_GET = "put", "get", "send back", "broker put", "broker get"

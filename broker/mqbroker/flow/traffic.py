@@ -12,7 +12,7 @@ from typing import Final
 
 from dledger.metrics.text import Buckets
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from mqbroker import limits
+from mqbroker.flow import limits
 
 SIZE_BOUNDS: Final = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
 """RocketMQ's, in bytes."""

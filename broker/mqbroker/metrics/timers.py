@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from dledger.metrics.text import Family, Sample, Writer
 from dledger.remoting.names import TIMER_TOPIC
-from mqbroker import limits
+from mqbroker.flow import limits
 from mqbroker.metrics.naming import STORE
 from mqbroker.metrics.traffic import Names, by_topic, times_by_topic
 

@@ -49,7 +49,6 @@ class Injected:
         broker: str,
         write: Callable[[Fault], None],
         done: list[str],
-        *,
         strict: bool,
     ) -> None:
         self._cluster = cluster

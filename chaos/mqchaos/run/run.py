@@ -217,9 +217,8 @@ class Run:
             nursery.start_soon(_meddle, workload, tools, meddled)
             self.phase = "sending"
             await self._first_acknowledgements()
-            strict = self.planned.strict
             injected = Injected(
-                self.cluster, probe, BROKER, history.write, self.done, strict=strict
+                self.cluster, probe, BROKER, history.write, self.done, self.planned.strict
             )
             for step in self.planned.steps:
                 await self._moment(step.when)

@@ -19,7 +19,7 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from mqbroker import limits
+from mqbroker.flow import limits
 from mqbroker.flow.bucket import Bucket
 from mqbroker.state.machine import Machine
 from mqbroker.testing import MemoryBroker, served, until

@@ -90,7 +90,7 @@ def test_a_day_ends_at_midnight() -> None:
 
 def test_the_last_pulls_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest one makes room; a pull that found nothing changes none."""
-    monkeypatch.setattr("mqbroker.limits.PULL_OFFSETS_MAX", 2)
+    monkeypatch.setattr("mqbroker.flow.limits.PULL_OFFSETS_MAX", 2)
     rates = Rates()
     for queue_id in range(3):
         rates.got(("C", "T", queue_id), 1, 100, next_offset=7)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from dledger.metrics.text import Buckets
-from mqbroker import limits
+from mqbroker.flow import limits
 
 _WORDS: Final = (
     ("<=0ms", 0.001),
