@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Annotated
 import msgspec
 
 from dledger.errors import ConfigError, StorageError
+from dledger.kinds import check_regular
 from dledger.limits import FOLDER_MODE, POSITION_MAX
 from dledger.log.disk import Disk, close_to_others, make_folder
 
@@ -144,10 +144,7 @@ def check_files(paths: Iterable[Path]) -> None:
             mode = path.stat().st_mode
         except FileNotFoundError:
             continue  # A running node removes files; who reads the file says that it is not there.
-        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-            raise ConfigError(
-                f"{path} is not a file or a directory: only files can be read more than once"
-            )
+        check_regular(path, mode, "only files can be read more than once", or_folder=True)
 
 
 def describe_replica(folder: Path) -> ReplicaDescription:

@@ -21,7 +21,6 @@ MEMORY_BYTES_MAX = 64 * MIB
 RECEIVE_BYTES = 16 * KIB
 SEND_BYTES = 64 * KIB
 """Bytes given to a socket at once."""
-WRONG_PROOFS_LOGGED_S = 10.0
 
 NAMES_SHOWN_MAX = 1_000
 """Topics, and groups, with series of their own; the others are folded into one."""

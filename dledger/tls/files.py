@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import ConfigError
+from dledger.kinds import check_regular
 from dledger.limits import OTHERS, TLS_FILE_BYTES_MAX
 from dledger.tls.dates import Validity, first_validity
 from dledger.tls.options import ClientAuth, Files
@@ -148,8 +149,7 @@ def _text(path: str, name: str, *, private: bool = False) -> str:
     file = Path(path)
     try:
         found = file.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise ConfigError(f"{name} {path} is {kind_of(found.st_mode)}: name a file in PEM")
+        check_regular(f"{name} {path}", found.st_mode, "name a file in PEM")
         if found.st_size > TLS_FILE_BYTES_MAX:
             raise ConfigError(f"{name} {path} has {found.st_size} bytes: that is not a PEM file")
         if private and stat.S_IMODE(found.st_mode) & OTHERS:
@@ -161,12 +161,6 @@ def _text(path: str, name: str, *, private: bool = False) -> str:
         return file.read_bytes().decode("ascii", "replace")
     except OSError as error:
         raise ConfigError(f"{name} {path} can't be read: {error.strerror}") from error
-
-
-def kind_of(mode: int) -> str:
-    """The kind of a file by its mode. To read a pipe would wait for a writer."""
-    kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
-    return next((kind for is_it, kind in kinds if is_it(mode)), "a device")
 
 
 def _other(text: str) -> str:

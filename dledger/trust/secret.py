@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 
 from dledger.errors import ConfigError
+from dledger.kinds import check_regular
 from dledger.limits import SECRET_CHARACTERS_MIN
 from dledger.observe import get_logger
 from dledger.trust.rolling import Secrets, parse, shown
@@ -28,8 +29,7 @@ def read_secret(path: Path) -> str:
     """The secret in a file, without the white space around it. Raises ConfigError."""
     try:
         mode = path.stat().st_mode
-        if not stat.S_ISREG(mode):
-            raise ConfigError(f"secretFile {path} is not a file; make one: {HOW_TO_MAKE_ONE}")
+        check_regular(f"secretFile {path}", mode, f"make one: {HOW_TO_MAKE_ONE}")
         secret = path.read_text("ascii").strip()
     except OSError as error:
         raise ConfigError(f"secretFile {path} can't be read: {error.strerror}") from error

@@ -13,12 +13,12 @@ from typing import Final, TypedDict
 
 import msgspec
 
-from dledger.errors import ConfigError
 from dledger.limits import FOLDER_MODE
 from dledger.private import replace
 from dledger.tls.options import Tls, tls_named
 from mqchaos.cluster import certificates
 from mqclient import Admin
+from mqclient.connection.credentials import password_in
 
 USER: Final = "clients"
 SUPER_USER: Final = "root"
@@ -52,11 +52,7 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
         tls = tls_named(self.ca, self.cert or None, self.key or None) if self.ca else None
         if not self.user:
             return Access(tls=tls, user=None, secret=None)
-        try:
-            password = Path(self.password_file).read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the password's file can't be read: {error}") from error
-        return Access(tls=tls, user=self.user, secret=password)
+        return Access(tls=tls, user=self.user, secret=password_in(Path(self.password_file)))
 
 
 NO_IDENTITY: Final = Identity()
@@ -85,7 +81,7 @@ def make_passwords(directory: Path) -> None:
 async def enforce(directory: Path, admin: Admin) -> None:
     """Make the users, and enforce rights from then on."""
     for user in (SUPER_USER, USER):
-        password = _file(directory, user).read_text().strip()
+        password = password_in(_file(directory, user))
         await admin.users.create(user, password, super_user=user == SUPER_USER)
     await admin.rights.grant(USER, ["Topic:*", "Group:*"], ["All"])
     await admin.settings.update_broker_config("authorizationMode", "enforce")

@@ -55,8 +55,6 @@ class Rule(msgspec.Struct, frozen=True):
 PLAIN: Final = Rule()
 CUT: Final = Rule(cut=True)
 
-Rules: TypeAlias = dict[Direction, Rule]
-
 
 def combined(rules: Iterable[Rule]) -> Rule:
     """All of them at once: delays add up, the worst loss and the narrowest line count."""

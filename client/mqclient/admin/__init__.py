@@ -48,20 +48,19 @@ from mqclient.admin.members import Members
 from mqclient.admin.messages import Messages
 from mqclient.admin.raft import Raft
 from mqclient.admin.replicas import Replicas
-from mqclient.admin.session import AdminSession, UnknownTarget
+from mqclient.admin.session import AdminSession, SessionClient, UnknownTarget
 from mqclient.admin.settings import Settings
 from mqclient.admin.statistics import Statistics
 from mqclient.admin.topics import Topics
 from mqclient.arguments import check_seconds
 from mqclient.connection.credentials import Credentials
-from mqclient.connection.lifetime import Living
 from mqclient.signatures import checked
 
 __all__ = ["Admin", "UnknownTarget"]
 
 
 @checked
-class Admin(Living):
+class Admin(SessionClient):
     """An administration client; its parts share the connections. A request ends after `timeout_s`.
 
     `namesrv_addr` is "host:port;host:port". `user` and `secret` (its password) sign each request.
@@ -87,8 +86,7 @@ class Admin(Living):
         else:
             credentials = Credentials.of(user, secret)
         session = AdminSession(namesrv_addr, timeout_s, secrets, credentials, tls)
-        self._requests = session.requests
-        self._left_out, self._unasked = session.left_out, session.unasked
+        super().__init__(session)
         self.topics = Topics(session)
         self.groups = Groups(session)
         self.clients = Clients(session)
@@ -109,16 +107,10 @@ class Admin(Living):
     def left_out(self) -> tuple[str, ...]:
         """Results that calls have left out so far: a sentence for each broker group that is
         away."""
-        return tuple(text for _, text in sorted(self._left_out.items()))
+        return tuple(text for _, text in sorted(self._session.left_out.items()))
 
     @property
     def unasked(self) -> tuple[str, ...]:
         """Names of the broker groups among them that are not away, and can't be asked: they have no
         leader, for example."""
-        return tuple(sorted(self._unasked))
-
-    async def _start(self) -> None:
-        await self._requests.__aenter__()
-
-    async def _end(self, *, failed: bool) -> None:
-        await self._requests.__aexit__(None, None, None)
+        return tuple(sorted(self._session.unasked))

@@ -76,23 +76,12 @@ def holders(route: TopicRouteData) -> Chosen:
 
 
 class SessionClient(Living):
-    """A client that asks broker groups over a session's connections, which end with it.
+    """A client that asks broker groups over a session's connections, which end with it."""
 
-    `user` and `secret`, its password, sign each request.
-    """
-
-    def __init__(
-        self,
-        namesrv_addr: str,
-        timeout_s: float,
-        user: str | None,
-        secret: str | None,
-        tls: AskedTls,
-    ) -> None:
-        credentials = Credentials.of(user, secret)
-        self._session = AdminSession(namesrv_addr, timeout_s, credentials=credentials, tls=tls)
-        self._requests = self._session.requests
-        self._timeout_s = timeout_s
+    def __init__(self, session: AdminSession) -> None:
+        self._session = session
+        self._requests = session.requests
+        self._timeout_s = session.timeout_s
 
     async def _start(self) -> None:
         await self._requests.__aenter__()

@@ -32,7 +32,8 @@ from dledger.remoting.headers import (
 from dledger.remoting.numbers import INT64_MAX
 from dledger.tls.options import AskedTls
 from mqclient import limits
-from mqclient.admin.session import SessionClient, away_in, run_for_each
+from mqclient.admin.session import AdminSession, SessionClient, away_in, run_for_each
+from mqclient.connection.credentials import Credentials
 from mqclient.errors import BatchLost, HomeUnsure, NoLeader, ProducerFenced, Refused
 from mqclient.signatures import checked
 
@@ -75,7 +76,8 @@ class BatchDecider(SessionClient):
         secret: str | None = None,
         tls: AskedTls = None,
     ) -> None:
-        super().__init__(namesrv_addr, timeout_s, user, secret, tls)
+        credentials = Credentials.of(user, secret)
+        super().__init__(AdminSession(namesrv_addr, timeout_s, credentials=credentials, tls=tls))
         self._patience_s = patience_s
 
     async def begin(self, name: str, instance: str, batch: int, home: str | None = None) -> Staged:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from dledger.errors import BadInput
+from dledger.errors import BadInput, ConfigError
 from dledger.limits import SECRET_LOOK_S
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -24,6 +24,15 @@ from dledger.trust.signatures import CLUSTER_USER, Key, Stamp, check_name
 from dledger.world import steady_s, unix_ms
 
 Sign = Callable[[Command], None]
+
+
+def password_in(file: Path) -> str:
+    """The password in a file's first line, without the white space around it. Raises
+    ConfigError."""
+    try:
+        return file.read_text().partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: {error}") from error
 
 
 class Credentials:

@@ -43,9 +43,10 @@ from dledger.remoting.names import PERM_READ
 from dledger.tls.options import AskedTls
 from mqclient import limits, tables
 from mqclient.admin.messages import offset_at
-from mqclient.admin.session import SessionClient, run_for_each
+from mqclient.admin.session import AdminSession, SessionClient, run_for_each
 from mqclient.admin.topics import Topics
 from mqclient.connection.answers import checked_offset
+from mqclient.connection.credentials import Credentials
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.consuming.sharing.beginnings import ask_place
 from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
@@ -107,7 +108,8 @@ class RangeReader(SessionClient):
         tls: AskedTls = None,
     ) -> None:
         tables.needed("reading by ranges")
-        super().__init__(namesrv_addr, timeout_s, user, secret, tls)
+        credentials = Credentials.of(user, secret)
+        super().__init__(AdminSession(namesrv_addr, timeout_s, credentials=credentials, tls=tls))
         self._leaders = self._requests.leaders
         self._large = LargeBodies(self._leaders)
         self._patience_s = patience_s

@@ -65,7 +65,6 @@ class Simulation:
         self.faults = Faults(self)
         self.damages = Damages(self)
         self.repairs = Repairs(self)
-        self.rot_found = 0
         #: What processes that wait for a repair have applied.
         self.kept: dict[str, int] = {}
         self.regrouping = Regrouping(self, self.streams["member_change"])
@@ -151,7 +150,6 @@ class Simulation:
             del self.nodes[node.node_id]
             self.disks[node.node_id].stop_process()
             self.down_until[node.node_id] = self.network.now + 0.05
-            self.rot_found += 1
 
     def cut_off(self, node_id: str) -> None:
         """Break all links of a node."""

@@ -154,5 +154,5 @@ async def test_what_can_not_be_restored_is_refused(tmp_path: Path) -> None:
     assert damaged.returncode == 2
     (copy / "snapshot.msgpack").unlink(missing_ok=True)
     os.mkfifo(copy / "snapshot.msgpack")
-    assert "snapshot.msgpack is not a file" in restore(copy, config).stderr
+    assert "snapshot.msgpack is a pipe, not a file" in restore(copy, config).stderr
     assert list(store.parent.glob("store*")) == []

@@ -105,7 +105,7 @@ async def test_a_pipe_in_a_copy_is_not_waited_for(
     path = copied[1].target / name.format(0)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(ConfigError, match=f"{path.name} is not a file or a directory"):
+    with pytest.raises(ConfigError, match=f"{path.name} is a pipe, not a file"):
         verify_replica(copied[1].target)
 
 

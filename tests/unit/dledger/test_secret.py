@@ -56,7 +56,7 @@ def test_a_file_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=r"none can't be read: No such file"):
         read_secret(tmp_path / "none")
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(ConfigError, match="is not a file"):
+    with pytest.raises(ConfigError, match="is a pipe, not a file"):
         read_secret(tmp_path / "pipe")
 
 

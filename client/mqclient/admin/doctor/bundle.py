@@ -13,7 +13,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import stat
 import tarfile
 import zlib
 from collections import Counter
@@ -24,6 +23,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from dledger.errors import BadInput, ConfigError
+from dledger.kinds import check_regular
 from mqclient import limits
 from mqclient.admin.doctor.facts import Facts
 
@@ -112,7 +112,9 @@ def _opened(path: Path) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        check_regular(path, os.fstat(descriptor).st_mode, "name a bundle")
+    except ConfigError:
         os.close(descriptor)
-        raise ConfigError(f"{path} is not a file")
+        raise
     return os.fdopen(descriptor, "rb")

@@ -24,6 +24,7 @@ from dledger.trust.secret import read_secrets
 from mqclient import limits
 from mqclient.admin import Admin
 from mqclient.commands.terminal.output import Table, print_json, print_table
+from mqclient.connection.credentials import password_in
 
 _T = TypeVar("_T")
 
@@ -93,13 +94,7 @@ Switch = Literal["true", "false"]
 
 def read_password(file: Path | None, whose: str, variable: str = ENVIRONMENT_PASSWORD) -> str:
     """A password, from a file or the environment. Raises ConfigError."""
-    if file is None:
-        password = os.environ.get(variable, "")
-    else:
-        try:
-            password = file.read_text().partition("\n")[0].strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{file}: {error}") from error
+    password = os.environ.get(variable, "") if file is None else password_in(file)
     if not password:
         raise ConfigError(
             f"{whose} needs a password: name its file, or set the environment's {variable}"

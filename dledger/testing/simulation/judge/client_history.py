@@ -42,7 +42,6 @@ class ClientHistory:
         self._refused: set[bytes] = set()
         self._reads: dict[int, Offer] = {}
         self._reads_asked = 0
-        self.reads_answered = 0
 
     @property
     def acknowledged(self) -> int:
@@ -118,7 +117,6 @@ class ClientHistory:
             raise self.violation(f"read {number} was answered twice")
         if isinstance(outcome, AppendError):
             return
-        self.reads_answered += 1
         if min(outcome, applied_index) < read.after_index:
             raise self.violation(
                 f"{read.node_id} reads up to entry {outcome} with {applied_index} applied, "

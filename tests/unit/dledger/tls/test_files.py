@@ -83,20 +83,23 @@ SPOILED: dict[str, tuple[Callable[[Files], object], str]] = {
     "no authority": (lambda f: put(f.authorities, b"text"), f"{CA} .* no certificate in PEM"),
     "a folder": (
         lambda f: make_anew(f.certificate, os.mkdir),
-        f"{CERT} .* is a folder: name a file",
+        f"{CERT} .* is a folder, not a file: name a file",
     ),
     "a pipe for a certificate": (
         lambda f: make_anew(f.certificate, os.mkfifo),
-        f"{CERT} .* is a pipe: name a file",
+        f"{CERT} .* is a pipe, not a file: name a file",
     ),
-    "a pipe for a key": (lambda f: make_anew(f.key, os.mkfifo), f"{KEY} .* is a pipe: name a file"),
+    "a pipe for a key": (
+        lambda f: make_anew(f.key, os.mkfifo),
+        f"{KEY} .* is a pipe, not a file: name a file",
+    ),
     "a pipe for authorities": (
         lambda f: make_anew(f.authorities, os.mkfifo),
-        f"{CA} .* is a pipe: name a file",
+        f"{CA} .* is a pipe, not a file: name a file",
     ),
     "a device": (
         lambda f: make_anew(f.authorities, lambda path: Path(path).symlink_to("/dev/zero")),
-        f"{CA} .* is a device: name a file",
+        f"{CA} .* is a device, not a file: name a file",
     ),
     "a huge file": (lambda f: put(f.certificate, bytes(2 << 20)), f"{CERT} .* 2097152 bytes"),
 }
