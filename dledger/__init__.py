@@ -22,6 +22,7 @@ Layout
 ``slices``    long work, a few milliseconds at a time
 ``failpoints``  named places where a chaos run may stop the process (pure)
 ``observe``   logging as a library does it: events with values
+``kinds``     the kinds of files: only regular ones are read
 ``private``   files that are their user's alone
 ``keepalive``  connections whose other host is gone without a word
 ``worker``    a thread that does one piece of work after another

@@ -49,6 +49,7 @@ class Injected:
         broker: str,
         write: Callable[[Fault], None],
         done: list[str],
+        *,
         strict: bool,
     ) -> None:
         self._cluster = cluster

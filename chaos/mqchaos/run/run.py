@@ -217,9 +217,8 @@ class Run:
             nursery.start_soon(_meddle, workload, tools, meddled)
             self.phase = "sending"
             await self._first_acknowledgements()
-            injected = Injected(
-                self.cluster, probe, BROKER, history.write, self.done, self.planned.strict
-            )
+            noted = (BROKER, history.write, self.done)
+            injected = Injected(self.cluster, probe, *noted, strict=self.planned.strict)
             for step in self.planned.steps:
                 await self._moment(step.when)
                 await self._act(step, probe, injected)
