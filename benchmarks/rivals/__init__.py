@@ -16,6 +16,7 @@ A program hands over messages for SECONDS and waits until all are acknowledged; 
 ``batches``     batches of 64 messages, a few of them under way
 ``many``        thousands of bodies in one call (ours)
 ``single``      one outstanding
+``paced``       10,000 a second
 ``read``        from the first message on, COUNT of them
 ``gaps``        one outstanding, tried again until it succeeds; prints `WHEN LONGEST-GAP` twenty
                 times a second, by the machine's monotonic clock, until its input is closed

@@ -11,7 +11,7 @@ import sys
 import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from timing import one_outstanding
+from timing import PACED, one_outstanding, paced
 
 WARM_UP_S = 0.5
 FETCHED = 1000
@@ -59,6 +59,20 @@ def pipelined(producer: Producer, topic: str, body: bytes, seconds: float) -> di
     }
 
 
+def at_a_pace(producer: Producer, topic: str, body: bytes, seconds: float) -> dict[str, float]:
+    """So many a second."""
+    count, began, cpu = 0, time.monotonic(), time.process_time()
+    for wait_s in paced(seconds):
+        time.sleep(wait_s)
+        for _ in range(PACED):
+            producer.produce(topic, body, on_delivery=answered)
+        count += PACED
+        producer.poll(0)
+    producer.flush()
+    took, spent = time.monotonic() - began, time.process_time() - cpu
+    return {"count": count - failed, "seconds": took, "cpu_s": spent, "sent": count}
+
+
 def single(producer: Producer, topic: str, body: bytes, seconds: float) -> dict[str, float]:
     """The next send begins when the last is acknowledged."""
 
@@ -95,7 +109,7 @@ def main() -> None:
     producer = Producer(
         {"bootstrap.servers": address, "acks": "all", "batch.size": BATCH_BYTES, **linger}
     )
-    does = single if work == "single" else pipelined
+    does = {"single": single, "paced": at_a_pace}.get(work, pipelined)
     print(json.dumps(does(producer, topic, bytes(int(size)), float(seconds))), flush=True)
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import anyio
-from timing import one_outstanding, tell_gaps
+from timing import PACED, one_outstanding, paced, tell_gaps
 
 from dledger.program.logs import configure_logging
 from mqclient import Consumer, Message, Producer
@@ -76,7 +76,19 @@ async def in_batches(producer: Producer, topic: str, body: bytes, seconds: float
     return count
 
 
-SENDING = {"pipelined": hand_over, "many": many, "batches": in_batches}
+async def at_a_pace(producer: Producer, topic: str, body: bytes, seconds: float) -> int:
+    """So many a second."""
+    count = 0
+    for wait_s in paced(seconds):
+        await anyio.sleep(wait_s)
+        for _ in range(PACED):
+            await producer.send_soon(Message(topic, body))
+        count += PACED
+    await producer.flush()
+    return count
+
+
+SENDING = {"pipelined": hand_over, "many": many, "batches": in_batches, "paced": at_a_pace}
 
 
 async def some(consumer: Consumer, size: int) -> int:

@@ -33,6 +33,8 @@ KAFKA = "4.4.0"
 KAFKA_PY = "2.16.1"
 RABBITMQ_JAVA = "5.37.1"
 ROCKETMQ_5 = "5.5.0"
+SPARK = "4.2.0"
+KAFKA_OF_SPARK = "4.3.1"
 PINNED = {
     "nats-server": (NATS_SERVER, "2026-11"),
     "nats-py": (NATS_PY, "2026-11"),
@@ -42,7 +44,8 @@ PINNED = {
     "RocketMQ 5": (ROCKETMQ_5, "2026-11"),
     "amqp-client": (RABBITMQ_JAVA, "2026-11"),
 }
-"""The versions that are fetched, and the month in which each was the newest release."""
+"""The versions that are fetched, and the month in which each was the newest release.
+`benchmarks/spark` compares one version of Spark, and a Kafka of its time."""
 
 NATS_C_HEADER = Path("/usr/include/nats/version.h")
 
@@ -115,13 +118,13 @@ def nats_server() -> str:
     return str(built) if built.exists() else tool("nats-server", "nats-server")
 
 
-def in_python(requirement: str, driver: str) -> list[str]:
-    """A driver in an environment of its own, with one package."""
+def in_python(requirement: str, driver: str, *others: str) -> list[str]:
+    """A driver in an environment of its own, with one package, and others if need be."""
     home = CACHE / f"venv-{requirement}"
     python = home / "bin" / "python"
     if not (home / "done").exists():
         venv.create(home, with_pip=True)
-        build([str(python), "-m", "pip", "install", "-q", requirement])
+        build([str(python), "-m", "pip", "install", "-q", requirement, *others])
         (home / "done").touch()
     return [str(python), str(HERE / driver)]
 
@@ -163,9 +166,16 @@ def jars(name: str, version: str, *artifacts: str) -> Path:
     return home / "lib"
 
 
-def kafka_jars() -> Path:
+def kafka_jars(version: str = KAFKA) -> Path:
     """Kafka's server and Java client."""
-    return jars("kafka", KAFKA, "org.apache.kafka:kafka_2.13")
+    return jars("kafka", version, "org.apache.kafka:kafka_2.13")
+
+
+def spark() -> list[str]:
+    """PySpark with this checkout, and the jars of Kafka's source and sink as the first argument."""
+    lib = jars("spark-kafka", SPARK, "org.apache.spark:spark-sql-kafka-0-10_2.13")
+    program = in_python(f"pyspark=={SPARK}", "drive_spark.py", "-e", f"{ROOT}[spark]")
+    return [*program, f"{lib}/*"]
 
 
 def rocketmq_5_jars() -> Path:

@@ -199,11 +199,11 @@ def rocketmq_5(*, fsync: bool) -> Iterator[RocketMq5]:
 class Kafka:
     """Three servers, each broker and controller (KRaft)."""
 
-    version = KAFKA
     CLUSTER = "AAAAAAAAQACAAAAAAAAAAA"
 
-    def __init__(self, folder: Path, *, fsync: bool) -> None:
-        self._servers = Servers(folder, drivers.kafka_jars())
+    def __init__(self, folder: Path, version: str, *, fsync: bool) -> None:
+        self.version = version
+        self._servers = Servers(folder, drivers.kafka_jars(version))
         self._folder = folder
         self._client = drivers.kafka_java()
         ports = free_ports(6)
@@ -284,10 +284,10 @@ class Kafka:
 
 
 @contextmanager
-def kafka(*, fsync: bool) -> Iterator[Kafka]:
+def kafka(*, fsync: bool, version: str = KAFKA) -> Iterator[Kafka]:
     """Start Kafka."""
     with tempfile.TemporaryDirectory(prefix="kafka-benchmark-") as folder:
-        system = Kafka(Path(folder), fsync=fsync)
+        system = Kafka(Path(folder), version, fsync=fsync)
         try:
             system.up()
             yield system

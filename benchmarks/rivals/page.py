@@ -53,12 +53,12 @@ def renew(result: Result, source: Path) -> None:
     write(README, short(result))
 
 
-def write(page: Path, lines: Iterator[str]) -> None:
-    """Replace the measured part of a page."""
-    before, _, rest = page.read_text().partition(BEGIN)
-    after = rest.partition(END)[2]
+def write(page: Path, lines: Iterator[str], begin: str = BEGIN, end: str = END) -> None:
+    """Replace the measured part of a page, which stands between two comments."""
+    before, _, rest = page.read_text().partition(begin)
+    after = rest.partition(end)[2]
     measured = "\n".join(lines)
-    page.write_text(f"{before}{BEGIN}{measured}\n{END}{after}")
+    page.write_text(f"{before}{begin}{measured}\n{end}{after}")
 
 
 def short(result: Result) -> Iterator[str]:

@@ -6,10 +6,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 WARM_UP = 100
 TOLD_EACH_S = 0.05
+PACE_PER_S = 10_000
+PACED = 100
 
 
 async def one_outstanding(
@@ -50,3 +52,10 @@ async def tell_gaps(send: Callable[[], Awaitable[bool]]) -> None:
         if at - told > TOLD_EACH_S:
             print(f"{at:.6f} {longest:.6f}", flush=True)
             told, longest = at, 0.0
+
+
+def paced(seconds: float) -> Iterator[float]:
+    """How long to wait before each group of PACED messages, so that a second has PACE_PER_S."""
+    began = time.monotonic()
+    for number in range(int(seconds * PACE_PER_S / PACED)):
+        yield max(0.0, began + number * PACED / PACE_PER_S - time.monotonic())

@@ -1,0 +1,234 @@
+"""Works for `benchmarks/spark`: one Spark session that reads and writes topics of ours and Kafka's.
+
+Runs with an interpreter of its own, which has PySpark and this checkout. The arguments are the path
+of Kafka's jars and the number of cores; each line in is a work as JSON, each line out what it took.
+The works are functions of this page; what differs between the systems is in `SYSTEMS` alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+DIGITS = 12
+LATENCY_STEP_MS = 10
+PATIENCE_S = 300
+RECORDED = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
+
+
+class Names(NamedTuple):
+    """How a format's options and columns are called."""
+
+    format: str
+    address: str
+    sent_at: str
+    columns: str
+    writing: dict[str, str]
+
+
+KAFKA_WRITING = {"kafka.batch.size": str(256 << 10), "kafka.linger.ms": "5"}
+SYSTEMS = {
+    "kafka": Names("kafka", "kafka.bootstrap.servers", "timestamp", "", KAFKA_WRITING),
+    "ours": Names(
+        "rocketmq", "nameServer", "bornTimestamp", "columns", {"delivery": "exactly-once"}
+    ),
+}
+SYSTEMS["ours-at-least-once"] = SYSTEMS["ours"]._replace(writing={"delivery": "at-least-once"})
+
+
+class Topic(NamedTuple):
+    """A topic of one of the systems."""
+
+    spark: SparkSession
+    names: Names
+    address: str
+    topic: str
+
+    def batch(self, *columns: str) -> DataFrame:
+        """The topic as a table, from its first message on."""
+        reader = self.spark.read.format(self.names.format)
+        return reader.options(**self._reading("earliest", columns)).load()
+
+    def stream(self, since: str, *columns: str) -> DataFrame:
+        """The topic as a stream, from its `earliest` or `latest` message on."""
+        reader = self.spark.readStream.format(self.names.format)
+        return reader.options(**self._reading(since, columns)).load()
+
+    def _reading(self, since: str, columns: tuple[str, ...]) -> dict[str, str]:
+        """Spark does not tell a Python source which columns it needs: ours has an option."""
+        chosen = {self.names.columns: ",".join(columns)} if self.names.columns else {}
+        given = {"subscribe": self.topic, "startingOffsets": since}
+        return {self.names.address: self.address, **given, **chosen}
+
+    def sink(self, topic: str) -> dict[str, str]:
+        """The options of a write."""
+        return {self.names.address: self.address, "topic": topic, **self.names.writing}
+
+
+def summed(rows: DataFrame) -> DataFrame:
+    """Count, and the sum of the number at the beginning of each body."""
+    number = f"cast(substring(cast(value AS string), 1, {DIGITS}) AS bigint)"
+    return rows.selectExpr(f"{number} AS number").selectExpr("count(number)", "sum(number)")
+
+
+def check(row: tuple[object, ...] | None, count: int) -> None:
+    """Each number from 0 on, once."""
+    if row is None or tuple(row) != (count, count * (count - 1) // 2):
+        raise SystemExit(f"{count} messages were written, and read as {row}")
+
+
+def write(topic: Topic, count: int, size: int) -> dict[str, float]:
+    """Numbers as bodies of this size, by a batch."""
+    body = f"concat(lpad(cast(id AS string), {DIGITS}, '0'), repeat('x', {size - DIGITS})) AS value"
+    rows = topic.spark.range(count).selectExpr(body)
+    with timed() as took:
+        writer = rows.write.format(topic.names.format).options(**topic.sink(topic.topic))
+        writer.mode("append").save()
+    return took
+
+
+def read(topic: Topic, count: int, size: int) -> dict[str, float]:
+    """All of a topic, by a batch."""
+    with timed() as took:
+        row = summed(topic.batch("value")).first()
+    check(row, count)
+    return took
+
+
+def stream(topic: Topic, count: int, size: int) -> dict[str, float]:
+    """All of a topic, as a stream that ends where the topic ends."""
+    with tempfile.TemporaryDirectory() as folder, timed() as took:
+        writing = summed(topic.stream("earliest", "value")).writeStream.format("memory")
+        writing = writing.queryName("summed").outputMode("complete").trigger(availableNow=True)
+        query = writing.option("checkpointLocation", folder).start()
+        query.awaitTermination(PATIENCE_S)
+        row = topic.spark.table("summed").first()
+    check(row, count)
+    return took
+
+
+def latency(topic: Topic, warm_s: float, seconds: float) -> dict[str, float]:
+    """From the sending of a message to the end of its micro-batch, of messages that come by now."""
+    step = f"floor(unix_millis({topic.names.sent_at}) / {LATENCY_STEP_MS}) AS step"
+    ended: list[tuple[float, int, int]] = []
+
+    def note(batch: DataFrame, _: int) -> None:
+        rows = batch.selectExpr(step).groupBy("step").count().collect()
+        now_ms = time.time() * 1e3
+        ended.extend((now_ms, row[0] * LATENCY_STEP_MS, row[1]) for row in rows)
+
+    with tempfile.TemporaryDirectory() as folder:
+        writing = topic.stream("latest", topic.names.sent_at).writeStream.foreachBatch(note)
+        took = followed(writing.option("checkpointLocation", folder).start(), warm_s, seconds)
+    end_ms = ended[-1][0] if ended else 0.0
+    late = sorted((now - at, count) for now, at, count in ended if now > end_ms - 1e3 * seconds)
+    return took | {
+        "latency_ms": percentile(late, 0.5),
+        "latency_p99_ms": percentile(late, 0.99),
+        "latency_max_ms": percentile(late, 1.0),
+    }
+
+
+def copy(topic: Topic, warm_s: float, seconds: float) -> dict[str, float]:
+    """Micro-batches that write to another topic, of messages that come by now."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = topic.stream("latest", "value").select("value")
+        writing = rows.writeStream.format(topic.names.format)
+        writing = writing.options(**topic.sink(f"{topic.topic}-copy"))
+        return followed(writing.option("checkpointLocation", folder).start(), warm_s, seconds)
+
+
+def followed(query: StreamingQuery, warm_s: float, seconds: float) -> dict[str, float]:
+    """How long the micro-batches of a query took, after its first ones."""
+    try:
+        query.awaitTermination(int(warm_s))
+        batches: dict[int, tuple[float, float, int]] = {}
+        end = time.monotonic() + seconds
+        seen = {each["batchId"] for each in query.recentProgress}
+        while time.monotonic() < end:
+            query.awaitTermination(1)
+            for each in query.recentProgress:
+                if each["batchId"] not in seen and each["numInputRows"]:
+                    took = each["durationMs"]
+                    row = took["triggerExecution"], took.get("addBatch", 0), each["numInputRows"]
+                    batches[each["batchId"]] = row
+    finally:
+        query.stop()
+    if not batches:
+        raise SystemExit(f"no micro-batch ended within {seconds} s")
+    batch = sorted((row[0], 1) for row in batches.values())
+    return {
+        "batches": len(batches),
+        "rows": sum(row[2] for row in batches.values()),
+        "batch_ms": percentile(batch, 0.5),
+        "batch_p99_ms": percentile(batch, 0.99),
+        "add_ms": percentile(sorted((row[1], 1) for row in batches.values()), 0.5),
+    }
+
+
+def percentile(values: list[tuple[float, int]], share: float) -> float:
+    """The value below which this share lies, of values and how many of each, sorted."""
+    left = share * sum(count for _, count in values)
+    for value, count in values:
+        left -= count
+        if left <= 0:
+            return value
+    return 0.0
+
+
+@contextmanager
+def timed() -> Iterator[dict[str, float]]:
+    """The seconds that a block takes, and the CPU time of this process and all that it started."""
+    took: dict[str, float] = {}
+    began, before = time.monotonic(), family_cpu_s()
+    yield took
+    took |= {"seconds": time.monotonic() - began, "cpu_s": family_cpu_s() - before}
+
+
+def family_cpu_s() -> float:
+    """CPU time of this process, the JVM and its Python workers, those that have ended among
+    them."""
+    left, ticks = [os.getpid()], 0
+    while left:
+        folder = Path(f"/proc/{left.pop()}")
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+            for children in folder.glob("task/*/children"):
+                left += map(int, children.read_text().split())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+WORKS: dict[str, Callable[..., dict[str, float]]] = {
+    each.__name__: each for each in (write, read, stream, latency, copy)
+}
+
+
+def main() -> None:
+    """The program."""
+    jars, cores = sys.argv[1:]
+    # Spark's own words go to the log: the lines out are results.
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(f"local[{cores}]").config(map=RECORDED)
+    builder = builder.config("spark.driver.extraClassPath", jars)
+    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        topic = Topic(spark, SYSTEMS[asked["system"]], asked["address"], asked["topic"])
+        print(json.dumps(WORKS[asked["work"]](topic, *asked["with"])), file=out, flush=True)
+    spark.stop()
+
+
+main()
