@@ -1,6 +1,6 @@
 """Works for `benchmarks/spark`: one Spark session that reads and writes topics of ours and Kafka's.
 
-Runs with an interpreter of its own, which has PySpark and this checkout. The arguments are the path
+Runs with an interpreter that has PySpark and this checkout. The arguments are the folder
 of Kafka's jars and the number of cores; each line in is a work as JSON, each line out what it took.
 The works are functions of this page; what differs between the systems is in `SYSTEMS` alone.
 """
@@ -222,7 +222,8 @@ def main() -> None:
     os.dup2(2, 1)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{cores}]").config(map=RECORDED)
-    builder = builder.config("spark.driver.extraClassPath", jars)
+    given = ",".join(map(str, Path(jars).glob("*.jar")))  # what Spark has itself comes first
+    builder = builder.config("spark.jars", given)
     spark = builder.config("spark.ui.enabled", "false").getOrCreate()
     for line in sys.stdin:
         asked = json.loads(line)

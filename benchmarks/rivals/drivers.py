@@ -172,10 +172,10 @@ def kafka_jars(version: str = KAFKA) -> Path:
 
 
 def spark() -> list[str]:
-    """PySpark with this checkout, and the jars of Kafka's source and sink as the first argument."""
+    """PySpark with this checkout; the first argument is the folder of Kafka's source and sink."""
     lib = jars("spark-kafka", SPARK, "org.apache.spark:spark-sql-kafka-0-10_2.13")
     program = in_python(f"pyspark=={SPARK}", "drive_spark.py", "-e", f"{ROOT}[spark]")
-    return [*program, f"{lib}/*"]
+    return [*program, str(lib)]
 
 
 def rocketmq_5_jars() -> Path:

@@ -10,6 +10,7 @@ elsewhere, and property strings that no sender of ours or RocketMQ's writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -111,7 +112,11 @@ class _Columns:
         self._queue = queue
         self._body_of = body_of
         self._made: dict[str, pa.Array] = {}
-        self._properties = _Properties(table)
+
+    @cached_property
+    def _properties(self) -> _Properties:
+        """Read only if a column needs them: that takes a quarter of the time of bodies alone."""
+        return _Properties(self._table)
 
     def column(self, name: str) -> pa.Array:
         if name not in self._made:
@@ -134,7 +139,7 @@ class _Columns:
             "bornTimestamp": lambda: _times(table.born_timestamps_ms),
             "flag": lambda: numbers(table.flags, pa.int32()),
             "sysFlag": lambda: numbers(table.sys_flags, pa.int32()),
-            PROPERTIES: self._properties.maps,
+            PROPERTIES: lambda: self._properties.maps(),
         }
         return makers[name]()
 
@@ -144,10 +149,9 @@ class _Columns:
         begins, ends, _, _ = table.spans
         odd = (table.sys_flags & COMPRESSED != 0) | (begins == ends)
         plain = gather(table.buffer, begins, np.where(odd, begins, ends))
-        starts = np.where(odd, 0, begins).tolist()
-        view, stops = table.buffer, np.where(odd, 0, ends).tolist()
-        crcs = [crc32(view[a:b]) & CRC_MASK for a, b in zip(starts, stops, strict=True)]
-        wrong = (np.array(crcs, np.int64) != table.body_crcs) & ~odd
+        pieces = map(slice, np.where(odd, 0, begins).tolist(), np.where(odd, 0, ends).tolist())
+        crcs = np.fromiter(map(crc32, map(table.buffer.__getitem__, pieces)), np.int64, len(table))
+        wrong = (crcs & CRC_MASK != table.body_crcs) & ~odd
         if wrong.any():
             raise self._damaged(int(np.flatnonzero(wrong)[0]))
         rows = np.flatnonzero(odd)
