@@ -241,6 +241,7 @@ async def test_pop_consumers_read_from_rocketmq_5(stock: tuple[str, str]) -> Non
     assert sorted(got) == sorted(b"%d" % n for n in range(40))
 
 
+@pytest.mark.parametrize("stock", ["4.9.7", "5.5.0"], indirect=True)
 def test_spark_reads_topics_and_shows_a_group(stock: tuple[str, str]) -> None:
     """As tables and streams: from offsets to offsets, by tags, with the group where the stream is;
     a topic that is deleted is a loss that is told."""
