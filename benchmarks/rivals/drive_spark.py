@@ -151,6 +151,9 @@ def copy(topic: Topic, warm_s: float, seconds: float) -> dict[str, float]:
 def followed(query: StreamingQuery, warm_s: float, seconds: float) -> dict[str, float]:
     """How long the micro-batches of a query took, after its first ones."""
     try:
+        until = time.monotonic() + PATIENCE_S
+        while query.isActive and not query.recentProgress and time.monotonic() < until:
+            query.awaitTermination(1)
         query.awaitTermination(int(warm_s))
         batches: dict[int, tuple[float, float, int]] = {}
         end = time.monotonic() + seconds
@@ -169,7 +172,7 @@ def followed(query: StreamingQuery, warm_s: float, seconds: float) -> dict[str, 
     batch = sorted((row[0], 1) for row in batches.values())
     return {
         "batches": len(batches),
-        "rows": sum(row[2] for row in batches.values()),
+        "rows_per_s": sum(row[2] for row in batches.values()) / seconds,
         "batch_ms": percentile(batch, 0.5),
         "batch_p99_ms": percentile(batch, 0.99),
         "add_ms": percentile(sorted((row[1], 1) for row in batches.values()), 0.5),
@@ -220,10 +223,11 @@ def main() -> None:
     # Spark's own words go to the log: the lines out are results.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     builder = SparkSession.builder.master(f"local[{cores}]").config(map=RECORDED)
     given = ",".join(map(str, Path(jars).glob("*.jar")))  # what Spark has itself comes first
     builder = builder.config("spark.jars", given)
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     spark = builder.config("spark.ui.enabled", "false").getOrCreate()
     for line in sys.stdin:
         asked = json.loads(line)
