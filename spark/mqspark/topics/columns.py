@@ -131,6 +131,8 @@ class _Columns:
         found = {"key": KEYS, "tags": TAGS, "messageId": UNIQ_KEY}
         if name in found:
             return self._properties.value(found[name])
+        if name == PROPERTIES:
+            return self._properties.maps()
         makers: dict[str, Callable[[], pa.Array]] = {
             "value": self._bodies,
             "queue": lambda: numbers(np.full(len(table), queue.queue_id), pa.int32()),
@@ -139,7 +141,6 @@ class _Columns:
             "bornTimestamp": lambda: _times(table.born_timestamps_ms),
             "flag": lambda: numbers(table.flags, pa.int32()),
             "sysFlag": lambda: numbers(table.sys_flags, pa.int32()),
-            PROPERTIES: lambda: self._properties.maps(),
         }
         return makers[name]()
 
