@@ -156,9 +156,9 @@ def followed(query: StreamingQuery, warm_s: float, seconds: float) -> dict[str, 
             query.awaitTermination(1)
         query.awaitTermination(int(warm_s))
         batches: dict[int, tuple[float, float, int]] = {}
-        end = time.monotonic() + seconds
+        began = time.monotonic()
         seen = {each["batchId"] for each in query.recentProgress}
-        while time.monotonic() < end:
+        while (now := time.monotonic()) < began + (seconds if batches else PATIENCE_S):
             query.awaitTermination(1)
             for each in query.recentProgress:
                 if each["batchId"] not in seen and each["numInputRows"]:
@@ -168,11 +168,11 @@ def followed(query: StreamingQuery, warm_s: float, seconds: float) -> dict[str, 
     finally:
         query.stop()
     if not batches:
-        raise SystemExit(f"no micro-batch ended within {seconds} s")
+        raise SystemExit(f"no micro-batch ended within {PATIENCE_S} s")
     batch = sorted((row[0], 1) for row in batches.values())
     return {
         "batches": len(batches),
-        "rows_per_s": sum(row[2] for row in batches.values()) / seconds,
+        "rows_per_s": sum(row[2] for row in batches.values()) / (now - began),
         "batch_ms": percentile(batch, 0.5),
         "batch_p99_ms": percentile(batch, 0.99),
         "add_ms": percentile(sorted((row[1], 1) for row in batches.values()), 0.5),
