@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import weakref
-from collections.abc import Iterable
 from typing import Protocol
 
 from dledger.errors import NoSpace
@@ -95,11 +94,10 @@ class Space:
             if room - size_bytes < self._log.segment_bytes // part:
                 raise NoSpace(lacking)
 
-    def takes(self, headers: Iterable[Header]) -> bool:
-        """Whether there is room for entries that a leader sent, all of one segment. Raises
-        OSError."""
-        new = next((header for header in headers if header.index > self._log.last_index), None)
-        if new is None or not self._log.is_next_segment(new.position):
+    def takes(self, new: Header) -> bool:
+        """Whether there is room for entries that a leader sent, all of one segment, of which this
+        is the first that is not held yet. Raises OSError."""
+        if not self._log.is_next_segment(new.position):
             return True
         try:
             self._begin_segment()

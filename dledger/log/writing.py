@@ -78,13 +78,15 @@ class Writing:
 
     def _vouches_up_to(self, segment: Segment) -> int:
         """No mark says more than that the next segment has begun: a later cut looks no further."""
-        following = self._contents.segments_from(segment.first_index)[1:2]
-        return following[0].first_index if following else self._contents.last_index
+        if segment is self._contents.segments[-1]:
+            return self._contents.last_index
+        return self._contents.segments_from(segment.first_index)[1].first_index
 
     def _vouch(self, durable_index: int) -> list[Segment]:
         """Mark the segment before each that is new and has durable entries by now: it says so."""
         vouching = list[Segment]()
-        if self._contents.segments[-1].first_index > self._vouched_index:
+        segments = self._contents.segments
+        if len(segments) > 1 and segments[-1].first_index > self._vouched_index:
             for before, segment in pairwise(self._contents.segments_from(self._vouched_index)):
                 if segment.first_index <= durable_index:
                     before.mark(segment.first_index)

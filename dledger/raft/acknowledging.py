@@ -119,30 +119,34 @@ class Acknowledging:
         peer.answers.received_sequence = sequence
 
     def release_held(self) -> None:
-        """Send the acknowledgements whose entries this node can vouch for.
+        """Send the acknowledgements whose entries this node can vouch for."""
+        for peer in self._peers.known.values():
+            if peer.answers.held:
+                self._release(peer)
+
+    def _release(self, peer: Peer) -> None:
+        """Send a peer's.
 
         Of several that accept entries only the last is sent: it says what the others do. One of an
         older term is dropped. Its entries may have been cut; then it would wait for other entries
         with the same indexes, and hold back all later acknowledgements.
         """
-        vouched, term = self.vouched_index, self._core.term
-        for peer in self._peers.known.values():
-            answers = peer.answers
-            latest: Answer | None = None
-            while answers.held:
-                answer, needed_index = answers.held[0]
-                if answer.term >= term and needed_index > vouched:
-                    break
-                answers.held.popleft()
-                if answer.term < term:
-                    continue
-                if latest is not None and not (latest.success and answer.success):
-                    self._acknowledge(peer, latest)
-                latest = answer
-            if latest is not None:
+        vouched, term, answers = self.vouched_index, self._core.term, peer.answers
+        latest: Answer | None = None
+        while answers.held:
+            answer, needed_index = answers.held[0]
+            if answer.term >= term and needed_index > vouched:
+                break
+            answers.held.popleft()
+            if answer.term < term:
+                continue
+            if latest is not None and not (latest.success and answer.success):
                 self._acknowledge(peer, latest)
-                counts = latest.success and isinstance(latest, Ack)
-                answers.told = (latest.term, latest.next_index) if counts else None
+            latest = answer
+        if latest is not None:
+            self._acknowledge(peer, latest)
+            counts = latest.success and isinstance(latest, Ack)
+            answers.told = (latest.term, latest.next_index) if counts else None
 
     # -- others' acknowledgements ----------------------------------------------------------
 

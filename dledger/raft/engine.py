@@ -126,7 +126,8 @@ class RaftEngine:
         #: How long applying entries has taken so far: a replay of them takes as long again.
         self.applying_s = 0.0
         self._clock = clock
-        self._stepped_at = clock()
+        #: When the last step began.
+        self.stepped_at = clock()
         self.members = members
         self._inbox: deque[tuple[str, Link, PeerMessage, float]] = deque()
         self._pending = PendingAppends()
@@ -173,7 +174,7 @@ class RaftEngine:
         size = self.log.checked_size(body)
         self._pending.check_room(size)
         try:
-            self._majority_space.check(size, kind, self._stepped_at, urgent=urgent)
+            self._majority_space.check(size, kind, self.stepped_at, urgent=urgent)
         except NoSpace as error:
             raise Busy(str(error), NO_SPACE_RETRY_AFTER_S) from error
         header = self.log.append(self.log.last_index + 1, self.core.term, kind, body)
@@ -262,12 +263,12 @@ class RaftEngine:
 
     def step(self) -> bool:
         """Do all that can be done now; returns whether another step is due at once."""
-        now = self._stepped_at = self._clock()
+        now = self.stepped_at = self._clock()
         self.urgent = False
         self._deliver_inbox(now)
         electing = self.elections.before_tick(now)
         self.core.count_acknowledgements()
-        self.core.tick(may_elect=electing)
+        self.core.tick(now, may_elect=electing)
         self.elections.after_tick(now, electing=electing)
         self.log.write_out()
         self.sending.send_new()
@@ -276,14 +277,12 @@ class RaftEngine:
         transferring = self.state_transfer.step(now)
         self.members.committed(self.core.commit_index)
         self._promote(now)
-        applied_from = self._clock()
         more = self._apply_committed()
-        self.applying_s += self._clock() - applied_from
         self._announce()
         if self.standing.serving:
             self._reads.step(now, self.machine.applied_index)
             self._hand_over.step(now, self.log.last_index - self.machine.applied_index)
-        return more or transferring or bool(self._inbox) or (self.solo and self._lags())
+        return more or transferring or bool(self._inbox) or (self._lags() and self.solo)
 
     def next_step_at(self) -> float:
         """When the next step is due if nothing makes it `urgent` before.
@@ -291,7 +290,7 @@ class RaftEngine:
         Everything that a step does only because time has passed must be named here, or it is done
         late or never. The simulation steps its nodes at these times only.
         """
-        stepped_at, standing = self._stepped_at, self._standing
+        stepped_at, standing = self.stepped_at, self._standing
         due = min(self.core.patience_ends_at, self._joining.next_at(stepped_at))
         due = min(due, self.state_transfer.next_at())
         if self.core.role is not Role.LEADER:
@@ -427,14 +426,17 @@ class RaftEngine:
 
     def _apply_committed(self) -> bool:
         """Apply committed entries, up to two bounds; returns whether some are left."""
+        machine, commit_index = self.machine, self.core.commit_index
         if self.base_state.is_missing or self.holds or self.state_transfer.holds:
             return False
-        machine, budget = self.machine, APPLY_BYTES_PER_STEP
-        commit_index, until = self.core.commit_index, self._clock() + APPLY_S_PER_STEP
-        while machine.applied_index < commit_index and budget > 0 and self._clock() <= until:
+        now = self._clock()
+        until, budget = now + APPLY_S_PER_STEP, APPLY_BYTES_PER_STEP
+        while machine.applied_index < commit_index and budget > 0 and now <= until:
             entry = self.log.reader.checked_entry(machine.applied_index + 1)
             budget -= HEADER_BYTES + len(entry.body)
-            result = machine.apply(entry)
+            result, started = machine.apply(entry), now
+            now = self._clock()
+            self.applying_s += now - started
             if machine.applied_index < entry.index - 1:
                 self.went_back(entry.index - 1)
                 return True

@@ -233,7 +233,7 @@ class Elections:
     def _told_to_elect(self) -> bool:
         """Start an election without a pre-vote, if the leader of this term asked for it."""
         told, self._told_in_term = self._told_in_term, None
-        if told != self.core.term or self.core.role is not Role.FOLLOWER:
+        if told is None or told != self.core.term or self.core.role is not Role.FOLLOWER:
             return False
         obstacle = self._obstacle
         if obstacle is not None:

@@ -101,7 +101,7 @@ class Core(SyncObj):  # type: ignore[misc]
     """The library's state machine, ticked by our engine."""
 
     #: Sends a peer the entries that it lacks; set before the first tick.
-    send_entries: Callable[[Node], None]
+    send_entries: Callable[[Node, float], None]
     #: When this leader's patience ends, as computed last. By now it may end later.
     _patience_ends_at = -math.inf
 
@@ -137,9 +137,10 @@ class Core(SyncObj):  # type: ignore[misc]
     # -- overridden: sending, applying, dumps and snapshots are ours -----------------------
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
-        self._SyncObj__newAppendEntriesTime = self.now + self.conf.appendEntriesPeriod
+        now = self.now
+        self._SyncObj__newAppendEntriesTime = now + self.conf.appendEntriesPeriod
         for node in (*self._SyncObj__otherNodes, *self._SyncObj__readonlyNodes):
-            self.send_entries(node)
+            self.send_entries(node, now)
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Do nothing: an append is in the log at once, or refused."""
@@ -217,18 +218,20 @@ class Core(SyncObj):  # type: ignore[misc]
         """When a leader sends the next heartbeat."""
         return float(self._SyncObj__newAppendEntriesTime)
 
-    def tick(self, *, may_elect: bool) -> None:
-        """Give the library a turn. It elects if it may, and its deadline has passed.
+    def tick(self, now: float, *, may_elect: bool) -> None:
+        """Give the library a turn if there is something for it to do.
 
-        It reads the clock by itself, later than whoever decided that it may not, and the deadline
-        may have passed in between. So without leave to elect it has none.
+        That is an election, which it begins if its deadline has passed, and which needs leave; and
+        for a leader its next heartbeat, or the end of its patience. What else the library's tick
+        does is done elsewhere, or is nothing: commits are counted by `count_acknowledgements`.
         """
-        deadline = self._SyncObj__raftElectionDeadline
-        if not may_elect:
-            self._SyncObj__raftElectionDeadline = math.inf
-        self.doTick(0)
-        if self._SyncObj__raftElectionDeadline == math.inf:
-            self._SyncObj__raftElectionDeadline = deadline
+        self._SyncObj__raftLastApplied = self._SyncObj__raftCommitIndex
+        if self._SyncObj__raftState != Role.LEADER:
+            due = may_elect
+        else:
+            due = now > self._SyncObj__newAppendEntriesTime or now >= self.patience_ends_at
+        if due:
+            self.doTick(0)
 
     def set_members(self, voters: Iterable[Node], learners: Iterable[Node]) -> None:
         """Count these voters from now on, besides this node; send entries to voters and

@@ -63,10 +63,10 @@ class LazySlice:
         if isinstance(key, slice):
             start, stop, _ = key.indices(len(self))
             return LazySlice(self._journal, self._first + start, self._first + stop - 1)
-        offset = key if key >= 0 else len(self) + key
-        if not 0 <= offset < len(self):
+        index = (self._first if key >= 0 else self._last + 1) + key
+        if not self._first <= index <= self._last:
             raise IndexError(key)
-        return self._journal.library_entry(self._first + offset)
+        return self._journal.library_entry(index)
 
 
 class LogJournal(Journal):  # type: ignore[misc]
@@ -76,6 +76,7 @@ class LogJournal(Journal):  # type: ignore[misc]
         self.log = log
         self._members = members
         self._hard_state = hard_state
+        self._first: LibraryEntry | None = None
         self._last: LibraryEntry | None = None
         self.check_hard_state()
 
@@ -106,17 +107,28 @@ class LogJournal(Journal):  # type: ignore[misc]
         return Command(header.kind, header.body_length), index, header.term
 
     def __getitem__(self, key: SupportsIndex | slice) -> LazySlice | LibraryEntry:
+        if key == -1:
+            return self._last_entry()
+        if key == 0:
+            return self._first_entry()
         first = self.log.first_index
         if isinstance(key, slice):
             start, stop, _ = key.indices(len(self))
             return LazySlice(self, first + start, first + stop - 1)
         at = int(key)
-        if at == -1:
-            return self._last_entry()
         return self.library_entry(first + (at if at >= 0 else len(self) + at))
 
+    def _first_entry(self) -> LibraryEntry:
+        # The library asks for it with every message, and it lies in the oldest file. It is cached
+        # once it is committed: then it is never cut.
+        log, first = self.log, self._first
+        if first is None or first[1] != log.first_index:
+            first = self.library_entry(log.first_index)
+            self._first = first if log.first_index <= log.commit_index else None
+        return first
+
     def _last_entry(self) -> LibraryEntry:
-        # The library asks for it several times in every tick, so it is cached.
+        # The library asks for it several times with every message, so it is cached.
         last = self.log.last
         if last is None:
             raise IndexError(-1)

@@ -102,7 +102,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         previous_index, count = message.previous_index, message.count
         copies = split_run(message.run, previous_index + 1, count, message.term)
         failpoint("raft.received")
-        if not self._log.space.takes(copy.header for copy in copies):
+        held = max(0, self._log.last_index - previous_index)
+        if held < count and not self._log.space.takes(copies[held].header):
             copies, count = [], 0
         entries = [(copy, copy.header.index, copy.header.term) for copy in copies]
         self._acknowledging.received(peer, message.sequence)

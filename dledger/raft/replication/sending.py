@@ -99,9 +99,9 @@ class Sending:
             return
         for peer in self._peers.known.values():
             if peer.sent.held_back:
-                self.send_entries(peer.node)
+                self.send_entries(peer.node, self._core.now)
 
-    def send_entries(self, node: Node) -> None:
+    def send_entries(self, node: Node, now: float) -> None:
         """Send a peer all that it lacks, in messages of bounded size; an empty one if it lacks
         nothing.
 
@@ -111,46 +111,48 @@ class Sending:
         peer.sent.held_back = False
         next_index, last_index = self._core.next_index(node), log.last_index
         if next_index <= log.first_index:
-            self._send_head(peer)
+            self._send_head(peer, now)
             return
         while peer.link is not None and not peer.paused:
-            if next_index <= last_index and not self._may_send(peer, next_index):
-                peer.sent.held_back = True
-                self._show_life(peer, next_index)
-                return
             lacking = next_index <= last_index
+            if lacking and not self._may_send(peer, next_index, now):
+                peer.sent.held_back = True
+                self._show_life(peer, next_index, now)
+                return
             end = batch_end(log, next_index) if lacking else last_index
-            self._send_append(peer, peer.link, next_index, end)
+            self._send_append(peer, peer.link, next_index, end, now)
             next_index = end + 1
             self._core.set_next_index(node, next_index)
             if next_index > last_index:
                 return
 
-    def _may_send(self, peer: Peer, next_index: int) -> bool:
+    def _may_send(self, peer: Peer, next_index: int, now: float) -> bool:
         log, core = self._log, self._core
         behind_bytes = log.end_position - log.reader.header(next_index - 1).end
         if core.commit_index != self._committed[0]:
-            self._committed = core.commit_index, core.now
+            self._committed = core.commit_index, now
         # If nothing is being committed, either there are no appends, or they wait for this very
         # peer.
-        busy = core.now - self._committed[1] < COMMITS_GO_ON_S
-        return peer.sent.flow.may_send(core.now, behind_bytes=behind_bytes, busy=busy)
+        busy = now - self._committed[1] < COMMITS_GO_ON_S
+        return peer.sent.flow.may_send(now, behind_bytes=behind_bytes, busy=busy)
 
-    def _show_life(self, peer: Peer, next_index: int) -> None:
+    def _show_life(self, peer: Peer, next_index: int, now: float) -> None:
         """Send a peer that gets no entries for now a message that shows that there is a leader."""
-        if peer.link is not None and self._core.now - peer.sent.at > SIGN_OF_LIFE_S / 2:
-            self._send_append(peer, peer.link, next_index, next_index - 1)
+        if peer.link is not None and now - peer.sent.at > SIGN_OF_LIFE_S / 2:
+            self._send_append(peer, peer.link, next_index, next_index - 1, now)
 
-    def _send_append(self, peer: Peer, link: Link, first_index: int, last_index: int) -> None:
+    def _send_append(
+        self, peer: Peer, link: Link, first_index: int, last_index: int, now: float
+    ) -> None:
         """Send the entries from `first_index` to `last_index`, which may be none."""
         log, core = self._log, self._core
         count = last_index - first_index + 1
         run = self._run(first_index, last_index) if count else EMPTY_RUN
         previous = log.reader.header(first_index - 1)
         peer.sent.sequence += 1
-        peer.sent.at = core.now
+        peer.sent.at = now
         if count:
-            peer.sent.flow.sent(last_index, len(run), core.now)
+            peer.sent.flow.sent(last_index, len(run), now)
         link.send(
             encode_message(
                 Append(
@@ -177,12 +179,12 @@ class Sending:
             self._runs[key] = self._log.reader.checked_run_of(*key)
         return self._runs[key]
 
-    def _send_head(self, peer: Peer) -> None:
+    def _send_head(self, peer: Peer, now: float) -> None:
         """Send the head of this log to a peer that needs entries from before it."""
         peers, log, core = self._peers, self._log, self._core
-        if core.now - peer.sent.head_at < HEAD_AGAIN_S:
+        if now - peer.sent.head_at < HEAD_AGAIN_S:
             return
-        peer.sent.head_at = core.now
+        peer.sent.head_at = now
         failpoint("head.send")
         peer.sent.sequence += 1
         peers.tell_members(peer)

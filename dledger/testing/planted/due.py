@@ -34,7 +34,15 @@ def sleep_through_heartbeats() -> Planted:
 
 def sleep_through_lost_quorum() -> Planted:
     """A leader is not stepped when nobody has answered for too long."""
-    return patch.object(Core, "_quorum_lost_at", lambda self: math.inf)
+    original = RaftEngine.next_step_at
+
+    def next_step_at(self: RaftEngine) -> float:
+        if self.core.role is not Role.LEADER:
+            return original(self)
+        with patch.object(Core, "patience_ends_at", math.inf):
+            return original(self)
+
+    return patch.object(RaftEngine, "next_step_at", next_step_at)
 
 
 def forget_what_was_held_back() -> Planted:

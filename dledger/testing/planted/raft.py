@@ -183,16 +183,16 @@ def trust_commit_beyond_log() -> Planted:
 
 def elect_as_the_clock_goes_on() -> Planted:
     """The library elects when its deadline passes within a step, whatever was decided before."""
-    return patch.object(Core, "tick", lambda self, *, may_elect: self.doTick(0))
+    return patch.object(Core, "tick", lambda self, now, *, may_elect: self.doTick(0))
 
 
 def commit_by_counting() -> Planted:
     """A leader commits entries of earlier terms as soon as a majority holds them."""
 
-    original = Core.doTick
+    original = Core.tick
 
-    def tick(self: Core, seconds: float) -> None:
-        original(self, seconds)
+    def tick(self: Core, now: float, *, may_elect: bool) -> None:
+        original(self, now, may_elect=may_elect)
         if self.role is Role.LEADER:
             held = sorted(
                 [*(self.match_index(node) for node in self.otherNodes), 1 << 62], reverse=True
@@ -202,7 +202,7 @@ def commit_by_counting() -> Planted:
                 self._SyncObj__raftCommitIndex = index
                 self._SyncObj__raftLog.setRaftCommitIndex(index)
 
-    return patch.object(Core, "doTick", tick)
+    return patch.object(Core, "tick", tick)
 
 
 def count_less_than_a_majority() -> Planted:

@@ -115,7 +115,7 @@ def test_hole_05_the_library_makes_no_dumps() -> None:
         donor.add(1, 20)
         node = follower_of(donor, 21, commit_index=21)
         node.engine.core.forceLogCompaction()
-        node.advance(0.1)
+        node.engine.core.doTick(0)
         assert node.log.first_index == 1
 
     compacted()
