@@ -269,6 +269,12 @@ FLUSH_INTERVAL_S = 0.5
 """Seconds between two syncs of a node that flushes by interval."""
 ASYNC_SYNC_PERIOD_S = 5.0
 """Seconds between two syncs of a node with "async"."""
+SYNC_HERE_S = 0.0003
+"""A disk whose syncs take no longer is waited for within a step: a thread would take as long by
+itself."""
+SYNCS_QUICK_MIN = 8
+"""Quick syncs in a row before a step waits for one. If a disk is slow now and then, a thread does
+most of the slow syncs."""
 SLOW_SYNC_S = 0.5
 """A sync that takes longer is logged."""
 SYNC_BOUNDS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

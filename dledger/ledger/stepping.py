@@ -66,6 +66,7 @@ class Stepper:
         # From the first append on that is not durable, to the sync that covers it.
         after_s = 0.0 if config.flush == "sync" else period_s
         self.syncing = Syncing(engine, store, after_s, self.step_soon)
+        engine.on_written = self._written
         self._stepping = self._replays = False
         self._due_at = self._patience_ends_at = self._sleeps_until = self._forgot_at = steady_s()
         self._failure: DledgerError | OSError | None = None
@@ -133,8 +134,6 @@ class Stepper:
                 # a thread.
                 log.sync()
             self._replays = engine.step()
-            if log.is_dirty and not engine.solo:
-                self.syncing.written()
             if self._replays or engine.urgent:
                 self.wake()
         except (DledgerError, OSError) as error:
@@ -153,6 +152,10 @@ class Stepper:
         if (engine.machine.applied_index, log.replacements) != before:
             self._applied.set()
             self._applied = trio.Event()
+
+    def _written(self) -> None:
+        if not self._engine.solo:
+            self.syncing.written()
 
     @property
     def _lost_patience(self) -> bool:
@@ -227,7 +230,7 @@ class Stepper:
 
     def _forget_pages(self) -> None:
         """Forget pages at any step: a follower steps when messages arrive, seldom in the loop."""
-        now = steady_s()
+        now = self._engine.stepped_at
         if now - self._forgot_at >= limits.FORGET_PAGES_S:
             self._forgot_at = now
             self._log.forget_pages()

@@ -2,8 +2,9 @@
 
 With `flush = "sync"` a sync begins in the very step that has written, if none is under way; what is
 written meanwhile is the next one's. Every acknowledgement waits for a sync, so handing it to the
-thread and hearing of its end take no turn of the event loop that is not needed. Otherwise a sync
-begins some time after the first entry that is not durable, or as soon as somebody waits for it.
+thread and hearing of its end take no turn of the event loop that is not needed. A single entry is
+synced within the step if the disk is quicker than a thread. With other settings a sync begins some
+time after the first entry that is not durable, or as soon as somebody waits for it.
 
 A node that has nothing to sync is not woken.
 """
@@ -11,6 +12,7 @@ A node that has nothing to sync is not woken.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -51,7 +53,9 @@ class Syncing:
         self._step_soon = step_soon
         self._worker = world().worker("sync")
         self._job: SyncJob | None = None
-        self._began_s = 0.0
+        #: How long the disk took for the last sync, and how many in a row were quick.
+        self._took_s = 0.0
+        self._quick = 0
         #: How long the syncs of this log took.
         self.times = Buckets(limits.SYNC_BOUNDS_S)
         self._closed = False
@@ -67,7 +71,7 @@ class Syncing:
         if self._after_s:
             self._unsynced.set()
         else:
-            self._begin()
+            self._begin(here=self._quick >= limits.SYNCS_QUICK_MIN)
 
     async def more_durable(self) -> None:
         """Sync soon; return when a sync has ended, or there was nothing to sync for a while."""
@@ -110,17 +114,35 @@ class Syncing:
             if self._job is not None:
                 self._log.finish_sync(self._job, error)
 
-    def _begin(self) -> None:
-        """Begin a sync, or have one follow that which is under way."""
+    def _begin(self, *, here: bool = False) -> None:
+        """Begin a sync, or have one follow that which is under way. `here`: without the thread, if
+        it is of a single entry."""
         if self._job is not None:
             self._hurried = True
             return
         if self._closed:
             return
+        alone = self._log.last_index - self._log.durable_index == 1
         self._job = job = self._log.start_sync()
-        if job is not None:
-            self._began_s = steady_s()
-            self._worker.begin(job.run)
+        if job is None:
+            return
+        if not here or not alone:
+            self._worker.begin(partial(self._sync, job))
+            return
+        try:
+            self._sync(job)
+        except OSError as error:
+            self._end(error)
+        else:
+            self._end(None)
+
+    def _sync(self, job: SyncJob) -> None:
+        """Sync, in the thread or here. Raises OSError."""
+        began_s = steady_s()
+        try:
+            job.run()
+        finally:
+            self._took_s = steady_s() - began_s
 
     @staticmethod
     async def _outcome_of(wait: Callable[[], Awaitable[None]]) -> OSError | None:
@@ -134,8 +156,9 @@ class Syncing:
     def _end(self, error: OSError | None) -> None:
         """A sync has ended; the next one begins before the engine uses what this one made
         durable."""
-        took_s = steady_s() - self._began_s
+        took_s = self._took_s
         self.times.add(took_s)
+        self._quick = self._quick + 1 if took_s <= limits.SYNC_HERE_S else 0
         if took_s > limits.SLOW_SYNC_S:
             log.warning("slow sync", sync_s=round(took_s, 3), node=self._engine.node_id)
         job, self._job = self._job, None

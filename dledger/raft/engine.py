@@ -11,7 +11,8 @@ depends on the order in which a step works:
 1. hand the peers' messages to the library, entries into the journal;
 2. let the library tick: elect, count acknowledgements;
 3. write what was appended since the last step; send it to the peers (before the leader's own
-   sync: it does not count its own copy until that is durable);
+   sync: it does not count its own copy until that is durable); have the shell begin a sync, or do
+   it, if the disk is quick;
 4. release the acknowledgements whose entries are durable;
 5. apply what is committed, and only then answer the appends.
 
@@ -125,6 +126,8 @@ class RaftEngine:
         self.refusal: str | None = None
         #: How long applying entries has taken so far: a replay of them takes as long again.
         self.applying_s = 0.0
+        #: Called in a step, when there is something to sync: the shell begins to.
+        self.on_written: Callable[[], None] = lambda: None
         self._clock = clock
         #: When the last step began.
         self.stepped_at = clock()
@@ -272,6 +275,8 @@ class RaftEngine:
         self.elections.after_tick(now, electing=electing)
         self.log.write_out()
         self.sending.send_new()
+        if self.log.is_dirty:
+            self.on_written()
         self.acknowledging.release_held()
         self._joining.step()
         transferring = self.state_transfer.step(now)

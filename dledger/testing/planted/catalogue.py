@@ -96,7 +96,7 @@ PLANTED = (
     PlantedBug("count a learner", (), joining.count_a_learner, seed=3),
     PlantedBug("seat a learner at once", (), joining.seat_a_learner_at_once),
     PlantedBug(
-        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=109
+        "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=43
     ),
     PlantedBug(
         "begin anew without the first entry",

@@ -86,10 +86,14 @@ class Simulation:
         return Violation(f"seed {self.seed}, at {self.network.now - 1000:.4f} s: {text}")
 
     def sync_time_s(self, node_id: str) -> float:
-        """How long a node's next sync takes: mostly quick, sometimes not."""
+        """How long a node's next sync takes: mostly quick, sometimes not; 0 for one that its step
+        waits for."""
         stuck_s = self.faults.stuck_until.get(node_id, 0.0) - self.network.now
         if stuck_s > 0:
             return stuck_s
+        in_step = self.odds.sync_in_step
+        if in_step and self.streams["sync_in_step"].random() < in_step:
+            return 0.0
         rng = self.streams["slow_sync"]
         if rng.random() < self.odds.slow_sync:
             return rng.uniform(0, self.odds.slow_sync_s)

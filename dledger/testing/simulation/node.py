@@ -157,6 +157,8 @@ class SimulatedNode:
             rng=random.Random(group.streams["engine"].random()),
             preference=Preference(preferred, PREFERRED_HEALTHY_S) if preferred else None,
         )
+        if group.odds.sync_in_step:
+            self.engine.on_written = self._begin_sync
 
     def _open(self, committed_end: int | None) -> tuple[SegmentedLog, Members]:
         """Open the log and the members, as :mod:`dledger.ledger.opening` does."""
@@ -264,8 +266,10 @@ class SimulatedNode:
         if self._sync is None:
             job = self.log.start_sync()
             if job is not None:
-                done_at = self.group.network.now + self.group.sync_time_s(self.node_id)
-                self._sync = done_at, self.disk.writes, job
+                takes_s = self.group.sync_time_s(self.node_id)
+                self._sync = self.group.network.now + takes_s, self.disk.writes, job
+                if not takes_s:
+                    self._end_sync()
 
     def _end_sync(self) -> None:
         if self._sync is None or self._sync[0] > self.group.network.now:

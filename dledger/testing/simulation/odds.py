@@ -76,6 +76,8 @@ class Odds:
     #: So long at most, in seconds, a node waits for a processor between two looks at its clock.
     busy_s: float = _odds(0.002, 0.25)
     # Disks.
+    #: A sync ends within the step that has written.
+    sync_in_step: float = _odds(0.3, 0.15)
     slow_sync: float = _odds(0.02, 0.7)
     slow_sync_s: float = _one_of(0.05, 0.5, 2.0)
     sync_error: float = _odds(0.0004, 0.3)

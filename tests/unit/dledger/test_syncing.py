@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from dledger.errors import Fenced
 from dledger.ledger.syncing import Syncing
-from dledger.limits import ASYNC_SYNC_PERIOD_S
+from dledger.limits import ASYNC_SYNC_PERIOD_S, SYNC_HERE_S, SYNCS_QUICK_MIN
 from dledger.log.disk import Disk
 from dledger.log.entry import Kind
 from dledger.log.jobs import SyncJob
@@ -85,6 +85,80 @@ async def test_what_is_written_during_a_sync_is_the_next_ones(
             node.write()
         await trio.testing.wait_all_tasks_blocked()
         assert node.engine.durable == node.steps == [1, 10]
+        nursery.cancel_scope.cancel()
+
+
+async def quick_disk(node: Node) -> None:
+    """So many quick syncs that the next one needs no thread."""
+    for _ in range(SYNCS_QUICK_MIN):
+        node.write()
+        await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_a_quick_disk_is_waited_for(tmp_path: Path, autojump_clock: MockClock) -> None:
+    """A single entry is durable when the step that has written it goes on; several are the
+    thread's."""
+    node = Node(tmp_path, after_s=0.0)
+    async with trio.open_nursery() as nursery:
+        node.start(nursery)
+        node.write()
+        assert node.engine.durable == []
+        await quick_disk(node)
+        node.write()
+        assert node.engine.durable[-1] == node.log.last_index
+
+        node.log.append(node.log.last_index + 1, 1, Kind.MESSAGES, b"entry")
+        node.write()
+        assert node.engine.durable[-1] == node.log.last_index - 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_disk_that_was_slow_is_not_waited_for(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One slow sync makes the next ones the thread's, until many in a row were quick."""
+    node = Node(tmp_path, after_s=0.0)
+    sync, slow_s = Disk.sync_data, [0.0]
+
+    def take_time(disk: Disk, descriptor: int) -> None:
+        sync(disk, descriptor)
+        autojump_clock.jump(slow_s[0])
+
+    monkeypatch.setattr(Disk, "sync_data", take_time)
+    async with trio.open_nursery() as nursery:
+        node.start(nursery)
+        await trio.testing.wait_all_tasks_blocked()
+        await quick_disk(node)
+        slow_s[0] = 2 * SYNC_HERE_S
+        node.write()
+        assert node.engine.durable[-1] == node.log.last_index
+        slow_s[0] = 0.0
+        for _ in range(SYNCS_QUICK_MIN):
+            node.write()
+            assert node.engine.durable[-1] < node.log.last_index
+            await trio.testing.wait_all_tasks_blocked()
+        node.write()
+        assert node.engine.durable[-1] == node.log.last_index
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_sync_within_a_step_that_fails_is_the_steps_error(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is durable then, and nobody hears that it is."""
+    node = Node(tmp_path, after_s=0.0)
+
+    def fail(_disk: Disk, _descriptor: int) -> None:
+        raise OSError(5, "the disk is gone")
+
+    async with trio.open_nursery() as nursery:
+        node.start(nursery)
+        await quick_disk(node)
+        durable = [*node.engine.durable]
+        monkeypatch.setattr(Disk, "sync_data", fail)
+        with pytest.raises(Fenced, match="the disk is gone"):
+            node.write()
+        assert node.engine.durable == durable
         nursery.cancel_scope.cancel()
 
 
