@@ -45,6 +45,11 @@ from dledger.remoting.record.layout import (
 _PLAIN = struct.Struct(f">I{SYS_FLAG_AT - BODY_CRC_AT - 4}xI{BODY_LENGTH_AT - SYS_FLAG_AT - 4}xI")
 """A body's CRC, the system flag and the body's length, of a record with IPv4 hosts."""
 
+_PLACE = struct.Struct(
+    f">{QUEUE_ID_AT}xi{QUEUE_OFFSET_AT - QUEUE_ID_AT - 4}xqq"
+    f"{BORN_HOST_AT + HOST_IPV4_BYTES - PHYSICAL_OFFSET_AT - 8}xq{HOST_IPV4_BYTES}xi"
+)
+"""The fields that a broker fills in, and the number of tries, of a record with IPv4 hosts."""
 
 _NO_LENGTH = bytes(U32.size)
 
@@ -129,6 +134,16 @@ class Record:
     def size(self) -> int:
         """Bytes of the whole record."""
         return int(U32.unpack_from(self._view)[0])
+
+    @property
+    def place(self) -> tuple[int, int, int, int, int]:
+        """The queue, the offset in it, the position in the log, the time of storing and the
+        number of tries: in one go, since every replica asks for them all."""
+        if self._body_start == BODY_AT:
+            place: tuple[int, int, int, int, int] = _PLACE.unpack_from(self._view)
+            return place
+        offset, position = self.queue_offset, self.physical_offset
+        return self.queue_id, offset, position, self.store_timestamp_ms, self.reconsume_times
 
     @property
     def body_crc(self) -> int:

@@ -207,24 +207,29 @@ def index_records(body: memoryview, position: int) -> EntryIndex:
 
 
 def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryIndex:
-    store_timestamp_ms = _time_ms(first)
+    queue_id, offset, at, stored_ms, tries = first.place
+    _check_time(stored_ms)
     encoded_topic, properties = topic.encode(), bytes(first.properties)
     unique_key = value_in(properties, UNIQUE_NAME, 0, len(properties))
     copy: tuple[bytes, tuple[int, int]] | None = None
-    if unique_key and first.reconsume_times == 0:  # no further try
+    if unique_key and tries == 0:  # no further try
         copy = dedup_key(encoded_topic, unique_key), (position, len(body))
-    if first.size < len(body):
+    if (size := first.size) < len(body):
         starts = starts_of(body)
         if len(starts) > FEW:
-            return _whole(Many(body, starts, position, topic).index(store_timestamp_ms, copy))
+            return _whole(Many(body, starts, position, topic).index(stored_ms, copy))
         return _joined(_one_by_one(body, position, starts.tolist()), copy)
-    return EntryIndex(
-        topic=topic,
-        store_timestamp_ms=store_timestamp_ms,
-        copies=() if copy is None else (copy,),
-        runs=[_only_run(first, position, encoded_topic, properties, store_timestamp_ms)],
-        keys=keys_of(encoded_topic, unique_key, properties, 0, len(properties), position),
-    )
+    if at != position:
+        raise Unusable(f"the record at {position} says that it is at another position")
+    if queue_id < 0:
+        raise Unusable(f"the record at {position} is for queue {queue_id}")
+    code = code_of_tags(value_in(properties, TAGS_NAME, 0, len(properties)))
+    expires_ms = expires_in(encoded_topic, properties, 0, len(properties))
+    lives_on = lives(expires_ms, stored_ms)
+    unit = PACKED_UNIT.pack(position, size, lives_on, code, stored_ms)
+    keys = keys_of(encoded_topic, unique_key, properties, 0, len(properties), position)
+    copies = () if copy is None else (copy,)
+    return EntryIndex(topic, stored_ms, copies, [Run(queue_id, offset, unit)], keys)
 
 
 def _joined(parts: Sequence[EntryIndex], copy: tuple[bytes, tuple[int, int]] | None) -> EntryIndex:
@@ -250,9 +255,13 @@ def _joined(parts: Sequence[EntryIndex], copy: tuple[bytes, tuple[int, int]] | N
 def _time_ms(record: Record) -> int:
     """When it was stored."""
     stored_ms = record.store_timestamp_ms
+    _check_time(stored_ms)
+    return stored_ms
+
+
+def _check_time(stored_ms: int) -> None:
     if not 0 <= stored_ms <= limits.TIME_MS_MAX:
         raise Unusable(f"it was stored at {stored_ms} ms, which is no time")
-    return stored_ms
 
 
 def _record(body: memoryview, start: int, position: int) -> Record:
@@ -280,17 +289,3 @@ def _topic(record: Record) -> str:
 @lru_cache(maxsize=1024)
 def _is_name(topic: str) -> bool:
     return 0 < len(topic.encode()) <= TOPIC_BYTES_MAX and not {"/", "\0"} & set(topic)
-
-
-def _only_run(
-    record: Record, position: int, topic: bytes, properties: bytes, stored_ms: int
-) -> Run:
-    if record.physical_offset != position:
-        raise Unusable(f"the record at {position} says that it is at another position")
-    if record.queue_id < 0:
-        raise Unusable(f"the record at {position} is for queue {record.queue_id}")
-    code = code_of_tags(value_in(properties, TAGS_NAME, 0, len(properties)))
-    expires_ms = expires_in(topic, properties, 0, len(properties))
-    lives_on = lives(expires_ms, stored_ms)
-    unit = PACKED_UNIT.pack(position, record.size, lives_on, code, stored_ms)
-    return Run(record.queue_id, record.queue_offset, unit)
