@@ -6,6 +6,9 @@ A program that sends and receives needs few packages; what else is here has an e
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Final, Literal
 
@@ -39,3 +42,18 @@ def advice(what: str, extra: Extra, missing: list[str]) -> str:
         f"installed: pip install 'dledger[{extra}]' "
         f"(in a clone: pip install -e '.[{extra}]', or ./dev setup)"
     )
+
+
+@contextmanager
+def without(*packages: str) -> Iterator[None]:
+    """Within the block an import does not find these packages, unless they are loaded already.
+
+    For libraries that import a package if it is there, and do without it otherwise.
+    """
+    hidden = [name for name in packages if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: as if not installed
+    try:
+        yield
+    finally:
+        for name in hidden:
+            del sys.modules[name]

@@ -30,6 +30,7 @@ from dledger.limits import (
     LOG_TEXT_CHARACTERS_MAX,
 )
 from dledger.observe import Values, event_of, one_line
+from dledger.program.extras import without
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
@@ -79,7 +80,9 @@ class StderrHandler(logging.Handler):
 
 
 def _formatter(format_: LogFormat) -> logging.Formatter:
-    import structlog  # noqa: PLC0415
+    # It would take 4 MB for tracebacks in colours, and we write them ourselves.
+    with without("rich", "better_exceptions"):
+        import structlog  # noqa: PLC0415
 
     processors: list[Processor] = [
         _of_record,

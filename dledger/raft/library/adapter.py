@@ -34,17 +34,20 @@ import math
 import socket
 from collections.abc import Callable, Iterable
 
-import pysyncobj.syncobj as syncobj_module
-from pysyncobj import SyncObj, SyncObjConf
-from pysyncobj.journal import Journal
-from pysyncobj.node import Node as LibraryNode
-from pysyncobj.transport import Transport
-
 from dledger.checksum import crc32
 from dledger.errors import StorageError
 from dledger.failpoints import failpoint
+from dledger.program.extras import without
 from dledger.raft.roles import Role, Timing
 from dledger.world import steady_s
+
+# Encrypting its own connections, which it has none of here, would take the library 7 MB.
+with without("cryptography"):
+    import pysyncobj.syncobj as syncobj_module
+    from pysyncobj import SyncObj, SyncObjConf
+    from pysyncobj.journal import Journal
+    from pysyncobj.node import Node as LibraryNode
+    from pysyncobj.transport import Transport
 
 __all__ = ["Core", "Journal", "Node", "Role", "Timing", "Transport"]
 
