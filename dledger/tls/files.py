@@ -24,6 +24,10 @@ _KEYS: Final = (
     "-----BEGIN RSA PRIVATE KEY-----",
     "-----BEGIN EC PRIVATE KEY-----",
 )
+_MISMATCHES: Final = ("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
+"""Reasons of OpenSSL for a key of another pair, of the certificate's algorithm or of another."""
+_TOO_WEAK: Final = ("KEY_TOO_SMALL", "MD_TOO_WEAK")
+"""Ends of its reasons for what is too weak to be used."""
 _ENCRYPTED: Final = ("-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED")
 
 
@@ -105,7 +109,7 @@ def _load_own(context: ssl.SSLContext, files: Files) -> None:
 def _unusable(files: Files, key_path: str, error: Exception, *, is_encrypted: bool) -> str:
     name, key_name = files.names.certificate, files.names.key
     reason = getattr(error, "reason", None) or str(error)
-    if reason == "KEY_VALUES_MISMATCH":
+    if reason in _MISMATCHES:
         return (
             f"the key in {key_name} {key_path} does not belong to the certificate in {name} "
             f"{files.certificate}: both must be of one pair, and the first certificate of "
@@ -119,6 +123,11 @@ def _unusable(files: Files, key_path: str, error: Exception, *, is_encrypted: bo
             "wrong, or the encryption is one that OpenSSL 3 refuses (RC4, DES). Encrypt "
             "it anew: openssl "
             f"pkcs8 -topk8 -v2 aes256 -provider legacy -provider default -in {key_path} -out NEW"
+        )
+    if reason.endswith(_TOO_WEAK):
+        return (
+            f"{name} {files.certificate} can't be used: OpenSSL refuses its key or its hash as too "
+            f"weak ({reason}): renew it with P-256, or RSA of 2048 bits, and SHA-256"
         )
     return (
         f"{name} {files.certificate} and {key_name} {key_path} can't be used: {reason}; "

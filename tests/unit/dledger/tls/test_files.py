@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from dledger.errors import ConfigError
 from dledger.testing.certificates import authority, files, pair
@@ -32,6 +33,15 @@ def key_in(form: str, password: bytes = b"") -> bytes:
         "SEC1": serialization.PrivateFormat.TraditionalOpenSSL,
     }
     return loaded.private_bytes(serialization.Encoding.PEM, forms[form], encryption)  # type: ignore[union-attr]
+
+
+def rsa_key() -> bytes:
+    """A key of RSA; certificates of tests have P-256."""
+    return rsa.generate_private_key(65_537, 2048).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
 
 
 def put(path: str, data: bytes) -> None:
@@ -65,6 +75,10 @@ SPOILED: dict[str, tuple[Callable[[Files], object], str]] = {
     ),
     "another's key": (
         lambda f: put(f.key, pair(days=31).key),
+        f"the key in {KEY} .* does not belong to the certificate in {CERT}",
+    ),
+    "a key of another algorithm": (
+        lambda f: put(f.key, rsa_key()),
         f"the key in {KEY} .* does not belong to the certificate in {CERT}",
     ),
     "a key that others can read": (lambda f: Path(f.key).chmod(0o644), f"{KEY}.*mode 0644.*chmod"),
