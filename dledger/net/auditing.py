@@ -7,6 +7,7 @@ create, update or delete are wrapped, when the table of handlers is made; nothin
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 from dledger.errors import BadInput, OutcomeUnknown
@@ -17,7 +18,7 @@ from dledger.program.audit_log import AuditLog
 from dledger.remoting.codes import ResponseCode, name_of
 from dledger.remoting.command import Command
 from dledger.trust.audit import Trail, Verdict
-from dledger.trust.rights import Look
+from dledger.trust.rights import OPEN, Look, Rights
 
 Who: TypeAlias = Callable[[Command, Connection], tuple[str, str]]
 """The user that asks, "" for nobody that is known, and the address from which."""
@@ -42,16 +43,20 @@ class Auditor:
         self._clock_ms = clock_ms
         self._watch = watch or watched
 
-    def refused(self, request: Command, who: tuple[str, str], reason: str) -> None:
+    def refused(
+        self, request: Command, who: tuple[str, str], reason: str, rights: Rights = OPEN
+    ) -> None:
         """Note that the asker lacks the right."""
-        code = request.code
-        lines = self._trail.refused(self._clock_ms(), *who, code, name_of(code), reason)
+        code, now_ms = request.code, self._clock_ms()
+        lines = self._trail.refused(
+            now_ms, *who, code, name_of(code), reason, partial(self._objects, rights, request)
+        )
         self.log.write(lines)
 
     def noting(self, served: Served[NeedsT], request: Command, who: tuple[str, str]) -> Noting:
         """The writer of a change's line. The line names the objects that are there before the
         change."""
-        objects = self._objects(served, request)
+        objects = self._objects(served.rights, request)
         code = request.code
 
         def note(verdict: Verdict, reason: str) -> None:
@@ -61,13 +66,12 @@ class Auditor:
 
         return Noting(note)
 
-    def _objects(self, served: Served[NeedsT], request: Command) -> tuple[str, ...]:
-        """The objects of a change; for a large body, which names thousands, its size."""
+    def _objects(self, rights: Rights, request: Command) -> tuple[str, ...]:
+        """The objects of a request; for a large body, which names thousands, its size."""
         if len(request.payload) > AUDIT_BODY_BYTES_MAX:
             return (f"a body of {len(request.payload)} bytes",)
         try:
-            needs = served.rights.needs(request, self._look)
-            return tuple(dict.fromkeys(f"{each[0].kind}:{each[0].name}" for each in needs))
+            return rights.objects(request, self._look)
         except BadInput:
             return ()  # its handler says so
 

@@ -8,7 +8,7 @@ agrees and goes on as before is worse than one that refuses.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from dledger.buffers import Buffer
 from dledger.errors import BadInput, ConfigError, shown
 from dledger.limits import NAME_SHOWN_CHARACTERS_MAX, PROPERTIES_TEXT_BYTES_MAX
+from dledger.remoting.command import Command
 
 ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
 
@@ -54,6 +55,17 @@ def parse_properties(data: Buffer) -> dict[str, str]:
             raise BadInput(f"the properties line {shown(line)} has no '='")
         pairs[key.strip()] = value.strip()
     return pairs
+
+
+def names_of(changeable: Collection[str]) -> Callable[[Command], Iterator[str]]:
+    """The settings that a request changes, for an audit log. Of keys that can't be changed no value
+    is told: it may be a secret."""
+
+    def names(request: Command) -> Iterator[str]:
+        for key, value in parse_properties(request.payload).items():
+            yield f"{key}={value}" if key in changeable else key
+
+    return names
 
 
 def check_keys(config: msgspec.Struct, keys: Iterable[str], changeable: Collection[str]) -> None:

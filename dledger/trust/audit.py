@@ -17,7 +17,7 @@ a disk with what is refused. No line has a secret: neither fields nor bodies of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal
 
 import msgspec
@@ -99,9 +99,17 @@ class Trail:
         )
 
     def refused(
-        self, now_ms: int, user: str, source: str, code: int, name: str, reason: str
+        self,
+        now_ms: int,
+        user: str,
+        source: str,
+        code: int,
+        name: str,
+        reason: str,
+        objects: Callable[[], Iterable[str]] = tuple,
     ) -> Iterator[AuditLine]:
-        """The lines that a refusal causes: its own, unless it is counted."""
+        """The lines that a refusal causes: its own, unless it is counted. Only the first has its
+        objects: those that are counted may have others each."""
         yield from self.due(now_ms)
         key = (_cut(user), source, code)
         if key not in self._since and len(self._since) >= AUDIT_FOLDED_MAX:
@@ -109,7 +117,7 @@ class Trail:
         line = AuditLine(now_ms, self._server, *key, name, "refused", (), _cut(reason))
         if key not in self._since:
             self._since[key] = now_ms
-            yield line
+            yield msgspec.structs.replace(line, objects=_few(objects()))
         else:
             before = self._more.get(key)
             times = 1 if before is None else before.times + 1

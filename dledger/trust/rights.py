@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -86,20 +86,27 @@ class Look(Protocol):
         to, if it waits in another; None if no message begins there."""
 
 
+Names: TypeAlias = Callable[[Command], Iterable[str]]
 _CHANGES: Final = re.compile("(Topic|Group|Cluster) (Create|Update|Delete)")
 Finder: TypeAlias = Callable[[Command, Look], Iterable[Alternatives]]
+
+
+def _none(_: Command) -> Iterable[str]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
     """The needs of a request code. `shown` is what docs say of it.
 
+    `names` tells an audit log what is changed, where no need says so. Raises BadInput.
     `signed`: whether a user must ask. `by_secret`: whether only servers and tools with the
     cluster's secret may; `by_super`: whether super users and they may.
     """
 
     shown: str
     needs: Finder
+    names: Names = _none
     signed: bool = True
     by_secret: bool = False
     by_super: bool = False
@@ -108,6 +115,15 @@ class Rights:
     def changes(self) -> bool:
         """Whether it is about changing something: creating, updating, deleting."""
         return _CHANGES.search(self.shown) is not None
+
+    def objects(self, request: Command, look: Look) -> tuple[str, ...]:
+        """The objects of a request for an audit log. Raises BadInput."""
+        needed = (f"{each[0].kind}:{each[0].name}" for each in self.needs(request, look))
+        return tuple(dict.fromkeys((*needed, *self.names(request))))
+
+    def naming(self, names: Names) -> Rights:
+        """The same rights, of requests that change what these names say."""
+        return replace(self, names=names)
 
     def __and__(self, other: Rights) -> Rights:
         return Rights(
@@ -162,6 +178,11 @@ def found(shown: str, needs: Finder) -> Rights:
     return Rights(shown, needs)
 
 
+def fields(*names: str) -> Names:
+    """The values of these fields of a request, for an audit log."""
+    return lambda request: (f"{name}:{of}" for name in names if (of := field(request, name)))
+
+
 def topic_needs(look: Look, name: str, *actions: Action) -> Iterable[Alternatives]:
     """The needs of one of these actions on a topic."""
     if name == TRACE_TOPIC and PUB in actions:
@@ -174,6 +195,16 @@ def topic_needs(look: Look, name: str, *actions: Action) -> Iterable[Alternative
     if name.startswith(DLQ_PREFIX):
         owner = name.removeprefix(DLQ_PREFIX)
         return ((need, Need(Kind.GROUP, owner, _of_group(actions))),)
+    return ((need,),)
+
+
+def needs_of(need: Need, look: Look) -> Iterable[Alternatives]:
+    """What a broker asks for in place of a need: the resource may belong to another, as a retry
+    topic does to its group."""
+    if need.kind is Kind.TOPIC:
+        return topic_needs(look, need.name, *need.actions)
+    if need.kind is Kind.GROUP:
+        return group_needs(need.name, *need.actions)
     return ((need,),)
 
 

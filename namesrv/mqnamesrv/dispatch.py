@@ -64,7 +64,7 @@ from dledger.remoting.headers import (
 )
 from dledger.tls.keys import TLS_SECRET_KEYS
 from dledger.trust.accepting import NotLetIn
-from dledger.trust.rights import BY_SECRET, GET, OPEN, UPDATE, cluster
+from dledger.trust.rights import BY_SECRET, GET, OPEN, cluster
 from dledger.world import unix_ms, world
 from mqnamesrv import limits
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
@@ -75,7 +75,7 @@ from mqnamesrv.kept.kv_file import KvStore
 from mqnamesrv.registration import read_registration
 from mqnamesrv.routes import RouteTable
 from mqnamesrv.topics import Steps
-from mqnamesrv.users import Lists, UserDoor
+from mqnamesrv.users import CHANGE, SETTINGS, Lists, UserDoor
 
 NOT_SERVED: Mapping[int, str] = {
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: "a name server takes topics from the brokers that have "
@@ -154,7 +154,7 @@ class Dispatcher:
         code, peer = ResponseCode.SYSTEM_ERROR, connection.peer
         if isinstance(error, NotLetIn):
             code = ResponseCode.NO_PERMISSION
-            self.users.refused(request, connection, str(error))
+            self.users.refused(request, connection, str(error), self.table[request.code].rights)
         elif isinstance(error, RegistrationRefused):
             write = _log.debug if isinstance(error, NotWhole) else _log.warning
             write("registration refused", reason=str(error), peer=peer)
@@ -353,7 +353,7 @@ class Dispatcher:
         members = BrokerMemberGroup(cluster, name, self.routes.members_of(cluster, name))
         return request.reply(body=encode_body(BrokerMemberGroupBody(members)))
 
-    @serves(RequestCode.DELETE_TOPIC_IN_NAMESRV, needs=Right.ADMIN, rights=cluster(UPDATE))
+    @serves(RequestCode.DELETE_TOPIC_IN_NAMESRV, needs=Right.ADMIN, rights=CHANGE)
     def _delete_topic(self, request: Command, _: Connection) -> Command:
         header = decode_header(DeleteTopicInNamesrvHeader, request)
         cluster = header.cluster_name
@@ -362,7 +362,7 @@ class Dispatcher:
         )
         return request.reply()
 
-    @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=cluster(UPDATE))
+    @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=CHANGE)
     def _wipe_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
         name = decode_header(WipeWritePermOfBrokerHeader, request).broker_name
         if not self.routes.knows(name):
@@ -371,7 +371,7 @@ class Dispatcher:
         change = self._kv.put(WIPED_BROKERS, name, "true")
         return self._when_told(name, self._when_durable(request, change, answer))
 
-    @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=cluster(UPDATE))
+    @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=CHANGE)
     def _add_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
         name = decode_header(AddWritePermOfBrokerHeader, request).broker_name
         answer = AddWritePermOfBrokerResponseHeader(self.routes.topics.known(name))
@@ -398,13 +398,13 @@ class Dispatcher:
 
     # Key-value config.
 
-    @serves(RequestCode.PUT_KV_CONFIG, needs=Right.ADMIN, rights=cluster(UPDATE))
+    @serves(RequestCode.PUT_KV_CONFIG, needs=Right.ADMIN, rights=CHANGE)
     def _put_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
         header = decode_header(PutKvConfigHeader, request)
         change = self._kv.put(header.namespace, header.key, header.value)
         return self._when_durable(request, change)
 
-    @serves(RequestCode.DELETE_KV_CONFIG, needs=Right.ADMIN, rights=cluster(UPDATE))
+    @serves(RequestCode.DELETE_KV_CONFIG, needs=Right.ADMIN, rights=CHANGE)
     def _delete_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
         header = decode_header(DeleteKvConfigHeader, request)
         return self._when_durable(request, self._kv.delete(header.namespace, header.key))
@@ -440,7 +440,7 @@ class Dispatcher:
 
     # The name server's own config.
 
-    @serves(RequestCode.UPDATE_NAMESRV_CONFIG, needs=Right.ADMIN, rights=cluster(UPDATE))
+    @serves(RequestCode.UPDATE_NAMESRV_CONFIG, needs=Right.ADMIN, rights=SETTINGS)
     def _update_config(self, request: Command, _: Connection) -> Command:
         changes = parse_properties(request.payload)
         try:

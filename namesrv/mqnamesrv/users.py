@@ -20,6 +20,7 @@ from dledger.net.turns import encoding
 from dledger.observe import get_logger
 from dledger.program.audit_log import AuditLog
 from dledger.program.audit_pages import answer_of
+from dledger.program.settings import names_of
 from dledger.remoting.bodies import TopicList
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
@@ -33,16 +34,29 @@ from dledger.remoting.headers import (
 from dledger.trust.accepting import NotLetIn
 from dledger.trust.audit import Trail
 from dledger.trust.guard import Asker, Guard, Mode
-from dledger.trust.rights import BY_SECRET, BY_SUPER, OPEN, SIGNED
+from dledger.trust.rights import (
+    BY_SECRET,
+    BY_SUPER,
+    OPEN,
+    SIGNED,
+    UPDATE,
+    Rights,
+    cluster,
+    fields,
+)
 from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER, body_hash
 from dledger.trust.users import Users, decoded, unwrapped
 from mqnamesrv import limits
-from mqnamesrv.config import NamesrvConfig
+from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
 from mqnamesrv.door import Door, Trust
 from mqnamesrv.routes import RouteTable
 from mqnamesrv.topics import Steps
 
 _log = get_logger("namesrv")
+
+CHANGE = cluster(UPDATE).naming(fields("topic", "brokerName", "namespace", "key"))
+"""The rights of tools' changes."""
+SETTINGS = cluster(UPDATE).naming(names_of(RUNTIME_KEYS))
 
 UNIT_LISTS: Mapping[int, Callable[[bool, bool], bool]] = {
     RequestCode.GET_UNIT_TOPIC_LIST: lambda unit, subscribed: unit,
@@ -155,11 +169,13 @@ class UserDoor:
         """The table of handlers, those of changes with notes for the audit log."""
         return self._auditor.wrapped(table, self._who)
 
-    def refused(self, request: Command, connection: Connection, reason: str) -> None:
+    def refused(
+        self, request: Command, connection: Connection, reason: str, rights: Rights
+    ) -> None:
         """A request is not let in: log it, for operators and for audits."""
         _log.warning("not let in", code=request.code, reason=reason, peer=connection.peer)
         asker = self.guard.asker
-        self._auditor.refused(request, (asker.name, connection.peer[0]), reason)
+        self._auditor.refused(request, (asker.name, connection.peer[0]), reason, rights)
 
     def _who(self, request: Command, connection: Connection) -> tuple[str, str]:
         """The user that asks for what is served now ("" if unknown), and its address."""

@@ -110,7 +110,7 @@ class Dispatcher:
             door.admit(request, connection, served.rights)
         # What is passed on is asked about there, since a tag counts once.
         if served.right is Right.ADMIN and mode is not Mode.ENFORCE and not passed_on:
-            door.check(request, connection)
+            door.check(request, connection, served.rights)
         return served
 
     def _is_passed_on(self, served: Served[Needs], request: Command) -> bool:
@@ -124,7 +124,7 @@ class Dispatcher:
         if self._is_passed_on(served, request):
             is_admin = self._core.door.is_admin(request, connection)
             if right is Right.ADMIN and not is_admin:
-                raise self._core.door.refusal(request, connection)
+                raise self._core.door.refusal(request, connection, served.rights)
             asker = self._core.guard.asker
             if served.rights.changes:
                 who = self._core.door.who(request, connection)

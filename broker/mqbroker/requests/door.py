@@ -97,7 +97,7 @@ class AdminDoor:
         if reason is None:
             return
         if guard.mode is Mode.ENFORCE:
-            self._auditor.refused(request, (asker.name, asker.source), reason)
+            self._auditor.refused(request, (asker.name, asker.source), reason, rights)
             if asker.problem:
                 connection.rest(guard.rest_s(connection.peer[0]))
             raise Refused(ResponseCode.NO_PERMISSION, reason)
@@ -164,16 +164,16 @@ class AdminDoor:
             return False
         return connection.peer[0] in self._addresses
 
-    def check(self, request: Command, connection: Connection) -> None:
+    def check(self, request: Command, connection: Connection, rights: Rights) -> None:
         """Refused unless an administrator asks."""
         if not self.is_admin(request, connection):
-            raise self.refusal(request, connection)
+            raise self.refusal(request, connection, rights)
 
-    def refusal(self, request: Command, connection: Connection) -> Refused:
+    def refusal(self, request: Command, connection: Connection, rights: Rights) -> Refused:
         """The answer to whoever may not."""
         host = connection.peer[0]
         _log.info("not let in", code=request.code, peer=connection.peer)
-        self._auditor.refused(request, self.who(request, connection), "adminAddresses")
+        self._auditor.refused(request, self.who(request, connection), "adminAddresses", rights)
         return Refused(
             ResponseCode.NO_PERMISSION,
             f"request {request.code} changes others' work, and {host} may not: run the tool where "

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from dledger import limits
 from dledger.errors import BadInput
+from dledger.program.settings import names_of
 from dledger.remoting.bodies import (
     BatchAckMessageBody,
     CheckClientConfigBody,
@@ -21,12 +22,14 @@ from dledger.remoting.bodies import (
     SubscriptionGroupList,
     decode_body,
 )
+from dledger.remoting.bodies.access import AclInfo, UserInfo
 from dledger.remoting.bodies.routes import CreateTopicListBody
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import WriteOnceHeader, decode_header
 from dledger.remoting.message import offset_message_id_decode
 from dledger.remoting.numbers import is_number
+from dledger.trust.policies import ANY, each_entry
 from dledger.trust.rights import (
     CREATE,
     GET,
@@ -38,13 +41,16 @@ from dledger.trust.rights import (
     Kind,
     Look,
     Need,
+    cluster,
     field,
+    fields,
     found,
     group,
     group_needs,
     topic,
     topic_needs,
 )
+from mqbroker.keys import RUNTIME_KEYS
 
 
 def _consuming(look: Look, group: str, topics: Iterable[str]) -> Iterable[Alternatives]:
@@ -196,10 +202,44 @@ def _oneself(request: Command, look: Look) -> Iterable[Alternatives]:
     return ((_cluster(look, GET), Need(Kind.USER, name, (GET,))),)
 
 
+def _user(request: Command) -> Iterable[str]:
+    info = decode_body(UserInfo, request.payload)
+    yield f"User:{field(request, 'username') or info.username}"
+    if info.password:
+        yield "a password"
+    chosen = {
+        "userType": info.user_type,
+        "userStatus": info.user_status,
+        "requireFresh": info.require_fresh,
+    }
+    yield from (f"{key}={value}" for key, value in chosen.items() if value not in (None, ""))
+
+
+def _acl(request: Command) -> Iterable[str]:
+    acl = decode_body(AclInfo, request.payload)
+    yield field(request, "subject") or acl.subject or ""
+    yield from map(str, each_entry(acl))
+
+
+def _gone_user(request: Command) -> Iterable[str]:
+    yield f"User:{field(request, 'username')}"
+
+
+def _gone_acl(request: Command) -> Iterable[str]:
+    yield field(request, "subject")
+    yield field(request, "resource") or ANY
+
+
 def _cluster(look: Look, action: Action) -> Need:
     return Need(Kind.CLUSTER, look.cluster, (action,))
 
 
+PUT_USER = cluster(UPDATE).naming(_user)
+PUT_ACL = cluster(UPDATE).naming(_acl)
+DELETE_USER = cluster(UPDATE).naming(_gone_user)
+DELETE_ACL = cluster(UPDATE).naming(_gone_acl)
+MEMBER = cluster(UPDATE).naming(fields("nodeId", "host", "port", "clientAddr"))
+SETTINGS = cluster(UPDATE).naming(names_of(RUNTIME_KEYS))
 SENT = found("Topic Pub; to a retry topic Group Sub", _sent)
 HEARTBEAT = found("of each consumer Group Sub, Topic Sub", _heartbeat)
 LOCKS = found("Group Sub, each Topic Sub", _locks)

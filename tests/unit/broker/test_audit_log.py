@@ -31,6 +31,7 @@ from mqbroker.testing.memory import MemoryBroker, served
 from mqbroker.testing.requests import TOPIC, send_request, topic_request
 
 ANSWER_S = 5.0
+CLUSTER = "Cluster:DefaultCluster"
 
 
 @asynccontextmanager
@@ -68,7 +69,7 @@ async def test_each_change_is_noted_with_its_outcome_and_nothing_else(tmp_path: 
         assert said(log) == [
             ("", "UPDATE_AND_CREATE_TOPIC", "done", (f"Topic:{TOPIC}",), 1),
             ("", "DELETE_TOPIC_IN_BROKER", "done", (f"Topic:{TOPIC}",), 1),
-            ("", "UPDATE_BROKER_CONFIG", "failed", ("Cluster:DefaultCluster",), 1),
+            ("", "UPDATE_BROKER_CONFIG", "failed", (CLUSTER, "listenPort"), 1),
         ]
         assert {line.source for line in log.read(0)} == {"127.0.0.1"}
         assert "listenPort can't change" in log.read(0)[-1].reason
@@ -83,11 +84,67 @@ async def test_a_refusal_is_noted_at_once_and_its_repeats_are_counted(
         for _ in range(50):
             answer = await peer.request(Command(Code.DELETE_TOPIC_IN_BROKER, delete), ANSWER_S)
             assert answer.code == ResponseCode.NO_PERMISSION
-        refused = ("", "DELETE_TOPIC_IN_BROKER", "refused", ())
-        assert said(log) == [(*refused, 1)]
+        (first,) = said(log)
+        assert first == ("", "DELETE_TOPIC_IN_BROKER", "refused", (f"Topic:{TOPIC}",), 1)
         await trio.sleep(AUDIT_FOLD_S + 1)
         await peer.request(Command(Code.DELETE_TOPIC_IN_BROKER, delete), ANSWER_S)
-        assert said(log) == [(*refused, 1), (*refused, 49), (*refused, 1)]
+        assert said(log) == [first, ("", "DELETE_TOPIC_IN_BROKER", "refused", (), 49), first]
+
+
+def change(code: Code, ext: dict[str, ExtValue], body: object = None) -> Command:
+    """A request whose body is JSON."""
+    return Command(code, ext, b"" if body is None else msgspec.json.encode(body))
+
+
+ENTRY = {"resource": "Topic:Orders", "actions": ["Pub"], "decision": "Allow"}
+ACL = {"policies": [{"policyType": "Custom", "entries": [ENTRY]}]}
+LIFE: tuple[tuple[Command, tuple[str, ...]], ...] = (
+    (
+        change(
+            Code.CREATE_USER,
+            {"username": "ann"},
+            {"username": "ann", "password": "the-word", "userType": "Super"},
+        ),
+        ("User:ann", "a password", "userType=Super"),
+    ),
+    (
+        change(Code.UPDATE_USER, {"username": ""}, {"username": "ann", "userStatus": "disable"}),
+        ("User:ann", "userStatus=disable"),
+    ),
+    (
+        change(Code.CREATE_ACL, {"subject": "User:ann"}, ACL),
+        ("User:ann", "Custom: Allow Pub on Topic:Orders"),
+    ),
+    (
+        change(Code.DELETE_ACL, {"subject": "User:ann", "resource": "Topic:Orders"}),
+        ("User:ann", "Topic:Orders"),
+    ),
+    (change(Code.DELETE_USER, {"username": "ann"}), ("User:ann",)),
+    (
+        Command(Code.UPDATE_BROKER_CONFIG, body=b"maxMessageSize=4096\nbrokerPermission=6\n"),
+        ("maxMessageSize=4096", "brokerPermission=6"),
+    ),
+)
+
+
+async def test_a_line_says_which_user_which_rights_and_which_settings(tmp_path: Path) -> None:
+    """A line that named the cluster alone would not tell who was made a super user."""
+    async with audited(tmp_path, d_leger_secret="a secret of sixteen") as (_, peer, log):  # noqa: S106
+        for request, _ in LIFE:
+            answer = await peer.request(request, ANSWER_S)
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert [line.objects for line in log.read(0)] == [(CLUSTER, *named) for _, named in LIFE]
+        assert {line.verdict for line in log.read(0)} == {"done"}
+
+
+async def test_a_setting_that_can_not_change_is_noted_without_its_value(tmp_path: Path) -> None:
+    """It may be a secret."""
+    async with audited(tmp_path) as (_, peer, log):
+        asked = Command(Code.UPDATE_BROKER_CONFIG, body=b"dLegerSecret=the-word\n")
+        await peer.request(asked, ANSWER_S)
+        (line,) = log.read(0)
+        assert line.objects == (CLUSTER, "dLegerSecret")
+        assert "the-word" not in (tmp_path / "audit" / "audit.jsonl").read_text()
 
 
 async def test_no_line_has_a_secret(tmp_path: Path) -> None:

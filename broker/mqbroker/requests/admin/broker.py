@@ -100,7 +100,7 @@ class BrokerAdminHandler:
         RequestCode.UPDATE_BROKER_CONFIG,
         needs=Needs.LEADER,
         right=Right.ADMIN,
-        rights=cluster(UPDATE),
+        rights=rights.SETTINGS,
     )
     def update_config(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Change settings of all replicas. Keys that can't change are refused.

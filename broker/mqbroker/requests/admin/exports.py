@@ -29,7 +29,7 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.trust.rights import UPDATE, cluster
+from dledger.trust.rights import UPDATE, cluster, fields
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
@@ -63,7 +63,10 @@ class ExportHandler:
         self._due = trio.Event()
 
     @serves(
-        RequestCode.EXPORT_REPLICA, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(UPDATE)
+        RequestCode.EXPORT_REPLICA,
+        needs=Needs.NOTHING,
+        right=Right.ADMIN,
+        rights=cluster(UPDATE).naming(fields("to")),
     )
     def export(self, request: Command, _: Connection) -> Command:
         """Begin a copy, or say how far it is."""

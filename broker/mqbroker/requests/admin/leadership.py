@@ -27,10 +27,10 @@ from dledger.remoting.headers import (
     decode_header,
     encode_header,
 )
-from dledger.trust.rights import UPDATE, cluster
 from mqbroker import limits
 from mqbroker.config import check_member_id
 from mqbroker.refusal import Refused
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import Needs
 
@@ -42,7 +42,7 @@ class LeadershipHandler:
         self._core = core
 
     @serves(
-        RequestCode.TRANSFER_LEADER, needs=Needs.LEADER, right=Right.ADMIN, rights=cluster(UPDATE)
+        RequestCode.TRANSFER_LEADER, needs=Needs.LEADER, right=Right.ADMIN, rights=rights.MEMBER
     )
     async def transfer(self, request: Command, _: Connection) -> Command:
         """Hand leadership over. If the request is repeated afterwards, the new leader says that it
@@ -57,7 +57,7 @@ class LeadershipHandler:
                 raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return request.reply(ext=encode_header(TransferLeaderResponseHeader(leader_id=target)))
 
-    @serves(RequestCode.ADD_MEMBER, needs=Needs.LEADER, right=Right.ADMIN, rights=cluster(UPDATE))
+    @serves(RequestCode.ADD_MEMBER, needs=Needs.LEADER, right=Right.ADMIN, rights=rights.MEMBER)
     async def add_member(self, request: Command, _: Connection) -> Command:
         """Add a node as a member. A repeated request changes nothing.
 
@@ -76,9 +76,7 @@ class LeadershipHandler:
         place = header.node_id, header.host, header.port, header.client_addr
         return await self._change(request, lambda: log.add_member(*place))
 
-    @serves(
-        RequestCode.REMOVE_MEMBER, needs=Needs.LEADER, right=Right.ADMIN, rights=cluster(UPDATE)
-    )
+    @serves(RequestCode.REMOVE_MEMBER, needs=Needs.LEADER, right=Right.ADMIN, rights=rights.MEMBER)
     async def remove_member(self, request: Command, _: Connection) -> Command:
         """Remove a member."""
         header, log = decode_header(RemoveMemberHeader, request), self._core.log

@@ -119,7 +119,9 @@ class TopicAdminHandler:
             )
         configs = [config for config, _ in found]
         if not self._core.door.is_admin(request, connection) and any(map(self._alters, configs)):
-            raise self._core.door.refusal(request, connection)
+            is_one = request.code == RequestCode.UPDATE_AND_CREATE_TOPIC
+            asked = rights.PUT_TOPIC if is_one else rights.PUT_TOPICS
+            raise self._core.door.refusal(request, connection, asked)
         outcome: Outcome[Appended] = Outcome()
         self._core.definitions.put_topics(configs, outcome.set)
         await outcome.wait()

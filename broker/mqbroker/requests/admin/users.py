@@ -45,7 +45,7 @@ from dledger.trust.policies import (
     policy_type,
     resource,
 )
-from dledger.trust.rights import BY_SUPER, GET, UPDATE, cluster
+from dledger.trust.rights import BY_SUPER, GET, cluster
 from dledger.trust.signatures import check_name
 from dledger.trust.users import User, Users, unwrapped, wrapped_anew
 from dledger.trust.wrapping import Wrapping
@@ -71,7 +71,7 @@ class UserHandler:
 
     # -- users ------------------------------------------------------------------------------
 
-    @changes(RequestCode.CREATE_USER, rights=cluster(UPDATE))
+    @changes(RequestCode.CREATE_USER, rights=rights.PUT_USER)
     def create_user(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Make a user."""
         name = decode_header(CreateUserHeader, request).username
@@ -94,7 +94,7 @@ class UserHandler:
             self._check_super(asker, "create", ResponseCode.SYSTEM_ERROR)
         return self._put(user)
 
-    @changes(RequestCode.UPDATE_USER, rights=cluster(UPDATE))
+    @changes(RequestCode.UPDATE_USER, rights=rights.PUT_USER)
     def update_user(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Change what is given of a user; the rest stays as it is."""
         name = decode_header(CreateUserHeader, request).username
@@ -114,7 +114,7 @@ class UserHandler:
             self._check_last(known)
         return self._put(user)
 
-    @changes(RequestCode.DELETE_USER, rights=cluster(UPDATE))
+    @changes(RequestCode.DELETE_USER, rights=rights.DELETE_USER)
     def delete_user(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Remove a user, and what that one may do. To remove nobody is done, too."""
         name = decode_header(DeleteUserHeader, request).username
@@ -153,7 +153,7 @@ class UserHandler:
 
     # -- what they may do -------------------------------------------------------------------
 
-    @changes(RequestCode.CREATE_ACL, RequestCode.UPDATE_ACL, rights=cluster(UPDATE))
+    @changes(RequestCode.CREATE_ACL, RequestCode.UPDATE_ACL, rights=rights.PUT_ACL)
     def put_acl(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Add entries to a user's policies, or replace those of the same resources."""
         header = decode_header(CreateAclHeader, request)
@@ -184,7 +184,7 @@ class UserHandler:
                 raise busy(f"{count} entries of {whose}; at most {most} are kept: use prefixes")
         return self._put(user._replace(entries=tuple(kept.values())))
 
-    @changes(RequestCode.DELETE_ACL, rights=cluster(UPDATE))
+    @changes(RequestCode.DELETE_ACL, rights=rights.DELETE_ACL)
     def delete_acl(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Remove the entry of one resource, or all."""
         header = decode_header(DeleteAclHeader, request)
