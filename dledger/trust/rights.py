@@ -122,7 +122,7 @@ class Rights:
         return tuple(dict.fromkeys((*needed, *self.names(request))))
 
     def naming(self, names: Names) -> Rights:
-        """The same rights, of requests that change what these names say."""
+        """A copy of these rights, for requests that change what the names say."""
         return replace(self, names=names)
 
     def __and__(self, other: Rights) -> Rights:
@@ -199,8 +199,8 @@ def topic_needs(look: Look, name: str, *actions: Action) -> Iterable[Alternative
 
 
 def needs_of(need: Need, look: Look) -> Iterable[Alternatives]:
-    """What a broker asks for in place of a need: the resource may belong to another, as a retry
-    topic does to its group."""
+    """The needs of a request that names a resource: it may belong to another one, as a retry topic
+    does to its group."""
     if need.kind is Kind.TOPIC:
         return topic_needs(look, need.name, *need.actions)
     if need.kind is Kind.GROUP:
