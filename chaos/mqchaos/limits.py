@@ -195,6 +195,9 @@ SLOW_SYNC_S = 0.1
 STALE_S = 6.0
 """Age in seconds of a file that comes back; checkpoints are 5 s apart at most."""
 CLOCK_JUMP_S = 60.0
+SIGNED_CLOCK_JUMP_S = 55.0
+"""The jump where requests are signed: a signature is good for `STAMP_AGE_S`, 60 s, and takes some
+of it to arrive. Nothing may be refused then."""
 STROBE_JUMP_S = 2.0
 STROBE_EVERY_S = 0.05
 FAKED_TRIAL_S = 1000

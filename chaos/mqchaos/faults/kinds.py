@@ -371,6 +371,4 @@ OF_OWN_DISKS: Final = _needing(Needs.OWN_DISK)
 """For these nodes must have file systems of their own."""
 OF_CERTIFICATES: Final = _needing(Needs.CERTIFICATES)
 """For these servers must have certificates."""
-CLOCK_JUMPS: Final = frozenset({CLOCK_AHEAD.name, CLOCK_BEHIND.name})
-"""A server refuses what is signed meanwhile, as it should: a signature is good for as long."""
 OF_CLOCKS: Final = _needing(Needs.CLOCK)

@@ -9,9 +9,7 @@ import msgspec
 from rich.console import Console
 
 from dledger.errors import ConfigError
-from mqchaos import limits
 from mqchaos.cluster.faked_clock import no_faked_clocks
-from mqchaos.faults.kinds import CLOCK_JUMPS
 from mqchaos.faults.machine import machine_lacks, no_own_disks
 from mqchaos.network.needs import no_namespaces
 from mqchaos.run.load.workload import WORKLOADS
@@ -63,12 +61,6 @@ def refuse_lacking(planned: Planned) -> None:
         raise ConfigError(
             f"the client of the workload {planned.workload} signs nothing here: it can't be run "
             "where rights are enforced (--users, or a scenario that has users)"
-        )
-    jumps = CLOCK_JUMPS & {step.fault for step in planned.steps}
-    if jumps and planned.users:
-        raise ConfigError(
-            f"{', '.join(sorted(jumps))} can't be done where rights are enforced (--users): what "
-            f"is signed is refused by a server whose clock is {limits.CLOCK_JUMP_S:.0f} s off"
         )
     lacks = stock_lacks(stock) if stock else None
     if lacks is not None:

@@ -30,7 +30,6 @@ from mqchaos.faults.kinds import (
     BRIDGE,
     CLOCK_AHEAD,
     CLOCK_BEHIND,
-    CLOCK_JUMPS,
     CLOCK_STROBE,
     CUT_CLIENTS,
     CUT_NAMESRV,
@@ -363,7 +362,6 @@ def random_plan(
     left_out |= frozenset() if made.namespaces else OF_PACKETS
     left_out |= frozenset() if made.disks else OF_OWN_DISKS
     left_out |= frozenset() if made.tls else OF_CERTIFICATES
-    left_out |= CLOCK_JUMPS if made.users else frozenset()
     if WORKLOADS[workload].sends == "delayed":
         left_out |= OF_CLOCKS  # what is due goes by them
     return Planned(

@@ -20,7 +20,13 @@ from mqchaos.faults.failpoints.orders import give, not_ordered, ordered, taken
 from mqchaos.faults.kinds import CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE, Kind
 from mqchaos.faults.obstacles import OfMany
 from mqchaos.faults.targets import Victims
-from mqchaos.limits import CLOCK_JUMP_S, FAKED_SEEN_S, STROBE_EVERY_S, STROBE_JUMP_S
+from mqchaos.limits import (
+    CLOCK_JUMP_S,
+    FAKED_SEEN_S,
+    SIGNED_CLOCK_JUMP_S,
+    STROBE_EVERY_S,
+    STROBE_JUMP_S,
+)
 
 
 class _Strobe:
@@ -46,7 +52,8 @@ class _Strobe:
 
 @dataclass(frozen=True, slots=True)
 class Clock(OfMany):
-    """`ahead_s`: of the machine's clock; with `every_s` it is ahead and behind in turn."""
+    """`ahead_s`: of the machine's clock; with `every_s` it is ahead and behind in turn. Where
+    requests are signed, less: as far as their signatures are still good."""
 
     kind: Kind
     ahead_s: float
@@ -60,31 +67,37 @@ class Clock(OfMany):
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Set the nodes' clocks forward or back; returns when it has happened."""
+        ahead_s = self._ahead_s(cluster)
         for victim in victims:
             if cluster.layout.clocks:
-                self._move(cluster.folder(victim.name))
+                self._move(cluster.folder(victim.name), ahead_s)
             else:
-                ahead_ms = round(self.ahead_s * 1000)
+                ahead_ms = round(ahead_s * 1000)
                 await give(cluster, victim.name, ahead_ms=ahead_ms, strobe_s=self.every_s)
         if cluster.layout.clocks:
             await trio.sleep(FAKED_SEEN_S)
 
-    def _move(self, folder: Path) -> None:
-        faked_clock.put_ahead(folder, self.ahead_s)
+    def _ahead_s(self, cluster: Cluster) -> float:
+        most_s = SIGNED_CLOCK_JUMP_S if cluster.layout.users else CLOCK_JUMP_S
+        return max(-most_s, min(self.ahead_s, most_s))
+
+    def _move(self, folder: Path, ahead_s: float) -> None:
+        faked_clock.put_ahead(folder, ahead_s)
         if self.every_s:
-            self._strobes[folder] = _Strobe(folder, self.ahead_s, self.every_s)
+            self._strobes[folder] = _Strobe(folder, ahead_s, self.every_s)
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
         """Check that the nodes say so, or that their processes look where the clock is moved."""
         return all([await self._took(cluster, victim.name) for victim in victims])
 
     async def _took(self, cluster: Cluster, name: str) -> bool:
+        ahead_s = self._ahead_s(cluster)
         if not cluster.layout.clocks:
-            ahead_ms = round(self.ahead_s * 1000)
+            ahead_ms = round(ahead_s * 1000)
             return taken(cluster, name) and ordered(cluster, name).ahead_ms == ahead_ms
         pid = cluster.pid(name)
         found = None if pid is None else faked_clock.ahead_s(cluster.folder(name), pid)
-        return found is not None and abs(found) == abs(self.ahead_s)
+        return found is not None and abs(found) == abs(ahead_s)
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
         """Set the nodes' clocks right again."""
