@@ -83,6 +83,8 @@ REVOKED_AGAIN_S = 10.0
 """Seconds after a revocation in which a repeat of that request is done, and is not an error."""
 OBSERVED_NEEDS_MAX = 10_000
 """Different needs that are noted while rights are only observed."""
+STRANGERS_NOTED_MAX = 1024
+"""Addresses, with the names that they claim, of which is noted what nobody known has sent."""
 QUEUE_ID_MAX = (1 << 31) - 1
 TEXT_WIDTH_BYTES_MAX = 512
 """Properties of all records of a batch up to this length are checked for ASCII at once."""

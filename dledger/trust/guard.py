@@ -87,6 +87,8 @@ class Guard:
         self.asker = Asker("", "")
         #: What would have been refused since the start, by user and need.
         self.observed: Counter[tuple[str, Need]] = Counter()
+        #: Requests of nobody who is known, by address and claimed name, with the last reason.
+        self.strangers: dict[tuple[str, str], tuple[int, str]] = {}
         #: Requests that were, or would have been, refused.
         self.refused = 0
         self._users = users
@@ -235,6 +237,7 @@ class Guard:
         if rights is OPEN or asker.may_all:
             return None
         if asker.problem:
+            self._note_stranger(asker)
             return asker.problem
         if rights.by_secret:
             return f"User:{asker.name} has no permission: request {request.code} is for servers"
@@ -274,6 +277,13 @@ class Guard:
         key = name, need
         if key in self.observed or len(self.observed) < limits.OBSERVED_NEEDS_MAX:
             self.observed[key] += 1
+
+    def _note_stranger(self, asker: Asker) -> None:
+        key = asker.source, asker.name[: limits.USER_NAME_BYTES_MAX]
+        if key in self.strangers or len(self.strangers) < limits.STRANGERS_NOTED_MAX:
+            count, _ = self.strangers.get(key, (0, ""))
+            reason = asker.problem[: limits.AUDIT_TEXT_CHARACTERS_MAX]
+            self.strangers[key] = count + 1, reason
 
     def sight(self) -> Sight:
         """The names that the present asker finds in lists. It stays so while others ask."""

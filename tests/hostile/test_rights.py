@@ -15,6 +15,7 @@ from rights import OPEN, SIGNED, SUPER, requests
 from trio.testing import MockClock
 
 from dledger.limits import (
+    STRANGERS_NOTED_MAX,
     UNKNOWN_REFUSED_PER_S,
     WRONG_PROOFS_AT_ONCE,
     WRONG_PROOFS_PER_S,
@@ -194,7 +195,7 @@ async def test_codes_that_super_users_alone_may_ask(tmp_path: Path, mock_clock: 
                 assert answer is not None
                 assert answer.code != REFUSED, code.name
             stranger.close()
-        assert not found.broker.core.guard.observed
+        assert not found.core.guard.observed
 
 
 async def test_codes_that_any_user_may_ask(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -459,17 +460,30 @@ async def test_observing_refuses_nothing_and_notes_what_would_be(
         near = found.connect()
         answer = await near.ask(Command(Code.LIST_OBSERVED))
         assert answer is not None
-        (row,) = json.loads(bytes(answer.payload))
+        row, asked = json.loads(bytes(answer.payload))
+        assert (asked["source"], asked["reason"]) == ("127.0.0.1", "username cannot be null.")
         assert row == {
             "user": "u",
             "kind": "Topic",
             "name": TOPIC,
             "actions": ["Pub"],
             "count": 3,
+            "source": "",
+            "claimed": "",
+            "reason": "",
         }
-        answer = await found.connect(FAR).ask(send_request())  # unsigned
-        assert answer is not None
-        assert answer.code == ResponseCode.SUCCESS
+        for unknown in (send_request(), stock(send_request(), password=OTHER)):
+            answer = await found.connect(FAR).ask(unknown)
+            assert answer is not None
+            assert answer.code == ResponseCode.SUCCESS
+        assert found.core.guard.strangers == {
+            ("127.0.0.1", ""): (1, "username cannot be null."),
+            (FAR, ""): (1, "username cannot be null."),
+            (FAR, "u"): (1, "check signature failed."),
+        }
+        for number in range(STRANGERS_NOTED_MAX + 9):
+            await found.connect(FAR).ask(stock(send_request(), f"nobody{number}"))
+        assert len(found.core.guard.strangers) == STRANGERS_NOTED_MAX
 
 
 async def test_super_users_are_changed_by_super_users_and_one_stays(

@@ -42,10 +42,17 @@ class AclInfo(ClientBody):
 
 
 class ObservedNeed(Body):
-    """A right that a user needed and lacked, while rights were observed: one of the actions."""
+    """A right that a user needed and lacked, while rights were observed: one of the actions.
+
+    Or, with a `source`, requests of nobody who is known: from which address, under which name, and
+    the last reason. Nothing can be granted for them, so `user` and the right are empty.
+    """
 
     user: str
     kind: str
     name: str
     actions: list[str]
     count: int
+    source: str = ""
+    claimed: str = ""
+    reason: str = ""

@@ -10,15 +10,18 @@ import pytest
 from trio.testing import MockClock
 
 from dledger.errors import BadInput
-from dledger.limits import LONG_BODY_BYTES
+from dledger.limits import LONG_BODY_BYTES, STAMP_AGE_S
 from dledger.remoting.bodies.access import ObservedNeed
+from dledger.remoting.names import TRACE_TOPIC
 from dledger.trust import signatures
+from dledger.world import unix_ms
 from mqbroker.requests import door
 from mqclient import Admin, Consumer, Message, PopConsumer, Producer, blocking
 from mqclient.admin.access.suggest import suggested
 from mqclient.commands.mqadmin import main
+from mqclient.connection import credentials
 from mqclient.connection.credentials import Credentials
-from mqclient.errors import ClientError, Refused
+from mqclient.errors import ClientError, Refused, SendUnknown
 from mqlocal import local_cluster, local_cluster_in_thread
 
 WORD = "the word of this cluster"
@@ -118,11 +121,19 @@ async def test_explained(autojump_clock: MockClock) -> None:
             await admin.users.create("gone", PASSWORD)
             await admin.users.update("gone", enabled=False)
             await admin.rights.grant("reader", ["Topic:O*"], ["All"], sources=["10.0.0.0/8"])
+            await admin.groups.update("g_late")
             for user, resource, source, allowed, because in (
                 ("sender", "Topic:Orders", "127.0.0.1", True, "Custom: Allow Pub on Topic:Orders"),
                 ("sender", "Topic:Other", "127.0.0.1", False, "no entry matches"),
                 ("reader", "Topic:Orders", "10.1.1.1", True, "Topic:O* from 10.0.0.0/8"),
                 ("reader", "Topic:Orders", "127.0.0.1", False, "no entry matches"),
+                ("reader", f"Topic:%RETRY%{GROUP}", "127.0.0.1", True, f"Sub on Group:{GROUP}"),
+                ("reader", f"Topic:%DLQ%{GROUP}", "127.0.0.1", True, f"Sub on Group:{GROUP}"),
+                ("reader", "Topic:%DLQ%other", "127.0.0.1", False, "or Group:other with Sub"),
+                ("sender", "Topic:%PARTS%Orders", "127.0.0.1", True, "Allow Pub on Topic:Orders"),
+                ("reader", "Topic:%RETRY%g_late_Orders", "127.0.0.1", False, "Group:g_late with"),
+                ("reader", f"Topic:{TRACE_TOPIC}", "127.0.0.1", True, "every user may"),
+                ("sender", "Cluster:any", "127.0.0.1", False, "are of 'DefaultCluster'"),
                 ("root", "Cluster:any", "127.0.0.1", True, "super user"),
                 ("gone", "Topic:Orders", "127.0.0.1", False, "disabled"),
                 ("nobody", "Topic:Orders", "127.0.0.1", False, "no user"),
@@ -161,6 +172,61 @@ async def test_observed_first_then_enforced(autojump_clock: MockClock) -> None:
                 await admin.rights.grant(each.user, [each.resource], each.actions)
             await admin.settings.update_broker_config("authorizationMode", "enforce")
             await work()
+
+
+async def test_what_a_leader_has_observed_is_suggested_when_another_one_leads(
+    autojump_clock: MockClock,
+) -> None:
+    """Each member knows its own part; and senders that no right helps are told, too."""
+    async with local_cluster(replicas=3, settings=SETTINGS) as cluster:
+        namesrv = cluster.namesrv_addr
+        await prepare(namesrv, mode="observe")
+        async with Admin(namesrv, secret=WORD) as admin:
+            for who in ({"user": "reader", "secret": PASSWORD}, {}):
+                async with Producer(namesrv, **who) as producer:
+                    await producer.send(Message(TOPIC, b""), timeout_s=5)
+            await admin.raft.transfer_leader((await admin.brokers.list())[0].broker_name)
+
+            (wanted,) = await admin.rights.suggest()
+            assert (wanted.user, wanted.resource, wanted.actions) == (
+                *("reader", f"Topic:{TOPIC}", ("Pub",)),
+            )
+            (unknown,) = await admin.rights.strangers()
+            assert (unknown.user, unknown.reason) == ("", "username cannot be null.")
+            assert unknown.requests
+            assert admin.left_out == ()
+
+
+@pytest.mark.parametrize("way", [1, -1])
+async def test_clocks_at_the_edge_of_what_signatures_take(
+    way: int, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second within, all is served; a second beyond, each send is refused by name, is not
+    stored, and the next one is served on the same connection once the clock is right again."""
+    apart_s = 0.0
+
+    def clock_ms() -> int:
+        return unix_ms() + round(1000 * apart_s)
+
+    monkeypatch.setattr(credentials, "unix_ms", clock_ms)
+    async with local_cluster(replicas=1, settings=SETTINGS) as cluster:
+        namesrv = cluster.namesrv_addr
+        await prepare(namesrv)
+        async with (
+            Producer(namesrv, user="sender", secret=PASSWORD) as producer,
+            Admin(namesrv, user="root", secret=PASSWORD) as admin,
+        ):
+            for seconds in (0.0, STAMP_AGE_S - 1, STAMP_AGE_S + 1, 0.0):
+                apart_s = way * seconds
+                if seconds <= STAMP_AGE_S:
+                    await producer.send(Message(TOPIC, b"taken"), timeout_s=5)
+                    continue
+                with pytest.raises(ClientError, match="look at the clocks") as caught:
+                    await producer.send(Message(TOPIC, b"refused"), timeout_s=5)
+                assert not isinstance(caught.value, SendUnknown)
+                assert "signed 61 s ago or ahead" in str(caught.value)
+            status = await admin.topics.status(TOPIC)
+            assert sum(queue.max_offset for queue in status.queues) == 3
 
 
 def test_the_smallest_policies() -> None:

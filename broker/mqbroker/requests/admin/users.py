@@ -231,12 +231,18 @@ class UserHandler:
 
     @serves(RequestCode.LIST_OBSERVED, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(GET))
     def list_observed(self, request: Command, _: Connection) -> Awaitable[Command]:
-        """Rights that users needed and lacked, at this replica since it started."""
-        rows = (
+        """Rights that users needed and lacked, and senders that nobody knows, at this replica since
+        it started."""
+        guard = self._core.guard
+        needs = (
             ObservedNeed(user, need.kind, need.name, list(need.actions), count)
-            for (user, need), count in sorted(self._core.guard.observed.items())
+            for (user, need), count in sorted(guard.observed.items())
         )
-        return _listed(request, rows)
+        unknown = (
+            ObservedNeed("", "", "", [], count, source, claimed, reason)
+            for (source, claimed), (count, reason) in sorted(guard.strangers.items())
+        )
+        return _listed(request, (*needs, *unknown))
 
     @serves(RequestCode.LIST_AUDITED, needs=Needs.NOTHING, right=Right.ADMIN, rights=BY_SUPER)
     async def list_audited(self, request: Command, _: Connection) -> Command:

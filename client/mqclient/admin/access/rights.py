@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Literal
 
 import msgspec
 
-from dledger.errors import BadInput
+from dledger.errors import BadInput, RemotingError
 from dledger.remoting.bodies import BrokerData, decode_body, encode_body
 from dledger.remoting.bodies.access import AclInfo, ObservedNeed, PolicyEntryInfo, PolicyInfo
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import CreateAclHeader, DeleteAclHeader, GetAclHeader, ListAclHeader
 from dledger.trust.policies import ANY, Entry, Policies, entries_of, resource
 from dledger.trust.rights import Action, Kind, Need
-from mqclient.admin.access.suggest import Suggestion, suggested
+from mqclient.admin.access.explain import Known, depends_on_groups, explained
+from mqclient.admin.access.suggest import Stranger, Suggestion, strangers, suggested
 from mqclient.admin.access.users import Users, listed
+from mqclient.admin.requests import expect_success
 from mqclient.admin.session import Part, change_each, run_for_each
 
 _SUBJECT = "User:"
@@ -145,25 +148,44 @@ class Rights(Part):
                 return Explained(name, True, f"{user!r} is a super user")
             grants = await self._of_user(user, group)
             entries = [Entry(g.policy, *msgspec.structs.astuple(g)[3:]) for g in grants]
-            allowed, entry = Policies(entries).judge(need, source)
-            wanted = f"no entry matches; {need.kind}:{need.name} with {action} would"
-            return Explained(name, allowed, wanted if entry is None else str(entry))
+            needs_groups = depends_on_groups(need)
+            groups = await self._requests.group_configs(group) if needs_groups else ()
+            known = Known(group.cluster, groups)
+            return Explained(name, *explained(Policies(entries), need, source, known))
 
         return await run_for_each(explain, await self._session.broker_groups(cluster, broker))
 
     async def suggest(
         self, *, broker: str | None = None, cluster: str | None = None
     ) -> tuple[Suggestion, ...]:
-        """The smallest entries that would let pass what the leaders have seen since they started,
-        while rights were observed or enforced."""
+        """The smallest entries that would let pass what brokers have seen since they started, while
+        rights were observed or enforced. A member that can't be asked is noted in `left_out`."""
+        return tuple(suggested(await self._observed(broker, cluster)))
 
-        async def observed(group: BrokerData) -> Sequence[ObservedNeed]:
-            answer = await self._requests.ask_leader(group, RequestCode.LIST_OBSERVED)
+    async def strangers(
+        self, *, broker: str | None = None, cluster: str | None = None
+    ) -> tuple[Stranger, ...]:
+        """Senders that no entry helps: nobody knows who they are."""
+        return tuple(strangers(await self._observed(broker, cluster)))
+
+    async def _observed(self, broker: str | None, cluster: str | None) -> Iterable[ObservedNeed]:
+        """Needs that members have seen, all of them: one that led before, or has passed requests
+        on, knows more than the leader."""
+
+        async def ask(address: str) -> Sequence[ObservedNeed]:
+            try:
+                answer = await self._requests.ask(address, RequestCode.LIST_OBSERVED)
+            except RemotingError as error:
+                self._session.left_out[address] = (
+                    f"not shown: what {address} has observed, which can't be asked: {error}"
+                )
+                return ()
+            expect_success(answer, RequestCode.LIST_OBSERVED, address)
             return listed(answer, ObservedNeed)
 
         groups = await self._session.broker_groups(cluster, broker)
-        found = await run_for_each(observed, groups)
-        return tuple(suggested(need for needs in found for need in needs))
+        members = [address for group in groups for address in group.broker_addrs.values()]
+        return chain.from_iterable(await run_for_each(ask, members))
 
 
 def asked_acl(

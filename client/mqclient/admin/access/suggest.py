@@ -23,6 +23,27 @@ class Suggestion(msgspec.Struct, frozen=True):
     requests: int
 
 
+class Stranger(msgspec.Struct, frozen=True):
+    """An address that sends what is refused whatever is granted: unsigned, by a user who is not
+    there, with a wrong password. `user` is who it claims to be, `reason` the last one."""
+
+    source: str
+    user: str
+    requests: int
+    reason: str
+
+
+def strangers(observed: Iterable[ObservedNeed]) -> list[Stranger]:
+    """Senders that no entry helps, by address and claimed name."""
+    found: dict[tuple[str, str], Stranger] = {}
+    for each in observed:
+        if each.source:
+            key = each.source, each.claimed
+            before = found[key].requests if key in found else 0
+            found[key] = Stranger(*key, before + each.count, each.reason)
+    return [found[key] for key in sorted(found)]
+
+
 def suggested(observed: Iterable[ObservedNeed]) -> list[Suggestion]:
     """Entries for what users lacked, by user and resource. Of who had no name nothing is told."""
     actions: dict[tuple[str, str], dict[str, None]] = {}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from mqclient.admin import Admin
 from mqclient.admin.access.rights import Grant
+from mqclient.admin.access.suggest import Stranger, Suggestion
 from mqclient.commands.access.users import DryRun, asked_unless
 from mqclient.commands.terminal.options import DEFAULTS, ChangedBroker, ChangedCluster, Common
 from mqclient.commands.terminal.output import Table, joined
@@ -191,15 +194,27 @@ def acl_explain(
 def acl_suggest(
     *, broker: ChangedBroker = None, cluster: ChangedCluster = None, common: Common = DEFAULTS
 ) -> None:
-    """Write the smallest policies for rights that users lacked, since the leaders began to observe.
+    """Write the smallest policies for rights that users lacked, since brokers began to observe.
 
-    The table has commands that grant these rights. Check each command before you run it.
+    The table has commands that grant these rights. Check each command before you run it. Senders
+    that no right helps, since they do not sign or sign wrongly, are named on stderr.
 
     For example:
 
         mqadmin aclSuggest -n 127.0.0.1:9876
     """
-    found = common.ask(lambda admin: admin.rights.suggest(broker=broker, cluster=cluster))
+
+    async def ask(admin: Admin) -> tuple[tuple[Suggestion, ...], tuple[Stranger, ...]]:
+        where = {"broker": broker, "cluster": cluster}
+        return await admin.rights.suggest(**where), await admin.rights.strangers(**where)
+
+    found, unknown = common.ask(ask)
+    for each in unknown:
+        claimed = f" as {each.user!r}" if each.user else ""
+        sys.stderr.write(
+            f"{each.source} sends{claimed} what is refused whatever you grant: {each.reason} "
+            f"({each.requests} requests)\n"
+        )
     rows = [
         (
             each.requests,
