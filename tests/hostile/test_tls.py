@@ -143,6 +143,46 @@ async def test_a_permissive_port_takes_both(tmp_path: Path) -> None:
             )
 
 
+async def one_by_one(to: int, task_status: trio.TaskStatus[int]) -> None:
+    """A relay before a port: a connection's first byte comes a second late, and alone; so does each
+    byte behind it, half a millisecond apart."""
+
+    async def relay(dialled: trio.SocketStream) -> None:
+        async with (
+            await trio.open_tcp_stream("127.0.0.1", to) as server,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(answers, server, dialled)
+            await trio.sleep(1)
+            async for piece in dialled:
+                for byte in piece:
+                    await server.send_all(bytes([byte]))
+                    await trio.sleep(0.0005)
+            nursery.cancel_scope.cancel()
+
+    async def answers(server: trio.SocketStream, dialled: trio.SocketStream) -> None:
+        async for piece in server:
+            await dialled.send_all(piece)
+
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    task_status.started(listener.socket.getsockname()[1])
+    await trio.serve_listeners(relay, [listener])
+
+
+async def test_a_permissive_port_tells_apart_what_comes_late_and_byte_by_byte(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The first byte is looked at when it is there, and nothing of it is lost: TLS and plain text
+    are served through a network that splits everything."""
+    async with serving(tmp_path, Mode.PERMISSIVE) as server, trio.open_nursery() as nursery:
+        port: int = await nursery.start(one_by_one, server.port)
+        assert await Server(port, server.quota, server.tls, []).served() == b"hello"
+        async with connect_peer("127.0.0.1", port) as peer:
+            answer = await peer.request(Command(1, body=b"plain"), 2 * ANSWER_S)
+            assert bytes(answer.payload) == b"plain"
+        nursery.cancel_scope.cancel()
+
+
 async def test_plain_text_at_an_enforcing_port_is_closed_with_a_reason(tmp_path: Path) -> None:
     """Nothing is answered, and the log and the client's error say what to do."""
     async with serving(tmp_path) as server:
