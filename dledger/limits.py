@@ -84,7 +84,7 @@ REVOKED_AGAIN_S = 10.0
 OBSERVED_NEEDS_MAX = 10_000
 """Different needs that are noted while rights are only observed."""
 STRANGERS_NOTED_MAX = 1024
-"""Addresses, with the names that they claim, of which is noted what nobody known has sent."""
+"""Senders that are counted although no known user signs for them: addresses and claimed names."""
 QUEUE_ID_MAX = (1 << 31) - 1
 TEXT_WIDTH_BYTES_MAX = 512
 """Properties of all records of a batch up to this length are checked for ASCII at once."""
