@@ -4,6 +4,5 @@
 ``rights``    granting and revoking, and asking why something is refused
 ``encryption``  how a port is encrypted, and which end refuses what
 ``audit``     what servers have written down of changes and refusals
-``explain``   whether a user may do something, and by which entry (pure)
 ``suggest``   the smallest policies for what was observed (pure)
 """

@@ -13,9 +13,17 @@ from dledger.remoting.bodies import BrokerData, decode_body, encode_body
 from dledger.remoting.bodies.access import AclInfo, ObservedNeed, PolicyEntryInfo, PolicyInfo
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.headers import CreateAclHeader, DeleteAclHeader, GetAclHeader, ListAclHeader
-from dledger.trust.policies import ANY, Entry, Policies, entries_of, resource
+from dledger.trust.policies import (
+    ANY,
+    Entry,
+    Known,
+    Policies,
+    depends_on_groups,
+    entries_of,
+    explained,
+    resource,
+)
 from dledger.trust.rights import Action, Kind, Need
-from mqclient.admin.access.explain import Known, depends_on_groups, explained
 from mqclient.admin.access.suggest import Stranger, Suggestion, strangers, suggested
 from mqclient.admin.access.users import Users, listed
 from mqclient.admin.requests import expect_success

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from dledger.remoting.command import Command
 from dledger.remoting.names import TOOLS_GROUP, TRACE_TOPIC
 from dledger.trust.guard import Asker, Guard
-from dledger.trust.policies import Entry, Policies
+from dledger.trust.policies import Entry, Known, Policies, explained
 from dledger.trust.rights import Action, Kind, Need, cluster, group, topic
 from dledger.trust.users import User, Users
-from mqclient.admin.access.explain import Known, explained
 
 KNOWN = Known("Here", ("a", "a_b"))
 SOURCE = "10.0.0.1"
