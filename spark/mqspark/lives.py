@@ -114,26 +114,27 @@ class LivesOf:
 
         Where one stands that was only delivered, and is in no log, nobody knows.
         """
+        ends: dict[str, list[int]] = {name: [] for name in self.members.brokers}
+        for (broker, _), positions in self.lives.ends.items():
+            ends[broker] = sorted({*ends[broker], *positions})
+        own = self.members.by_number(ends.__getitem__)
+        before = F.filter(own, lambda end: end < F.col("position"))
+        rows = (
+            slots.where((F.size(own) > 0) & F.col("position").isNotNull())
+            .groupBy("broker_number", F.size(before).alias("place"))
+            .agg(F.max("send_t").alias("sent"), F.min("ack_t").alias("acked"))
+            .collect()
+        )
         found = {}
         for number, broker in enumerate(self.members.brokers):
-            at = sorted(
-                {p for (name, _), ends in self.lives.ends.items() for p in ends if name == broker}
-            )
-            if not at:
-                continue
-            before = F.lit(0)
-            for position in at:
-                before = before + (F.col("position") > position).cast("int")
-            rows = (
-                slots.where((F.col("broker_number") == number) & F.col("position").isNotNull())
-                .groupBy(before.alias("place"))
-                .agg(F.max("send_t").alias("sent"), F.min("ack_t").alias("acked"))
-                .collect()
-            )
-            for place, position in enumerate(at):
-                low = max((row.sent or 0 for row in rows if row.place <= place), default=0)
-                acked = [row.acked for row in rows if row.place > place and row.acked is not None]
-                found[broker, position] = (low, min(acked, default=_FOR_EVER))
+            around = [row for row in rows if row.broker_number == number]
+            for place, position in enumerate(ends[broker]):
+                low = max((row.sent or 0 for row in around if row.place <= place), default=0)
+                acked = [row.acked for row in around if row.place > place]
+                found[broker, position] = (
+                    low,
+                    min((t for t in acked if t is not None), default=_FOR_EVER),
+                )
         return found
 
     def _spans(self, spans: dict[tuple[str, str], Moments]) -> DataFrame:

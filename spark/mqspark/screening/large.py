@@ -62,7 +62,7 @@ class _Named(NamedTuple):
     offsets: list[int]
 
 
-def large_in(records: pa.RecordBatch) -> list[Large]:
+def large_in(records: pa.Table) -> list[Large]:
     """The records that are about large bodies; mostly there is none."""
     if records["large"].null_count == len(records):
         return []

@@ -13,6 +13,7 @@ ends in it. That is enough to see whether anything is odd; what it is the record
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -82,23 +83,32 @@ class QueuesLook(msgspec.Struct, array_like=True):
     odd: bool = False
 
 
+def look_at_others(
+    looks: Sequence[OtherQueues], batches: Sequence[pa.RecordBatch], topics: Sequence[str]
+) -> None:
+    """Show each look the records of its batch, but for those of some topics."""
+    records = pa.Table.from_batches(batches)
+    own = pc.is_in(records["topic"], value_set=pa.array(topics, pa.string()), skip_nulls=False)
+    others = pc.and_(pc.invert(own), pc.is_valid(records["topic"]))
+    if not pc.any(others).as_py():
+        return
+    rows = records.filter(others)
+    queues, offsets = queue_number(rows).to_numpy(), numbers(rows["queue_offset"])
+    before = np.concatenate([[0], np.cumsum(others.to_numpy())])
+    ends = before[np.cumsum([0, *map(len, batches)])].tolist()
+    for look, (start, end) in zip(looks, pairwise(ends), strict=True):
+        if start < end:
+            look.take(queues[start:end], offsets[start:end])
+
+
 class OtherQueues:
-    """Looks at the records of one segment, but for those of some topics."""
+    """Looks at the records of one segment in queues that the history is not about."""
 
-    def __init__(self, segment: SegmentPartition, topics: Sequence[str]) -> None:
+    def __init__(self, segment: SegmentPartition) -> None:
         self.look = QueuesLook(segment.broker, segment.position)
-        self._topics = pa.array(topics, pa.string())
 
-    def take(self, records: pa.RecordBatch) -> None:
-        """The next of them, in the order of the log."""
-        own = pc.is_in(records["topic"], value_set=self._topics, skip_nulls=False)
-        others = pc.and_(pc.invert(own), pc.is_valid(records["topic"]))
-        if not pc.any(others).as_py():
-            return
-        rows = pa.Table.from_batches([records]).filter(others)
-        self._take(queue_number(rows).to_numpy(), numbers(rows["queue_offset"]))
-
-    def _take(self, queues: Numbers, offsets: Numbers) -> None:
+    def take(self, queues: Numbers, offsets: Numbers) -> None:
+        """The queues and offsets of the next of them, in the order of the log."""
         order = np.argsort(queues, kind="stable")
         queues, offsets = queues[order], offsets[order]
         starts = run_starts(queues)

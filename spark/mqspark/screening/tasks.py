@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mqspark.events import NOTE_FIELDS, OF_MESSAGES
+from mqspark.limits import BATCH_ROWS_MAX
 from mqspark.screening.changes import DELETE_TOPIC, Deletion, GroupsLogged, Lives, logged_numbers
 from mqspark.screening.digest import digest
 from mqspark.screening.hashing import hashed
 from mqspark.screening.large import Large, large_in
 from mqspark.screening.lines import LinesLook, without_times, writer_of
-from mqspark.screening.logs import OtherQueues, QueuesLook, SegmentLook
+from mqspark.screening.logs import OtherQueues, QueuesLook, SegmentLook, look_at_others
 from mqspark.screening.packets import (
     NONE,
     READING,
@@ -250,26 +251,33 @@ class Reading:
         if isinstance(part, HistoryPart):
             yield from self._of_lines(part, told)
             return
+        for batches, looks in self._of_segments(part, told, logged):
+            look_at_others(looks, batches, self.topics)
+            records = pa.Table.from_batches(batches).combine_chunks()
+            told.large += large_in(records)
+            yield of_records(records, self.topics), None
+
+    def _of_segments(
+        self, part: Task, told: Told, logged: list[Packet] | None
+    ) -> Iterator[tuple[list[pa.RecordBatch], list[OtherQueues]]]:
+        """Records of segments, those of small ones together, each with the look at its segment."""
+        batches: list[pa.RecordBatch] = []
+        looks: list[OtherQueues] = []
         columns = (*RECORD_COLUMNS, *([SENDER_CRC] if self.properties else ()))
         schema = row_schema(MESSAGES, columns)
         reader = SegmentReader(self.replicas, MESSAGES, schema, verify=True, merge=True)
+        by_broker: dict[str, GroupsLogged] = {}
         for segment in part.segments:
-            groups, others = GroupsLogged(), OtherQueues(segment, self.topics)
+            groups = by_broker.setdefault(segment.broker, GroupsLogged())
+            others = OtherQueues(segment)
             tally = Tally(segment, None if logged is None else groups.take)
             for records in reader.segment(segment, tally):
-                told.large += large_in(records)
-                others.take(records)
-                yield of_records(records, self.topics), None
+                batches.append(records)
+                looks.append(others)
+                if sum(map(len, batches)) >= BATCH_ROWS_MAX:
+                    yield batches, looks
+                    batches, looks = [], []
             told.others.append(others.look)
-            told.logged += [
-                (segment.broker, *queue, offset) for queue, offset in groups.offsets.items()
-            ]
-            told.acts += [(segment.broker, *act) for act in groups.acts]
-            told.batches.setdefault(segment.broker, StagedBatches()).add(groups.batches)
-            if logged is not None and groups.done:
-                told.through |= {group for group, *_ in groups.done}
-                done = logged_numbers(segment.broker, groups)
-                logged += [(0, DONE, data) for _, data in divided(done, np.zeros(len(done), int))]
             told.segments.append(
                 SegmentLook(
                     segment.broker,
@@ -284,6 +292,23 @@ class Reading:
                     tally.disputed,
                 )
             )
+        if batches:
+            yield batches, looks
+        for broker, groups in by_broker.items():
+            _tell_changes(broker, groups, told, logged)
+
+
+def _tell_changes(
+    broker: str, groups: GroupsLogged, told: Told, logged: list[Packet] | None
+) -> None:
+    """Add the changes of groups and topics that a broker's log has."""
+    told.logged += [(broker, *queue, offset) for queue, offset in groups.offsets.items()]
+    told.acts += [(broker, *act) for act in groups.acts]
+    told.batches.setdefault(broker, StagedBatches()).add(groups.batches)
+    if logged is not None and groups.done:
+        told.through |= {group for group, *_ in groups.done}
+        done = logged_numbers(broker, groups)
+        logged += [(0, DONE, data) for _, data in divided(done, np.zeros(len(done), int))]
 
 
 def deletions(

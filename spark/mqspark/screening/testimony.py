@@ -98,12 +98,11 @@ def of_events(events: pa.Table, topics: Sequence[str]) -> pa.Table:
     return _table(said | {"source": pc.if_else(waits, WAITING, events["kind"])}, len(events))
 
 
-def of_records(records: pa.RecordBatch, topics: Sequence[str]) -> pa.Table:
+def of_records(rows: pa.Table, topics: Sequence[str]) -> pa.Table:
     """Records of replicas in these topics, of messages that wait, and of dead letters.
 
     What the broker has moved to wait anew is left out: it repeats what was said before.
     """
-    rows = pa.Table.from_batches([records])
     waits = pc.and_(_among(rows["topic"], WAITING_TOPICS), pc.invert(rows["moved"]))
     wanted = pc.or_(_among(rows["topic"], topics), _of_dead_letters(rows["topic"]))
     rows = _where(rows, pc.or_(wanted, waits))

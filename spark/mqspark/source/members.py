@@ -6,7 +6,9 @@ which of the replicas hold something.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,13 +18,19 @@ from dledger.errors import ConfigError
 from mqspark.limits import REPLICAS_MAX
 from mqspark.source.planning import Replica
 
+#: Spark's type for each of Python's.
+_KINDS: Final = {int: "bigint", str: "string", list: "array<bigint>"}
+
 
 class Members:
     """The replicas of all brokers. Raises ConfigError for more than a mask can hold."""
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self.replicas = list(replicas)
-        self.brokers = sorted({replica.broker for replica in replicas})
+        self._of: dict[str, list[Replica]] = {}
+        for replica in replicas:
+            self._of.setdefault(replica.broker, []).append(replica)
+        self.brokers = sorted(self._of)
         for broker in self.brokers:
             count = len(self.of(broker))
             if count > REPLICAS_MAX:
@@ -30,7 +38,7 @@ class Members:
 
     def of(self, broker: str) -> list[Replica]:
         """The broker's replicas, by node id: their places are the bits in masks."""
-        return [replica for replica in self.replicas if replica.broker == broker]
+        return self._of.get(broker, [])
 
     def bit(self, replica: Replica) -> int:
         """The replica's bit in masks."""
@@ -62,10 +70,11 @@ class Members:
         first = pa.array([replica.first_index or None for replica in self.replicas], pa.int64())
         return session.createDataFrame(pa.table(rows).append_column("first_index", first))
 
-    def by_number(self, value: Callable[[str], str | int]) -> Column:
+    def by_number(self, value: Callable[[str], str | int | Sequence[int]]) -> Column:
         """The result of `value` for the name of the broker with the number `broker_number`."""
-        values = F.array(*[F.lit(value(name)) for name in self.brokers])
-        return F.get(values, F.col("broker_number"))
+        values = [value(name) for name in self.brokers]
+        kind = next((_KINDS[type(each)] for each in values), "string")
+        return F.get(_constant(values, f"array<{kind}>"), F.col("broker_number"))
 
     @property
     def broker_number(self) -> Column:
@@ -77,8 +86,13 @@ class Members:
 def looked_up(key: str, values: Mapping[str, int]) -> Column:
     """The value for what the column `key` holds, null if there is none.
 
-    A constant for Spark, however many there are: it would search a CASE for each row from the
-    beginning, and for each of its branches once more.
+    Spark would search a CASE for each row from the beginning, and for each of its branches once
+    more.
     """
-    pairs = [F.lit(each) for pair in values.items() for each in pair]
-    return F.create_map(*pairs)[F.col(key)]
+    return _constant(values, "map<string, bigint>")[F.col(key)]
+
+
+def _constant(values: object, kind: str) -> Column:
+    """A constant of Spark's. As JSON it is one call to the JVM and one node of a plan, however many
+    brokers there are; Spark reads it once, while it plans."""
+    return F.from_json(F.lit(json.dumps(values)), kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -41,12 +42,12 @@ class StoredMessage:
     body_bytes: int
     raw: bytes
 
-    @property
+    @cached_property
     def queue_id(self) -> int:
         """The queue that the record names."""
         return int.from_bytes(self.raw[QUEUE_ID_AT : QUEUE_ID_AT + 4], "big")
 
-    @property
+    @cached_property
     def queue_offset(self) -> int:
         """The offset in its queue that the record names."""
         return int.from_bytes(self.raw[QUEUE_OFFSET_AT : QUEUE_OFFSET_AT + 8], "big")

@@ -131,12 +131,12 @@ def test_queues_of_other_topics_are_odd_where_an_offset_does_not_follow(
     looks: list[QueuesLook] = []
     while records:
         segment = SegmentPartition("b", "n0", ("d",), 0, len(looks), 1)
-        seen = OtherQueues(segment, ["T"])
+        seen = OtherQueues(segment)
         for _ in range(data.draw(st.integers(1, 3))):
             size = data.draw(st.integers(1, 10))
             some, records = records[:size], records[size:]
             if some:
                 rows = np.array(some, np.int64)
-                seen._take(rows[:, 0], rows[:, 1])
+                seen.take(rows[:, 0], rows[:, 1])
         looks.append(seen.look)
     assert are_odd(looks[::-1], {"b": whole}) == expected
