@@ -70,6 +70,9 @@ TRUST_CLASSES = (
     "-XX:-BytecodeVerificationRemote "
 )
 
+#: Of a Java that lives for one small job.
+SHORT_LIVED = f"{TRUST_CLASSES}{COMPILE_QUICKLY}-XX:+UseSerialGC"
+
 #: Spark's log lines are for its developers; users of the audit see errors only.
 _LOG_CONFIG = """\
 rootLogger.level = error

@@ -32,7 +32,7 @@ from mqchaos.cluster.processes import free_ports
 from mqclient import Columns
 from mqclient.blocking import BulkWriter, RangeReader
 from mqclient.models import messages_in
-from mqspark.session import find_java, prepare_java_home
+from mqspark.session import SHORT_LIVED, find_java, prepare_java_home
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -92,6 +92,7 @@ class Query:
             "SPARK_HOME": str(SPARK),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LAUNCHER_OPTS": SHORT_LIVED,
         }
         self.lives = 0
 
@@ -115,6 +116,8 @@ class Query:
         master = "local[2]" if tasks_of < 0 else "local-cluster[2,1,512]"
         words = [
             *(str(SPARK / "bin" / "spark-submit"), "--master", master),
+            *("--driver-java-options", SHORT_LIVED),
+            *("--conf", f"spark.executor.extraJavaOptions={SHORT_LIVED}"),
             *("--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m"),
             *(str(DRIVER), self.cluster.layout.namesrv_addr, "In", "Out", str(self.checkpoint)),
             *(str(rows_max), step, str(batch), str(tasks_of)),
@@ -149,8 +152,12 @@ def check(cluster: Cluster, rows: int) -> None:
         assert found == [*range(int(key[1:]), rows, KEYS)], f"rows of {key}"
 
 
-@pytest.mark.parametrize("steps", [("within",), pytest.param(STEPS, marks=pytest.mark.long)])
-def test_each_row_is_there_once_whatever_is_killed(tmp_path: Path, steps: Sequence[str]) -> None:
+@pytest.mark.parametrize(
+    ("steps", "batches"), [(("within",), 2), pytest.param(STEPS, 3, marks=pytest.mark.long)]
+)
+def test_each_row_is_there_once_whatever_is_killed(
+    tmp_path: Path, steps: Sequence[str], batches: int
+) -> None:
     """The driver at steps of a micro-batch, a leader while the next one comes, and an executor of
     the last one."""
     rows = 400
@@ -158,12 +165,12 @@ def test_each_row_is_there_once_whatever_is_killed(tmp_path: Path, steps: Sequen
         query = Query(cluster, tmp_path)
         away = ""
         for step in steps:
-            query.live(step, rows // 3, query.committed + 1)
+            query.live(step, rows // batches, query.committed + 1)
             if away:
                 cluster.start([away])
             trio.run(serving, cluster)
             away = trio.run(kill_leader, cluster, cluster.layout.brokers[steps.index(step) % 2])
-        query.live("none", rows // 3, tasks_of=query.committed + 1)
+        query.live("none", rows // batches, tasks_of=query.committed + 1)
         assert (tmp_path / "checkpoint.killed").read_text()
         check(cluster, rows)
 

@@ -25,7 +25,7 @@ from mqclient.blocking import BulkWriter, RangeReader
 from mqclient.models import messages_in
 from mqlocal import local_cluster_in_thread
 from mqspark.auditing import judge_run
-from mqspark.session import COMPILE_QUICKLY, TRUST_CLASSES, find_java, prepare_java_home
+from mqspark.session import SHORT_LIVED, find_java, prepare_java_home
 from mqspark.testing import planting
 from mqspark.testing.synthetic import Run, write_run
 
@@ -36,10 +36,6 @@ SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[3]
 ROWS = 200
 STARTS_S = 120.0
-
-
-#: Each Java of the cluster lives for one small audit.
-QUICK = f"{TRUST_CLASSES}{COMPILE_QUICKLY}-XX:+UseSerialGC"
 
 
 @contextmanager
@@ -87,7 +83,8 @@ def cluster(directory: Path) -> Iterator[tuple[str, dict[str, str]]]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK,
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
+        "SPARK_LAUNCHER_OPTS": SHORT_LIVED,
     }
     package, address = "org.apache.spark.deploy", f"spark://127.0.0.1:{master}"
     common = ["--host", "127.0.0.1"]
@@ -116,11 +113,11 @@ class Workers(NamedTuple):
     def submit(self, program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a program by spark-submit."""
         words = [str(SPARK / "bin" / "spark-submit"), "--master", self.master]
-        words += ["--driver-java-options", QUICK, "--driver-memory", "1g"]
+        words += ["--driver-java-options", SHORT_LIVED, "--driver-memory", "1g"]
         for setting in (
             "executor.memory=900m",
             "executor.cores=1",
-            f"executor.extraJavaOptions={QUICK}",
+            f"executor.extraJavaOptions={SHORT_LIVED}",
             "ui.enabled=false",
         ):
             words += ["--conf", f"spark.{setting}"]
@@ -166,8 +163,10 @@ def test_two_workers_give_the_verdict_of_one_machine(
     assert all(after > had for after, had in zip(workers.took_part(), before, strict=True))
 
 
+@pytest.mark.long
 def test_two_workers_copy_a_topic(tmp_path: Path, workers: Workers) -> None:
-    """By a stream that stores each row once: both read and write, and each row is there."""
+    """By a stream that stores each row once: both read and write, and each row is there. The short
+    form are executors that are killed meanwhile (`test_sink_killed.py`)."""
     before, driver = workers.took_part(), Path(__file__).with_name("sink_driver.py")
     with local_cluster_in_thread(replicas=1, groups=2) as brokers:
         with brokers.admin() as admin:
