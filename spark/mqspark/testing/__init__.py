@@ -5,7 +5,8 @@
 ``planting``   puts in the faults that judges must find
 ``small_runs``  whole runs of some ten messages, from a seed
 ``small_making``  lets these happen
-``small_plants``  faults for these, and what only looks odd
+``small_plants``  faults for these
+``innocents``     what only looks odd in them
 ``batch_plants``  of them, those of batches that are stored whole
 ``content_plants``  of them, those of bodies, and of what senders say beside them
 ``group_plants``  of them, those of groups that pop, and of outputs

@@ -25,10 +25,11 @@ from mqspark.auditing import gather
 from mqspark.exhibits.collecting import exhibits
 from mqspark.source.planning import Replica
 from mqspark.testing import planting, reference, small_plants
+from mqspark.testing.innocents import INNOCENT
 from mqspark.testing.reference import Finding
 from mqspark.testing.rewriting import read_log
 from mqspark.testing.small_making import small_run
-from mqspark.testing.small_plants import FAULTS, INNOCENT
+from mqspark.testing.small_plants import FAULTS
 from mqspark.testing.small_runs import (
     GROUP,
     OUTPUTS,
