@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from mqspark.history import Meta
+from mqspark.judge.settled import settled_alone
 from mqspark.judge.violations import COLUMNS
 from mqspark.limits import FEW_ROWS_MAX
 from mqspark.lives import LivesOf
@@ -69,9 +70,13 @@ class Evidence:
     def testimony(self) -> DataFrame:
         """The statements of each source about each message (:mod:`mqspark.screening.testimony`)."""
         testimony = self.screened.testimony
-        if self.lives is not None:
-            testimony = self.lives.of_testimony(testimony)
-        return self.kept(testimony) if self.brief else testimony
+        if self.brief:
+            testimony = self.kept(testimony)
+        if self.lives is None:
+            return testimony
+        # That reads it for each kind of statements.
+        lived = self.lives.of_testimony(testimony)
+        return self.kept(lived) if self.brief else lived
 
     @cached_property
     def lives(self) -> LivesOf | None:
@@ -275,8 +280,8 @@ class Evidence:
     @cached_property
     def noted(self) -> DataFrame:
         """The events that are about no single message."""
-        noted = self.screened.noted
-        return self.kept(noted if self.lives is None else self.lives.of_notes(noted, self.slots))
+        noted = self.kept(self.screened.noted)
+        return noted if self.lives is None else self.kept(self.lives.of_notes(noted, self.slots))
 
     def nothing(self) -> DataFrame:
         """No violation: what a judge says at once where there is nothing to judge."""
@@ -401,7 +406,7 @@ class Evidence:
         Of a message with several copies only the first counts: the others may be in a tail.
         """
         if self.alone:
-            return self._settled_alone()
+            return settled_alone(self.entries, self.ledger, self.members)
         told = zip(self.members.brokers, self.screened.totals["told"], strict=True)
         ends = {name: end + 1 for name, end in told if end != NONE}
         common = self.common_ends
@@ -476,23 +481,3 @@ class Evidence:
 
     def _is_common(self) -> Column:
         return F.col("position") >= looked_up("broker", self.begins)
-
-    def _settled_alone(self) -> dict[str, int]:
-        """The settled part of a replica alone, as `mqspark.judge.alone` defines it."""
-        whole = self.entries.where("error IS NULL AND index IS NOT NULL")
-        ends = (
-            whole.groupBy("broker", "replica")
-            .agg(F.max(F.col("position") + F.col("size")).alias("end"))
-            .collect()
-        )
-        splits = self.ledger.where("term_min != term_max").groupBy("broker")
-        settled = {
-            row.broker: row.at for row in splits.agg(F.min("position").alias("at")).collect()
-        }
-        for row in ends:
-            settled[row.broker] = min(row.end, settled.get(row.broker, row.end))
-        for name in self.members.brokers:
-            told = [replica.manifest for replica in self.members.of(name)]
-            committed = min(0 if each is None else each.end_position for each in told)
-            settled[name] = max(committed, settled.get(name, 0))
-        return settled
