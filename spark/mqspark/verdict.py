@@ -23,7 +23,6 @@ from mqspark.judge import (
     authenticity,
     copies,
     durability,
-    freshness,
     identity,
     leadership,
     order,
@@ -31,6 +30,7 @@ from mqspark.judge import (
     waiting,
 )
 from mqspark.judge.acts import obeyed
+from mqspark.judge.answers import freshness
 from mqspark.judge.batches import whole
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.groups import commits, outputs, popped, priorities

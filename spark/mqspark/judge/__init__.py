@@ -15,7 +15,6 @@ what the evidence proves:
 ``settled``       how far logs are settled without one
 ``logs``          what logs say beside the history's messages
 ``violations``    the form of findings
-``questions``     what was known before a question was asked
 ``durability``    property 1
 ``authenticity``  property 2
 ``identity``      property 3
@@ -24,7 +23,7 @@ what the evidence proves:
 ``leadership``    properties 6 and 7
 ``copies``        property 9
 ``waiting``       properties 10 and 11
-``freshness``     property 12
+``answers``       what nodes answer, and property 12
 ``acts``          what tools do, and property 17
 ``groups``        properties 8 and 14 to 16
 ``batches``       property 19

@@ -8,18 +8,14 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from mqspark.testing import batch_plants as batches
-from mqspark.testing import content_plants as contents
-from mqspark.testing import elsewhere_plants as elsewhere
-from mqspark.testing import group_plants as groups
-from mqspark.testing import life_plants as lives
-from mqspark.testing import log_plants as logs
-from mqspark.testing import strange_plants as strange
-from mqspark.testing import subtle_plants as subtle
-from mqspark.testing import thin_plants as thin
-from mqspark.testing import waiting_plants as waiting
-from mqspark.testing.content_plants import acked
-from mqspark.testing.group_plants import END
+from mqspark.testing.plants import batch as batches
+from mqspark.testing.plants import content as contents
+from mqspark.testing.plants import elsewhere, strange, subtle, thin, waiting
+from mqspark.testing.plants import group as groups
+from mqspark.testing.plants import life as lives
+from mqspark.testing.plants import log as logs
+from mqspark.testing.plants.content import acked
+from mqspark.testing.plants.group import END
 from mqspark.testing.small_plants import Plant, made_again, sent_again, went_back
 from mqspark.testing.small_runs import NODES, TOPIC, Entry, SmallRun
 

@@ -13,18 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dledger.checksum import crc32
-from mqspark.testing import batch_plants as batches
-from mqspark.testing import content_plants as contents
-from mqspark.testing import elsewhere_plants as elsewhere
-from mqspark.testing import group_plants as groups
-from mqspark.testing import life_plants as lives
-from mqspark.testing import log_plants as logs
-from mqspark.testing import strange_plants as strange
-from mqspark.testing import subtle_plants as subtle
-from mqspark.testing import thin_plants as thin
-from mqspark.testing import waiting_plants as waiting
-from mqspark.testing.content_plants import acked, waiting_ack
 from mqspark.testing.planting import Event
+from mqspark.testing.plants import batch as batches
+from mqspark.testing.plants import content as contents
+from mqspark.testing.plants import elsewhere, strange, subtle, thin, waiting
+from mqspark.testing.plants import group as groups
+from mqspark.testing.plants import life as lives
+from mqspark.testing.plants import log as logs
+from mqspark.testing.plants.content import acked, waiting_ack
 from mqspark.testing.small_runs import (
     END_T,
     GROUP,

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from dledger.errors import ConfigError
 from mqspark.auditing import judge_run, write_report
 from mqspark.events import EVENT
-from mqspark.testing import life_plants, planting
+from mqspark.testing import planting
+from mqspark.testing.plants import life
 from mqspark.testing.small_making import small_run
 from mqspark.testing.small_plants import FAULTS, sent_again
 from mqspark.testing.small_runs import TOPIC, SmallRun, write_runs
@@ -37,10 +38,10 @@ def a_run(name: str) -> SmallRun:
     draw = Random(name)
     run = small_run(name, name, pops=True)
     sent_again(run, draw)
-    life_plants.lives(run, draw)
-    life_plants.set_forward(run, draw)
-    life_plants.served(run, draw)
-    life_plants.group_made_again(run, draw)
+    life.lives(run, draw)
+    life.set_forward(run, draw)
+    life.served(run, draw)
+    life.group_made_again(run, draw)
     return run
 
 

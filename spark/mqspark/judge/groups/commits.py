@@ -32,9 +32,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.acts.entitled import of_lasting_groups, resets
+from mqspark.judge.answers.questions import with_highest
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import unlogged_readings
-from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import Property, noted, text, together, violation
 from mqspark.screening.tasks import COMMIT, GROUP_OFFSET, RESET
 from mqspark.screening.testimony import QUEUE

@@ -21,8 +21,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from mqspark.judge.answers.questions import with_highest
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import Property, text, together, violation
 from mqspark.screening.tasks import COMMIT, GROUP_OFFSET, RESET
 from mqspark.screening.testimony import ACK, DELIVER, QUEUE, STORED

@@ -25,9 +25,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.acts.entitled import of_lasting_groups
+from mqspark.judge.answers.questions import with_highest
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import settled_in_logs
-from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import Property, text, together, violation
 from mqspark.screening.tasks import GROUP_OFFSET, RESET
 from mqspark.screening.testimony import (

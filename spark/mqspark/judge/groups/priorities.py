@@ -35,8 +35,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from mqspark.judge.answers.questions import with_highest
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import Property, text, together, violation
 from mqspark.limits import IN_HAND_MAX
 from mqspark.screening.tasks import COMMIT, RESET

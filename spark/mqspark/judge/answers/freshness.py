@@ -14,8 +14,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from mqspark.judge.answers.questions import with_highest
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.questions import with_highest
 from mqspark.judge.violations import Property, noted, text, violation
 from mqspark.screening.tasks import QUEUE_END
 from mqspark.screening.testimony import QUEUE

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 from typing import Final
 
-from mqspark.testing.content_plants import acked
+from mqspark.testing.plants.content import acked
 from mqspark.testing.small_runs import NODES, Entry, SmallRun
 
 _SOON_NS: Final = 100

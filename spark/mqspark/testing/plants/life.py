@@ -7,8 +7,8 @@ import random
 from typing import Final
 
 from dledger.checksum import crc32
-from mqspark.testing.group_plants import END
 from mqspark.testing.planting import Event
+from mqspark.testing.plants.group import END
 from mqspark.testing.small_runs import SAID, SCHEDULE_TOPIC, TOPIC, SmallRun, Stored
 
 GROUP: Final = "lively"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from mqspark.testing.content_plants import acked
-from mqspark.testing.group_plants import END
 from mqspark.testing.planting import Event
+from mqspark.testing.plants.content import acked
+from mqspark.testing.plants.group import END
 from mqspark.testing.small_runs import (
     DELAY_NS,
     GROUP,

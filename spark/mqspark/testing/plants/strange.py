@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from mqspark.testing.content_plants import acked
-from mqspark.testing.group_plants import END
-from mqspark.testing.life_plants import Story
+from mqspark.testing.plants.content import acked
+from mqspark.testing.plants.group import END
+from mqspark.testing.plants.life import Story
 from mqspark.testing.small_runs import (
     DEAD_LETTERS,
     GROUP,

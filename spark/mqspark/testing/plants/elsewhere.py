@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from dledger.remoting.message import KEYS, TAGS, UNIQ_KEY
-from mqspark.testing.content_plants import acked
-from mqspark.testing.group_plants import END
-from mqspark.testing.life_plants import GROUP as LIVELY
-from mqspark.testing.life_plants import Story
+from mqspark.testing.plants.content import acked
+from mqspark.testing.plants.group import END
+from mqspark.testing.plants.life import GROUP as LIVELY
+from mqspark.testing.plants.life import Story
 from mqspark.testing.small_runs import (
     DEAD_LETTERS,
     GROUP,

@@ -9,10 +9,10 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from mqspark.testing.content_plants import acked
-from mqspark.testing.group_plants import END
-from mqspark.testing.life_plants import Story
 from mqspark.testing.planting import Event
+from mqspark.testing.plants.content import acked
+from mqspark.testing.plants.group import END
+from mqspark.testing.plants.life import Story
 from mqspark.testing.small_runs import (
     GROUP,
     NODES,
