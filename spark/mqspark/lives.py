@@ -104,9 +104,10 @@ class LivesOf:
             if len(own) == len(ends) and _is_row(own):
                 pairs = zip(spans, own, strict=True)
                 spans = [(max(low, at), min(high, t)) for (low, high), (at, t, _) in pairs]
-            lows, highs = zip(*spans, strict=True)
-            begins = (0, *(high + 1 for high in highs))
-            found[broker, topic] = [*zip(begins, (*lows, _FOR_EVER), strict=True)]
+            # If a log lies, a span may end before it begins: a note is of one life all the same.
+            begins = (0, *(max(span) + 1 for span in spans))
+            lows = (*(low for low, _ in spans), _FOR_EVER)
+            found[broker, topic] = [*zip(begins, lows, strict=True)]
         return found
 
     def _known(self, slots: DataFrame) -> dict[tuple[str, int], tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -120,7 +120,7 @@ class Inputs:
     def _records(self) -> dict[tuple[str, bool], list[StoredMessage]]:
         return {
             (node, waiting): [
-                message
+                with_name(message)
                 for entry in log
                 for message in entry.messages
                 if (waits(entry, message) if waiting else message.topic in self.topics)
@@ -269,6 +269,12 @@ def waits(entry: StoredEntry, message: StoredMessage) -> bool:
     """Whether a record waits, and is no copy that the broker has moved there."""
     moved = entry.messages[0].topic == _MOVES and message is not entry.messages[0]
     return message.topic in _WAITING and not moved
+
+
+def with_name(message: StoredMessage) -> StoredMessage:
+    """A record by its place, if nobody gave it an id."""
+    place = f"no UNIQ_KEY, at {message.position}"
+    return message if message.message_id is not None else replace(message, message_id=place)
 
 
 def queue_of(event: Said) -> tuple[str, int]:

@@ -125,7 +125,7 @@ def _life_of(event: Said, gone: Any, lived: Any, windows: Any) -> int | None:
     if kind not in ("commit", "group_offset", "reset", "queue_end"):
         return 0
     for life in range(len(windows[topic]) + 1):
-        after = windows[topic][life - 1][1] if life else -1
+        after = max(windows[topic][life - 1]) if life else -1
         before = windows[topic][life][0] if life < len(windows[topic]) else _FOR_EVER
         if event.get("began", 0) > after and event["t"] < before:
             return life
