@@ -1,16 +1,27 @@
-"""The kinds of files. To read a pipe waits for a writer, and a device may have no end."""
+"""The kinds of files, and who may read them. To read a pipe waits for a writer, and a device may
+have no end."""
 
 from __future__ import annotations
 
 import stat
 
 from dledger.errors import ConfigError
+from dledger.limits import OTHERS
 
 
 def check_regular(what: object, mode: int, remedy: str, *, or_folder: bool = False) -> None:
     """Raises ConfigError, which names `what`, unless the mode is a file's, or a folder's."""
     if not stat.S_ISREG(mode) and not (or_folder and stat.S_ISDIR(mode)):
         raise ConfigError(f"{what} is {_kind_of(mode)}, not a file: {remedy}")
+
+
+def check_private(what: object, path: object, mode: int) -> None:
+    """Raises ConfigError, which names `what`, if a file is not for its user alone."""
+    if stat.S_ISREG(mode) and mode & OTHERS:
+        raise ConfigError(
+            f"{what} has mode {stat.S_IMODE(mode):04o}: others than its user can read or change "
+            f"it; chmod 600 {path}"
+        )
 
 
 def _kind_of(mode: int) -> str:

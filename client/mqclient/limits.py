@@ -164,6 +164,8 @@ REPLIES_AWAITED_MAX = 65_536
 TRANSACTION_CHECKS_MAX = 256
 QUEUES_WANTED_MAX = 2**16
 """Queues that a send may ask for when it makes a topic; the broker gives its own maximum."""
+PASSWORD_LINE_BYTES_MAX = 4 * foundation.KIB
+"""Bytes that are read of a password's file: servers take far shorter passwords."""
 BULK_BATCH_BYTES_MAX = foundation.MIB
 """Bytes of records in one batch of columns: one entry, which other senders wait for no longer than
 for theirs."""

@@ -7,13 +7,12 @@ Keys may be PKCS#8, PKCS#1 or SEC1, encrypted or not; what RocketMQ's servers re
 from __future__ import annotations
 
 import ssl
-import stat
 from pathlib import Path
 from typing import Final
 
 from dledger.errors import ConfigError
-from dledger.kinds import check_regular
-from dledger.limits import OTHERS, TLS_FILE_BYTES_MAX
+from dledger.kinds import check_private, check_regular
+from dledger.limits import TLS_FILE_BYTES_MAX
 from dledger.tls.dates import Validity, first_validity
 from dledger.tls.options import ClientAuth, Files
 from dledger.world import unix_ms
@@ -161,12 +160,8 @@ def _text(path: str, name: str, *, private: bool = False) -> str:
         check_regular(f"{name} {path}", found.st_mode, "name a file in PEM")
         if found.st_size > TLS_FILE_BYTES_MAX:
             raise ConfigError(f"{name} {path} has {found.st_size} bytes: that is not a PEM file")
-        if private and stat.S_IMODE(found.st_mode) & OTHERS:
-            raise ConfigError(
-                f"{name} {path} has mode {stat.S_IMODE(found.st_mode):04o}: others than "
-                f"its user can "
-                f"read it; chmod 600 {path}"
-            )
+        if private:
+            check_private(f"{name} {path}", path, found.st_mode)
         return file.read_bytes().decode("ascii", "replace")
     except OSError as error:
         raise ConfigError(f"{name} {path} can't be read: {error.strerror}") from error

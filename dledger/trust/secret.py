@@ -7,11 +7,10 @@ It is random text in a file that only its user can read.
 from __future__ import annotations
 
 import ipaddress
-import stat
 from pathlib import Path
 
 from dledger.errors import ConfigError
-from dledger.kinds import check_regular
+from dledger.kinds import check_private, check_regular
 from dledger.limits import SECRET_CHARACTERS_MIN
 from dledger.observe import get_logger
 from dledger.trust.rolling import Secrets, parse, shown
@@ -37,11 +36,7 @@ def read_secret(path: Path) -> str:
         raise ConfigError(
             f"secretFile {path} is not text; make another: {HOW_TO_MAKE_ONE}"
         ) from None
-    if stat.S_IMODE(mode) & 0o077:
-        raise ConfigError(
-            f"secretFile {path} has mode {stat.S_IMODE(mode):04o}: others than its user can read "
-            f"or change it; chmod 600 {path}"
-        )
+    check_private(f"secretFile {path}", path, mode)
     if len(secret) < SECRET_CHARACTERS_MIN:
         raise ConfigError(
             f"secretFile {path} has {len(secret)} characters, fewer than {SECRET_CHARACTERS_MIN}; "

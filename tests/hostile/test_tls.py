@@ -33,7 +33,7 @@ from dledger.testing.certificates import client, contexts, files, pair, stranger
 from dledger.testing.logs import capture_logs
 from dledger.tls.clients import ClientContexts
 from dledger.tls.options import ClientAuth, Mode
-from mqclient.admin.access.encryption import check_tls
+from mqclient.admin.access.encryption import TAKEN, TLS_ALONE, check_tls
 from mqlocal import local_cluster
 from mqnamesrv import app as namesrv
 from mqnamesrv.config import NamesrvConfig
@@ -131,6 +131,16 @@ async def test_a_check_shows_the_names_of_a_certificate_for_another_host(tmp_pat
         assert (found.refused_by, found.names) == ("this end", ())
         assert found.valid_until
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("mode", "plain"), [(Mode.PERMISSIVE, TAKEN), (Mode.ENFORCING, TLS_ALONE)])
+async def test_a_check_tells_how_a_port_takes_plain_text(
+    mode: Mode, plain: str, tmp_path: Path
+) -> None:
+    """A port that takes TLS alone refuses it, and no advice for other clients is shown."""
+    async with serving(tmp_path, mode) as server:
+        found = await check_tls("127.0.0.1", server.port, client(tmp_path / "another"), 5)
+    assert (found.plain, found.tls, found.refused_by) == (plain, TAKEN, "")
 
 
 async def test_a_permissive_port_takes_both(tmp_path: Path) -> None:

@@ -108,9 +108,10 @@ def state_of(
     )
 
 
-def _first_number(text: str) -> float:
-    """The first of the blank-separated rates that brokers report: the last ten seconds."""
+def _first_number(text: str) -> float | None:
+    """The first of the blank-separated rates that brokers report: the last ten seconds. None if
+    there is none: the user may not see it."""
     try:
         return float(text.split(maxsplit=1)[0])
     except (IndexError, ValueError):
-        return 0.0
+        return None

@@ -41,9 +41,9 @@ class BrokerState(msgspec.Struct, frozen=True):
     role: str
     term: int | None = None
     version: str = ""
-    #: Messages per second, over the last ten.
-    in_per_s: float = 0.0
-    out_per_s: float = 0.0
+    #: Messages per second, over the last ten; None if it does not say.
+    in_per_s: float | None = None
+    out_per_s: float | None = None
     log_end_bytes: int | None = None
     #: Log entries that it has not applied yet.
     behind_entries: int | None = None

@@ -8,11 +8,13 @@ their own signature.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from dledger.errors import BadInput, ConfigError
+from dledger.kinds import check_private
 from dledger.limits import SECRET_LOOK_S
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -22,17 +24,24 @@ from dledger.trust.rolling import Secrets
 from dledger.trust.secret import SecretFile
 from dledger.trust.signatures import CLUSTER_USER, Key, Stamp, check_name
 from dledger.world import steady_s, unix_ms
+from mqclient.limits import PASSWORD_LINE_BYTES_MAX
 
 Sign = Callable[[Command], None]
 
 
 def password_in(file: Path) -> str:
-    """The password in a file's first line, without the white space around it. Raises
-    ConfigError."""
+    """The password in a file's first line, without the white space around it. The file is for its
+    user alone, or a pipe. Raises ConfigError."""
     try:
-        return file.read_text().partition("\n")[0].strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: {error}") from error
+        with file.open("rb") as opened:
+            mode, line = os.fstat(opened.fileno()).st_mode, opened.readline(PASSWORD_LINE_BYTES_MAX)
+    except OSError as error:
+        raise ConfigError(f"the password's file {file} can't be read: {error.strerror}") from error
+    check_private(f"the password's file {file}", file, mode)
+    try:
+        return line.decode().strip()
+    except UnicodeDecodeError:
+        raise ConfigError(f"the password's file {file} is not text in UTF-8") from None
 
 
 class Credentials:

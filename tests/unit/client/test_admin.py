@@ -157,7 +157,7 @@ def test_a_brokers_own_word_about_its_role_counts() -> None:
     figures = {"brokerVersionDesc": "V4_9_8", "putTps": "1.5 2.5 3.5", "getTransferredTps": ""}
     state = state_of((GROUP, 0, "127.0.0.1:10911"), info, figures)
     assert (state.role, state.term, state.behind_entries) == ("candidate", 4, 2)
-    assert (state.version, state.in_per_s, state.out_per_s) == ("V4_9_8", 1.5, 0.0)
+    assert (state.version, state.in_per_s, state.out_per_s) == ("V4_9_8", 1.5, None)
     assert state_of((GROUP, 0, DEAD), None, {}).role == "leader"
     assert state_of((GROUP, 1, DEAD), None, {}).role == "follower"
 

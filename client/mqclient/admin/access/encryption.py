@@ -20,6 +20,7 @@ from dledger.tls.dates import first_validity
 from dledger.tls.options import AskedTls, Tls
 
 TAKEN = "taken"
+TLS_ALONE = "refused: the port takes TLS alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,9 @@ async def check_tls(host: str, port: int, tls: AskedTls, timeout_s: float) -> Tl
     plain = await _answered(host, port, timeout_s, None)
     report = TlsReport(f"{host}:{port}", plain, await _answered(host, port, timeout_s, dialler))
     if report.tls == TAKEN:
+        if plain != TAKEN:
+            # The reason is for a client that was not told to use TLS.
+            report = replace(report, plain=TLS_ALONE)
         return await _with_certificate(report, host, port, timeout_s, dialler)
     for lenient in _lenient(tls):
         dialler = ClientContexts.of(lenient)
