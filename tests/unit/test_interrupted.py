@@ -63,6 +63,8 @@ sys.meta_path.insert(0, Seeing())
 module, _, name = {entry!r}.partition(":")
 getattr(import_module(module), name)()
 """
+PYTHON_STARTS = "Fatal Python error: init_import_site"
+"""What an interpreter says, with status 1, that is interrupted before it has a frame of Python."""
 OURS = {"dledger", "mqbroker", "mqchaos", "mqclient", "mqnamesrv", "mqspark"}
 OF_THE_START = re.compile(r"/(__init__|__main__|entry|entering|version)\.py$")
 
@@ -105,6 +107,8 @@ def test_ctrl_c_at_any_moment_of_a_start() -> None:
             time.sleep(rng.random() / 2)
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=120)
+            if said.startswith(PYTHON_STARTS):
+                continue
             if "Traceback" not in said:
                 assert process.returncode in (0, 130, -signal.SIGINT), (start, said)
                 continue

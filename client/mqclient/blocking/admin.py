@@ -161,6 +161,7 @@ class Rights(AdminPart[rights.Rights]):
     of_user = blocking(rights.Rights.of_user)
     explain = blocking(rights.Rights.explain)
     suggest = blocking(rights.Rights.suggest)
+    strangers = blocking(rights.Rights.strangers)
 
 
 class Audit(AdminPart[audit.Audit]):
