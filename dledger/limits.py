@@ -40,6 +40,8 @@ PORT_MAX = 65_535
 HOST_CHARACTERS_MAX = 255
 PROVEN_NAME_CHARACTERS_MAX = 255
 """The longest name of a cluster or a broker in a hello, which is kept as long as its connection."""
+STAGED_ENDED_TOGETHER_MAX = 16
+"""Staged entries, of a MiB each, that end by one request: it is answered when all have."""
 USERS_MAX = 10_000
 """Users of a cluster; each broker group has all of them."""
 USERS_TOLD_BYTES_MAX = 128 * MIB

@@ -71,6 +71,8 @@ DECISION_BYTES_MAX = MIB
 """The largest decision of a batch, in bytes: it lists some 40,000 staged entries, of a MiB each."""
 STAGED_KEPT_S = 3600.0
 """Seconds after which entries staged for a batch that nobody decides are dropped."""
+STAGED_ENDS_UNDER_WAY_MAX = 4
+"""Staged entries of a request that are on their way to messages at a time."""
 STAGED_LOOK_S = 3.0
 """Seconds between two looks for staged entries that are due."""
 STAGED_MAX = 8192

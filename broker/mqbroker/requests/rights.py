@@ -26,7 +26,7 @@ from dledger.remoting.bodies.access import AclInfo, UserInfo
 from dledger.remoting.bodies.routes import CreateTopicListBody
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import WriteOnceHeader, decode_header
+from dledger.remoting.headers import EndStagedHeader, WriteOnceHeader, decode_header
 from dledger.remoting.message import offset_message_id_decode
 from dledger.remoting.numbers import is_number
 from dledger.trust.policies import ANY, each_entry
@@ -153,6 +153,13 @@ def _ended(request: Command, look: Look) -> Iterable[Alternatives]:
     return topic_needs(look, _stored(request, look, "commitLogOffset"), PUB)
 
 
+def _ended_staged(request: Command, look: Look) -> Iterable[Alternatives]:
+    yield from _ended(request, look)
+    following = decode_header(EndStagedHeader, request).following or []
+    for _, position in following[: limits.STAGED_ENDED_TOGETHER_MAX]:  # with more it is refused
+        yield from topic_needs(look, look.topic_at(position) or "", PUB)
+
+
 def _handled(request: Command, look: Look) -> Iterable[Alternatives]:
     yield from group_needs(field(request, "consumerGroup"), UPDATE)
     try:
@@ -255,6 +262,7 @@ WRITE_ONCE = found("each Topic Pub; with offsets Group Sub, Topic Sub", _write_o
 VIEWED = found("Topic Get or Sub of the message", _viewed)
 SENT_BACK = found("Group Sub, Topic Sub of the message", _sent_back)
 ENDED = found("Topic Pub of the message", _ended)
+ENDED_STAGED = found("Topic Pub of each message", _ended_staged)
 HANDLED = found("Group Update, Topic Sub of the message", _handled)
 CLONED = found(
     "source Group Get, destination Group Update, Topic Update; all topics: Cluster Update",

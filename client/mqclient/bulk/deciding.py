@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import anyio
 
+from dledger.limits import STAGED_ENDED_TOGETHER_MAX
 from dledger.observe import get_logger
 from dledger.remoting.bodies import ClusterInfo, TopicRouteData
 from dledger.remoting.bodies.staged import Places, Staged, decode_places, encode_places
@@ -202,10 +203,11 @@ class BatchDecider(SessionClient):
 
     async def _publish(self, broker_name: str, places: Sequence[tuple[int, int]]) -> None:
         """End the staged entries of one group, in order."""
-        for offset, position in places:
-            header = EndStagedHeader(offset, position)
+        for first in range(0, len(places), STAGED_ENDED_TOGETHER_MAX):
+            (offset, position), *following = places[first : first + STAGED_ENDED_TOGETHER_MAX]
+            header = EndStagedHeader(offset, position, following)
             answer = await self._ask(broker_name, RequestCode.END_STAGED, header)
-            self._granted(answer, f"the end of staged entry {offset} on {broker_name}")
+            self._granted(answer, f"the end of staged entries from {offset} on {broker_name}")
 
     async def _ask(
         self, broker_name: str, code: RequestCode, header: Header, body: bytes = b""

@@ -72,13 +72,16 @@ class StageResponseHeader(Header, frozen=True):
 
 
 class EndStagedHeader(Header, frozen=True):
-    """END_STAGED (9023): turn a staged entry into messages, since its batch is decided.
+    """END_STAGED (9023): turn staged entries into messages, since their batch is decided.
 
-    A staged entry that has ended already is not an error, nor is one that the log no longer has.
+    The first one is named by two fields, those that follow it by both in a list. They end in this
+    order: if one can't, those behind it stay. A staged entry that has ended already is not an
+    error, nor is one that the log no longer has.
     """
 
     offset: Int64
     commit_log_offset: Int64
+    following: list[tuple[Int64, Int64]] | None = None
 
 
 class DecisionOfHeader(Header, frozen=True):

@@ -10,15 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dledger.remoting.message import host_bytes, properties_encode, tags_code
+from dledger.remoting.names import HALF_TOPIC, OP_TOPIC
 from dledger.remoting.record import Record, encode_record, walk
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
 from mqbroker.state.dedup import StoredCopy, dedup_key
 from mqbroker.state.derived import indexing
 from mqbroker.state.derived.entry_index import EntryIndex
-from mqbroker.state.derived.indexing import index_records, index_sends
+from mqbroker.state.derived.indexing import index_entry, index_records, index_sends
 from mqbroker.state.derived.keys import encode_keys
 from mqbroker.state.derived.properties import code_of_tags, codes_of_tags
+from mqbroker.state.moves import Move, encode_move
 
 HOST4, HOST6 = host_bytes("10.0.0.1", 99), host_bytes("::1", 99)
 POSITION = 4096 + 48
@@ -233,6 +235,45 @@ def test_sends_in_one_entry_say_what_they_would_say_alone(sent: list[Sent], few:
         [key for part in alone for key in part.keys]
     )
     assert {part.store_timestamp_ms for part in together} == {77}
+
+
+@given(sends, st.sampled_from([0, 0, 1]))
+@settings(max_examples=200, deadline=None)
+def test_a_move_says_the_same_whether_its_messages_are_read_as_a_table_or_one_by_one(
+    sent: list[Sent], jump: int
+) -> None:
+    """Of one topic, as those of a staged entry, or of several; with a gap in the offsets, too."""
+    move = Move(HALF_TOPIC, 0, ((7, 8),))
+    told = Sent(OP_TOPIC, written([], "A" * 32, [], ended=True), encode_move(move), 0, False)
+    out = bytearray()
+    ends: dict[str, int] = {}
+    for number, each in enumerate([told, *sent]):
+        offset = ends[each.topic] = ends.get(each.topic, 6) + 1 + (jump if number == 3 else 0)
+        out += encode_record(
+            topic=each.topic.encode(),
+            queue_id=3,
+            body=each.body,
+            properties=each.properties.encode(),
+            born_timestamp_ms=1,
+            born_host=HOST6 if each.ipv6 else HOST4,
+            store_host=HOST4,
+            queue_offset=offset,
+            physical_offset=POSITION + len(out),
+            store_timestamp_ms=77,
+            reconsume_times=each.reconsume_times,
+        )
+    found: list[object] = []
+    for few in (0, len(sent) + 1):
+        with mock.patch.object(indexing, "FEW", few):
+            try:
+                op, parts = index_entry(memoryview(bytes(out)), POSITION)
+            except Unusable:
+                found.append("unusable")
+                continue
+        assert op == move
+        assert not any(part.copies for part in parts)
+        found.append([(part._replace(keys=()), encode_keys(part.keys)) for part in parts])
+    assert found[0] == found[1]
 
 
 batches = st.tuples(

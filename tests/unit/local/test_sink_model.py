@@ -117,7 +117,11 @@ class Group:
         if code == RequestCode.WRITE_ONCE:
             return self._decide(decode_header(WriteOnceHeader, command), bytes(command.payload))
         assert code == RequestCode.END_STAGED
-        self.world.end_staged(self, decode_header(EndStagedHeader, command).offset)
+        ended = decode_header(EndStagedHeader, command)
+        for offset, _ in ((ended.offset, 0), *(ended.following or ())):
+            self.world.end_staged(self, offset)
+            if self.world.hazard(0.03):  # the leader died, and some of them have ended
+                raise NoLeader("", (), 0.0)
         return Command(ResponseCode.SUCCESS, {})
 
     def told(self, name: str) -> tuple[Told, bytes]:

@@ -7,20 +7,24 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from dledger.limits import STAGED_ENDED_TOGETHER_MAX
 from dledger.log.scanning.scan import scan_entries
 from dledger.log.segment import segment_path
 from dledger.remoting.bodies.staged import Places, Staged
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import EndTransactionHeader, encode_header
+from dledger.remoting.headers import EndStagedHeader, EndTransactionHeader, encode_header
+from dledger.trust.rights import PUB
 from mqbroker import limits
 from mqbroker.leader.staged import Ends, Entry
+from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.sending import staged as looks
 from mqbroker.requests.sending.staged import StagedHandler
@@ -117,6 +121,9 @@ async def commit(
 
     async def dying(decider: BatchDecider, group: str, places: list[tuple[int, int]]) -> None:
         nonlocal ended
+        if dies_after is None:
+            await publish(decider, group, places)
+            return
         for place in places:
             if ended == dies_after:
                 raise Died
@@ -207,7 +214,7 @@ async def test_what_a_commit_costs(
         assert asked == {
             RequestCode.DECISION_OF: 1,
             RequestCode.WRITE_ONCE: 1,
-            RequestCode.END_STAGED: n,
+            RequestCode.END_STAGED: len(places),
         }
 
 
@@ -436,6 +443,43 @@ async def test_a_stock_end_of_a_staged_entry_is_refused(
         answer = await decider._requests.leaders.ask(group, command, 5.0)
     assert answer.code == ResponseCode.INVALID_PARAMETER
     assert await seen(cluster, "T") == {}
+
+
+async def test_the_first_that_can_not_be_ended_keeps_those_behind_it(
+    autojump_clock: MockClock, cluster: LocalCluster, cores: dict[tuple[str, str], Core]
+) -> None:
+    """So the order of the decision stays; and a request has a bound."""
+    staged = await begin(cluster, 0)
+    places = await stage(cluster, staged, range(120))
+    ((group, [first, second, third, *_]), *_) = places.items()
+
+    async def end(*ended: tuple[int, int]) -> Command:
+        header = EndStagedHeader(*ended[0], [*ended[1:]])
+        command = Command(RequestCode.END_STAGED, encode_header(header))
+        async with BatchDecider(cluster.namesrv_addr) as decider:
+            await decider._learn()
+            return await decider._requests.leaders.ask(group, command, 5.0)
+
+    halves = next(each for (name, _), each in cores.items() if name == group).machine.halves
+    answer = await end(first, (second[0], second[1] + 1), third)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert "is not what was staged" in (answer.remark or "")
+    assert [place[0] in halves for place in (first, second, third)] == [False, True, True]
+    answer = await end(*[second] * (STAGED_ENDED_TOGETHER_MAX + 1))
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert second[0] in halves
+    assert (await end(first, second, third)).code == ResponseCode.SUCCESS
+    assert [place[0] in halves for place in (first, second, third)] == [False] * 3
+
+
+def test_whoever_ends_staged_entries_needs_the_right_to_the_topic_of_each() -> None:
+    """They may be of several topics."""
+    topics = {10: "A", 20: "B", 30: "C"}
+    request = Command(
+        RequestCode.END_STAGED, encode_header(EndStagedHeader(1, 10, [(2, 20), (3, 30)]))
+    )
+    needs = rights.ENDED_STAGED.needs(request, SimpleNamespace(topic_at=topics.get))  # type: ignore[arg-type]
+    assert [(need.name, need.actions) for (need,) in needs] == [(topic, (PUB,)) for topic in "ABC"]
 
 
 def log_of(cluster: LocalCluster, group: str) -> GroupLog:

@@ -10,12 +10,15 @@ order.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+import trio
+
 from dledger.errors import AppendError, BadInput, RemotingError, StorageError
 from dledger.ledger.outcome import Outcome
-from dledger.limits import PROVEN_NAME_CHARACTERS_MAX
+from dledger.limits import PROVEN_NAME_CHARACTERS_MAX, STAGED_ENDED_TOGETHER_MAX
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
@@ -99,24 +102,57 @@ class StagedHandler:
         )  # fmt: skip
         return Later(append, answer, (header.topic,))
 
-    @serves(RequestCode.END_STAGED, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.ENDED)
-    def end(self, request: Command, _: Connection) -> Command | Later[Appended]:
-        """Make messages of a staged entry; they can be pulled when this is answered."""
+    @serves(
+        RequestCode.END_STAGED, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.ENDED_STAGED
+    )
+    async def end(self, request: Command, _: Connection) -> Command:
+        """Make messages of staged entries; they can be pulled when this is answered.
+
+        Some of them are under way at a time: the log keeps their order, since they are appended
+        in one term. The first that can't be appended keeps those behind it waiting.
+        """
         header = decode_header(EndStagedHeader, request)
-        machine = self._core.machine
-        if header.offset not in machine.halves:
-            if header.offset >= machine.queues.end(HALF_TOPIC, 0):
-                raise _invalid(f"nothing was staged at offset {header.offset}")
-            return request.reply()
-        half = self._transactions.half(header.offset)
-        if half is None:
-            raise busy("the staged entry is being ended")
-        if half.staged is None or half.record.physical_offset != header.commit_log_offset:
+        following = header.following or []
+        if len(following) >= STAGED_ENDED_TOGETHER_MAX:
             raise _invalid(
-                f"half message {header.offset} at {half.record.physical_offset} is not what was "
-                f"staged at {header.commit_log_offset}"
+                f"following: {len(following) + 1} staged entries; at most "
+                f"{STAGED_ENDED_TOGETHER_MAX} end by one request"
             )
-        return Later(partial(self._publish, half), lambda _: request.reply())
+        role, under_way = self._core.role, deque[Outcome[Appended]]()
+        term = role.term
+        for offset, position in ((header.offset, header.commit_log_offset), *following):
+            half = self._to_end(offset, position)
+            if half is None:
+                continue
+            if not role.serving or role.term != term:
+                raise role.not_leader()
+            outcome: Outcome[Appended] = Outcome()
+            self._publish(half, outcome.set)
+            under_way.append(outcome)
+            if len(under_way) == limits.STAGED_ENDS_UNDER_WAY_MAX:
+                await under_way.popleft().wait()
+            else:
+                await trio.lowlevel.checkpoint()  # others have their turn
+        for outcome in under_way:
+            await outcome.wait()
+        return request.reply()
+
+    def _to_end(self, offset: int, position: int) -> Half | None:
+        """The staged entry at a place, or None if it has ended. Raises Refused."""
+        machine = self._core.machine
+        if offset not in machine.halves:
+            if offset >= machine.queues.end(HALF_TOPIC, 0):
+                raise _invalid(f"nothing was staged at offset {offset}")
+            return None
+        half = self._transactions.half(offset)
+        if half is None:
+            raise busy(f"the staged entry {offset} is being ended")
+        if half.staged is None or half.record.physical_offset != position:
+            raise _invalid(
+                f"half message {offset} at {half.record.physical_offset} is not what was staged "
+                f"at {position}"
+            )
+        return half
 
     def _publish(self, half: Half, tell: Callable[[Appended | AppendError], None]) -> None:
         config = self._transactions.lasting(half)

@@ -84,11 +84,25 @@ def index_entry(body: memoryview, position: int) -> tuple[Op | None, Sequence[En
     decode = _NOTES.get(bytes(first.body[:_MARK_BYTES_MAX]))
     if decode is not None:
         return _index_noted(body, position, first, decode)
-    parts = [
+    return decode_move(first.body), _index_moved(body, position, first)
+
+
+def _index_moved(body: memoryview, position: int, move: Record) -> list[EntryIndex]:
+    """The move itself, and what it moved: many messages are of one topic, as a staged entry's."""
+    moved, at = body[move.size :], position + move.size
+    starts = starts_of(moved)
+    if len(starts) > FEW:
+        first, last = _record(moved, 0, at), _record(moved, int(starts[-1]), at)
+        topic = _topic(first)
+        if OP_TOPIC != topic == _topic(last):
+            whole = Many(moved, starts, at, topic).index(_time_ms(first), None)
+            if whole is not None:
+                told = _index(body[: move.size], position, move, OP_TOPIC)._replace(copies=())
+                return [told, whole]
+    return [
         index_records(part, position + start)._replace(copies=())
         for _, start, part in _of_one_topic(body, position)
     ]
-    return decode_move(first.body), parts
 
 
 def index_sends(body: memoryview, position: int) -> Sequence[EntryIndex]:
