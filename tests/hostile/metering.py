@@ -149,14 +149,16 @@ class Asker:
     ) -> AsyncIterator[tuple[int, Command, float]]:
         """Each request, its number, and how long a turn it makes.
 
-        One whose turn is long is asked again, as the machine may be at fault. It is made anew with
-        the one before it, since it may be the first of its key, or a repeat.
+        One whose turn is long is asked again, as the machine may be at fault: it may be slower now
+        than it was, so its pace is taken anew. The request is made anew with the one before it,
+        since it may be the first of its key, or a repeat.
         """
         for number, request in enumerate(requests()):
             took_s = [await self._longest_turn_s(request, pace)]
             while min(took_s) > LOOP_STALL_S and len(took_s) < TRIES:
                 again = islice(requests(), max(0, number - 1), number + 1)
-                took_s += [[await self._longest_turn_s(each, pace) for each in again][-1]]
+                now = max(pace, machine_pace())
+                took_s += [[await self._longest_turn_s(each, now) for each in again][-1]]
             yield number, request, min(took_s)
 
     async def longest_turn_of_frame_s(self, frame: bytes, pace: float) -> float:

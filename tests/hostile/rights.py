@@ -106,7 +106,9 @@ def requests(position: int) -> dict[Code, tuple[Command, tuple[str, ...]]]:
         ),
         Code.PRODUCE: (produce_request("k"), ("Topic:Orders Pub",)),
         Code.STAGE: of(Code.STAGE, {"topic": "Orders"}, "Topic:Orders Pub"),
-        Code.END_STAGED: of(Code.END_STAGED, {"commitLogOffset": position}, "Topic:Orders Pub"),
+        Code.END_STAGED: of(
+            Code.END_STAGED, {"offset": 0, "commitLogOffset": position}, "Topic:Orders Pub"
+        ),
         Code.WRITE_ONCE: (
             Command(Code.WRITE_ONCE, encode_header(once)),
             ("Topic:Orders Pub", *_CONSUMES),
