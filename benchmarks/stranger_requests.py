@@ -131,7 +131,7 @@ class Flooding:
         return client
 
     def send(self, request: memoryview) -> None:
-        """What is left of the last request, or else this one; answers are read, and dropped."""
+        """Send the rest of the last request, or else this one; answers are read, and dropped."""
         self._left = self._left or request
         try:
             self._left = self._left[self.client.socket.send(self._left) :]

@@ -1,4 +1,4 @@
-"""What strangers do at a broker's client port, one scene each.
+"""Scenes of strangers at a broker's client port, a function each.
 
 A scene is given the port, the scale of its numbers, and what to keep open for as long as it lasts.
 """

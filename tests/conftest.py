@@ -83,8 +83,8 @@ def suite_order(item: pytest.Item) -> int:
 
 
 def dearest_first(nodeid: str) -> int:
-    """What one worker is longest at begins first, beside it what tells soonest that something is
-    wrong; small files come last, so that all workers end together."""
+    """The tests that keep one worker longest begin first, beside them those that soonest find a
+    fault; small files come last, so that all workers end together."""
     begin = (*(f"tests/{folder}/" for folder in TOGETHER), "tests/tidy/", "tests/integration/")
     return next((at for at, folder in enumerate(begin) if nodeid.startswith(folder)), len(begin))
 

@@ -60,7 +60,7 @@ def pipelined(producer: Producer, topic: str, body: bytes, seconds: float) -> di
 
 
 def at_a_pace(producer: Producer, topic: str, body: bytes, seconds: float) -> dict[str, float]:
-    """So many a second."""
+    """Messages are sent at a rate, in messages a second."""
     count, began, cpu = 0, time.monotonic(), time.process_time()
     for wait_s in paced(seconds):
         time.sleep(wait_s)

@@ -77,7 +77,7 @@ async def in_batches(producer: Producer, topic: str, body: bytes, seconds: float
 
 
 async def at_a_pace(producer: Producer, topic: str, body: bytes, seconds: float) -> int:
-    """So many a second."""
+    """Messages are sent at a rate, in messages a second."""
     count = 0
     for wait_s in paced(seconds):
         await anyio.sleep(wait_s)

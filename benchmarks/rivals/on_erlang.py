@@ -98,7 +98,7 @@ class RabbitMq:
         }
 
     def _control(self, node: str, *words: str) -> str:
-        """What `rabbitmqctl` prints about a node."""
+        """The output of `rabbitmqctl` about a node."""
         return subprocess.run(
             [str(SCRIPTS / "rabbitmqctl"), "-q", "-n", f"{node}@localhost", *words],
             env=self._environment(node),

@@ -18,7 +18,7 @@ KAFKA = "kafka"
 
 
 class Result(TypedDict):
-    """What `benchmarks/spark` keeps."""
+    """The result that `benchmarks/spark` keeps."""
 
     at: str
     python: str

@@ -138,7 +138,7 @@ async def test_a_line_says_which_user_which_rights_and_which_settings(tmp_path: 
 
 
 async def test_a_setting_that_can_not_change_is_noted_without_its_value(tmp_path: Path) -> None:
-    """It may be a secret."""
+    """A value may be a secret."""
     async with audited(tmp_path) as (_, peer, log):
         asked = Command(Code.UPDATE_BROKER_CONFIG, body=b"dLegerSecret=the-word\n")
         await peer.request(asked, ANSWER_S)

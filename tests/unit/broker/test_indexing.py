@@ -242,7 +242,7 @@ def test_sends_in_one_entry_say_what_they_would_say_alone(sent: list[Sent], few:
 def test_a_move_says_the_same_whether_its_messages_are_read_as_a_table_or_one_by_one(
     sent: list[Sent], jump: int
 ) -> None:
-    """Of one topic, as those of a staged entry, or of several; with a gap in the offsets, too."""
+    """The messages are of one topic, as a staged entry's, or of several; offsets may have a gap."""
     move = Move(HALF_TOPIC, 0, ((7, 8),))
     told = Sent(OP_TOPIC, written([], "A" * 32, [], ended=True), encode_move(move), 0, False)
     out = bytearray()

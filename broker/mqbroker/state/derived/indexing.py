@@ -34,6 +34,7 @@ from mqbroker.state.derived.many import Many, starts_of
 from mqbroker.state.derived.properties import (
     TAGS_NAME,
     UNIQUE_NAME,
+    Places,
     code_of_tags,
     expires_in,
     keys_of,
@@ -92,10 +93,10 @@ def _index_moved(body: memoryview, position: int, move: Record) -> list[EntryInd
     moved, at = body[move.size :], position + move.size
     starts = starts_of(moved)
     if len(starts) > FEW:
-        first, last = _record(moved, 0, at), _record(moved, int(starts[-1]), at)
-        topic = _topic(first)
-        if OP_TOPIC != topic == _topic(last):
-            whole = Many(moved, starts, at, topic).index(_time_ms(first), None)
+        table = _table(moved, starts, at)
+        if table is not None and table[0].topic != OP_TOPIC:
+            many, stored_ms = table
+            whole = many.index(stored_ms, None)
             if whole is not None:
                 told = _index(body[: move.size], position, move, OP_TOPIC)._replace(copies=())
                 return [told, whole]
@@ -113,13 +114,22 @@ def index_sends(body: memoryview, position: int) -> Sequence[EntryIndex]:
     starts = starts_of(body)
     if len(starts) <= FEW:
         return _one_by_one(body, position, starts.tolist())
-    first, last = _record(body, 0, position), _record(body, int(starts[-1]), position)
-    topic = _topic(first)
-    if topic == _topic(last):
-        whole = Many(body, starts, position, topic).index_sends(_time_ms(first))
+    table = _table(body, starts, position)
+    if table is not None:
+        many, stored_ms = table
+        whole = many.index_sends(stored_ms)
         if whole is not None:
             return [whole]
     return [*_sends_of_topics(body, position)]
+
+
+def _table(body: memoryview, starts: Places, position: int) -> tuple[Many, int] | None:
+    """Records as a table, and when the first was stored; None if the last is of another topic."""
+    first, last = _record(body, 0, position), _record(body, int(starts[-1]), position)
+    topic = _topic(first)
+    if topic != _topic(last):
+        return None
+    return Many(body, starts, position, topic), _time_ms(first)
 
 
 def _one_by_one(body: memoryview, position: int, starts: Sequence[int]) -> list[EntryIndex]:
