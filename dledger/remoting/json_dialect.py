@@ -30,6 +30,8 @@ from dledger.remoting.numbers import Int32
 _NULL = b"null"
 _NULL_VALUE = re.compile(rb"[:,\[]null")
 _sorted_encoder = msgspec.json.Encoder(order="sorted")
+#: Of scalars, in the standard way and the loose one. Made once: a body has thousands of them.
+_encoders = (json.JSONEncoder(), json.JSONEncoder(ensure_ascii=False))
 _LISTS = (list, tuple, set, frozenset)
 _CONTAINERS = (Mapping, *_LISTS)
 _PARTS_PER_STEP = 64
@@ -157,14 +159,20 @@ def _written(value: object, loose: bool) -> str:
         return "{" + ",".join(f"{key}:{_written(item, loose)}" for key, item in items) + "}"
     if isinstance(value, _LISTS):
         return "[" + ",".join(_written(item, loose) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=not loose)
+    return _written_scalar(value, loose)
+
+
+def _written_scalar(value: object, loose: bool) -> str:
+    if value.__class__ is int:
+        return str(value)
+    return _encoders[loose].encode(value)
 
 
 def _written_key(key: object, loose: bool) -> str:
     if isinstance(key, str):
-        return json.dumps(key, ensure_ascii=not loose)
+        return _written_scalar(key, loose)
     bare = _written(key, loose)
-    return bare if loose else json.dumps(bare)
+    return bare if loose else _written_scalar(bare, loose)
 
 
 def _skip(text: str, position: int) -> int:

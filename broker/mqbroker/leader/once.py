@@ -18,7 +18,7 @@ from dledger.errors import AppendError, NotLeader
 from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record
-from dledger.remoting.record.batch import body_crcs
+from dledger.remoting.record.batch import body_crcs, record_starts
 from mqbroker import limits
 from mqbroker.leader.appending.append import Admit, Appender, always
 from mqbroker.leader.appending.drafts import MessagesDraft
@@ -279,7 +279,8 @@ class OnceAppender:
             notes.store_timestamp_ms,
             duplicate=True,
         )
-        return _same(stamp, stored, body_crcs(outputs) if positions else [], asked)
+        held = body_crcs(outputs, record_starts(outputs)) if positions else []
+        return _same(stamp, stored, held, asked)
 
 
 def _same(stamp: Stamp, stored: Stored, held: list[int], asked: list[int]) -> Stored | Refused:

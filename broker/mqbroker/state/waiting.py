@@ -143,13 +143,18 @@ class Waiting:
     ) -> Generator[None, None, None]:
         """Take over a snapshot's rows, in steps. Older versions kept pairs, and no owners."""
         if isinstance(kept, bytes):
-            offsets, at_ms = np.split(np.frombuffer(kept, TIME_KEPT).astype(np.int64), 2)
+            both = np.frombuffer(kept, TIME_KEPT)
+            offsets = both[: len(both) // 2].astype(np.int64)
+            yield
+            at_ms = both[len(both) // 2 :].astype(np.int64)
         else:
             pairs = np.array(sorted(map(tuple, kept)), np.int64).reshape(-1, 2)
             offsets, at_ms = pairs[:, 0], pairs[:, 1]
-        numbers = np.full(len(offsets), -1)
+        yield
         if len(owners[1]) == len(offsets) * OWNER_KEPT.itemsize:
             numbers = np.frombuffer(owners[1], OWNER_KEPT).astype(np.int64)
+        else:
+            numbers = np.full(len(offsets), -1)
         yield
         numbers = yield from self.owners.restoring(owners[0], numbers)
         yield

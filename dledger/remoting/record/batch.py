@@ -136,6 +136,11 @@ class RecordBatch:
         return starts
 
     @property
+    def body_crcs(self) -> list[int]:
+        """The CRCs that the records say of their bodies, in order."""
+        return body_crcs(self.buffer, self._starts)
+
+    @property
     def properties_places(self) -> tuple[Ints, Ints]:
         """Where each record's properties begin in the buffer, and where they end."""
         return self._properties_at, self._starts + self._sizes
@@ -186,21 +191,19 @@ def record_starts(buffer: Buffer) -> Ints:
     return np.array(walk(buffer), np.int64)
 
 
-def body_crcs(buffer: Buffer) -> list[int]:
-    """The CRCs that records say of their bodies, in order. Raises RecordError."""
-    crcs: list[int] = overlay(buffer, _U32)[record_starts(buffer) + BODY_CRC_AT].tolist()
+def body_crcs(buffer: Buffer, starts: Ints) -> list[int]:
+    """The CRCs that records say of their bodies, in order; `starts` as of `record_starts`."""
+    crcs: list[int] = overlay(buffer, _U32)[starts + BODY_CRC_AT].tolist()
     return crcs
 
 
-def stored_places(buffer: Buffer) -> tuple[list[int], list[tuple[int, int]]]:
-    """Where each record of a stored batch begins in `buffer`, and for each run its queue and the
-    queue offset of its first record. Raises RecordError."""
-    starts = record_starts(buffer)
+def stored_runs(buffer: Buffer, starts: Ints) -> list[tuple[int, int]]:
+    """The queue of each run of a stored batch, and the queue offset of its first record; `starts`
+    as of `record_starts`."""
     queue_ids = overlay(buffer, _I32)[starts + QUEUE_ID_AT]
     begins = np.flatnonzero(np.diff(queue_ids, prepend=-1))
     offsets = overlay(buffer, _I64)[starts[begins] + QUEUE_OFFSET_AT]
-    runs = zip(queue_ids[begins].tolist(), offsets.tolist(), strict=True)
-    return starts.tolist(), list(runs)
+    return [*zip(queue_ids[begins].tolist(), offsets.tolist(), strict=True)]
 
 
 def writable(buffer: Buffer) -> bytearray | memoryview:

@@ -20,6 +20,7 @@ from dledger.remoting.record.batch import (
 )
 from dledger.remoting.record.layout import (
     BODY_AT,
+    BODY_CRC_AT,
     BODY_LENGTH_AT,
     BORN_HOST_AT,
     BORN_HOST_IPV6,
@@ -52,6 +53,11 @@ class LoneRecord:
 
     def __init__(self, buffer: bytearray | memoryview) -> None:
         self.buffer = buffer
+
+    @property
+    def body_crcs(self) -> list[int]:
+        """The CRC that the record says of its body."""
+        return [U32.unpack_from(self.buffer, BODY_CRC_AT)[0]]
 
     def larger_than(self, size_bytes: int) -> list[int]:
         """Where records of more than so many bytes begin."""

@@ -28,7 +28,8 @@ from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record, walk
-from dledger.remoting.record.batch import body_crcs, stored_places
+from dledger.remoting.record.batch import body_crcs, record_starts, stored_runs
+from dledger.remoting.record.columns import Ints
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import (
     MessagesDraft,
@@ -137,7 +138,8 @@ class Appender:
                 first.join(tell)
                 return
             assert copy.place is not None, "it is stored or on its way"
-            tell(_stored_in(self._log.view(*copy.place), copy.place.position))
+            records = self._log.view(*copy.place)
+            tell(_stored_in(records, record_starts(records), copy.place.position))
             return
         copy = self._unheard.open(send)
         flight = Flight(draft, partial(self._landed, copy, draft.size), tell)
@@ -223,19 +225,20 @@ class Appender:
         if copy.size < draft.size:
             with suppress(StorageError, RecordError):  # fewer follow: it is another batch
                 records = self._log.view(copy.position, draft.size)
-                if body_crcs(records) == asked:
-                    return _stored_in(records, copy.position)
+                starts = record_starts(records)
+                if body_crcs(records, starts) == asked:
+                    return _stored_in(records, starts, copy.position)
         records = self._log.view(*copy)
-        stored = _stored_in(records, copy.position)
-        return _same_batch(stored, body_crcs(records), asked)
+        starts = record_starts(records)
+        stored = _stored_in(records, starts, copy.position)
+        return _same_batch(stored, body_crcs(records, starts), asked)
 
 
-def _stored_in(records: memoryview, position: int) -> Stored:
+def _stored_in(records: memoryview, starts: Ints, position: int) -> Stored:
     """Where a batch of the log lies, from its records."""
-    starts, offsets = stored_places(records)
     return Stored(
-        positions=[position + start for start in starts],
-        offsets=offsets,
+        positions=(starts + position).tolist(),
+        offsets=stored_runs(records, starts),
         store_timestamp_ms=Record(records).store_timestamp_ms,
         duplicate=True,
     )

@@ -22,7 +22,7 @@ from dledger.remoting.record import (
     encode_records,
     place_records,
 )
-from dledger.remoting.record.batch import RecordBatch, body_crcs
+from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.lone import LoneRecord
 from mqbroker.leader.assignments import Assignments
 
@@ -86,7 +86,7 @@ class BatchDraft:
 
     def body_crcs(self) -> list[int]:
         """The records' body CRCs, in order."""
-        return body_crcs(self._batch.buffer)
+        return self._batch.body_crcs
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
         """Fill in what depends on the place, in the records' own bytes."""

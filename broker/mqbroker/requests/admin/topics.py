@@ -11,7 +11,7 @@ import trio
 from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
-from dledger.net.turns import result_in_turns
+from dledger.net.turns import encode_in_turns, result_in_turns
 from dledger.raft.appends import Appended
 from dledger.remoting.attributes import parse_alteration
 from dledger.remoting.bodies import (
@@ -204,14 +204,15 @@ class TopicAdminHandler:
         right=Right.ANYONE,
         rights=topic(GET),
     )
-    def topic_stats(self, request: Command, _: Connection) -> Command:
+    async def topic_stats(self, request: Command, _: Connection) -> Command:
         """The first and last offset of each queue, and its newest store time."""
         config = self._core.definitions.topic(decode_header(GetTopicStatsInfoHeader, request).topic)
         table = {}
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
             key = MessageQueue(config.topic_name, self._core.config.broker_name, queue_id)
             table[key] = self._queue_stats(config.topic_name, queue_id)
-        return request.reply(body=encode_body(TopicStats(table), dialect_for(request)))
+        body = await encode_in_turns(TopicStats(table), dialect_for(request))
+        return request.reply(body=body)
 
     @serves(
         RequestCode.QUERY_CONSUME_QUEUE,

@@ -32,6 +32,7 @@ _END: Final = 0x02
 """Behind each value. Smaller bytes separate, too."""
 _JAVA_BASE: Final = 31
 """The base of String.hashCode."""
+_JAVA_BASE_INVERSE: Final = pow(_JAVA_BASE, -1, 1 << 32)
 
 Places = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.uint8]
@@ -226,14 +227,13 @@ def codes_of_tags(tags: Sequence[bytes]) -> Sequence[int]:
     units = np.frombuffer(text.encode("utf-16-le"), "<u2").astype(np.uint32)
     ends = np.flatnonzero(units == _END)
     begins = np.concatenate(([0], ends[:-1] + 1))
-    lengths = ends - begins
-    # Java's h = 31 * h + unit is a sum: of each unit times 31 to the number of units behind it.
-    behind = np.repeat(ends.astype(np.int32), lengths + 1)
-    behind -= np.arange(1, len(units) + 1, dtype=np.int32)
-    bases = np.full(lengths.max(), _JAVA_BASE, np.uint32)
-    bases[0] = 1
     units[ends] = 0
-    units *= np.cumprod(bases, dtype=np.uint32)[behind]
-    codes = np.add.reduceat(units, begins, dtype=np.uint32).view(np.int32)
-    by_tag = dict(zip(distinct, codes.tolist(), strict=True))
+    # Java's h = 31 * h + unit is a sum: of each unit times 31 to the number of units behind it.
+    # That is 31 to the end's place, divided by 31 to the unit's place. All is modulo 2^32, where 31
+    # has an inverse, so that one column of powers serves all tags.
+    powers = np.full(len(units), _JAVA_BASE_INVERSE, np.uint32)
+    units *= np.cumprod(powers, dtype=np.uint32, out=powers)
+    codes = np.add.reduceat(units, begins, dtype=np.uint32)
+    codes *= np.array([pow(_JAVA_BASE, end, 1 << 32) for end in ends.tolist()], np.uint32)
+    by_tag = dict(zip(distinct, codes.view(np.int32).tolist(), strict=True))
     return [by_tag[tag] for tag in tags]

@@ -10,7 +10,7 @@ leader has it given up (`mqbroker.leader.locking`).
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from itertools import pairwise, takewhile
+from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from dledger.slices import drained
@@ -139,11 +139,12 @@ class QueueLocks:
         self.shares.begin_again()
         self.clock_ms = clock_ms
         known = tokens if len(tokens) == len(rows) else [0] * len(rows)
+        is_sorted, before_ms = True, 0
         for (group, topic, queue_id, owner, end_ms), token in zip(rows, known, strict=True):
             self._held[QueueKey(group, topic, queue_id)] = Lock(owner, end_ms, token)
             self.shares.change(group, 1)
             self.clock_ms = max(self.clock_ms, end_ms - _LOCK_MS)
+            is_sorted, before_ms = is_sorted and before_ms <= end_ms, end_ms
             yield
-        # An older version kept them in another order.
-        if any(one.end_ms > next_.end_ms for one, next_ in pairwise(self._held.values())):
+        if not is_sorted:  # An older version kept them in another order.
             self._held = dict(sorted(self._held.items(), key=lambda item: item[1].end_ms))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
+import msgpack
 import msgspec
 
 from dledger.buffers import Buffer
@@ -94,7 +95,9 @@ class State(msgspec.Struct):
 
 _FIELDS: Final = get_type_hints(State)
 PART_BYTES: Final = 1 << 14
-_DECODED_IN_PARTS: Final = ("offsets", "locks", "popped", "producers", "decided")
+_DECODED_IN_PARTS: Final = frozenset(
+    {"offsets", "locks", "popped", "producers", "decided", "users", "topics", "groups"}
+)
 
 
 def encode_state(fields: Fields) -> Iterator[bytes]:
@@ -112,7 +115,7 @@ def decode_state(payload: Buffer) -> Generator[None, None, State]:
             if name in raws:
                 parts = _in_parts if name in _DECODED_IN_PARTS else _at_once
                 setattr(state, name, (yield from parts(raws[name], kind)))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, msgpack.UnpackException, ValueError) as error:
         raise StorageError(f"the state can't be decoded: {error}") from error
     if state.format != FORMAT:
         raise StorageError(f"the state has format {state.format}, this version's is {FORMAT}")
@@ -128,16 +131,19 @@ def _at_once(raw: msgspec.Raw, kind: Any) -> Generator[None, None, Any]:
 
 
 def _in_parts(raw: msgspec.Raw, kind: Any) -> Generator[None, None, list[Any]]:
+    """The rows of an array, some at each step. Only their ends are found beforehand."""
     rows: list[Any] = []
-    part: list[bytes] = []
-    size = 0
-    left = msgspec.msgpack.decode(raw, type=list[msgspec.Raw])
-    for number, row in enumerate(left, 1):
-        part.append(bytes(row))
-        size += len(part[-1])
-        if size > PART_BYTES or number == len(left):
-            rows += kept.decode(array_header(len(part)) + b"".join(part), kind)
-            part, size = [], 0
+    data = bytes(raw)
+    ends = msgpack.Unpacker(max_buffer_size=len(data))
+    ends.feed(data)
+    yield
+    left, begin, count = ends.read_array_header(), ends.tell(), 0
+    while left:
+        ends.skip()
+        left, count, end = left - 1, count + 1, ends.tell()
+        if end - begin > PART_BYTES or not left:
+            rows += kept.decode(array_header(count) + data[begin:end], kind)
+            begin, count = end, 0
             yield
     return rows
 

@@ -10,7 +10,7 @@ import pytest
 from dledger.errors import RecordError
 from dledger.remoting.message import host_bytes
 from dledger.remoting.record import Record, encode_record, walk
-from dledger.remoting.record.batch import body_crcs, record_starts, stored_places
+from dledger.remoting.record.batch import body_crcs, record_starts, stored_runs
 
 HOST = host_bytes("10.1.2.3", 1)
 HOST_IPV6 = host_bytes("fe80::1", 1)
@@ -83,6 +83,7 @@ def test_a_stored_batch_says_where_its_runs_are_and_what_is_in_it() -> None:
             before, ends[queue_id] = queue_id, offset + 1
             host = chance.choice((HOST, HOST_IPV6))
             data += record(chance.choice((0, 7)), queue_id, offset, host)
-        starts = walk(data)
-        assert stored_places(data) == (starts, runs)
-        assert body_crcs(data) == [Record(bytes(data[start:])).body_crc for start in starts]
+        starts = record_starts(data)
+        assert stored_runs(data, starts) == runs
+        crcs = [Record(bytes(data[start:])).body_crc for start in walk(data)]
+        assert body_crcs(data, starts) == crcs
