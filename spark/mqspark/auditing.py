@@ -13,10 +13,10 @@ from dledger.log.replica import is_held
 from dledger.verdict.form import write_verdict
 from dledger.verdict.junit import cases, junit
 from mqspark.exhibits.collecting import exhibits
-from mqspark.history import Meta, read_meta, size_bytes
-from mqspark.interrupting import end_on_interrupt, was_interrupted
+from mqspark.history.files import Meta, read_meta, size_bytes
 from mqspark.judge.evidence import Evidence
 from mqspark.limits import BRIEF_HISTORY_BYTES_MAX, EXHIBITS_MAX
+from mqspark.processes.interrupting import end_on_interrupt, was_interrupted
 from mqspark.report import html_report
 from mqspark.screening.parts import HistoryPart, history_parts
 from mqspark.screening.screened import Screened

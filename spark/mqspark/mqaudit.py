@@ -32,8 +32,8 @@ from dledger.program.extras import require
 from dledger.program.helping import FlowingHelp
 from dledger.program.logs import configure_logging
 from dledger.program.whole import Whole
-from mqspark.interrupting import own_temporary_files, was_interrupted
 from mqspark.paths import check_inputs, check_report
+from mqspark.processes.interrupting import own_temporary_files, was_interrupted
 
 if TYPE_CHECKING:
     from mqspark.verdict import Verdict
@@ -161,7 +161,7 @@ def pack_history(*, history: Path, to: Path) -> int:
     try:
         require("a packed history", "spark")
         check_inputs([history])
-        from mqspark.packing import pack  # noqa: PLC0415 - --help and usage errors need no pyarrow
+        from mqspark.history.packing import pack  # noqa: PLC0415 - --help and usage errors need no pyarrow
 
         rows, size_bytes = pack(history, to)
     except BY_INPUT as error:

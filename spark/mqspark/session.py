@@ -28,7 +28,6 @@ from pyspark.sql import SparkSession
 
 from dledger.errors import ConfigError
 from dledger.limits import MIB
-from mqspark.classes import class_options
 from mqspark.limits import (
     DRIVER_MEMORY_BYTES_MAX,
     DRIVER_MEMORY_BYTES_MIN,
@@ -39,6 +38,7 @@ from mqspark.limits import (
     WORKER_ARRAY_BYTES_MAX,
     WORKER_FREE_BYTES_MAX,
 )
+from mqspark.processes.classes import class_options
 from mqspark.source.data_source import DledgerSource
 
 _LAUNCHER = """\
@@ -151,7 +151,7 @@ def _settings(java_options: str, log_config: Path, *, brief: bool) -> dict[str, 
         "spark.shuffle.spill.compress": "true",
         # Each use of a column would ask the JVM eight times, to name its line in an error.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.python.daemon.module": "mqspark.daemon",
+        "spark.python.daemon.module": "mqspark.processes.daemon",
         # Else a worker gives the memory of each array back, and has its pages zeroed again for the
         # next one: a tenth of its time.
         "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(WORKER_ARRAY_BYTES_MAX),

@@ -206,7 +206,7 @@ def test_a_port_beyond_the_last_is_told_by_its_keys(
 def test_a_history_that_is_nested_too_deeply_is_no_history(tmp_path: Path) -> None:
     """The judge reads the first line of each file before it starts."""
     pytest.importorskip("pyspark")
-    from mqspark.history import _meta_of  # noqa: PLC0415
+    from mqspark.history.files import _meta_of  # noqa: PLC0415
 
     history = tmp_path / "events.jsonl"
     history.write_bytes(b'{"kind":"meta","a":' + b"[" * 60_000 + b"\n")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from mqspark.history import read_lines
+from mqspark.history.files import read_lines
 from mqspark.limits import EXHIBIT_LINE_BYTES_MAX, EXHIBIT_LINES_MAX, LINES_SOUGHT_MAX, POSITION_MAX
 from mqspark.screening.changes import without_life
 

@@ -12,6 +12,7 @@ what the evidence proves:
 
 ``evidence``      the data for all judges, gathered once
 ``alone``         what replicas show without a history
+``lives``         which life of its topic a statement is about
 ``settled``       how far logs are settled without one
 ``logs``          what logs say beside the history's messages
 ``violations``    the form of findings

@@ -17,11 +17,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from mqspark.history import Meta
+from mqspark.history.files import Meta
+from mqspark.judge.lives import LivesOf
 from mqspark.judge.settled import settled_alone
 from mqspark.judge.violations import COLUMNS
 from mqspark.limits import FEW_ROWS_MAX
-from mqspark.lives import LivesOf
 from mqspark.screening import tasks
 from mqspark.screening.logs import Log
 from mqspark.screening.packets import NONE, SLOT, SUSPECT, WAITER, Rows

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mqspark.events import EVENT
+from mqspark.history.events import EVENT
 from mqspark.limits import CLOCK_FALL_NS_MAX
 from mqspark.screening.changes import KINDS
 from mqspark.screening.packets import NONE, numbers

@@ -13,8 +13,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mqspark.events import EVENT, columns, with_all
-from mqspark.history import PARQUET, find_history
+from mqspark.history.events import EVENT, columns, with_all
+from mqspark.history.files import PARQUET, find_history
 from mqspark.limits import LINE_BYTES_MAX, LINE_BYTES_MEAN, LINES_BYTES_MAX, PART_BYTES
 
 

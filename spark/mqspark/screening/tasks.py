@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mqspark.events import NOTE_FIELDS, OF_MESSAGES
+from mqspark.history.events import NOTE_FIELDS, OF_MESSAGES
 from mqspark.limits import BATCH_ROWS_MAX
 from mqspark.screening.changes import DELETE_TOPIC, Deletion, GroupsLogged, Lives, logged_numbers
 from mqspark.screening.digest import digest

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from dledger.remoting.message import DLQ_PREFIX
 from dledger.remoting.names import WAITING_TOPICS
-from mqspark.events import OF_MESSAGES
+from mqspark.history.events import OF_MESSAGES
 from mqspark.screening.hashing import hashed
 
 SEND, ACK, FAIL, DELIVER, RESOLVE, SETTLE = OF_MESSAGES

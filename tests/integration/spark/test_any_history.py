@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from dledger.errors import ConfigError
 from mqspark.auditing import judge_run, write_report
-from mqspark.events import EVENT
+from mqspark.history.events import EVENT
 from mqspark.testing import planting
 from mqspark.testing.plants import life
 from mqspark.testing.small_making import small_run

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from dledger.verdict.form import Property
 from mqspark.auditing import judge_run
-from mqspark.packing import pack
+from mqspark.history.packing import pack
 from mqspark.testing import planting
 from mqspark.testing.planting import Event
 from mqspark.testing.synthetic import Run, write_run

@@ -29,7 +29,7 @@ from mqchaos.history.events import (
 )
 from mqchaos.history.packed import Packer, closed_parts
 from mqchaos.history.reading import read_history
-from mqspark.packing import pack
+from mqspark.history.packing import pack
 
 EVENTS: list[Event] = [
     Meta(1, 7, "leader-kill", "T", True, {"broker-a": {"n0": "/s"}}),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import ConfigError
-from mqspark import classes
 from mqspark.limits import CLASSES_BEGUN_S
+from mqspark.processes import classes
 
 JAVA_17 = 'openjdk version "17.0.15" 2025-04-15'
 HEADER = b"\xa8\xab\x0b\xf0"

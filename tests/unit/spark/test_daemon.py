@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mqspark.daemon import without_zips
+from mqspark.processes.daemon import without_zips
 
 
 def test_only_the_archives_of_a_pyspark_that_is_installed_are_left_out(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from mqspark import events
-from mqspark.events import columns, event_of, fitting
+from mqspark.history import events
+from mqspark.history.events import columns, event_of, fitting
 
 GOOD = json.dumps(
     {"kind": "ack", "t": 5, "id": "m", "topic": "T", "queue_id": 1, "offset": 2, "size": 7}

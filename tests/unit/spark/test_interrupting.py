@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROGRAM = """
 import subprocess, sys, tempfile, time
-from mqspark.interrupting import end_on_interrupt, own_temporary_files, was_interrupted
+from mqspark.processes.interrupting import end_on_interrupt, own_temporary_files, was_interrupted
 
 end_on_interrupt()
 try:

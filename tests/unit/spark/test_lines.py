@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqspark.events import EVENT, columns
+from mqspark.history.events import EVENT, columns
 from mqspark.limits import CLOCK_FALL_NS_MAX
 from mqspark.screening.lines import LinesLook, falls, is_ended, unreadable, without_times
 

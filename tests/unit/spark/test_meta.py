@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import ConfigError
-from mqspark.history import RETRIES_DEFAULT, read_meta
+from mqspark.history.files import RETRIES_DEFAULT, read_meta
 
 META = {"kind": "meta", "t": 1, "topic": "T", "idempotent": False, "retries": 3}
 FIELDS = ("topic", "inputs", "group", "idempotent", "retries", "brokers", "levels", "tells")

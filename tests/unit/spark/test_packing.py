@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dledger.errors import ConfigError
-from mqspark import packing
-from mqspark.history import _meta_of, find_history, is_parquet, size_bytes
+from mqspark.history import packing
+from mqspark.history.files import _meta_of, find_history, is_parquet, size_bytes
+from mqspark.history.packing import pack
 from mqspark.limits import LINE_BYTES_MAX
-from mqspark.packing import pack
 
 META = {"kind": "meta", "t": 1, "seed": 7, "topic": "T", "brokers": {"b": {"n0": "/x"}}}
 ACK = {"kind": "ack", "t": 2, "id": "é", "topic": "T", "offset": 5, "waiting": True, "size": 9}

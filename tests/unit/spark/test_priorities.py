@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import mqbroker.limits
-from mqspark.history import read_meta
+from mqspark.history.files import read_meta
 from mqspark.limits import IN_HAND_MAX
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mqspark.packing import pack
+from mqspark.history.packing import pack
 from mqspark.screening import parts as parts_module
 from mqspark.screening import queues as queues_module
 from mqspark.screening.digest import Digest, added, digest

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from mqspark.history.packing import pack
 from mqspark.limits import PACKED_LINES_MAX
-from mqspark.packing import pack
 from mqspark.testing.synthetic import Run, write_run
 
 

@@ -1,8 +1,8 @@
 """The history of a run as it should have been: two producers, two consumers, and the harness.
 
 As lines or, for long runs, as columns: the same rows, in the same order, as packed lines have
-(`mqspark.packing`). Columns are made of tens of thousands of messages at once, and take a twentieth
-of the time.
+(`mqspark.history.packing`). Columns are made of tens of thousands of messages at once, and take a
+twentieth of the time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mqspark.history import LINES, PARQUET, REST
+from mqspark.history.files import LINES, PARQUET, REST
+from mqspark.history.packing import SCHEMA, pack
 from mqspark.limits import PACKED_LINES_MAX
-from mqspark.packing import SCHEMA, pack
 from mqspark.testing.synthetic.log import TERM
 from mqspark.testing.synthetic.run import Bytes, Numbers, Run
 

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dledger.errors import ConfigError, StorageError
-from mqspark.events import EVENT, event_of, fitting
-from mqspark.history import PARQUET, REST, find_history
+from mqspark.history.events import EVENT, event_of, fitting
+from mqspark.history.files import PARQUET, REST, find_history
 from mqspark.limits import LINE_BYTES_MAX, PACKED_LINES_MAX
 
 #: Of a packed history.

@@ -6,8 +6,9 @@ such as one torn by a kill, becomes a row without a kind, which proves nothing. 
 description (`meta`) is the first line of its file; one that says what can't be is refused, since it
 names what is to be judged.
 
-The same may be Parquet (:mod:`mqspark.packing`): a column for each field that is read here, and the
-others as JSON in `rest`. Which of the two it is, the files' names say; a history is all of one.
+The same may be Parquet (:mod:`mqspark.history.packing`): a column for each field that is read here,
+and the others as JSON in `rest`. The files' names say which of the two it is; a
+history is all of one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from dledger.errors import ConfigError
-from mqspark.events import event_of
+from mqspark.history.events import event_of
 from mqspark.limits import LEVELS_MAX, LINE_BYTES_MEAN, META_BYTES_MAX, RETRIES_MAX
 
 LINES, PARQUET = ".jsonl", ".parquet"
