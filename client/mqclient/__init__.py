@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from mqclient.admin import Admin, UnknownTarget
     from mqclient.bulk.models import Columns
     from mqclient.bulk.writer import BulkWriter
+    from mqclient.consuming.columns.batch import MessageBatch
+    from mqclient.consuming.columns.many import ReadMany
     from mqclient.consuming.consumer import Consumer
     from mqclient.consuming.popping.consumer import PopConsumer
     from mqclient.consuming.popping.message import PoppedMessage
     from mqclient.consuming.sending_back import Nack
     from mqclient.consuming.sharing.plan import ConsistentHash, MachineRooms, NearbyRooms
-    from mqclient.consuming.stretches.many import ReadMany
-    from mqclient.consuming.stretches.stretch import Stretch
     from mqclient.consuming.subscriptions import Sql
     from mqclient.consuming.transacting.transaction import OnceTransaction
     from mqclient.errors import (
@@ -89,9 +89,9 @@ if TYPE_CHECKING:
     )
     from mqclient.metrics import Metrics
     from mqclient.models import Message, Rebalance, ReceivedMessage, Reply, SendResult
+    from mqclient.producing.chunks.many import SentMany
     from mqclient.producing.pending import PendingSend
     from mqclient.producing.producer import Producer
-    from mqclient.producing.stretches.many import SentMany
     from mqclient.producing.waiting.transactions import Decision, Transaction
     from mqclient.ranges.pieces import Gap, Piece
     from mqclient.ranges.reader import Bounds, RangeReader, TopicBounds
@@ -123,6 +123,7 @@ __all__ = [
     "MachineRooms",
     "ManyFailed",
     "Message",
+    "MessageBatch",
     "MessageQueue",
     "Metrics",
     "Nack",
@@ -156,7 +157,6 @@ __all__ = [
     "SendUnknown",
     "SentMany",
     "Sql",
-    "Stretch",
     "SubscriptionConflict",
     "Tls",
     "TooMuchUncommitted",
@@ -183,15 +183,15 @@ _HOMES = {
     "TransactionEnded TransactionUnanswered TransactionUnknown Undecodable",
     "mqclient.metrics": "Metrics",
     "mqclient.models": "Message Rebalance ReceivedMessage Reply SendResult",
-    "mqclient.producing.stretches.many": "SentMany",
+    "mqclient.producing.chunks.many": "SentMany",
     "mqclient.producing.pending": "PendingSend",
     "mqclient.producing.producer": "Producer",
     "mqclient.consuming.popping.consumer": "PopConsumer",
     "mqclient.consuming.popping.message": "PoppedMessage",
     "mqclient.consuming.sending_back": "Nack",
     "mqclient.consuming.sharing.plan": "ConsistentHash MachineRooms NearbyRooms",
-    "mqclient.consuming.stretches.many": "ReadMany",
-    "mqclient.consuming.stretches.stretch": "Stretch",
+    "mqclient.consuming.columns.many": "ReadMany",
+    "mqclient.consuming.columns.batch": "MessageBatch",
     "mqclient.consuming.subscriptions": "Sql",
     "mqclient.consuming.transacting.transaction": "OnceTransaction",
     "mqclient.producing.waiting.transactions": "Decision Transaction",

@@ -45,7 +45,7 @@ from dledger.errors import BadInput, DledgerError
 from dledger.remoting.json_dialect import MessageQueue
 
 if TYPE_CHECKING:
-    from mqclient.producing.stretches.many import SentMany
+    from mqclient.producing.chunks.many import SentMany
 
 
 class ClientError(DledgerError):
@@ -297,11 +297,11 @@ class HandlerTimeout(ClientError):
 
 
 class TooMuchUncommitted(ClientError):
-    """More separate stretches of a queue are in hand than the client keeps account of."""
+    """More separate runs of a queue are in hand than the client keeps account of."""
 
     def __init__(self, queue: MessageQueue, runs: int) -> None:
         super().__init__(
-            f"{runs} stretches of {queue} were handed out and neither committed nor sent back: "
+            f"{runs} runs of {queue} were handed out and neither committed nor sent back: "
             "with auto_commit=False, commit() what was processed, or commit(message) one by one"
         )
         self.queue = queue

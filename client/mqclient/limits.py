@@ -100,7 +100,7 @@ BATCH_RECORDS_MAX = 4096
 STOCK_BATCH_BYTES_MAX = 64 * foundation.KIB
 """The largest batch for RocketMQ's brokers, in bytes. In DLedger mode they make an entry of each
 message in it."""
-STRETCH_BYTES_MIN = 512 * foundation.KIB
+CHUNK_BYTES_MIN = 512 * foundation.KIB
 """The least size in bytes of the batches into which the messages of one call are cut. Batches go
 side by side; they are larger, up to a batch's bound, while more is under way."""
 ENCODED_TOGETHER_MIN = 16
@@ -221,7 +221,7 @@ PREFETCH_BYTES_PER_QUEUE_MAX = 4 * foundation.MIB
 """Bytes fetched ahead of one queue."""
 HANDLED_BATCH_MESSAGES = 32
 """Messages in a batch of `run_batches` that names no count."""
-HANDLED_AT_A_STRETCH = 32
+HANDLED_IN_A_ROW = 32
 """Messages for a handler that never waits, before others in the event loop have a turn."""
 TURN_RECORDS_MAX = 1024
 """Messages of a queue that a loop is given before it is the next queue's turn."""

@@ -83,7 +83,7 @@ PACKET_ROWS_MAX = 65_536
 """Rows of numbers in one packet: some megabytes."""
 DIGEST_HISTORY_BYTES = 128 * MIB
 """Bytes of a history for each task that digests: some 250,000 messages, which take 200 MB there."""
-STRETCH_OFFSETS = 2**20
+RANGE_OFFSETS = 2**20
 """Offsets of a queue, or of the messages of it that a group read, that are looked at together: with
 64 bytes each."""
 

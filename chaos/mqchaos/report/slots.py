@@ -49,7 +49,7 @@ class Latencies:
 
 @dataclass(slots=True)
 class Slot:
-    """The events of one stretch of time."""
+    """The events of one span of time."""
 
     acked: int = 0
     delivered: int = 0

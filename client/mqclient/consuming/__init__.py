@@ -5,7 +5,7 @@
 ``subscriptions``  what is wanted of a topic (pure)
 ``sharing``        which queues are read, and where their offsets are kept
 ``popping``        messages for a time, instead of queues
-``stretches``      many messages, by column
+``columns``        many messages, by column
 ``transacting``    messages, and what comes of them, in one step
 ``membership``     being a member of the group
 ``assignment``     which queues are this consumer's

@@ -33,6 +33,7 @@ from mqclient.arguments import check_seconds
 from mqclient.connection.credentials import Credentials
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment, OnRevoke
+from mqclient.consuming.columns.many import ReadMany
 from mqclient.consuming.handling import BatchHandler, Handler, Handling, Pace, check_pace
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.lanes import Order
@@ -54,7 +55,6 @@ from mqclient.consuming.sharing.offsets import KeepOffsets, NoOffsets, Offsets
 from mqclient.consuming.sharing.plan import Assign, Plan
 from mqclient.consuming.sharing.starts import Start, check_start
 from mqclient.consuming.steering import Steered
-from mqclient.consuming.stretches.many import ReadMany
 from mqclient.consuming.subscriptions import Sql
 from mqclient.consuming.transacting.transaction import OnceTransaction, Transacting, Writes
 from mqclient.hooks import Decode, HandleHooks, HandleInterceptor

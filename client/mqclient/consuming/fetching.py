@@ -33,9 +33,9 @@ from mqclient import limits
 from mqclient.connection.leaders import LeaderFinder, log_failure
 from mqclient.connection.retry import backoff_s, retry_after_s
 from mqclient.connection.signals import Broadcast
+from mqclient.consuming.columns.batch import Listed, batch_in
 from mqclient.consuming.measuring import Measured
 from mqclient.consuming.progress import Chunk, Place, QueueProgress
-from mqclient.consuming.stretches.stretch import Listed, stretch_in
 from mqclient.errors import ClientError, Refused
 
 log = get_logger(__name__)
@@ -204,7 +204,7 @@ class QueueFetcher:
 
     def _chunk(self, answer: Command) -> Chunk:
         """Cut the answer into records, and leave out those with a tag that was not asked for."""
-        messages = stretch_in(answer.payload, self.progress.queue.broker_name)
+        messages = batch_in(answer.payload, self.progress.queue.broker_name)
         if self.subscription.tags_set:
             wanted = frozenset(self.subscription.tags_set)
             messages = Listed([message for message in messages if message.tags in wanted])

@@ -169,7 +169,7 @@ class Handling:
             if work is None:
                 break
             await self._handle(work)
-            if number % limits.HANDLED_AT_A_STRETCH == 0:
+            if number % limits.HANDLED_IN_A_ROW == 0:
                 await checkpoint()  # for a handler that never waits itself
             self._finish(work)
             if self._workers < self._pace.concurrency or work.progress.closing:

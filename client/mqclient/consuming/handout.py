@@ -18,9 +18,9 @@ from dledger.world import unix_ms
 from mqclient import limits
 from mqclient.arguments import check_count, check_seconds
 from mqclient.connection.signals import Broadcast
+from mqclient.consuming.columns.batch import Listed, MessageBatch
+from mqclient.consuming.columns.many import ReadMany
 from mqclient.consuming.progress import QueueProgress
-from mqclient.consuming.stretches.many import ReadMany
-from mqclient.consuming.stretches.stretch import Listed, Stretch
 from mqclient.consuming.turns import Reading, Turns
 from mqclient.errors import ClientClosed, TooMuchUncommitted
 from mqclient.models import ReceivedMessage
@@ -31,7 +31,7 @@ class _Taken(NamedTuple):
 
     progress: QueueProgress
     epoch: int
-    messages: Stretch
+    messages: MessageBatch
     large: bool
 
     def give_back(self, first: int) -> None:
@@ -279,7 +279,7 @@ class HandOut:
     @staticmethod
     def _few(
         progress: QueueProgress, messages: list[ReceivedMessage], large_bytes: int, *, first: bool
-    ) -> Stretch:
+    ) -> MessageBatch:
         """The messages that fit, beside large bodies of so many bytes; at least the `first` of
         all."""
         large_bytes += sum([message.large_bytes for message in messages])
@@ -289,7 +289,7 @@ class HandOut:
         return Listed(messages)
 
     @staticmethod
-    def _take(reading: Reading, messages_max: int) -> Stretch:
+    def _take(reading: Reading, messages_max: int) -> MessageBatch:
         progress = reading.progress
         messages = progress.take(messages_max, unix_ms() if progress.may_expire else 0)
         reading.took()

@@ -18,7 +18,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.arguments import check_count
 from mqclient.connection.answers import checked_offset
-from mqclient.consuming.stretches.stretch import Listed, Stretch
+from mqclient.consuming.columns.batch import Listed, MessageBatch
 from mqclient.consuming.unfinished import Unfinished
 from mqclient.models import ReceivedMessage
 
@@ -36,7 +36,7 @@ class Chunk:
     """The messages of one pull, in order, and the bytes that they keep alive; whether some of them
     will expire, and how many of them are left."""
 
-    messages: Stretch
+    messages: MessageBatch
     size_bytes: int
     expiring: bool = False
     left: int = field(init=False)
@@ -45,7 +45,7 @@ class Chunk:
     def __post_init__(self) -> None:
         self.left = len(self.messages)
 
-    def take(self, count: int) -> Stretch:
+    def take(self, count: int) -> MessageBatch:
         """The next ones. Who takes few at a time gets objects that were all made at once."""
         begin = len(self.messages) - self.left
         self.left = max(0, self.left - count)
@@ -189,7 +189,7 @@ class QueueProgress:
             self.buffered_bytes += chunk.size_bytes
         return True
 
-    def take(self, messages_max: int = 1, now_ms: int = 0) -> Stretch:
+    def take(self, messages_max: int = 1, now_ms: int = 0) -> MessageBatch:
         """The next messages, at most one pull's worth; they are in the application's hands now.
 
         Those that have expired at `now_ms`, since they were fetched, are left out.
@@ -208,7 +208,7 @@ class QueueProgress:
                 return messages
         return Listed([])
 
-    def _take_fetched(self, messages_max: int) -> tuple[Stretch, bool]:
+    def _take_fetched(self, messages_max: int) -> tuple[MessageBatch, bool]:
         """Messages of the first pull that there is, and whether some may expire."""
         chunk = self._chunks[0]
         messages = chunk.take(messages_max)
@@ -218,7 +218,7 @@ class QueueProgress:
             self.buffered_bytes -= chunk.size_bytes
         return messages, chunk.expiring
 
-    def _note_in_hand(self, messages: Stretch) -> None:
+    def _note_in_hand(self, messages: MessageBatch) -> None:
         count, first = len(messages), messages[0].queue_offset
         end = first + 1 if count == 1 else messages[-1].queue_offset + 1
         if end - first == count:

@@ -5,7 +5,7 @@
 ``publishing``    which queue a message goes to (pure)
 ``topics``        the queues of each topic, once they are looked up
 ``encoding``      makes the record that will lie in the log
-``stretches``     messages that are encoded, kept account of and settled together
+``chunks``        messages that are encoded, kept account of and settled together
 ``outbox``        messages whose outcome is not known yet
 ``pending``       such a message, as `send_nowait` returns it
 ``measuring``     what a producer counts, for whoever collects it

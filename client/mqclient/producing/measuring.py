@@ -100,7 +100,7 @@ class MeasuredOutbox(Outbox):
     gather = _counting(Outbox.gather)
     put = _counting(Outbox.put)
     put_together = _counting(Outbox.put_together)
-    stretches = _counting(Outbox.stretches)
+    chunks = _counting(Outbox.chunks)
 
     async def wait_ready(self, topic: str, timeout_s: float, *, for_any: bool) -> None:
         """Wait until there is room, and count it if there is none, or no route."""

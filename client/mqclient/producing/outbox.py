@@ -6,7 +6,7 @@ choose the queue, the message moves to another group's queue, with the same uniq
 bounds what is held for all groups: a caller that finds it used up waits here for room.
 
 Single messages come in by `put`, whatever their kind; those that become one entry by `put_together`
-and `put_stretch`. `gather` is the way of single messages that are so plain that they become many.
+and `put_chunk`. `gather` is the way of single messages that are so plain that they become many.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from mqclient.errors import (
 from mqclient.models import Message, Selector
 from mqclient.producing.batch import Batch, Kind, Slot
 from mqclient.producing.batching import Budget
+from mqclient.producing.chunks.gathering import Gathering, Growing
+from mqclient.producing.chunks.many import Chunk, check_bodies, chunks
 from mqclient.producing.encoding import Encoder
 from mqclient.producing.naming import Named
 from mqclient.producing.pending import PendingSend, PendingSlot
 from mqclient.producing.sending.sender import GroupSender
 from mqclient.producing.sending.senders import Senders
-from mqclient.producing.stretches.gathering import Gathering, Growing
-from mqclient.producing.stretches.many import Stretch, check_bodies, stretches
 from mqclient.producing.topics import Topics
 
 if TYPE_CHECKING:
@@ -220,9 +220,9 @@ class Outbox:
     def _begin_gathering(
         self, message: Message, queue: MessageQueue | None, now_s: float, timeout_s: float
     ) -> tuple[Gathering, GroupSender]:
-        """A new stretch, in the queue whose batch still waits, or in the next in turn.
+        """A new chunk, in the queue whose batch still waits, or in the next in turn.
 
-        Were each stretch in a queue of its own, a producer with many topics would fill none of
+        Were each chunk in a queue of its own, a producer with many topics would fill none of
         their batches.
         """
         topic, moves_max = message.topic, limits.MOVES_MAX
@@ -231,9 +231,9 @@ class Outbox:
         sender = self._senders.of(queue.broker_name)
         pattern = self._encoder.pattern(message, queue.queue_id, limits.BATCH_RECORDS_MAX)
         closes_s = now_s + limits.GATHER_FOR_S
-        stretch = Stretch.of(pattern, closes_s + timeout_s, moves_max)
-        growing = Growing(stretch, pattern, self._encoder, message.body)
-        sender.accumulator.add_together([stretch], topic, [queue.queue_id], [growing], now_s)
+        chunk = Chunk.of(pattern, closes_s + timeout_s, moves_max)
+        growing = Growing(chunk, pattern, self._encoder, message.body)
+        sender.accumulator.add_together([chunk], topic, [queue.queue_id], [growing], now_s)
         bytes_max = self._senders.bytes_max(queue.broker_name)
         gathering = Gathering(growing, queue, self.budget, bytes_max, closes_s, timeout_s)
         growing.on_encoded = partial(self._gathered, topic, gathering)
@@ -241,7 +241,7 @@ class Outbox:
         return gathering, sender
 
     def _gathered(self, topic: str, gathering: Gathering) -> None:
-        """A stretch was encoded, and grows no more."""
+        """A chunk was encoded, and grows no more."""
         if self._gatherings.get(topic) is gathering:
             del self._gatherings[topic]
 
@@ -294,35 +294,33 @@ class Outbox:
         self._put_many(slots, queue, queue_ids, records, now_s)
         return slots
 
-    def stretches(
+    def chunks(
         self, like: Message, bodies: Sequence[bytes], key: str | None
     ) -> Iterator[Sequence[bytes]]:
         """Cut many bodies into what a batch takes. Raises BadMessage for what none takes."""
         _refuse_delays([like], "many can't be delayed: send them one by one")
         check_bodies(like.topic, bodies)
         overhead_bytes = self._encoder.overhead_bytes(like, key)
-        size = partial(self._stretch_bytes, like.topic)
-        return stretches(bodies, overhead_bytes, size, limits.BATCH_RECORDS_MAX)
+        size = partial(self._chunk_bytes, like.topic)
+        return chunks(bodies, overhead_bytes, size, limits.BATCH_RECORDS_MAX)
 
-    def _stretch_bytes(self, topic: str) -> int:
+    def _chunk_bytes(self, topic: str) -> int:
         """How much of one call goes into a batch: all lanes shall have some of what is there."""
         names = {queue.broker_name for queue in self._topics.publisher(topic, for_any=True).queues}
         bytes_max = min(map(self._senders.bytes_max, names))
         share_bytes = self.budget.size_bytes // limits.BATCHES_IN_FLIGHT_PER_GROUP_MAX
-        return min(bytes_max, max(limits.STRETCH_BYTES_MIN, share_bytes))
+        return min(bytes_max, max(limits.CHUNK_BYTES_MIN, share_bytes))
 
-    def put_stretch(
+    def put_chunk(
         self, like: Message, bodies: Sequence[bytes], choice: Choice, timeout_s: float
-    ) -> Stretch:
+    ) -> Chunk:
         """Encode bodies that fit into one batch, and send them."""
         now_s = steady_s()
         queue = choice.queue
         many = self._encoder.encode_many(like, queue.queue_id, bodies, choice.key)
-        stretch = Stretch(
-            many.key_front, many.numbers, many.ends, now_s + timeout_s, choice.moves_max
-        )
-        self._put_many([stretch], queue, [queue.queue_id], [many.records], now_s)
-        return stretch
+        chunk = Chunk(many.key_front, many.numbers, many.ends, now_s + timeout_s, choice.moves_max)
+        self._put_many([chunk], queue, [queue.queue_id], [many.records], now_s)
+        return chunk
 
     def _put_many(
         self,

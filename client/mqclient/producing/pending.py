@@ -1,6 +1,6 @@
 """A message on its way, as `send_nowait` returns it.
 
-The object is only a place in a batch, or in a stretch of messages that are settled together: an
+The object is only a place in a batch, or in a chunk of messages that are settled together: an
 event is made only if a task waits, and the result is computed when it is read.
 """
 

@@ -46,13 +46,13 @@ from mqclient.metrics import Metrics
 from mqclient.models import Message, ReceivedMessage, Reply, Selector, SendResult
 from mqclient.producing.batch import Kind
 from mqclient.producing.batching import Budget
+from mqclient.producing.chunks.many import Chunk, SentMany
 from mqclient.producing.encoding import with_key
 from mqclient.producing.measuring import Measured, MeasuredOutbox
 from mqclient.producing.naming import Named
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.replies import Questions
 from mqclient.producing.sends import Sends
-from mqclient.producing.stretches.many import SentMany, Stretch
 from mqclient.producing.waiting.recall import handle_of, recall
 from mqclient.producing.waiting.transactions import Checker, Transaction, Transactions
 from mqclient.signatures import checked
@@ -255,8 +255,8 @@ class Producer(Sends):
         like = Message(topic, b"", tags=tags, properties=properties)
         if self._hooks is not None:
             like = self._hooks.without_waiting(like, "send_many")
-        cut = self._outbox.stretches(like, bodies, key)
-        stretches: list[Stretch] = []
+        cut = self._outbox.chunks(like, bodies, key)
+        chunks: list[Chunk] = []
         left = len(bodies)
         if left >= limits.ENCODED_TOGETHER_MIN or self.compressor is not None:
             await tables.bring()
@@ -264,14 +264,14 @@ class Producer(Sends):
             try:
                 await self._ready(topic, timeout_s, queue_id, key)
             except BufferFull as error:
-                stretches.append(Stretch.refused(left, error))
+                chunks.append(Chunk.refused(left, error))
                 break
             some = next(cut)
             left -= len(some)
             chosen = self._outbox.choose(like, queue_id, key)
-            stretches.append(self._outbox.put_stretch(like, some, chosen, timeout_s))
+            chunks.append(self._outbox.put_chunk(like, some, chosen, timeout_s))
             await checkpoint()
-        sent = SentMany(stretches)
+        sent = SentMany(chunks)
         await sent.wait()
         return sent
 

@@ -15,10 +15,10 @@ from mqclient.connection.lifetime import Living
 from mqclient.hooks import SendHooks, passed
 from mqclient.models import Message, Selector, SendResult
 from mqclient.producing.batch import Kind
+from mqclient.producing.chunks.gathering import plain
 from mqclient.producing.outbox import Outbox
 from mqclient.producing.pending import PendingSend, PendingSlot
 from mqclient.producing.sending.sender import GroupSender
-from mqclient.producing.stretches.gathering import plain
 from mqclient.signatures import checked, checks_itself, wrong
 
 Where: TypeAlias = "tuple[int | None, str | None, Selector | None]"

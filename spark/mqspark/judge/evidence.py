@@ -170,15 +170,15 @@ class Evidence:
         return agreed if self.is_agreed else agreed.unionByName(self.disputed)
 
     @cached_property
-    def stretches(self) -> Rows:
-        """The findings of the screening about queues, stretch by stretch."""
+    def ranges(self) -> Rows:
+        """The findings of the screening about queues, range by range."""
         ends = np.array([self.settled_end[name] for name in self.members.brokers], np.int64)
-        return self.screened.stretches(None if self.is_agreed else self.disputed, ends)
+        return self.screened.ranges(None if self.is_agreed else self.disputed, ends)
 
     @cached_property
     def doubtful(self) -> DataFrame | None:
         """The slots of the queues that need a closer look; None if there is none."""
-        queues = doubtful_queues(self.stretches, from_start=bool(self.whole))
+        queues = doubtful_queues(self.ranges, from_start=bool(self.whole))
         return self.kept(self.slots.where(F.col("queue").isin(queues))) if queues else None
 
     @cached_property

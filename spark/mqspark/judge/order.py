@@ -91,7 +91,7 @@ def _names(evidence: Evidence, flagged: DataFrame) -> DataFrame:
 
 
 def _are_reads_plain(evidence: Evidence) -> bool:
-    """Whether no group got offsets out of order. Of one group the queues' stretches tell."""
+    """Whether no group got offsets out of order. Of one group the queues' ranges tell."""
     if evidence.has_one_group:
         return evidence.doubtful is None
     return evidence.doubted("disorder") is None

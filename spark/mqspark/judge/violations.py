@@ -58,7 +58,7 @@ def noted(*kinds: str) -> Count:
 
 def slots(evidence: Evidence) -> int:
     """How many places in queues were told of."""
-    return int(evidence.stretches["rows"].sum())
+    return int(evidence.ranges["rows"].sum())
 
 
 def entries(evidence: Evidence) -> int:

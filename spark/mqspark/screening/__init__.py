@@ -5,7 +5,7 @@ enough, and numpy. Whatever is read is cut into parts (of a history, of a log), 
 one into **statements**: who says what of which message, as fixed-width numbers. They go to the task
 that has this message, as packets of bytes, which cost Spark next to nothing. That task makes the
 **digest**, one row a message. The places in queues that it names go on to the tasks that have these
-stretches of these queues, which look whether each follows on the one before. And each segment of a
+ranges of these queues, which look whether each follows on the one before. And each segment of a
 log tells whether all replicas hold it alike.
 
 What does not simply agree is suspect or doubtful: its testimony is read again, with all names, and
@@ -18,7 +18,7 @@ judge would find.
 ``statements``  the same as numbers (pure)
 ``packets``     rows of numbers as bytes
 ``digest``      one row a message, and which are suspect (pure)
-``queues``      stretches of queues, and which queues are doubtful (pure)
+``queues``      ranges of queues, and which queues are doubtful (pure)
 ``readings``    what groups got, and which readings are doubtful (pure)
 ``changes``     what a log's changes of state say: of groups, tools, lives of topics (pure)
 ``large``       large bodies and their parts (pure)

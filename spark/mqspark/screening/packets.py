@@ -85,7 +85,7 @@ SUSPECT: Final = np.dtype([("identity", "i8")])
 READING: Final = np.dtype(
     [("group", "i8"), ("queue", "i8"), ("queue_offset", "i8"), ("t", "i8"), ("said", "i1")]
 )
-#: What a stretch of that shows: faults within it, its ends, the spread of its values.
+#: What a range of that shows: faults within it, its ends, the spread of its values.
 READ: Final = np.dtype(
     [
         ("group", "i8"),
@@ -123,8 +123,8 @@ DOUBT: Final = np.dtype(
 LOGGED: Final = np.dtype(
     [("group", "i8"), ("queue", "i8"), ("queue_offset", "i8"), ("pop_time", "i8")]
 )
-#: What a stretch of a queue shows: its ends, and the spread of its values.
-STRETCH: Final = np.dtype(
+#: What a range of a queue shows: its ends, and the spread of its values.
+QUEUE_RANGE: Final = np.dtype(
     [
         ("queue", "i8"),
         ("rows", "i8"),

@@ -1,7 +1,7 @@
 """Whether queues go on without a gap, in order: which of them are doubtful. Pure.
 
-A queue is looked at in stretches of its offsets, each by itself, so that no task must hold a long
-queue. What a stretch shows to its neighbours is one row: its ends, and the spread of its times.
+A queue is looked at in ranges of its offsets, each by itself, so that no task must hold a long
+queue. What a range shows to its neighbours is one row: its ends, and the spread of its times.
 A queue is doubtful if two messages have one offset, if offsets or positions don't go up, if an
 offset is missing, or if a later offset was acknowledged before an earlier one was sent, or was read
 before it was read. No queue that properties 3 and 4 would find fault with passes.
@@ -14,29 +14,29 @@ from typing import Any, Final
 
 import numpy as np
 
-from mqspark.limits import STRETCH_OFFSETS
-from mqspark.screening.packets import NONE, STRETCH, Flags, Numbers, Rows, run_starts
+from mqspark.limits import RANGE_OFFSETS
+from mqspark.screening.packets import NONE, QUEUE_RANGE, Flags, Numbers, Rows, run_starts
 
 _MOST: Final = 2**63 - 1
 
 
-def stretch_numbers(slots: Rows, tasks: int) -> Numbers:
-    """Which task each place in a queue goes to: all of a stretch to the same."""
-    numbers: Numbers = (slots["queue"] + slots["queue_offset"] // STRETCH_OFFSETS) % tasks
+def range_numbers(slots: Rows, tasks: int) -> Numbers:
+    """Which task each place in a queue goes to: all of a range to the same."""
+    numbers: Numbers = (slots["queue"] + slots["queue_offset"] // RANGE_OFFSETS) % tasks
     return numbers
 
 
-def stretches(slots: Rows) -> Rows:
-    """A row for each stretch of a queue; all of its places must be among `slots`."""
+def ranges(slots: Rows) -> Rows:
+    """A row for each range of a queue; all of its places must be among `slots`."""
     slots = np.take(slots, np.lexsort((slots["queue_offset"], slots["queue"])))
-    part = slots["queue_offset"] // STRETCH_OFFSETS
+    part = slots["queue_offset"] // RANGE_OFFSETS
     starts = run_starts(slots["queue"], part).tolist()
-    found = [_stretch(slots[start:end]) for start, end in pairwise([*starts, len(slots)])]
-    return np.array(found, STRETCH)
+    found = [_range_row(slots[start:end]) for start, end in pairwise([*starts, len(slots)])]
+    return np.array(found, QUEUE_RANGE)
 
 
 def doubtful_queues(found: Rows, *, from_start: bool) -> list[int]:
-    """The queues, of all stretches of each. `from_start`: a queue's first offset must be 0."""
+    """The queues, of all ranges of each. `from_start`: a queue's first offset must be 0."""
     found = found[np.lexsort((found["offset_first"], found["queue"]))]
     doubtful = set(found["queue"][found["doubtful"] != 0].tolist())
     for queue in np.unique(found["queue"]).tolist():
@@ -58,8 +58,8 @@ def doubtful_queues(found: Rows, *, from_start: bool) -> list[int]:
     return sorted(doubtful)
 
 
-def _stretch(slots: Rows) -> tuple[Any, ...]:
-    """The row of one stretch, of places in the order of their offsets."""
+def _range_row(slots: Rows) -> tuple[Any, ...]:
+    """The row of one range, of places in the order of their offsets."""
     offsets, positions = slots["queue_offset"], slots["position"]
     sent, acked = slots["send_t"], _or_most(slots["ack_t"])
     read = slots[slots["read_t"] != NONE]

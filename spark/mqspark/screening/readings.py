@@ -3,7 +3,7 @@ Pure.
 
 A reading is what one group gets of one queue. Three things can be wrong with it: the order in which
 its offsets came first (property 4), a commit *ahead* of what had been delivered, and a step *back*
-behind what had been committed (8). Like a queue it is looked at in stretches of its offsets, each
+behind what had been committed (8). Like a queue it is looked at in ranges of its offsets, each
 by itself, and one row says of each what its neighbours must know. An answer of n is about offset
 n - 1, the last that it says was delivered.
 
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mqspark.limits import STRETCH_OFFSETS
+from mqspark.limits import RANGE_OFFSETS
 from mqspark.screening.packets import DOUBT, NONE, READ, Flags, Numbers, Rows, run_starts
 from mqspark.screening.queues import least_above
 
@@ -30,22 +30,22 @@ _MOST: Final = 2**63 - 1
 
 
 def read_numbers(said: Rows, tasks: int) -> Numbers:
-    """Which task each row goes to: all of a stretch to the same."""
+    """Which task each row goes to: all of a range to the same."""
     numbers: Numbers = ((said["group"] ^ said["queue"]) + _parts(said)) % tasks
     return numbers
 
 
-def read_stretches(said: Rows) -> Rows:
-    """A row for each stretch of a reading; all that is said of it must be among `said`."""
+def read_ranges(said: Rows) -> Rows:
+    """A row for each range of a reading; all that is said of it must be among `said`."""
     keys = (said["t"], said["queue_offset"], _parts(said), said["queue"], said["group"])
     said = np.take(said, np.lexsort(keys))
     starts = run_starts(said["group"], said["queue"], _parts(said)).tolist()
-    found = [_stretch(said[start:end]) for start, end in pairwise([*starts, len(said)])]
+    found = [_range_row(said[start:end]) for start, end in pairwise([*starts, len(said)])]
     return np.array(found, READ)
 
 
 def doubts(found: Rows) -> Rows:
-    """A row for each reading, of all its stretches."""
+    """A row for each reading, of all its ranges."""
     found = found[np.lexsort((found["part"], found["queue"], found["group"]))]
     starts = run_starts(found["group"], found["queue"]).tolist()
     rows = [_doubt(found[start:end]) for start, end in pairwise([*starts, len(found)])]
@@ -53,12 +53,12 @@ def doubts(found: Rows) -> Rows:
 
 
 def _parts(said: Rows) -> Numbers:
-    parts: Numbers = (said["queue_offset"] - (said["said"] != DELIVERED)) // STRETCH_OFFSETS
+    parts: Numbers = (said["queue_offset"] - (said["said"] != DELIVERED)) // RANGE_OFFSETS
     return parts
 
 
-def _stretch(said: Rows) -> tuple[Any, ...]:
-    """The row of one stretch; `said` is in the order of offsets, and of times."""
+def _range_row(said: Rows) -> tuple[Any, ...]:
+    """The row of one range; `said` is in the order of offsets, and of times."""
     delivered = said[said["said"] == DELIVERED]
     delivered = delivered[run_starts(delivered["queue_offset"])]
     offsets, times = delivered["queue_offset"], delivered["t"]
@@ -81,7 +81,7 @@ def _stretch(said: Rows) -> tuple[Any, ...]:
 
 
 def _early(offsets: Numbers, times: Numbers, commits: Rows) -> Flags:
-    """Which commits came before what they say of this stretch, as far as it is delivered at all."""
+    """Which commits came before what they say of this range, as far as it is delivered at all."""
     if not len(offsets):
         return np.zeros(len(commits), np.bool_)
     below = np.searchsorted(offsets, commits["queue_offset"])
@@ -91,7 +91,7 @@ def _early(offsets: Numbers, times: Numbers, commits: Rows) -> Flags:
 
 
 def _doubt(found: Rows) -> tuple[Any, ...]:
-    """The row of one reading, of its stretches in their order."""
+    """The row of one reading, of its ranges in their order."""
     read = found[found["first"] != NONE]
     gaps = np.any(read["disorder"]) or np.any(read["first"][1:] - read["last"][:-1] != 1)
     disorder = gaps or np.any(least_above(read["t_min"]) < read["t_max"])

@@ -24,7 +24,7 @@ from mqspark.screening.hashing import hashed
 from mqspark.screening.large import Large
 from mqspark.screening.lines import falls, is_ended, unreadable, writer_of
 from mqspark.screening.logs import Log, QueuesLook, agreed_logs
-from mqspark.screening.packets import READ, STRETCH, Numbers, Rows, ddl, joined
+from mqspark.screening.packets import QUEUE_RANGE, READ, Numbers, Rows, ddl, joined
 from mqspark.screening.parts import HistoryPart
 from mqspark.screening.readings import doubts
 from mqspark.screening.testimony import TESTIMONY
@@ -151,15 +151,15 @@ class Screened:
         """The findings of one kind, as columns."""
         return self.packets(kind).mapInArrow(tasks.columns_of(row), ddl(row))
 
-    def stretches(self, disputed: DataFrame | None, settled_end: Numbers) -> Rows:
-        """Queues as they look, stretch by stretch, with `disputed` places added."""
+    def ranges(self, disputed: DataFrame | None, settled_end: Numbers) -> Rows:
+        """Queues as they look, range by range, with `disputed` places added."""
         slots = self.packets(tasks.SLOTS)
         if disputed is not None:
             slots = slots.unionByName(disputed.mapInArrow(self.input.slots, tasks.PACKETS))
         found = slots.repartitionById(self.input.queue_tasks, "place").mapInArrow(
             tasks.look_at_queues(settled_end), tasks.PACKETS
         )
-        return joined((row.data for row in found.collect()), STRETCH)
+        return joined((row.data for row in found.collect()), QUEUE_RANGE)
 
     @cached_property
     def doubts(self) -> Rows:

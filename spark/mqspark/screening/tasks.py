@@ -40,8 +40,8 @@ from mqspark.screening.packets import (
     unpacked,
 )
 from mqspark.screening.parts import HistoryPart
-from mqspark.screening.queues import stretch_numbers, stretches
-from mqspark.screening.readings import COMMITTED, DELIVERED, read_numbers, read_stretches
+from mqspark.screening.queues import range_numbers, ranges
+from mqspark.screening.readings import COMMITTED, DELIVERED, read_numbers, read_ranges
 from mqspark.screening.statements import statements
 from mqspark.screening.testimony import (
     DELIVER,
@@ -60,7 +60,7 @@ from mqspark.source.reader import SegmentReader, Tally
 from mqspark.source.schema import MESSAGES, row_schema
 
 #: The kinds of rows.
-SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, STRETCHES, READINGS, READ, DONE = range(11)
+SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, RANGES, READINGS, READ, DONE = range(11)
 #: Where a topic was deleted, told to every task that digests.
 GONE: Final = 11
 #: What of the derived files is unlike the logs, replica by replica.
@@ -190,7 +190,7 @@ class Reading:
             yield from self._to_queues(from_arrow(batch, SLOT))
 
     def _to_queues(self, slots: Rows) -> Iterator[pa.RecordBatch]:
-        packets = divided(slots, stretch_numbers(slots, self.queue_tasks))
+        packets = divided(slots, range_numbers(slots, self.queue_tasks))
         yield _batch((place, SLOTS, data) for place, data in packets)
 
     def _to_readings(self, delivered: pa.Table, notes: pa.Table, told: Told) -> pa.RecordBatch:
@@ -323,23 +323,23 @@ def deletions(
 
 
 def look_at_queues(settled_end: Numbers) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """A task that looks at the stretches of queues whose places come.
+    """A task that looks at the ranges of queues whose places come.
 
     `settled_end` says for each broker up to which position its log is settled.
     """
 
     def look(batches: Batches) -> Iterator[pa.RecordBatch]:
         slots = joined((data for batch in batches for data in batch["data"].to_pylist()), SLOT)
-        found = stretches(settled(slots, settled_end))
-        yield _batch([(0, STRETCHES, packed(found))])
+        found = ranges(settled(slots, settled_end))
+        yield _batch([(0, RANGES, packed(found))])
 
     return look
 
 
 def look_at_readings(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """A task that looks at the stretches of readings of which something comes."""
+    """A task that looks at the ranges of readings of which something comes."""
     said = joined((data for batch in batches for data in batch["data"].to_pylist()), READING)
-    yield _batch([(0, READ, packed(read_stretches(said)))])
+    yield _batch([(0, READ, packed(read_ranges(said)))])
 
 
 def settled(slots: Rows, settled_end: Numbers) -> Rows:

@@ -17,9 +17,9 @@ from dledger.remoting.record import encode_record
 from mqclient import Admin, ClientClosed, Consumer, Message, Producer, SendResult, blocking
 from mqclient.admin.session import Part
 from mqclient.connection.routing import Route
+from mqclient.consuming.columns.batch import Listed
 from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.progress import Chunk, QueueProgress
-from mqclient.consuming.stretches.stretch import Listed
 from mqclient.errors import SendFailed, SendUnknown
 from mqclient.models import ReceivedMessage
 from mqclient.signatures import accepts

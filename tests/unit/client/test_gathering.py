@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 from dledger.errors import DledgerError
 from mqclient import Message, Producer, SendFailed, SendResult, limits
+from mqclient.producing.chunks.gathering import Gathered, plain
 from mqclient.producing.pending import PendingSend
-from mqclient.producing.stretches.gathering import Gathered, plain
 from mqlocal import LocalCluster, local_cluster
 
 OTHER_VALUES = {
@@ -104,7 +104,7 @@ async def test_what_comes_later_in_a_queue_lies_later(autojump_clock: MockClock)
 
 
 async def test_a_leaders_death_doubles_and_loses_none(autojump_clock: MockClock) -> None:
-    """Stretches that were on their way are sent again as they were."""
+    """Chunks that were on their way are sent again as they were."""
     async with local_cluster() as cluster, cluster.producer("P", timeout_s=60) as producer:
         pending = [await producer.send_soon(Message("T", b"%d" % n)) for n in range(500)]
         async with trio.open_nursery() as nursery:
@@ -169,7 +169,7 @@ async def test_many_topics_share_few_batches(autojump_clock: MockClock) -> None:
                 await trio.sleep(limits.GATHER_FOR_S / 4)
         await producer.flush()
 
-        batches = {each._stretch.batch for each in pending if isinstance(each, Gathered)}
+        batches = {each._chunk.batch for each in pending if isinstance(each, Gathered)}
 
     assert len(batches) <= 3 * len(topics)
 

@@ -21,11 +21,11 @@ from dledger.remoting.message import KEYS, properties_encode
 from dledger.remoting.record import encode_record
 from mqclient import HandlerTimeout, TooMuchUncommitted, limits
 from mqclient.connection.signals import Broadcast
+from mqclient.consuming.columns.batch import Listed
 from mqclient.consuming.handling import Handling, check_pace
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.lanes import Lanes, Order
 from mqclient.consuming.progress import Chunk, QueueProgress
-from mqclient.consuming.stretches.stretch import Listed
 from mqclient.models import ReceivedMessage
 
 QUEUES = [MessageQueue("T", "b", number) for number in range(3)]
@@ -446,7 +446,7 @@ async def test_iterating_goes_round_the_queues(monkeypatch: pytest.MonkeyPatch) 
 async def test_who_finishes_nothing_is_told_when_it_is_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neighbours are one stretch; it takes many gaps to get there."""
+    """Neighbours are one run; it takes many gaps to get there."""
     monkeypatch.setattr(limits, "UNFINISHED_RUNS_PER_QUEUE_MAX", 2)
     bench = Bench("aaaaaa")
     progress = bench.readings[QUEUES[0]].progress

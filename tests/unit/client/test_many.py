@@ -1,4 +1,4 @@
-"""`send_many`: a message for each body, encoded and kept account of by the stretch."""
+"""`send_many`: a message for each body, encoded and kept account of by the chunk."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from mqclient import (
 )
 from mqclient.compression import check_compression
 from mqclient.connection.identity import UniqueKeys
+from mqclient.producing.chunks.many import Chunk, SentMany, chunks
 from mqclient.producing.encoding import Encoder
-from mqclient.producing.stretches.many import SentMany, Stretch, stretches
 from mqlocal import LocalCluster, local_cluster
 
 BODIES = [b"", b"x", bytes(5000), *(b"%d" % number * 100 for number in range(300))]
@@ -110,14 +110,14 @@ def test_keys_of_many_are_never_made_again() -> None:
     assert {len(key) for key in made} == {32}
 
 
-def test_stretches_fit_into_batches() -> None:
+def test_chunks_fit_into_batches() -> None:
     """As long as the bounds allow; a body that is above them goes by itself."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
     bodies = [bytes(chance.choice((0, 1, 40, 99, 100, 300))) for _ in range(500)]
 
-    cut = list(stretches(bodies, 10, lambda: 200, 4))
+    cut = list(chunks(bodies, 10, lambda: 200, 4))
 
     assert [body for some in cut for body in some] == bodies
     for some, after in zip(cut, [*cut[1:], [bytes(1000)]], strict=True):
@@ -239,8 +239,8 @@ async def test_those_without_room_fail_and_the_error_has_all_outcomes(
 @pytest.mark.parametrize("error_type", [SendFailed, SendUnknown])
 def test_one_unknown_outcome_makes_the_whole_indefinite(error_type: type[SendError]) -> None:
     """And the error says how many failed."""
-    known = Stretch.refused(3, SendFailed("why", "T", "a", "k"))
-    other = Stretch.refused(2, error_type("no answer", "T", "a", "k"))
+    known = Chunk.refused(3, SendFailed("why", "T", "a", "k"))
+    other = Chunk.refused(2, error_type("no answer", "T", "a", "k"))
     with pytest.raises(ManyFailed, match="5 of 5") as caught:
         trio.run(SentMany([known, other]).wait)
     assert caught.value.definite == error_type.definite
@@ -261,8 +261,8 @@ async def test_batches_grow_with_what_is_under_way(autojump_clock: MockClock) ->
                 nursery.start_soon(send)
 
     def sizes_bytes(sent: SentMany) -> list[int]:
-        return [stretch.ends[-1] for stretch in sent._stretches]
+        return [chunk.ends[-1] for chunk in sent._chunks]
 
-    assert max(sizes_bytes(alone)) <= limits.STRETCH_BYTES_MIN
+    assert max(sizes_bytes(alone)) <= limits.CHUNK_BYTES_MIN
     largest_bytes = max(max(sizes_bytes(sent)) for sent in together)
-    assert 2 * limits.STRETCH_BYTES_MIN < largest_bytes <= limits.BATCH_BYTES_MAX
+    assert 2 * limits.CHUNK_BYTES_MIN < largest_bytes <= limits.BATCH_BYTES_MAX

@@ -13,8 +13,8 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record import encode_record
 from dledger.remoting.record.table import RecordTable
 from mqclient import limits
+from mqclient.consuming.columns.batch import Listed, MessageBatch, Rows
 from mqclient.consuming.progress import Ahead, Chunk, QueueProgress
-from mqclient.consuming.stretches.stretch import Listed, Rows, Stretch
 from mqclient.models import ReceivedMessage
 
 QUEUE = MessageQueue("T", "b", 0)
@@ -36,7 +36,7 @@ def message(offset: int) -> ReceivedMessage:
     return ReceivedMessage(memoryview(record(offset)), "b")
 
 
-def rows(*offsets: int) -> Stretch:
+def rows(*offsets: int) -> MessageBatch:
     table = RecordTable(b"".join(record(offset) for offset in offsets))
     return Rows(table, "b", range(len(offsets)))
 

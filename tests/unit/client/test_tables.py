@@ -22,7 +22,7 @@ class Watching:
 sys.meta_path.insert(0, Watching())
 from mqclient import Message, tables
 from mqclient.connection.identity import UniqueKeys
-from mqclient.consuming.stretches.stretch import stretch_in
+from mqclient.consuming.columns.batch import batch_in
 from mqclient.producing.encoding import Encoder
 
 encoder = Encoder(UniqueKeys("127.0.0.1"), "127.0.0.1", None)
@@ -30,7 +30,7 @@ bodies = [b"%d" % number for number in range(100)]
 
 def encoded():
     records = bytes(encoder.encode_many(Message("T", b""), 0, bodies).records)
-    read = stretch_in(records, "b")
+    read = batch_in(records, "b")
     return type(read).__name__, len(records), read.bodies() == bodies
 
 first = encoded()

@@ -32,7 +32,7 @@ from dledger.world import world
 from mqclient import Consumer, Message, Metrics, Producer, ReceivedMessage
 from mqclient.consuming import measuring
 from mqclient.hooks import Handle, Send
-from mqclient.producing.stretches.gathering import Gathering
+from mqclient.producing.chunks.gathering import Gathering
 from mqlocal import LocalCluster, local_cluster
 
 GROWTH_MAX = 1.2

@@ -67,7 +67,7 @@ async def all_of(consumer: Consumer, chance: random.Random, *, many: bool) -> li
             assert by_message(read) == got
             assert by_message([read[number] for number in range(-len(read), 0)]) == got
             assert by_message(read[::2]) == got[::2]
-            assert {stretch.queue.queue_id for stretch in read.stretches} == {n for n, *_ in got}
+            assert {batch.queue.queue_id for batch in read.batches} == {n for n, *_ in got}
         if not got:
             return found
         assert len(got) <= count

@@ -16,7 +16,7 @@ from mqspark.screening.readings import (
     TOLD,
     doubts,
     read_numbers,
-    read_stretches,
+    read_ranges,
 )
 
 Said = list[tuple[int, int, int]]
@@ -38,7 +38,7 @@ def doubts_of(said: Said) -> list[bool]:
     rows = np.concatenate([rows_of(said), rows_of(SOUND, 1, 3), rows_of(SOUND, 7)])
     rows = np.random.default_rng(1).permutation(rows)
     places = read_numbers(rows, 3)
-    found = np.concatenate([read_stretches(rows[places == place]) for place in range(3)])
+    found = np.concatenate([read_ranges(rows[places == place]) for place in range(3)])
     by_name = {row[:2]: list(row[2:5]) for row in doubts(found).tolist()}
     assert by_name.pop((1, 3)) == by_name.pop((7, 2)) == [False] * 3
     return by_name[1, 2]
@@ -78,8 +78,8 @@ def has_fallen(said: Said) -> bool:
 def test_what_is_wrong_by_the_definitions_is_doubtful(
     offsets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On random readings, in stretches of a few offsets or in one; and what is sound is not."""
-    monkeypatch.setattr(readings, "STRETCH_OFFSETS", offsets)
+    """On random readings, in ranges of a few offsets or in one; and what is sound is not."""
+    monkeypatch.setattr(readings, "RANGE_OFFSETS", offsets)
     counts, extra = np.zeros((3, 2), int), 0
     for seed in range(3000):
         print(f"seed {seed}")
@@ -119,4 +119,4 @@ def test_what_says_too_little_is_doubtful(odd: tuple[int, int, int], expected: l
 
 def test_nothing_said_is_no_reading() -> None:
     """A task may get nothing."""
-    assert len(doubts(read_stretches(np.empty(0, READING)))) == 0
+    assert len(doubts(read_ranges(np.empty(0, READING)))) == 0

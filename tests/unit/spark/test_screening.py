@@ -28,7 +28,7 @@ from mqspark.screening.packets import (
     unpacked,
 )
 from mqspark.screening.parts import history_parts
-from mqspark.screening.queues import doubtful_queues, stretch_numbers, stretches
+from mqspark.screening.queues import doubtful_queues, range_numbers, ranges
 from mqspark.screening.statements import statements
 from mqspark.screening.tasks import TOLD, Reading, Told
 from mqspark.screening.testimony import TESTIMONY, of_events
@@ -148,17 +148,17 @@ def doubtful(rows: Rows, *, from_start: bool = True) -> list[int]:
     """The doubtful queues, if three tasks look at them in whatever order."""
     shuffled = rows[np.random.default_rng(1).permutation(len(rows))]
     packets: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
-    for place, data in divided(shuffled, stretch_numbers(shuffled, 3)):
+    for place, data in divided(shuffled, range_numbers(shuffled, 3)):
         packets[place].append(data)
-    found = np.concatenate([stretches(joined(some, SLOT)) for some in packets.values()])
+    found = np.concatenate([ranges(joined(some, SLOT)) for some in packets.values()])
     assert found["rows"].sum() == len(rows)
     return doubtful_queues(found, from_start=from_start)
 
 
 @pytest.fixture(params=[4, 7, 100])
-def _stretch_offsets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that what is wrong lies within a stretch, and between two."""
-    monkeypatch.setattr(queues_module, "STRETCH_OFFSETS", request.param)
+def _range_offsets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that what is wrong lies within a range, and between two."""
+    monkeypatch.setattr(queues_module, "RANGE_OFFSETS", request.param)
 
 
 def missing(rows: Rows, at: int) -> Rows:
@@ -189,7 +189,7 @@ def skipped(rows: Rows, at: int) -> Rows:
     return rows
 
 
-@pytest.mark.usefixtures("_stretch_offsets")
+@pytest.mark.usefixtures("_range_offsets")
 def test_a_queue_in_order_is_not_doubtful() -> None:
     """Nor one whose end nobody has read yet, or that nobody acknowledged or read."""
     good = np.concatenate([queue(range(20)), queue(range(9), 2)])
@@ -201,10 +201,10 @@ def test_a_queue_in_order_is_not_doubtful() -> None:
     assert doubtful(queue(range(3, 20)), from_start=False) == []
 
 
-@pytest.mark.usefixtures("_stretch_offsets")
+@pytest.mark.usefixtures("_range_offsets")
 @pytest.mark.parametrize("spoil", [missing, twice, misplaced, overtaken, late, skipped])
 def test_a_fault_anywhere_makes_its_queue_doubtful(spoil: Callable[[Rows, int], Rows]) -> None:
-    """In a stretch or at its edge; and that queue only."""
+    """In a range or at its edge; and that queue only."""
     for at in range(1, 18):
         rows = np.concatenate([queue(range(9), 2), spoil(queue(range(20)), at)])
         assert doubtful(rows) == [1], at

@@ -133,13 +133,13 @@ class Running:
                 break
             await self._handle(message)
             self._hand_bytes -= self._in_hand.pop(message)
-            if number % limits.HANDLED_AT_A_STRETCH == 0:
+            if number % limits.HANDLED_IN_A_ROW == 0:
                 await checkpoint()  # for a handler that never waits itself
             freed = self._lanes.leave(lane_of(message, ordered=self._policy.ordered))
             if freed is not None:
                 self._next_of_lanes.append(freed)
             self._window.handled(1, anyio.current_time())
-            if number % limits.HANDLED_AT_A_STRETCH == 1:
+            if number % limits.HANDLED_IN_A_ROW == 1:
                 self._want()
             message = self._next()
         self._workers -= 1

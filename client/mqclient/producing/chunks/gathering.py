@@ -1,6 +1,6 @@
 """Gathering messages that have nothing but a body: each costs an object and a few counts.
 
-A gathering is a stretch that still grows, at the end of a batch that waits for its turn. All of it
+A gathering is a chunk that still grows, at the end of a batch that waits for its turn. All of it
 is encoded at once when the batch leaves. It takes messages for a moment only, as they share a
 deadline.
 """
@@ -16,9 +16,9 @@ from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
 from mqclient.models import Message, SendResult
 from mqclient.producing.batching import Budget
+from mqclient.producing.chunks.many import Chunk
 from mqclient.producing.encoding import Encoder, Pattern
 from mqclient.producing.pending import PendingSend
-from mqclient.producing.stretches.many import Stretch
 
 _all_else = attrgetter(
     *(each.name for each in fields(Message) if each.name not in {"topic", "body"})
@@ -27,30 +27,30 @@ _NOTHING_ELSE = _all_else(Message("", b""))
 
 
 class Gathered(PendingSend):
-    """A message of a stretch."""
+    """A message of a chunk."""
 
-    __slots__ = ("_number", "_stretch")
+    __slots__ = ("_chunk", "_number")
 
-    def __init__(self, stretch: Stretch, number: int) -> None:
-        self._stretch = stretch
+    def __init__(self, chunk: Chunk, number: int) -> None:
+        self._chunk = chunk
         self._number = number
 
     @property
     def unique_key(self) -> str:
         """The message's own key."""
-        return self._stretch.key_of(self._number)
+        return self._chunk.key_of(self._number)
 
     @property
     def settled(self) -> bool:
         """Whether the outcome is known."""
-        return self._stretch.settled
+        return self._chunk.settled
 
     def result(self) -> SendResult:
         """The message's place. Raises the error if the send failed. Only for a settled send."""
-        return self._stretch.result_of(self._number)
+        return self._chunk.result_of(self._number)
 
     def _when_settled(self, listener: Callable[[], None]) -> None:
-        self._stretch.batch.listeners.append(listener)
+        self._chunk.batch.listeners.append(listener)
 
 
 def _nothing() -> None:
@@ -58,12 +58,10 @@ def _nothing() -> None:
 
 
 class Growing:
-    """The records of a stretch, as a piece of a batch: encoded when they are asked for."""
+    """The records of a chunk, as a piece of a batch: encoded when they are asked for."""
 
-    def __init__(
-        self, stretch: Stretch, pattern: Pattern, encoder: Encoder, first_body: bytes
-    ) -> None:
-        self.stretch = stretch
+    def __init__(self, chunk: Chunk, pattern: Pattern, encoder: Encoder, first_body: bytes) -> None:
+        self.chunk = chunk
         self.on_encoded: Callable[[], None] = _nothing
         self.overhead_bytes = pattern.size_bytes
         self.bodies = [first_body]
@@ -77,18 +75,18 @@ class Growing:
     def __bytes__(self) -> bytes:
         """From now on it does not grow."""
         if self.bodies:
-            self._records, self.stretch.ends = self._encoder.fill(self._pattern, self.bodies)
+            self._records, self.chunk.ends = self._encoder.fill(self._pattern, self.bodies)
             self.bodies = []
             self.on_encoded()
         return self._records
 
 
 class Gathering:
-    """A stretch that grows, of messages with the same time-out, until its time is over."""
+    """A chunk that grows, of messages with the same time-out, until its time is over."""
 
     __slots__ = (
         *("_batch", "_batch_bytes_max", "_bodies", "_budget", "_closes_s", "_growing"),
-        *("_overhead_bytes", "_queue", "_run", "_stretch", "_timeout_s"),
+        *("_overhead_bytes", "_queue", "_run", "_chunk", "_timeout_s"),
     )
 
     def __init__(
@@ -100,14 +98,14 @@ class Gathering:
         closes_s: float,
         timeout_s: float,
     ) -> None:
-        stretch = growing.stretch
+        chunk = growing.chunk
         self._growing = growing
         self._queue = queue
         self._bodies = growing.bodies
         self._overhead_bytes = growing.overhead_bytes
-        self._stretch = stretch
-        self._batch = stretch.batch
-        self._run = stretch.batch.runs[stretch.queue_id]
+        self._chunk = chunk
+        self._batch = chunk.batch
+        self._run = chunk.batch.runs[chunk.queue_id]
         self._budget = budget
         self._batch_bytes_max = batch_bytes_max
         self._closes_s = closes_s
@@ -116,7 +114,7 @@ class Gathering:
     @property
     def first(self) -> Gathered:
         """The first message."""
-        return Gathered(self._stretch, 0)
+        return Gathered(self._chunk, 0)
 
     @property
     def begins_a_batch(self) -> bool:
@@ -143,10 +141,10 @@ class Gathering:
     def add(self, body: bytes) -> Gathered:
         """Add a message."""
         size_bytes = self._overhead_bytes + len(body)
-        stretch, budget = self._stretch, self._budget
-        pending = Gathered(stretch, stretch.count)
+        chunk, budget = self._chunk, self._budget
+        pending = Gathered(chunk, chunk.count)
         self._bodies.append(body)
-        stretch.count += 1
+        chunk.count += 1
         self._batch.grow(self._run, size_bytes)
         budget.messages += 1
         budget.size_bytes += size_bytes

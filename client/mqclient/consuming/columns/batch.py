@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     Column: TypeAlias = npt.NDArray[np.int64]
 
 
-class Stretch(Sequence[ReceivedMessage]):
-    """Messages of one queue; a slice is a stretch, too. A column has a value for each message."""
+class MessageBatch(Sequence[ReceivedMessage]):
+    """Messages of one queue; a slice is a batch, too. A column has a value for each message."""
 
     __slots__ = ()
 
     @overload
     def __getitem__(self, number: int) -> ReceivedMessage: ...
     @overload
-    def __getitem__(self, number: slice) -> Stretch: ...
+    def __getitem__(self, number: slice) -> MessageBatch: ...
     @abstractmethod
-    def __getitem__(self, number: int | slice) -> ReceivedMessage | Stretch:
+    def __getitem__(self, number: int | slice) -> ReceivedMessage | MessageBatch:
         """A message, or a slice of them."""
 
     @abstractmethod
@@ -70,7 +70,7 @@ class Stretch(Sequence[ReceivedMessage]):
         return self[0].queue
 
 
-class Rows(Stretch):
+class Rows(MessageBatch):
     """Messages that are rows of a table."""
 
     __slots__ = ("_broker_name", "_numbers", "_table")
@@ -86,9 +86,9 @@ class Rows(Stretch):
     @overload
     def __getitem__(self, number: int) -> ReceivedMessage: ...
     @overload
-    def __getitem__(self, number: slice) -> Stretch: ...
+    def __getitem__(self, number: slice) -> MessageBatch: ...
 
-    def __getitem__(self, number: int | slice) -> ReceivedMessage | Stretch:
+    def __getitem__(self, number: int | slice) -> ReceivedMessage | MessageBatch:
         if not isinstance(number, slice):
             return ReceivedMessage(None, self._broker_name, self._table, self._numbers[number])
         numbers = self._numbers[number]
@@ -128,7 +128,7 @@ class Rows(Stretch):
         return self._table.store_timestamps_ms[self._numbers.start : self._numbers.stop]
 
 
-class Listed(Stretch):
+class Listed(MessageBatch):
     """Messages that are objects already."""
 
     __slots__ = ("_messages",)
@@ -142,9 +142,9 @@ class Listed(Stretch):
     @overload
     def __getitem__(self, number: int) -> ReceivedMessage: ...
     @overload
-    def __getitem__(self, number: slice) -> Stretch: ...
+    def __getitem__(self, number: slice) -> MessageBatch: ...
 
-    def __getitem__(self, number: int | slice) -> ReceivedMessage | Stretch:
+    def __getitem__(self, number: int | slice) -> ReceivedMessage | MessageBatch:
         if isinstance(number, slice):
             return Listed(self._messages[number])
         return self._messages[number]
@@ -181,7 +181,7 @@ def column(numbers: list[int]) -> Column:
     return np.array(numbers, np.int64)
 
 
-def stretch_in(records: Buffer, broker_name: str) -> Stretch:
+def batch_in(records: Buffer, broker_name: str) -> MessageBatch:
     """The messages in a broker's answer of raw records. Raises RecordError."""
     first_bytes = int.from_bytes(records[:4], "big")
     if len(records) <= limits.READ_TOGETHER_MIN * first_bytes or not tables.at_hand():

@@ -12,7 +12,7 @@ from dledger.remoting.message import host_bytes, properties_encode
 from dledger.remoting.record import encode_record
 from mqclient import limits
 from mqclient.compression import check_compression
-from mqclient.consuming.stretches.stretch import Listed, Rows, Stretch, stretch_in
+from mqclient.consuming.columns.batch import Listed, MessageBatch, Rows, batch_in
 from mqclient.models import messages_in
 
 COMPRESSOR = check_compression("zlib", 100)
@@ -40,10 +40,10 @@ def answer(chance: random.Random, count: int) -> bytes:
     return b"".join(records)
 
 
-def told(stretch: Stretch) -> list[object]:
-    messages = [(m.message_id, m.topic, m.body, m.data, m.large_bytes) for m in stretch]
-    columns = [stretch.queue_offsets.tolist(), stretch.store_times_ms.tolist()]
-    return [messages, columns, stretch.bodies(), stretch.queue, stretch.large_bytes]
+def told(batch: MessageBatch) -> list[object]:
+    messages = [(m.message_id, m.topic, m.body, m.data, m.large_bytes) for m in batch]
+    columns = [batch.queue_offsets.tolist(), batch.store_times_ms.tolist()]
+    return [messages, columns, batch.bodies(), batch.queue, batch.large_bytes]
 
 
 def test_rows_are_the_messages() -> None:
@@ -53,7 +53,7 @@ def test_rows_are_the_messages() -> None:
     chance = random.Random(seed)
     for _ in range(40):
         records = answer(chance, chance.randrange(limits.READ_TOGETHER_MIN * 8, 200))
-        rows, listed = stretch_in(records, "b"), Listed(messages_in(records, "b"))
+        rows, listed = batch_in(records, "b"), Listed(messages_in(records, "b"))
         assert isinstance(rows, Rows)
         first, last = sorted(chance.sample(range(len(rows) + 1), 2))
         part = slice(first, last, chance.choice((None, 1, 3)))
@@ -67,32 +67,32 @@ def test_rows_are_the_messages() -> None:
 def test_few_messages_need_no_table() -> None:
     """Nor does an answer without any."""
     chance = random.Random(1)
-    assert isinstance(stretch_in(answer(chance, 3), "b"), Listed)
-    assert len(stretch_in(b"", "b")) == 0
+    assert isinstance(batch_in(answer(chance, 3), "b"), Listed)
+    assert len(batch_in(b"", "b")) == 0
 
 
 @pytest.mark.parametrize("count", [8, 200])
 def test_a_damaged_body_is_not_given(count: int) -> None:
     """All bodies at once raise, and say which one; the others are to be had one by one."""
     records = bytearray(answer(random.Random(5), count))
-    whole = stretch_in(bytes(records), "b")
+    whole = batch_in(bytes(records), "b")
     assert isinstance(whole, Rows) == (count == 200)
     at = next(n for n, message in enumerate(whole) if len(message.body) == 9)
     records[bytes(records).index(whole[at].body)] ^= 1
-    stretch = stretch_in(records, "b")
+    batch = batch_in(records, "b")
 
     reason = f"offset {7 + 2 * at} .* does not match its CRC"
     with pytest.raises(RecordError, match=reason):
-        stretch.bodies()
+        batch.bodies()
     with pytest.raises(RecordError, match=reason):
-        _ = stretch[at].body
-    assert stretch[:at].bodies() == whole[:at].bodies()
-    assert stretch[at + 1 :].bodies() == whole[at + 1 :].bodies()
+        _ = batch[at].body
+    assert batch[:at].bodies() == whole[:at].bodies()
+    assert batch[at + 1 :].bodies() == whole[at + 1 :].bodies()
 
 
 def test_a_body_that_could_not_be_had_says_why_whenever_it_is_looked_at() -> None:
     """What raised is not kept: it would hold on to the message, and both would stay for ever."""
-    message = stretch_in(answer(random.Random(1), 100), "b")[0]
+    message = batch_in(answer(random.Random(1), 100), "b")[0]
     message.take_body(RecordError("the parts are gone"))
     for _ in range(2):
         with pytest.raises(RecordError, match="the parts are gone"):

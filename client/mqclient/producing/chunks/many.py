@@ -1,6 +1,6 @@
-"""Many messages that differ in nothing but their bodies: an object for each stretch of them.
+"""Many messages that differ in nothing but their bodies: an object for each chunk of them.
 
-A stretch is as many neighbours as a batch takes. They go to one queue, next to each other, and are
+A chunk is as many neighbours as a batch takes. They go to one queue, next to each other, and are
 settled together, so only the end of each message is kept. Results are made when you look at them.
 """
 
@@ -19,7 +19,7 @@ from mqclient.producing.encoding import Pattern
 from mqclient.producing.pending import PendingSlot
 
 
-class Stretch(PendingSlot):
+class Chunk(PendingSlot):
     """Messages next to each other. `numbers` are those of their keys, behind `key_front`."""
 
     __slots__ = ("count", "ends", "key_front", "numbers")
@@ -39,25 +39,25 @@ class Stretch(PendingSlot):
         self.ends = ends
 
     @classmethod
-    def of(cls, pattern: Pattern, deadline_s: float, moves_left: int) -> Stretch:
+    def of(cls, pattern: Pattern, deadline_s: float, moves_left: int) -> Chunk:
         """The first message of many, of a pattern whose keys are taken."""
-        stretch = cls(pattern.key_front, pattern.numbers, (), deadline_s, moves_left)
-        stretch.count = 1
-        return stretch
+        chunk = cls(pattern.key_front, pattern.numbers, (), deadline_s, moves_left)
+        chunk.count = 1
+        return chunk
 
     @classmethod
-    def refused(cls, count: int, error: SendError) -> Stretch:
+    def refused(cls, count: int, error: SendError) -> Chunk:
         """Messages that found no room."""
-        stretch = cls("", range(count), (), 0.0, 0)
-        stretch.error = error
-        return stretch
+        chunk = cls("", range(count), (), 0.0, 0)
+        chunk.error = error
+        return chunk
 
     def key_of(self, number: int) -> str:
         """The key of the message of this number, from 0."""
         return numbered_key(self.key_front, self.numbers[number])
 
     def result_of(self, number: int) -> SendResult:
-        """The result of the message of this number. Raises its error if the stretch failed."""
+        """The result of the message of this number. Raises its error if the chunk failed."""
         error = self.error
         if error is not None:
             raise type(error)(error.reason, error.topic, error.broker_name, self.key_of(number))
@@ -70,16 +70,16 @@ class SentMany(Sequence[SendResult]):
     at it; looking at the result of a failed message raises its error.
     """
 
-    def __init__(self, stretches: Sequence[Stretch]) -> None:
-        self._stretches = stretches
-        self._ends = list(accumulate(stretch.count for stretch in stretches))
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
+        self._chunks = chunks
+        self._ends = list(accumulate(chunk.count for chunk in chunks))
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
     def __repr__(self) -> str:
         failed = sum(len(numbers) for numbers, _ in self.failures())
-        waiting = sum(each.count for each in self._stretches if not each.settled)
+        waiting = sum(each.count for each in self._chunks if not each.settled)
         return f"<SentMany {len(self)} messages, {failed} failed, {waiting} not settled>"
 
     @overload
@@ -93,19 +93,19 @@ class SentMany(Sequence[SendResult]):
             return [self[each] for each in range(*number.indices(len(self)))]
         number = range(len(self))[number]
         place = bisect_right(self._ends, number)
-        stretch = self._stretches[place]
-        return stretch.result_of(number - self._ends[place] + stretch.count)
+        chunk = self._chunks[place]
+        return chunk.result_of(number - self._ends[place] + chunk.count)
 
     def failures(self) -> Iterator[tuple[range, SendError]]:
-        """The numbers of the messages that failed and their error, stretch by stretch."""
-        for stretch, end in zip(self._stretches, self._ends, strict=True):
-            if stretch.error is not None:
-                yield range(end - stretch.count, end), stretch.error
+        """The numbers of the messages that failed and their error, chunk by chunk."""
+        for chunk, end in zip(self._chunks, self._ends, strict=True):
+            if chunk.error is not None:
+                yield range(end - chunk.count, end), chunk.error
 
     async def wait(self) -> None:
         """Wait until all messages are settled. Raises ManyFailed unless all were acknowledged."""
-        for stretch in self._stretches:
-            await stretch.wait_until_settled()
+        for chunk in self._chunks:
+            await chunk.wait_until_settled()
         failures = list(self.failures())
         if failures:
             raise ManyFailed(self, [(len(numbers), error) for numbers, error in failures])
@@ -128,12 +128,12 @@ def check_bodies(topic: str, bodies: Sequence[bytes]) -> None:
         )
 
 
-def stretches(
+def chunks(
     bodies: Sequence[bytes], overhead_bytes: int, bytes_max: Callable[[], int], count_max: int
 ) -> Iterator[Sequence[bytes]]:
-    """Cut bodies into stretches, each as long as the bounds allow; one body is always taken.
+    """Cut bodies into chunks, each as long as the bounds allow; one body is always taken.
 
-    `bytes_max` is called for each stretch, when it is cut.
+    `bytes_max` is called for each chunk, when it is cut.
     """
     ends = [0, *accumulate(map(overhead_bytes.__add__, map(len, bodies)))]
     at = 0
