@@ -44,9 +44,11 @@ from mqspark.verdict import PROPERTIES
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 RUNS_PER_AUDIT = 24
-#: Of random runs: seed 0 is judged with all others, these have an audit each. AUDITS=6 is 1 to 6.
+SEEDS_PER_AUDIT = 10
+#: Of random runs: seed 0 is judged with all others, of these ten together. AUDITS=6 is 1 to 6.
 _FIRST, _, _LAST = os.environ.get("AUDITS", "0").rpartition("-")
 SEEDS = range(int(_FIRST or 1), int(_LAST) + 1)
+AUDITS = [SEEDS[begin : begin + SEEDS_PER_AUDIT] for begin in range(0, len(SEEDS), SEEDS_PER_AUDIT)]
 Found = dict[str, set[Finding]]
 #: A property, its word, and the row.
 Rows = list[tuple[int, dict[str, Any]]]
@@ -177,7 +179,7 @@ def random_runs(seed: int) -> dict[str, tuple[SmallRun, list[str]]]:
     runs = {}
     plants = [*(fault.plant for fault in FAULTS), *INNOCENT]
     for number in range(RUNS_PER_AUDIT):
-        name = f"r{number:04}"
+        name = f"r{seed:04}n{number:02}"
         run = small_run(f"{seed} {number}", name, groups, pops=pops)
         chosen = [draw.choice(plants) for _ in range(draw.randint(0, 3))]
         for plant in chosen:
@@ -244,16 +246,19 @@ def test_what_only_looks_odd_is_found_by_neither(judged: Judged, name: str) -> N
     assert (judged.found[name], judged.second[name]) == (set(), set()), ODD[name].__name__
 
 
-@pytest.mark.parametrize("seed", [0, *SEEDS])
-def test_two_judges_agree_on_random_runs(
-    request: pytest.FixtureRequest, session: SparkSession, tmp_path: Path, seed: int
+def test_two_judges_agree_on_random_runs(judged: Judged) -> None:
+    """Those of seed 0."""
+    runs = random_runs(0)
+    assert disagreements(judged, {name: plants for name, (_, plants) in runs.items()}) == []
+
+
+@pytest.mark.parametrize("seeds", AUDITS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_two_judges_agree_on_more_random_runs(
+    session: SparkSession, tmp_path: Path, seeds: range
 ) -> None:
-    """AUDITS=50 has as many audits more, AUDITS=51-99 those of these seeds; each of 24 runs."""
-    runs = random_runs(seed)
-    if seed:
-        found = judged_runs(session, [run for run, _ in runs.values()], tmp_path / "runs")
-    else:
-        found = request.getfixturevalue("judged")
+    """AUDITS=50 has seeds 1 to 50, AUDITS=51-99 these; each of 24 runs."""
+    runs = {name: drawn for seed in seeds for name, drawn in random_runs(seed).items()}
+    found = judged_runs(session, [run for run, _ in runs.values()], tmp_path / "runs")
     assert disagreements(found, {name: plants for name, (_, plants) in runs.items()}) == []
 
 
