@@ -7,6 +7,7 @@ Layout
 ``starting``      from the command line to a running process, or an error message
 ``restoring``     a store made of a copy
 ``broker``        a broker without its sockets: the handlers wired to a replica's state
+``delivering``    the loops that deliver delayed messages
 ``requests``      the handlers of requests
 ``flow``          counts traffic, and holds back who sends or reads faster than an operator wants
 ``leader``        what only the leader does: offsets, drafts, appends, definitions

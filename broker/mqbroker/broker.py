@@ -7,30 +7,26 @@ time has come; `mqbroker.app` runs them beside the server and the ledger.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 
 import trio
 
-from dledger.errors import AppendError, Busy, StorageError
+from dledger.errors import StorageError
 from dledger.failpoints import failpoint
-from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.net.serving import table_of
 from dledger.net.turns import in_turns
 from dledger.observe import get_logger
 from dledger.program.pulse import beat, look
-from dledger.raft.appends import Appended, OnDone
 from dledger.remoting.names import PERM_READ, SCHEDULE_TOPIC, TIMER_TOPIC
-from dledger.world import world
 from mqbroker import limits
+from mqbroker.delivering import Delivering
 from mqbroker.flow.following import Following
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.leader.waiting.deliveries import Deliveries, Old
+from mqbroker.leader.waiting.deliveries import Deliveries
 from mqbroker.metrics.sources import Sources
-from mqbroker.refusal import NotApplied, Refused
+from mqbroker.refusal import Refused
 from mqbroker.requests.admin.broker import BrokerAdminHandler
 from mqbroker.requests.admin.exports import ExportHandler
 from mqbroker.requests.admin.groups import GroupAdminHandler
@@ -77,7 +73,6 @@ from mqbroker.state.derived.entry_index import EntryIndex
 from mqbroker.state.derived.indexing import Due
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.upkeep.alarm import Alarm
-from mqbroker.upkeep.retention import policy_of
 
 _log = get_logger(__name__)
 
@@ -91,15 +86,14 @@ class Broker:
         self._commits_due = Alarm(core.clock_s)
         self._sweep_due = Alarm(core.clock_s)
         self._next_scan_s = core.clock_s() + limits.CLIENT_SCAN_S
-        self._repeats_told = 0
-        self._deliveries_due, self._notices_due = trio.Event(), trio.Event()
+        self._notices_due = trio.Event()
         membership = self._membership = Membership()
         fence = Fence(core, membership)
         self._readers, self._earlier, self._following = Readers(), Earlier(), Following()
         self._popping = Popping(core)
         held = self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
-        self._deliveries = Deliveries(
+        deliveries = Deliveries(
             core.machine,
             core.entries,
             core.definitions,
@@ -107,6 +101,7 @@ class Broker:
             core.levels,
             core.store_host,
         )
+        self._delivering = Delivering(core, deliveries)
         counting = Counting(core, self._commits, self._readers, self._earlier, fence, held.given_up)
         standing = Standing(core, membership, self._commits, self._readers)
         self.sources = Sources(core, membership, standing, self._following)
@@ -125,9 +120,9 @@ class Broker:
             *_pop_handlers(core, self._popping, membership),
             *(once, ProduceHandler(core), ProgressHandler(core, standing)),
             PullHandler(core, membership, self._commits, counting, self._held),
-            *(QueryHandler(core), RecallHandler(core, self._deliveries)),
+            *(QueryHandler(core), RecallHandler(core, deliveries)),
             RelayHandler(core, self._clients),
-            *(ReplyHandler(core, self._clients), ScheduledHandler(core, self._deliveries)),
+            *(ReplyHandler(core, self._clients), ScheduledHandler(core, deliveries)),
             ResetHandler(core, self._clients, self._readers, self._popping.changed),
             SendBackHandler(core, fence, self._popping.giving_up),
             SendHandler(core),
@@ -144,12 +139,12 @@ class Broker:
                 self._notice,
                 self._sweep,
                 self._commit,
-                self._deliver_due,
+                self._delivering.deliver_due,
                 self._popping.serve,
                 self._popping.sweep,
                 self._popping.look,
                 self._popping.settle,
-                self._renew,
+                self._delivering.renew,
                 self._scan,
                 self._staged.look_after,
                 self._exports.turn,
@@ -181,7 +176,7 @@ class Broker:
         self._held.arrived(index)
         self._popping.arrived(index.topic)
         if index.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
-            self._deliveries_due.set()
+            self._delivering.wake()
         if self.core.role.serving:
             for run in index.runs:
                 self.core.rates.put(index.topic, run.messages, run.size_bytes, origin)
@@ -254,7 +249,7 @@ class Broker:
         if problem is not None:
             _log.warning("settings not taken over", reason=problem)
         self.handler.take_mode()
-        self._deliveries_due.set()
+        self._delivering.wake()
         if not self.core.permission & PERM_READ:
             self._held.release_all()
             self._popping.held.look_at_all()
@@ -279,7 +274,7 @@ class Broker:
         self._popping.leading()
         self._transactions.reset()
         self._log_role()
-        self._deliveries_due.set()
+        self._delivering.wake()
         lacking = core.lacking_system_topics()
         try:
             if lacking:
@@ -379,67 +374,6 @@ class Broker:
         await self._commits_due.wait()
         self._commits.flush()
 
-    async def _deliver_due(self) -> None:
-        """Deliver the messages whose delay is over, one entry after the other."""
-        wait_s = math.inf
-        if self.core.role.serving:
-            try:
-                if await self._append_move(self._deliveries.deliver):
-                    return
-                wait_ms = self._deliveries.wait_ms()
-                if wait_ms is not None:
-                    wait_s = min(world().seldom_s(limits.DELIVERY_SLEEP_S_MAX), wait_ms / 1000)
-            except StorageError as error:
-                # A queue is being rebuilt, or an entry repaired: due messages wait.
-                _log.error("delayed messages wait", reason=str(error))
-                wait_s = limits.AFTER_FAULT_S
-        await trio.sleep(limits.DELIVERY_PAUSE_S)
-        with trio.move_on_after(max(0.0, wait_s - limits.DELIVERY_PAUSE_S)):
-            await self._deliveries_due.wait()
-        self._deliveries_due = trio.Event()
-
-    async def _renew(self) -> None:
-        """Renew the timed messages that would hold up the removal of old segments."""
-        await look(limits.RENEW_LOOK_S)
-        renew = partial(self._deliveries.renew, self._old_part())
-        while self.core.role.serving and await self._append_move(renew):
-            pass
-
-    def _old_part(self) -> Old:
-        """The part of the log that is half way to its removal."""
-        policy, core = policy_of(self.core.config), self.core
-        age_s, size_bytes = policy.age_max_s, policy.size_bytes_max
-        return Old(
-            -1 if age_s is None else core.clock_ms() - int(age_s * 500),
-            -1 if size_bytes is None else core.log.status.end_position - size_bytes // 2,
-        )
-
-    async def _append_move(self, append: Callable[[OnDone], bool]) -> bool:
-        """Deliver or renew one entry of messages; returns whether there were any, and that is
-        done."""
-        dropped, put_off = self._deliveries.dropped, self._deliveries.put_off
-        outcome: Outcome[Appended] = Outcome()
-        try:
-            if not append(outcome.set):
-                return False
-            await outcome.wait()
-        except NotApplied as error:
-            _log.error("delayed messages wait", reason=str(error))
-            await trio.sleep(limits.AFTER_FAULT_S)
-            return False
-        except AppendError as error:
-            _log.info("delayed messages wait", reason=str(error))
-            if isinstance(error, Busy):  # the disk may be full
-                await trio.sleep(error.retry_after_s)
-            return False
-        self.core.rates.repeats_put_off.total += self._deliveries.put_off - put_off
-        if self._deliveries.dropped > dropped:
-            count = self._deliveries.dropped - dropped
-            _log.warning(
-                "delayed messages dropped", count=count, reason="their topic is deleted, or unknown"
-            )
-        return True
-
     async def _scan(self) -> None:
         # Only a leader has something to do whose time has come: it checks transactions.
         await (beat() if self.core.role.serving else look())
@@ -451,7 +385,7 @@ class Broker:
         if now_s >= self._next_scan_s:
             self._next_scan_s += limits.CLIENT_SCAN_S
             self._clients.expire()
-            self._tell_repeats()
+            self._delivering.tell_repeats()
         if self.core.role.serving:
             self._clients.forget_locks()
             try:
@@ -466,20 +400,6 @@ class Broker:
         if self.core.role.serving:
             lag = max((each.lag_entries or 0 for each in status.members), default=0)
             self._following.sample(now_s, status.last_index, status.last_index - lag)
-
-    def _tell_repeats(self) -> None:
-        """Log how many repeats came later than they say, if any did since the last look."""
-        count, self._repeats_told = (
-            self.core.rates.repeats_put_off.total - self._repeats_told,
-            self.core.rates.repeats_put_off.total,
-        )
-        if count:
-            _log.warning(
-                "repeated messages come later than they say",
-                count=count,
-                reason=f"a topic's repeats have {limits.REPEATED_BYTES_PER_S_TOPIC_MAX} bytes/s, "
-                f"those of all {limits.REPEATED_BYTES_PER_S_MAX}",
-            )
 
 
 def _local_day(clock_ms: int) -> int:

@@ -3,6 +3,7 @@
 ``app``           a socket, a clock, and the scan for silent brokers
 ``mqnamesrv``     the command of that name
 ``dispatch``      requests, one small method per code
+``kv_requests``   those for the key-value config
 ``routes``        the route table: groups, members, who leads (pure)
 ``groups``        groups and members, and which registrations are refused (pure)
 ``topics``        which groups serve a topic (pure)

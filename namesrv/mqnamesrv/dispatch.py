@@ -1,6 +1,6 @@
 """Requests to a name server, one small method per code.
 
-The dispatcher holds the route table and the key-value config and is the only one that changes them.
+The dispatcher holds the route table. It and its parts alone change that and the key-value config.
 It runs in one task of one loop, so a request is a transaction. A request that a broker may not make
 is answered with an error code and text, and logged; the connection stays open.
 """
@@ -32,33 +32,22 @@ from dledger.remoting.bodies import (
     BrokerMemberGroupBody,
     DataVersion,
     Dialect,
-    KVTable,
     decode_body,
     encode_body,
 )
 from dledger.remoting.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
 from dledger.remoting.headers import (
-    AddWritePermOfBrokerHeader,
-    AddWritePermOfBrokerResponseHeader,
     BrokerHeartbeatHeader,
     BrokerHeartbeatResponseHeader,
-    DeleteKvConfigHeader,
     DeleteTopicInNamesrvHeader,
     GetBrokerMemberGroupHeader,
-    GetKvConfigHeader,
-    GetKvConfigResponseHeader,
-    GetKvlistByNamespaceHeader,
     GetRouteinfoByTopicHeader,
-    Header,
-    PutKvConfigHeader,
     QueryDataVersionHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerHeader,
     RegisterBrokerResponseHeader,
     UnregisterBrokerHeader,
-    WipeWritePermOfBrokerHeader,
-    WipeWritePermOfBrokerResponseHeader,
     decode_header,
     encode_header,
 )
@@ -70,8 +59,9 @@ from mqnamesrv import limits
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
 from mqnamesrv.door import Door, Trust
 from mqnamesrv.groups import Departure, NotWhole, RegistrationRefused, UnknownBroker
-from mqnamesrv.kept.kv import ORDER_TOPIC_CONFIG, WIPED_BROKERS
+from mqnamesrv.kept.kv import ORDER_TOPIC_CONFIG
 from mqnamesrv.kept.kv_file import KvStore
+from mqnamesrv.kv_requests import KvRequests
 from mqnamesrv.registration import read_registration
 from mqnamesrv.routes import RouteTable
 from mqnamesrv.topics import Steps
@@ -103,14 +93,13 @@ class Dispatcher:
         self._connections: dict[int, Connection] = {}
         self._settles_s = clock() + world().seldom_s(limits.SETTLES_S)
         self._groups = groups
-        self._take_wiped()
-        self._order_entries: Mapping[str, str] | None = None
-        self._order_body = b""
         self.users = UserDoor(door, self.routes, unix_ms, self._trust, config)
         self.history = History()
         self._lanes = Lanes()
+        self._kv_requests = KvRequests(kv, self.routes, self._connections)
         lists = Lists(self.routes, self.users.guard)
-        self.table = self.users.audited(table_of([self, self.users, lists], Right))
+        handlers = [self, self.users, lists, self._kv_requests]
+        self.table = self.users.audited(table_of(handlers, Right))
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """The answer, or an awaitable of it if something must become durable first."""
@@ -234,25 +223,12 @@ class Dispatcher:
             master_addr=done.leader_address if follows else None,
             ha_server_addr=done.leader_ha_address if follows else None,
             takes_changes=None if new.term is None else True,
-            wiped=None if new.term is None else self._is_wiped(new.broker_name),
+            wiped=None if new.term is None else new.broker_name in self.routes.topics.wiped,
         )
         body = b""
         if self._config.return_order_topic_config_to_broker:
-            body = self._orders()
+            body = self._kv_requests.orders()
         return request.reply(ext=encode_header(answer), body=body)
-
-    def _orders(self) -> bytes:
-        """ORDER_TOPIC_CONFIG as brokers get it, encoded once for each change. Nothing of one that
-        is too large, as an earlier version may have taken it: brokers must be able to register."""
-        entries = self._kv.table.entries(ORDER_TOPIC_CONFIG)
-        if entries is not self._order_entries:
-            body = encode_body(KVTable(table=dict(entries)))
-            if len(body) > 2 * limits.KV_NAMESPACE_BYTES_MAX:
-                reason = f"{len(body)} bytes; at most {limits.KV_NAMESPACE_BYTES_MAX} are kept"
-                _log.error("ORDER_TOPIC_CONFIG not sent to brokers", reason=reason)
-                body = encode_body(KVTable(table={}))
-            self._order_entries, self._order_body = entries, body
-        return self._order_body
 
     @serves(RequestCode.UNREGISTER_BROKER, needs=Right.BROKER, rights=BY_SECRET)
     def _unregister(self, request: Command, connection: Connection) -> Command:
@@ -283,7 +259,7 @@ class Dispatcher:
             )
         except UnknownBroker as error:
             return request.reply(ResponseCode.BROKER_NOT_EXIST, remark=f"{error}: register again")
-        answer = BrokerHeartbeatResponseHeader(self._is_wiped(header.broker_name))
+        answer = BrokerHeartbeatResponseHeader(header.broker_name in self.routes.topics.wiped)
         return request.reply(ext=encode_header(answer))
 
     @serves(RequestCode.QUERY_DATA_VERSION, needs=Right.BROKER, rights=BY_SECRET)
@@ -361,82 +337,6 @@ class Dispatcher:
             header.topic, self.routes.broker_names(cluster) if cluster else None
         )
         return request.reply()
-
-    @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=CHANGE)
-    def _wipe_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
-        name = decode_header(WipeWritePermOfBrokerHeader, request).broker_name
-        if not self.routes.knows(name):
-            raise BadInput(f"no broker group {name!r} is known here: nothing was changed")
-        answer = WipeWritePermOfBrokerResponseHeader(self.routes.topics.known(name))
-        change = self._kv.put(WIPED_BROKERS, name, "true")
-        return self._when_told(name, self._when_durable(request, change, answer))
-
-    @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=CHANGE)
-    def _add_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
-        name = decode_header(AddWritePermOfBrokerHeader, request).broker_name
-        answer = AddWritePermOfBrokerResponseHeader(self.routes.topics.known(name))
-        change = self._kv.delete(WIPED_BROKERS, name)
-        return self._when_told(name, self._when_durable(request, change, answer))
-
-    async def _when_told(self, broker_name: str, answer: Awaitable[Command]) -> Command:
-        """Answer, and have the group's members ask at once what they may: else they would learn it
-        with their next heartbeat."""
-        answered = await answer
-        for connection_id in self.routes.connections_of(broker_name):
-            connection = self._connections.get(connection_id)
-            if connection is not None:
-                header = WipeWritePermOfBrokerHeader(broker_name)
-                code = RequestCode.WIPE_WRITE_PERM_OF_BROKER
-                connection.send_oneway_request(Command(code, encode_header(header)))
-        return answered
-
-    def _take_wiped(self) -> None:
-        self.routes.topics.wiped = frozenset(self._kv.table.entries(WIPED_BROKERS))
-
-    def _is_wiped(self, broker_name: str) -> bool:
-        return broker_name in self.routes.topics.wiped
-
-    # Key-value config.
-
-    @serves(RequestCode.PUT_KV_CONFIG, needs=Right.ADMIN, rights=CHANGE)
-    def _put_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
-        header = decode_header(PutKvConfigHeader, request)
-        change = self._kv.put(header.namespace, header.key, header.value)
-        return self._when_durable(request, change)
-
-    @serves(RequestCode.DELETE_KV_CONFIG, needs=Right.ADMIN, rights=CHANGE)
-    def _delete_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
-        header = decode_header(DeleteKvConfigHeader, request)
-        return self._when_durable(request, self._kv.delete(header.namespace, header.key))
-
-    async def _when_durable(
-        self, request: Command, change: Awaitable[str | None], answer: Header | None = None
-    ) -> Command:
-        try:
-            remark = await change
-        except DledgerError as error:
-            _log.error("config change failed", code=request.code, reason=str(error))
-            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        self._take_wiped()
-        return request.reply(ext=encode_header(answer) if answer else None, remark=remark)
-
-    @serves(RequestCode.GET_KV_CONFIG, needs=Right.ANYONE, rights=cluster(GET))
-    def _get_kv(self, request: Command, _: Connection) -> Command:
-        header = decode_header(GetKvConfigHeader, request)
-        value = self._kv.table.get(header.namespace, header.key)
-        if value is None:
-            remark = f"no {header.key} in namespace {header.namespace}"
-            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        return request.reply(ext=encode_header(GetKvConfigResponseHeader(value=value)))
-
-    @serves(RequestCode.GET_KVLIST_BY_NAMESPACE, needs=Right.ANYONE, rights=cluster(GET))
-    def _list_kv(self, request: Command, _: Connection) -> Command:
-        header = decode_header(GetKvlistByNamespaceHeader, request)
-        entries = self._kv.table.entries(header.namespace)
-        if not entries:
-            remark = f"no key in namespace {header.namespace}"
-            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        return request.reply(body=encode_body(KVTable(table=dict(entries))))
 
     # The name server's own config.
 

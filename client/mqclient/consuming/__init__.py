@@ -1,6 +1,7 @@
 """Reading as a member of a group.
 
 ``consumer``       the face
+``member``         joins its group, and leaves
 ``steering``       its calls about queues and positions
 ``subscriptions``  what is wanted of a topic (pure)
 ``sharing``        which queues are read, and where their offsets are kept

@@ -217,7 +217,7 @@ async def test_timers_are_told_by_when_they_are_due(tmp_path: Path) -> None:
         name = "rocketmq_delay_message_latency_seconds"
         assert page.value(f"{name}_sum", topic=TOPIC, **STORED) == 33 + 60 + 70 + 7230
         assert page.value(f"{name}_bucket", topic=TOPIC, le="60.0") == 2
-        running.broker._deliveries_due = trio.Event()
+        running.broker._delivering._due = trio.Event()
         running.ledger.follow("n1")
         clocks.s += 35
         late = Scrape("".join(figures._timers.pieces(figures._writer)))
