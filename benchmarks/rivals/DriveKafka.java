@@ -1,10 +1,7 @@
-import com.sun.management.OperatingSystemMXBean;
-import java.lang.management.ManagementFactory;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
@@ -86,21 +83,21 @@ public final class DriveKafka {
                 }
             }
         }
-        say("{\"made\": 1}");
+        Timing.say("{\"made\": 1}");
     }
 
     private static void state(String address, String topic) throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", address))) {
             var parts = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions();
             boolean level = parts.stream().allMatch(part -> part.isr().size() == 3);
-            say("{\"leader\": %d, \"level\": %d}", parts.get(0).leader().id(), level ? 1 : 0);
+            Timing.say("{\"leader\": %d, \"level\": %d}", parts.get(0).leader().id(), level ? 1 : 0);
         }
     }
 
     private static long produceFor(
         KafkaProducer<byte[], byte[]> producer, String topic, byte[] body, double seconds) {
         long count = 0;
-        for (double end = now() + seconds; count % 64 != 0 || now() < end; count++) {
+        for (double end = Timing.now() + seconds; count % 64 != 0 || Timing.now() < end; count++) {
             producer.send(new ProducerRecord<>(topic, body), (stored, error) -> {
                 if (error != null) {
                     failed.incrementAndGet();
@@ -115,31 +112,31 @@ public final class DriveKafka {
         KafkaProducer<byte[], byte[]> producer, String topic, byte[] body, double seconds) {
         long before = produceFor(producer, topic, body, WARM_UP_S);
         failed.set(0);
-        double began = now();
-        double cpu = cpu();
+        double began = Timing.now();
+        double cpu = Timing.cpu();
         long count = produceFor(producer, topic, body, seconds);
-        say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f, \"sent\": %d, \"failed\": %d}",
-            count - failed.get(), now() - began, cpu() - cpu, before + count, failed.get());
+        Timing.say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f, \"sent\": %d, \"failed\": %d}",
+            count - failed.get(), Timing.now() - began, Timing.cpu() - cpu, before + count, failed.get());
     }
 
     private static void single(
         KafkaProducer<byte[], byte[]> producer, String topic, byte[] body, double seconds)
         throws Exception {
         long before = 0;
-        for (double warm = now() + WARM_UP_S; now() < warm; before++) {
+        for (double warm = Timing.now() + WARM_UP_S; Timing.now() < warm; before++) {
             producer.send(new ProducerRecord<>(topic, body)).get();
         }
         double[] took = new double[1_000_000];
         int count = 0;
-        double cpu = cpu();
-        for (double end = now() + seconds; now() < end && count < took.length; count++) {
-            double at = now();
+        double cpu = Timing.cpu();
+        for (double end = Timing.now() + seconds; Timing.now() < end && count < took.length; count++) {
+            double at = Timing.now();
             producer.send(new ProducerRecord<>(topic, body)).get();
-            took[count] = now() - at;
+            took[count] = Timing.now() - at;
         }
-        double spent = cpu() - cpu;
+        double spent = Timing.cpu() - cpu;
         Arrays.sort(took, 0, count);
-        say("{\"count\": %d, \"median_ms\": %.4f, \"p99_ms\": %.4f, \"cpu_s\": %.4f, \"sent\": %d}",
+        Timing.say("{\"count\": %d, \"median_ms\": %.4f, \"p99_ms\": %.4f, \"cpu_s\": %.4f, \"sent\": %d}",
             count, 1e3 * took[count / 2], 1e3 * took[(int) (count * 0.99)], spent, before + count);
     }
 
@@ -157,24 +154,23 @@ public final class DriveKafka {
             long got = 0;
             double first = 0;
             double last = 0;
-            double cpu = cpu();
-            for (double end = now() + seconds + 5; got < wanted && now() < end; ) {
+            double cpu = Timing.cpu();
+            for (double end = Timing.now() + seconds + 5; got < wanted && Timing.now() < end; ) {
                 int some = consumer.poll(Duration.ofMillis(100)).count();
                 if (some > 0) {
-                    last = now();
+                    last = Timing.now();
                     first = first == 0 ? last : first;
                     got += some;
                 }
             }
-            say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f}", got, last - first, cpu() - cpu);
+            Timing.say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f}",
+                got, last - first, Timing.cpu() - cpu);
         }
     }
 
     private static void gaps(KafkaProducer<byte[], byte[]> producer, String topic, byte[] body)
         throws Exception {
-        double last = now();
-        double told = last;
-        double longest = 0;
+        var gaps = new Timing.Gaps();
         while (System.in.available() == 0) {
             try {
                 producer.send(new ProducerRecord<>(topic, 0, null, body)).get(1, TimeUnit.SECONDS);
@@ -182,28 +178,7 @@ public final class DriveKafka {
                 Thread.sleep(5);
                 continue;
             }
-            double at = now();
-            longest = Math.max(longest, at - last);
-            last = at;
-            if (at - told > 0.05) {
-                say("%.6f %.6f", at, longest);
-                told = at;
-                longest = 0;
-            }
+            gaps.sent();
         }
-    }
-
-    private static double now() {
-        return System.nanoTime() / 1e9;
-    }
-
-    private static double cpu() {
-        var bean = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-        return bean.getProcessCpuTime() / 1e9;
-    }
-
-    private static void say(String format, Object... values) {
-        System.out.println(String.format(Locale.ROOT, format, values));
-        System.out.flush();
     }
 }

@@ -3,11 +3,8 @@ import com.rabbitmq.client.Channel;
 import com.rabbitmq.client.Connection;
 import com.rabbitmq.client.ConnectionFactory;
 import com.rabbitmq.client.MessageProperties;
-import com.sun.management.OperatingSystemMXBean;
-import java.lang.management.ManagementFactory;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.ConcurrentSkipListSet;
 import java.util.concurrent.Semaphore;
@@ -49,7 +46,7 @@ public final class DriveRabbit {
 
     private static void make(Channel channel, String queue) throws Exception {
         channel.queueDeclare(queue, true, false, false, Map.of("x-queue-type", "quorum"));
-        say("{\"made\": 1}");
+        Timing.say("{\"made\": 1}");
     }
 
     private static void send(Channel channel, String queue, byte[] body) throws Exception {
@@ -85,7 +82,7 @@ public final class DriveRabbit {
 
         long produceFor(String queue, byte[] body, double seconds) throws Exception {
             long count = 0;
-            for (double end = now() + seconds; count % 64 != 0 || now() < end; count++) {
+            for (double end = Timing.now() + seconds; count % 64 != 0 || Timing.now() < end; count++) {
                 free.acquire();
                 waiting.add(channel.getNextPublishSeqNo());
                 send(channel, queue, body);
@@ -100,33 +97,33 @@ public final class DriveRabbit {
         Window window = new Window(channel);
         long before = window.produceFor(queue, body, WARM_UP_S);
         window.failed.set(0);
-        double began = now();
-        double cpu = cpu();
+        double began = Timing.now();
+        double cpu = Timing.cpu();
         long count = window.produceFor(queue, body, seconds);
         long failed = window.failed.get();
-        say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f, \"sent\": %d, \"failed\": %d}",
-            count - failed, now() - began, cpu() - cpu, before + count, failed);
+        Timing.say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f, \"sent\": %d, \"failed\": %d}",
+            count - failed, Timing.now() - began, Timing.cpu() - cpu, before + count, failed);
     }
 
     private static void single(Channel channel, String queue, byte[] body, double seconds) throws Exception {
         channel.confirmSelect();
         long before = 0;
-        for (double warm = now() + WARM_UP_S; now() < warm; before++) {
+        for (double warm = Timing.now() + WARM_UP_S; Timing.now() < warm; before++) {
             send(channel, queue, body);
             channel.waitForConfirmsOrDie(CONFIRM_TIMEOUT_MS);
         }
         double[] took = new double[1_000_000];
         int count = 0;
-        double cpu = cpu();
-        for (double end = now() + seconds; now() < end && count < took.length; count++) {
-            double at = now();
+        double cpu = Timing.cpu();
+        for (double end = Timing.now() + seconds; Timing.now() < end && count < took.length; count++) {
+            double at = Timing.now();
             send(channel, queue, body);
             channel.waitForConfirmsOrDie(CONFIRM_TIMEOUT_MS);
-            took[count] = now() - at;
+            took[count] = Timing.now() - at;
         }
-        double spent = cpu() - cpu;
+        double spent = Timing.cpu() - cpu;
         Arrays.sort(took, 0, count);
-        say("{\"count\": %d, \"median_ms\": %.4f, \"p99_ms\": %.4f, \"cpu_s\": %.4f, \"sent\": %d}",
+        Timing.say("{\"count\": %d, \"median_ms\": %.4f, \"p99_ms\": %.4f, \"cpu_s\": %.4f, \"sent\": %d}",
             count, 1e3 * took[count / 2], 1e3 * took[(int) (count * 0.99)], spent, before + count);
     }
 
@@ -134,26 +131,25 @@ public final class DriveRabbit {
     private static void read(Channel channel, String queue, double seconds, long wanted) throws Exception {
         AtomicLong got = new AtomicLong();
         double[] when = new double[2];
-        double cpu = cpu();
+        double cpu = Timing.cpu();
         channel.basicConsume(queue, true, (tag, message) -> {
-            when[1] = now();
+            when[1] = Timing.now();
             if (got.incrementAndGet() == 1) {
                 when[0] = when[1];
             }
         }, tag -> { });
-        for (double end = now() + seconds + 5; got.get() < wanted && now() < end; ) {
+        for (double end = Timing.now() + seconds + 5; got.get() < wanted && Timing.now() < end; ) {
             Thread.sleep(10);
         }
-        say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f}", got.get(), when[1] - when[0], cpu() - cpu);
+        Timing.say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f}",
+            got.get(), when[1] - when[0], Timing.cpu() - cpu);
     }
 
     /** A connection to the next node whenever a send fails. */
     private static void gaps(List<Address> addresses, String queue, byte[] body) throws Exception {
         Connection connection = null;
         Channel channel = null;
-        double last = now();
-        double told = last;
-        double longest = 0;
+        var gaps = new Timing.Gaps();
         while (System.in.available() == 0) {
             try {
                 if (channel == null) {
@@ -171,28 +167,7 @@ public final class DriveRabbit {
                 Thread.sleep(5);
                 continue;
             }
-            double at = now();
-            longest = Math.max(longest, at - last);
-            last = at;
-            if (at - told > 0.05) {
-                say("%.6f %.6f", at, longest);
-                told = at;
-                longest = 0;
-            }
+            gaps.sent();
         }
-    }
-
-    private static double now() {
-        return System.nanoTime() / 1e9;
-    }
-
-    private static double cpu() {
-        var bean = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-        return bean.getProcessCpuTime() / 1e9;
-    }
-
-    private static void say(String format, Object... values) {
-        System.out.println(String.format(Locale.ROOT, format, values));
-        System.out.flush();
     }
 }

@@ -1,9 +1,6 @@
-import com.sun.management.OperatingSystemMXBean;
-import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Locale;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
@@ -70,19 +67,19 @@ public final class DriveRocketMq {
     private static void measure(Work work, Work warmUp) throws Exception {
         long before = warmUp.run();
         failed.set(0);
-        double began = now();
-        double cpu = cpu();
+        double began = Timing.now();
+        double cpu = Timing.cpu();
         long count = work.run();
-        say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f, \"sent\": %d, \"failed\": %d}",
-            count - failed.get(), now() - began, cpu() - cpu, before + count, failed.get());
+        Timing.say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f, \"sent\": %d, \"failed\": %d}",
+            count - failed.get(), Timing.now() - began, Timing.cpu() - cpu, before + count, failed.get());
     }
 
     private static long pipelined(
         DefaultMQProducer producer, String topic, byte[] body, double seconds) throws Exception {
         Semaphore room = new Semaphore(OUTSTANDING_MAX);
-        double end = now() + seconds;
+        double end = Timing.now() + seconds;
         long count = 0;
-        for (; now() < end; count++) {
+        for (; Timing.now() < end; count++) {
             room.acquire();
             producer.send(new Message(topic, body), new SendCallback() {
                 @Override
@@ -103,12 +100,12 @@ public final class DriveRocketMq {
 
     private static long batches(
         DefaultMQProducer producer, String topic, byte[] body, double seconds) throws Exception {
-        double end = now() + seconds;
+        double end = Timing.now() + seconds;
         AtomicLong count = new AtomicLong();
         Thread[] senders = new Thread[SENDERS];
         for (int i = 0; i < SENDERS; i++) {
             senders[i] = new Thread(() -> {
-                while (now() < end) {
+                while (Timing.now() < end) {
                     List<Message> batch = new ArrayList<>(BATCH);
                     for (int each = 0; each < BATCH; each++) {
                         batch.add(new Message(topic, body));
@@ -131,22 +128,22 @@ public final class DriveRocketMq {
 
     private static void single(
         DefaultMQProducer producer, String topic, byte[] body, double seconds) throws Exception {
-        double warm = now() + WARM_UP_S;
+        double warm = Timing.now() + WARM_UP_S;
         long before = 0;
-        for (; now() < warm; before++) {
+        for (; Timing.now() < warm; before++) {
             producer.send(new Message(topic, body));
         }
         double[] took = new double[1_000_000];
         int count = 0;
-        double cpu = cpu();
-        for (double end = now() + seconds; now() < end && count < took.length; count++) {
-            double at = now();
+        double cpu = Timing.cpu();
+        for (double end = Timing.now() + seconds; Timing.now() < end && count < took.length; count++) {
+            double at = Timing.now();
             producer.send(new Message(topic, body));
-            took[count] = now() - at;
+            took[count] = Timing.now() - at;
         }
-        double spent = cpu() - cpu;
+        double spent = Timing.cpu() - cpu;
         Arrays.sort(took, 0, count);
-        say("{\"count\": %d, \"median_ms\": %.4f, \"p99_ms\": %.4f, \"cpu_s\": %.4f, \"sent\": %d}",
+        Timing.say("{\"count\": %d, \"median_ms\": %.4f, \"p99_ms\": %.4f, \"cpu_s\": %.4f, \"sent\": %d}",
             count, 1e3 * took[count / 2], 1e3 * took[(int) (count * 0.99)], spent, before + count);
     }
 
@@ -165,25 +162,24 @@ public final class DriveRocketMq {
         long got = 0;
         double first = 0;
         double last = 0;
-        double cpu = cpu();
-        double end = now() + seconds + 5;
-        while (got < wanted && now() < end) {
+        double cpu = Timing.cpu();
+        double end = Timing.now() + seconds + 5;
+        while (got < wanted && Timing.now() < end) {
             List<MessageExt> some = consumer.poll(100);
             if (!some.isEmpty()) {
-                last = now();
+                last = Timing.now();
                 first = first == 0 ? last : first;
                 got += some.size();
             }
         }
-        say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f}", got, last - first, cpu() - cpu);
+        Timing.say("{\"count\": %d, \"seconds\": %.6f, \"cpu_s\": %.4f}",
+            got, last - first, Timing.cpu() - cpu);
     }
 
     private static void gaps(DefaultMQProducer producer, String topic, byte[] body)
         throws Exception {
         producer.setSendMsgTimeout(1000);
-        double last = now();
-        double told = last;
-        double longest = 0;
+        var gaps = new Timing.Gaps();
         while (System.in.available() == 0) {
             try {
                 producer.send(new Message(topic, body));
@@ -191,28 +187,7 @@ public final class DriveRocketMq {
                 Thread.sleep(5);
                 continue;
             }
-            double at = now();
-            longest = Math.max(longest, at - last);
-            last = at;
-            if (at - told > 0.05) {
-                say("%.6f %.6f", at, longest);
-                told = at;
-                longest = 0;
-            }
+            gaps.sent();
         }
-    }
-
-    private static double now() {
-        return System.nanoTime() / 1e9;
-    }
-
-    private static double cpu() {
-        var bean = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
-        return bean.getProcessCpuTime() / 1e9;
-    }
-
-    private static void say(String format, Object... values) {
-        System.out.println(String.format(Locale.ROOT, format, values));
-        System.out.flush();
     }
 }

@@ -187,8 +187,9 @@ def rocketmq_5_jars() -> Path:
 def in_java(source: Path, lib: Path, classes: Path) -> list[str]:
     """A driver in Java, compiled against these jars."""
     javac = tool("javac", "openjdk-17-jdk-headless")
-    if not newer(classes / f"{source.stem}.class", source):
-        build([javac, "-nowarn", "-d", str(classes), "-cp", f"{lib}/*", str(source)])
+    sources = source, HERE / "Timing.java"
+    if not all(newer(classes / f"{each.stem}.class", each) for each in sources):
+        build([javac, "-nowarn", "-d", str(classes), "-cp", f"{lib}/*", *map(str, sources)])
     home = f"-Duser.home={CACHE}"
     words = ["java", "-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", home, "-cp"]
     return [*words, f"{classes}:{lib}/*", source.stem]
