@@ -67,7 +67,7 @@ WRONG_SIGNATURES_MAX = 16
 """Wrong signatures on one connection, after which it is closed; the client has to connect again."""
 WRONG_PROOFS_AT_ONCE = 256
 """Wrong signatures, or wrong passwords at the port for figures, that are verified for one address
-before the pace below applies."""
+before the rate below applies."""
 WRONG_PROOFS_PER_S = 16
 """Further wrong signatures or passwords of one address that are verified each second."""
 WRONG_PROOF_BYTES = 64 * KIB
@@ -219,11 +219,11 @@ REMARK_CHARACTERS_MAX = 4096
 LOG_TEXT_CHARACTERS_MAX = 16 * KIB
 """The longest value in a line of the log."""
 LOG_LINES_AT_ONCE = 20
-"""Log lines about one event and one host before the pace below applies."""
+"""Log lines about one event and one host before the rate below applies."""
 LOG_LINES_OF_ALL = 100
-"""Log lines about one event and all hosts together before the pace applies."""
+"""Log lines about one event and all hosts together before the rate applies."""
 LOG_LINES_PER_S = 0.2
-"""The pace of further lines about one event and one host; for all hosts together it is five times
+"""The rate of further lines about one event and one host; for all hosts together it is five times
 as high."""
 LOG_KINDS_MAX = 4096
 

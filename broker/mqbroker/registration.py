@@ -107,7 +107,7 @@ class Registration:
         self._changed.set()
         self._changed = trio.Event()
 
-    def _told(self, _: Command) -> None:
+    def _news_came(self, _: Command) -> None:
         """A name server has news of this group: ask at once, by a heartbeat."""
         self._wake()
 
@@ -116,7 +116,7 @@ class Registration:
         while not self._stop_wanted.is_set():
             try:
                 timeout_s, tls = limits.REGISTER_TIMEOUT_S, self._core.dialler
-                async with connect_peer(host, port, timeout_s, self._told, tls) as peer:
+                async with connect_peer(host, port, timeout_s, self._news_came, tls) as peer:
                     signing = await self._prove(peer)
                     pause_s, reason = limits.RECONNECT_S_MIN, ""
                     await self._keep_registered(_NameServer(peer, signing))
@@ -164,7 +164,7 @@ class Registration:
                     peer.told_counter, told_all_s = None, now_s
                 rest_s = limits.REGISTER_REST * await self._register(peer)
                 await self._tell_users(peer)
-                announcements.told(peer.address, version)
+                announcements.confirmed(peer.address, version)
                 told_version = version
                 with trio.move_on_after(rest_s):
                     await self._stop_wanted.wait()

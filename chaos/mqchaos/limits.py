@@ -1,4 +1,4 @@
-"""Every bound and pace of the chaos harness, with units in the names."""
+"""Every bound and rate of the chaos harness, with units in the names."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from mqclient import limits
 
 Labels: TypeAlias = tuple[str, ...]
 """The values of a figure's labels, in the order in which `FIGURES` has their names."""
-KeptT = TypeVar("KeptT")
+SeriesT = TypeVar("SeriesT")
 Gauges: TypeAlias = Callable[[], Iterable[tuple[str, Labels, float]]]
 """A function that gives the current values: the figure, its labels, its value."""
 
@@ -165,18 +165,20 @@ class Counted:
 
     def tally(self, name: str, labels: Labels) -> Tally:
         """The count with these labels. A caller that counts often may keep it."""
-        return self.numbers[name].get(labels) or _kept(labels, self.numbers[name], Tally)
+        return self.numbers[name].get(labels) or _series_of(labels, self.numbers[name], Tally)
 
     def samples_of(self, name: str, labels: Labels) -> Samples:
         """The samples with these labels. A caller that adds often may keep them."""
-        return self.samples[name].get(labels) or _kept(labels, self.samples[name], Samples)
+        return self.samples[name].get(labels) or _series_of(labels, self.samples[name], Samples)
 
 
-def _kept(labels: Labels, kept: dict[Labels, KeptT], make: Callable[[], KeptT]) -> KeptT:
+def _series_of(
+    labels: Labels, series: dict[Labels, SeriesT], make: Callable[[], SeriesT]
+) -> SeriesT:
     """The figure for these labels; once there are very many labels, the figure for all others."""
-    if len(kept) >= limits.METRIC_SERIES_MAX:
+    if len(series) >= limits.METRIC_SERIES_MAX:
         labels = ("others",) * len(labels)
-    return kept.get(labels) or kept.setdefault(labels, make())
+    return series.get(labels) or series.setdefault(labels, make())
 
 
 class Metrics:

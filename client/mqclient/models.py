@@ -231,9 +231,9 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     def manifest(self) -> str:
         """The places of the body's parts, if the message was sent by `Producer.send_large`; else
         ""."""
-        return "" if has_body(self.data) else self._told(wire.LARGE_BODY)
+        return "" if has_body(self.data) else self._property(wire.LARGE_BODY)
 
-    def _told(self, name: str) -> str:
+    def _property(self, name: str) -> str:
         """A property that the client acts upon; "" without it, and of a malformed record, which its
         reader is to see as it is."""
         try:
@@ -304,13 +304,13 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     @property
     def expires_ms(self) -> int | None:
         """The time at which the message expires, in ms since 1970; None if it does not expire."""
-        told = self._told(wire.EXPIRES_AT_MS)
+        told = self._property(wire.EXPIRES_AT_MS)
         return int(told) if is_number(told, limits.TIME_DIGITS_MAX) else None
 
     @property
     def priority(self) -> int:
         """The message's priority, or -1 if it has none."""
-        return wire.priority_of({wire.PRIORITY: self._told(wire.PRIORITY)})
+        return wire.priority_of({wire.PRIORITY: self._property(wire.PRIORITY)})
 
     @property
     def queue_id(self) -> int:

@@ -4,7 +4,7 @@ Layout
 ------
 ``text``       families, samples and histograms as Prometheus reads them (pure)
 ``shown``      which names of very many are shown (pure)
-``kept``       a page that takes a while to make, made seldom, shared by all who ask
+``cached``     a page that takes a while to make, made seldom, shared by all who ask
 ``history``    the last hour of figures, in a ring (pure)
 ``requests``   a request as it was sent, and an answer to it (pure)
 ``admission``  who may see figures (pure)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from dledger.errors import BadInput
 from dledger.metrics import limits
 from dledger.metrics.admission import CHALLENGE, Admission
-from dledger.metrics.kept import Kept
+from dledger.metrics.cached import CachedPage
 from dledger.metrics.requests import Answer, Asked, NoSuchName
 from dledger.metrics.text import CONTENT_TYPE
 
@@ -51,9 +51,9 @@ class Pages:
         health: Health,
     ) -> None:
         self._admission = admission
-        self._figures = Kept(figures)
+        self._figures = CachedPage(figures)
         self._details = details
-        self._kept: dict[Details, Kept] = {}
+        self._cached: dict[Details, CachedPage] = {}
         self._health = {
             "/healthz": health.alive,
             "/readyz": health.ready,
@@ -75,19 +75,19 @@ class Pages:
             if asked.path == "/metrics":
                 return _figures(await self._figures.page())
             if asked.path == "/metrics/detailed":
-                return _figures(await self._kept_details(_details(asked)).page())
+                return _figures(await self._cached_details(_details(asked)).page())
         except NoSuchName as error:
             return Answer.text(HTTPStatus.NOT_FOUND, str(error))
         except BadInput as error:
             return Answer.text(HTTPStatus.BAD_REQUEST, str(error))
         return Answer.text(HTTPStatus.NOT_FOUND, f"there is no {asked.path[:80]!r}: {PATHS}")
 
-    def _kept_details(self, wanted: Details) -> Kept:
-        kept = self._kept.get(wanted)
+    def _cached_details(self, wanted: Details) -> CachedPage:
+        kept = self._cached.get(wanted)
         if kept is None:
-            if len(self._kept) >= limits.PAGES_KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
-            kept = self._kept[wanted] = Kept(lambda: self._details(wanted))
+            if len(self._cached) >= limits.PAGES_KEPT_MAX:
+                del self._cached[next(iter(self._cached))]
+            kept = self._cached[wanted] = CachedPage(lambda: self._details(wanted))
         return kept
 
 

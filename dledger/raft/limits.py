@@ -1,4 +1,4 @@
-"""Every bound, wait and pace of the Raft part, in one place. Units are in the names. Pure.
+"""Every bound and wait of the Raft part, in one place. Units are in the names. Pure.
 
 The bounds that the network and the log share with it (bytes in flight, members, frames) are in
 `dledger/limits.py`.

@@ -3,7 +3,7 @@
 ``options``   what one end is given: files, and what it demands of the other end (pure)
 ``keys``      the keys of a config file, named as RocketMQ names them
 ``files``     contexts made of these files; an error names the file and the remedy
-``kept``      contexts are made again when their files change
+``reloading``  contexts are made again when their files change
 ``servers``   a server's contexts
 ``clients``   a client's context
 ``rehearsal``  whether other members would take a new certificate

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dledger.limits import TLS_LOOK_S
 from dledger.tls.files import dialling_context
-from dledger.tls.kept import Kept
 from dledger.tls.options import AskedTls, Tls
+from dledger.tls.reloading import Reloading
 from dledger.world import steady_s
 
 
@@ -18,9 +18,9 @@ class ClientContexts:
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
         self._looked_at_s = steady_s()
-        self._kept: Kept | None = None
+        self._reloading: Reloading | None = None
         if tls.context is None:
-            self._kept = Kept(tls.files(), self._make)
+            self._reloading = Reloading(tls.files(), self._make)
         else:
             self._context = tls.context
 
@@ -43,7 +43,7 @@ class ClientContexts:
     @property
     def context(self) -> ssl.SSLContext:
         """The context for the next connection."""
-        if self._kept is not None and steady_s() - self._looked_at_s >= TLS_LOOK_S:
+        if self._reloading is not None and steady_s() - self._looked_at_s >= TLS_LOOK_S:
             self._looked_at_s = steady_s()
-            self._kept.look()
+            self._reloading.look()
         return self._context

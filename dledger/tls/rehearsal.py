@@ -36,10 +36,10 @@ def rehearse(accepting: ssl.SSLContext, dialled: ssl.SSLContext, host: str, file
         ends[0].write(b"x")  # with TLS 1.3 a client is through before its certificate was seen
         ends[1].read(1)
     except ssl.SSLError as error:
-        raise ConfigError(_told(error, host, files)) from error
+        raise ConfigError(_explained(error, host, files)) from error
 
 
-def _told(error: ssl.SSLError, host: str, files: Files) -> str:
+def _explained(error: ssl.SSLError, host: str, files: Files) -> str:
     code = getattr(error, "verify_code", 0)
     what = f"other members would refuse {files.names.certificate} {files.certificate}: "
     if code in _UNKNOWN_AUTHORITY:

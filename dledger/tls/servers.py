@@ -10,9 +10,9 @@ from dledger.program.pulse import look
 from dledger.tls.channel import Channel
 from dledger.tls.files import accepting_context, dialling_context, own_validity
 from dledger.tls.handshake import InTurn, at_once, begin, dial
-from dledger.tls.kept import Kept
 from dledger.tls.options import ClientAuth, Mode, ServerOptions
 from dledger.tls.rehearsal import rehearse
+from dledger.tls.reloading import Reloading
 
 
 class ServerContexts:
@@ -21,12 +21,12 @@ class ServerContexts:
     def __init__(self, options: ServerOptions) -> None:
         self.options = options
         self._made = False
-        self._kept = Kept(options.files, self._make)
+        self._reloading = Reloading(options.files, self._make)
 
     @property
     def problem(self) -> str:
         """Why the files as they are now are not used; empty if they are."""
-        return self._kept.problem
+        return self._reloading.problem
 
     @property
     def dialler(self) -> ServerContexts | None:
@@ -98,6 +98,6 @@ class ServerContexts:
     async def run(self) -> None:
         """Look after the files until cancelled."""
         while True:
-            self._kept.look()
-            self._kept.warn_of_end()
+            self._reloading.look()
+            self._reloading.warn_of_end()
             await look(TLS_LOOK_S)

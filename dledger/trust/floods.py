@@ -3,7 +3,7 @@
 Each wrong one is a debt of its address, large requests' a greater one, as more was hashed for them.
 A debt shrinks with time. Above the bound, nothing more of that address is verified until the debt
 has shrunk, and nobody can try passwords fast. Even a refusal costs something, so refusals have a
-pace, too: beyond it, the address's connections rest after each one. So a flood costs the server
+rate, too: beyond it, the address's connections rest after each one. So a flood costs the server
 next to nothing. An IPv6 network of 64 bits counts as one address, and all of this machine as one.
 """
 
@@ -34,7 +34,7 @@ class Floods:
     def __init__(self) -> None:
         #: When each debt will be gone, in ms.
         self._paid_at: dict[str, float] = {}
-        #: When what was refused of each is as old as its pace wants, in ms.
+        #: When what was refused of each is as old as its rate wants, in ms.
         self._next_at: dict[str, float] = {}
 
     def wrong(self, address: str, size_bytes: int, now_ms: float) -> None:

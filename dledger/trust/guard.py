@@ -169,7 +169,7 @@ class Guard:
                 asker = Asker(name, source, user)
                 need = Need(Kind.CLUSTER, cluster, (GET,))
                 may = asker.may_all or self.meets(asker, (need,))
-                return None if may else self._told(asker, need)
+                return None if may else self._refusal_text(asker, need)
         self._passwords.wrong(source, 0, self._clock_ms())
         return "the name or the password is wrong"
 
@@ -248,7 +248,7 @@ class Guard:
             if not self.meets(asker, alternatives):
                 need = alternatives[0]
                 self._note(asker.name, need)
-                reason = reason or self._told(asker, need)
+                reason = reason or self._refusal_text(asker, need)
         return reason
 
     def meets(self, asker: Asker, alternatives: Alternatives) -> bool:
@@ -261,7 +261,7 @@ class Guard:
             if users.get(asker.name) is not None
         )
 
-    def _told(self, asker: Asker, need: Need) -> str:
+    def _refusal_text(self, asker: Asker, need: Need) -> str:
         """The refusal as RocketMQ words it, and what would be needed."""
         denied = any(
             users.policies(asker.name).judge(need, asker.source).entry is not None

@@ -40,7 +40,7 @@ def _case(each: Property) -> Case:
     name = f"property {each.number}: {each.title}"
     if not each.holds:
         count = max(each.count, len(each.violations))
-        told = [_told(violation) for violation in each.violations[:VIOLATIONS_TOLD_MAX]]
+        told = [_text(violation) for violation in each.violations[:VIOLATIONS_TOLD_MAX]]
         hidden = count - len(told)
         told += [f"... and {hidden:,} more"] if hidden else []
         return Case(name, "audit", f"{count:,} violations", "\n\n".join(told))
@@ -75,7 +75,7 @@ def junit(suite: str, seconds: float, some: Sequence[Case]) -> bytes:
     return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
 
 
-def _told(violation: Violation) -> str:
+def _text(violation: Violation) -> str:
     where = [f"{name} {value}" for name, value in _named(violation) if value not in (None, [])]
     lines = [f"{violation.what}: {violation.detail or ''}", f"  {', '.join(where)}"]
     if violation.exhibit is not None:

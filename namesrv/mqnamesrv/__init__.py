@@ -10,7 +10,7 @@
 ``registration``  reads a broker's registration (pure)
 ``door``          which requests are allowed (pure)
 ``users``         users as broker groups tell them, and what they may ask
-``kept``          what is kept over restarts: key-value config, groups that are away
+``saved``          what is saved over restarts: key-value config, groups that are away
 ``rolling``       takes over a changed secret
 ``config``        the settings
 ``metrics``       figures for Prometheus, on a port of their own

@@ -22,10 +22,10 @@ from dledger.trust.proof import NONCE_BYTES
 from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
-from mqnamesrv.kept.away import Away
-from mqnamesrv.kept.kv_file import KvStore
 from mqnamesrv.metrics import Recorder, serve_metrics
 from mqnamesrv.rolling import keep_secrets
+from mqnamesrv.saved.away import Away
+from mqnamesrv.saved.kv_file import KvStore
 
 _log = get_logger(__name__)
 

@@ -59,11 +59,11 @@ from mqnamesrv import limits
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
 from mqnamesrv.door import Door, Trust
 from mqnamesrv.groups import Departure, NotWhole, RegistrationRefused, UnknownBroker
-from mqnamesrv.kept.kv import ORDER_TOPIC_CONFIG
-from mqnamesrv.kept.kv_file import KvStore
 from mqnamesrv.kv_requests import KvRequests
 from mqnamesrv.registration import read_registration
 from mqnamesrv.routes import RouteTable
+from mqnamesrv.saved.kv import ORDER_TOPIC_CONFIG
+from mqnamesrv.saved.kv_file import KvStore
 from mqnamesrv.topics import Steps
 from mqnamesrv.users import CHANGE, SETTINGS, Lists, UserDoor
 

@@ -18,7 +18,7 @@ from mqchaos.cluster.probe import Probe
 from mqclient.connection.peers import PeerPool
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import NOT_SERVED, Dispatcher
-from mqnamesrv.kept.kv_file import KvStore
+from mqnamesrv.saved.kv_file import KvStore
 
 TIMEOUT_S = 3.0
 ADMIN = f", {Right.ADMIN.value}"

@@ -37,7 +37,7 @@ from mqbroker.config import BrokerConfig
 from mqbroker.requests.core import Core
 from mqbroker.state.machine import Machine
 from mqbroker.testing.leading import save
-from mqbroker.testing.pictured import ends_of, kept_of
+from mqbroker.testing.pictured import ends_of, saved_state_of
 from mqbroker.testing.requests import TOPIC, pull_request, records, send_request, topic_request
 
 NOW_MS = 1_790_000_000_000
@@ -47,7 +47,7 @@ QUEUES = 4
 
 def state_of(machine: Machine) -> dict[str, object]:
     """All that replicas must agree on: the state, the units of all queues, the key index."""
-    state = msgspec.to_builtins(kept_of(machine))
+    state = msgspec.to_builtins(saved_state_of(machine))
     state["units"] = {
         (topic, queue_id): (queue.begin, queue.read(queue.begin, queue.end).tobytes())
         for topic, (_, ends) in sorted(ends_of(machine.queues).items())

@@ -35,7 +35,7 @@ from mqbroker.state.groups.bits import bits_from_bytes
 from mqbroker.state.groups.locks import QueueKey, QueueLocks
 from mqbroker.state.groups.offsets import ConsumerOffsets
 from mqbroker.state.shares import Shares
-from mqbroker.testing.pictured import kept
+from mqbroker.testing.pictured import rows_in
 from mqbroker.testing.requests import (
     TOPIC,
     heartbeat,
@@ -247,7 +247,7 @@ async def test_offsets_are_of_groups_and_queues_that_exist(
         assert found.machine.groups.get("G") is None
         made_up = [await commit(found.connect(), f"Made-up-{number}", 0) for number in range(20)]
         assert is_refused_at(made_up[-1], "consumer groups; at most 10")
-        assert {row[0] for row in kept(found.machine.offsets.picture())} == {
+        assert {row[0] for row in rows_in(found.machine.offsets.picture())} == {
             config.group_name for config in found.machine.groups
         }
         assert (await commit(stranger, "Made-up-0", 3)).code == ResponseCode.SUCCESS
@@ -298,12 +298,12 @@ def test_offsets_are_counted_whatever_becomes_of_topics_and_groups(
             offsets.delete_topic(topic)
         elif queue_id == 2 and topic == "U":
             offsets.delete_group(name)
-        rows = kept(offsets.picture())
+        rows = rows_in(offsets.picture())
         assert len(offsets) == len(rows)
         for each in "GH":
             assert offsets.shares.of(each) == sum(row[0] == each for row in rows)
     again = ConsumerOffsets()
-    again.restore(kept(offsets.picture()))
+    again.restore(rows_in(offsets.picture()))
     assert again.shares.room("G") == offsets.shares.room("G")
 
 
@@ -356,7 +356,7 @@ async def test_messages_that_one_group_has_in_hand_leave_room_for_the_others(
         assert found.machine.popped.count <= 80
         await stranger.ask(Command(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Greedy"}))
         assert (await pop(stranger, "Honest", 32))[0] >= 2
-        rows = kept(found.machine.popped.picture())
+        rows = rows_in(found.machine.popped.picture())
         bits = sum(bits_from_bytes(each[1]).bit_count() for row in rows for each in row[5])
         assert found.machine.popped.count == bits
         await after(found)
@@ -398,7 +398,7 @@ async def test_a_filter_that_passes_few_does_not_make_long_rows(
             assert answer is not None
             got.append([record.queue_offset for record in records(answer)])
         assert got == [[0, 5], [30], []]
-        spans = [len(each[1]) for row in kept(found.machine.popped.picture()) for each in row[5]]
+        spans = [len(each[1]) for row in rows_in(found.machine.popped.picture()) for each in row[5]]
         assert max(spans) <= 2
         await after(found)
 

@@ -47,7 +47,7 @@ from mqbroker.testing.requests import (
     records,
 )
 from mqbroker.upkeep import disk_space
-from mqnamesrv.kept.kv_file import KvStore
+from mqnamesrv.saved.kv_file import KvStore
 
 MESSAGES = 2144
 TRUSTED_S = 0.1

@@ -25,7 +25,7 @@ from dledger.testing.logs import capture_logs
 from dledger.trust.proof import NONCE_BYTES
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
-from mqnamesrv.kept.kv_file import KvStore
+from mqnamesrv.saved.kv_file import KvStore
 
 Code = RequestCode
 CONFIG = NamesrvConfig()

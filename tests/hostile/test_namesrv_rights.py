@@ -28,7 +28,7 @@ from mqbroker.state.control import DeleteUser, PutUser
 from mqbroker.testing import memory_broker
 from mqclient.connection.credentials import Credentials
 from mqclient.connection.peers import PeerPool
-from mqnamesrv.kept.kv_file import IN_MEMORY_ONLY
+from mqnamesrv.saved.kv_file import IN_MEMORY_ONLY
 
 PASSWORD = "a user's password"  # noqa: S105
 REFUSED = ResponseCode.NO_PERMISSION

@@ -42,8 +42,8 @@ from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
 from mqnamesrv.groups import Registration, RegistrationRefused
-from mqnamesrv.kept.kv_file import KvStore
 from mqnamesrv.routes import RouteTable
+from mqnamesrv.saved.kv_file import KvStore
 
 Code = RequestCode
 TOPICS = limits.TOPICS_PER_GROUP_MAX

@@ -23,8 +23,8 @@ from mqbroker.testing import served
 from mqbroker.testing.leading import save
 from mqbroker.testing.requests import make_topic, produce_request
 from mqchaos.cluster.processes import free_ports
-from mqnamesrv.kept.kv_file import KvStore
 from mqnamesrv.mqnamesrv import run
+from mqnamesrv.saved.kv_file import KvStore
 
 
 @contextmanager

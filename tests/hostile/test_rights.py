@@ -46,7 +46,7 @@ from mqbroker.state.control import (
     encode_control,
 )
 from mqbroker.state.producers import Judged, Producers
-from mqbroker.testing.pictured import kept
+from mqbroker.testing.pictured import rows_in
 from mqbroker.testing.requests import GROUP, TOPIC, produce_request, send_request, topic_request
 
 WORD = "the word of this cluster"
@@ -640,11 +640,11 @@ async def test_a_producers_name_is_its_users(tmp_path: Path, mock_clock: MockClo
         assert by_root < epoch_of(await cluster_answer(cluster, registering("d")))
         assert found.machine.producers.owner("bills") == "ann"
         assert (await ask(registering("e"), "bob")).code == REFUSED
-        rows, owners = kept(found.machine.producers.picture()), found.machine.producers.owners()
+        rows, owners = rows_in(found.machine.producers.picture()), found.machine.producers.owners()
         again = Producers()
         again.restore(rows)
         again.give(owners)
-        assert (kept(again.picture()), again.owners()) == (rows, {"bills": "ann"})
+        assert (rows_in(again.picture()), again.owners()) == (rows, {"bills": "ann"})
 
         found.commit_raw(Kind.CONTROL, encode_control(DeleteUser("ann", NOW_MS)))
         epoch_of(await ask(registering("f"), "bob"))

@@ -44,7 +44,7 @@ from mqbroker.state.groups.subscriptions import Beginning
 from mqbroker.state.saved.snapshot import State, encode_state, read_snapshot
 from mqbroker.state.topics import Birth
 from mqbroker.tables import TABLES
-from mqbroker.testing.pictured import kept_of
+from mqbroker.testing.pictured import saved_state_of
 from mqbroker.testing.requests import topic_request
 
 ROOT = Path(__file__).parents[2]
@@ -174,10 +174,10 @@ async def test_a_picture_does_not_change_while_it_waits_to_be_written(
         for number in range(2):
             await change(number)
             picture = drained(found.machine.begin_snapshot())
-            expected = msgspec.msgpack.encode(kept_of(found.machine))
+            expected = msgspec.msgpack.encode(saved_state_of(found.machine))
             await change(number + 2)
             await stranger.ask(Command(Code.DELETE_TOPIC_IN_BROKER, {"topic": "Grows"}))
-            assert msgspec.msgpack.encode(kept_of(found.machine)) != expected
+            assert msgspec.msgpack.encode(saved_state_of(found.machine)) != expected
             picture.write()
             found.machine.saved(picture)
             payload = read_snapshot(found.machine._snapshot_path)
@@ -215,7 +215,7 @@ LEADERS = {
     "Budget": {"_free_ms": "TOPICS_MAX"},
     "Announcements": {
         "_changes": "ANNOUNCE_S",
-        "untold": "TOPICS_MAX",
+        "unconfirmed": "TOPICS_MAX",
         "_known": "name servers",
         "_news": "NEWS_TOPICS_MAX",
         "_said_wiped": "name servers",
@@ -229,7 +229,7 @@ LEADERS = {
     "Earlier": {"_left": "LEFT_BEHIND_PER_CONNECTION_MAX", "_pulling": "PULLING_GROUPS_MAX"},
     "Membership": {
         "_left": "GROUPS_LEFT_MAX",
-        "_kept_out": "GROUPS_KEPT_OUT_MAX",
+        "_refused_clients": "GROUPS_KEPT_OUT_MAX",
         **dict.fromkeys(
             ("_connections", "_consumers", "_groups", "_last_seen_s", "_producers"),
             "GROUPS_PER_CLIENT_MAX",

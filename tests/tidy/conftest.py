@@ -86,10 +86,10 @@ def names(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 def read_below(folders: tuple[str, ...]) -> list[Source]:
     """Every module of some of the project's folders."""
-    return kept(path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+    return parsed(path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
 
 
-def kept(paths: Iterable[Path]) -> list[Source]:
+def parsed(paths: Iterable[Path]) -> list[Source]:
     """Parsed files that stay until the run's end, and that the garbage collector leaves alone.
 
     Trees are some million objects. A worker goes on to other suites' tests, each full collection
@@ -115,7 +115,7 @@ def scripts() -> list[Path]:
 @pytest.fixture(scope="session")
 def others(scripts: list[Path]) -> list[Source]:
     """Everything else that is Python: tests, examples, benchmarks with or without a `.py`."""
-    return [*read_below(("tests", "examples", "benchmarks")), *kept(scripts)]
+    return [*read_below(("tests", "examples", "benchmarks")), *parsed(scripts)]
 
 
 def is_script(path: Path) -> bool:

@@ -43,8 +43,8 @@ IMPURE = {
     *("socket", "select", "ssl", "trio", "anyio", "asyncio"),
     *("time", "random", "secrets", "threading", "queue", "multiprocessing", "concurrent"),
 }
-ROOM = re.compile(r"^``(\w+)``  ", re.M)
-CLAIMED_BY_ROOM = re.compile(r"^``(\w+)``.*\(pure\)$", re.M)
+ROW = re.compile(r"^``(\w+)``  ", re.M)
+CLAIMED_BY_ROW = re.compile(r"^``(\w+)``.*\(pure\)$", re.M)
 CLAIM = re.compile(r"\bPure\b")
 
 
@@ -204,21 +204,21 @@ def test_each_package_states_its_layout(modules: list[Source]) -> None:
     wrong = []
     for package in (module for module in modules if module.path.name == "__init__.py"):
         folder = package.path.parent
-        rooms = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
-        rooms |= {path.parent.name for path in folder.glob("*/__init__.py")}
-        stated = set(ROOM.findall(theory(package)))
-        if stated != rooms:
-            wrong.append(f"{package.name}: {sorted(stated ^ rooms)}")
+        parts = {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"}
+        parts |= {path.parent.name for path in folder.glob("*/__init__.py")}
+        stated = set(ROW.findall(theory(package)))
+        if stated != parts:
+            wrong.append(f"{package.name}: {sorted(stated ^ parts)}")
         if not claims(package):
-            said = {f"{package.name}.{name}" for name in CLAIMED_BY_ROOM.findall(theory(package))}
-            pure = {module.name for module in modules if is_room_of(module, package.name)}
+            said = {f"{package.name}.{name}" for name in CLAIMED_BY_ROW.findall(theory(package))}
+            pure = {module.name for module in modules if is_part_of(module, package.name)}
             if said != pure:
                 wrong.append(f"{package.name}: pure or not? {sorted(said ^ pure)}")
 
     assert not wrong, chr(10).join(wrong)
 
 
-def is_room_of(module: Source, package: str) -> bool:
+def is_part_of(module: Source, package: str) -> bool:
     """Whether a module, and no package, stands directly in a package and calls itself pure."""
     inside = module.name.rpartition(".")[0] == package
     return inside and module.path.name != "__init__.py" and claims(module)
@@ -229,14 +229,14 @@ def theory(module: Source) -> str:
     return ast.get_docstring(module.tree) or ""
 
 
-def test_folders_are_rooms_and_not_heaps(modules: list[Source]) -> None:
+def test_folders_have_few_modules(modules: list[Source]) -> None:
     """About a dozen modules at most."""
     sizes = Counter(
         module.path.parent for module in modules if not module.path.stem.startswith("__")
     )
-    heaps = [f"{folder}: {size}" for folder, size in sizes.items() if size > MODULES_MAX]
+    full = [f"{folder}: {size}" for folder, size in sizes.items() if size > MODULES_MAX]
 
-    assert not heaps, chr(10).join(heaps)
+    assert not full, chr(10).join(full)
 
 
 def test_nothing_from_outside_is_unpickled_or_evaluated(modules: list[Source]) -> None:

@@ -41,7 +41,7 @@ class Announcements:
         self._news: dict[str, set[str] | None] = {}
         self._changes: deque[_Change] = deque()
         #: The last change of each topic that is not told yet.
-        self.untold: dict[str, _Change] = {}
+        self.unconfirmed: dict[str, _Change] = {}
         self._said_wiped: dict[str, bool] = {}
         #: Whether an operator has taken the group's write permission at a name server (see
         #: `heard`).
@@ -56,7 +56,7 @@ class Announcements:
         self.version += 1
         change = _Change(self.version, self._clock_s() + limits.ANNOUNCE_S, topics)
         self._changes.append(change)
-        self.untold.update(dict.fromkeys(topics, change))
+        self.unconfirmed.update(dict.fromkeys(topics, change))
         for namesrv, news in self._news.items():
             if not topics or news is None or len(news) + len(topics) > limits.NEWS_TOPICS_MAX:
                 self._news[namesrv] = None
@@ -65,9 +65,9 @@ class Announcements:
         self.release()
         self._tell()
 
-    def when_told(self, topic: str, answer: Callable[[], None]) -> None:
+    def when_confirmed(self, topic: str, answer: Callable[[], None]) -> None:
         """Call `answer` when the name servers know the topic as it is now; at once if they do."""
-        change = self.untold.get(topic)
+        change = self.unconfirmed.get(topic)
         if change is None or len(change.answers) >= limits.ANNOUNCED_WAITING_MAX:
             answer()
         else:
@@ -85,8 +85,8 @@ class Announcements:
         self._news[namesrv] = set()
         return news
 
-    def told(self, namesrv: str, version: int) -> None:
-        """A connected name server has confirmed what it was told at `version`."""
+    def confirmed(self, namesrv: str, version: int) -> None:
+        """A connected name server has confirmed that it knows `version`."""
         self._known[namesrv] = version
         self.release()
 
@@ -122,7 +122,7 @@ class Announcements:
         ):
             change = self._changes.popleft()
             for topic in change.topics:
-                if self.untold.get(topic) is change:
-                    del self.untold[topic]
+                if self.unconfirmed.get(topic) is change:
+                    del self.unconfirmed[topic]
             for answer in change.answers:
                 answer()

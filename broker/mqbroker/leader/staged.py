@@ -6,7 +6,7 @@ its batch                 and                               is
 below the last decided    -                                 dropped: what counted has ended
 the last decided          the decision names it             ended, in the decision's order
 the last decided          the decision does not             dropped
-the last decided          the home's log has it no more     left alone, and told
+the last decided          the home's log has it no more     left alone, and logged
 above the last decided    it is young                       left alone: it may yet be decided
 above, and old            its epoch is not fenced           left alone until that is fenced
 above, and old            its epoch is fenced               dropped: it can't be decided any more
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     stored_ms: int
 
 
-class Told(NamedTuple):
+class HomeAnswer(NamedTuple):
     """The home group's answer about a name: its epoch, its last batch, and the offsets of this
     group that its decision names and that still wait; None if nobody knows them any more."""
 
@@ -51,17 +51,17 @@ class Ends(NamedTuple):
     unknown: Sequence[int]
 
 
-def ends_of(entries: Sequence[Entry], told: Told, old_ms: int) -> Ends:
+def ends_of(entries: Sequence[Entry], answer: HomeAnswer, old_ms: int) -> Ends:
     """The ends of the entries of one name. Entries are old if they were stored before `old_ms`."""
-    named, ended = told.offsets or (), False
+    named, ended = answer.offsets or (), False
     dropped, unfenced, unknown = list[int](), list[int](), list[int]()
     for offset, staged, stored_ms in entries:
-        if staged.batch == told.batch and told.offsets is None:
+        if staged.batch == answer.batch and answer.offsets is None:
             unknown.append(offset)
-        elif staged.batch == told.batch and offset in named:
+        elif staged.batch == answer.batch and offset in named:
             ended = True
-        elif staged.batch <= told.batch:
+        elif staged.batch <= answer.batch:
             dropped.append(offset)
         elif stored_ms < old_ms:
-            (dropped if told.epoch > staged.epoch else unfenced).append(offset)
+            (dropped if answer.epoch > staged.epoch else unfenced).append(offset)
     return Ends([*named] if ended else [], dropped, unfenced, unknown)

@@ -171,10 +171,10 @@ class Dispatcher:
                 core.replies.refuse(request, connection, outcome)
                 return
             for count, topic in enumerate(later.topics, 1):
-                if topic in core.announcements.untold:
+                if topic in core.announcements.unconfirmed:
                     rest = replace(later, topics=later.topics[count:])
                     answer = partial(self._tell, request, connection, rest, outcome)
-                    core.announcements.when_told(topic, answer)
+                    core.announcements.when_confirmed(topic, answer)
                     return
             reached = core.replies.send(request, connection, later.answer(outcome))
             if later.reached is not None:

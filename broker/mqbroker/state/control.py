@@ -22,7 +22,7 @@ from dledger.trust.users import User
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
 from mqbroker.state.groups.popping import PopMessages, SettlePopped, check_pop, check_settling
-from mqbroker.state.saved import kept
+from mqbroker.state.saved import other_versions
 
 
 class PutTopics(msgspec.Struct, frozen=True):
@@ -208,7 +208,7 @@ def decode_control(body: Buffer) -> Control:
         name, arguments = msgspec.msgpack.decode(body, type=tuple[str, msgspec.Raw])
         operation = _OPERATIONS.get(name)
         if operation is not None:
-            return kept.decode(arguments, operation)
+            return other_versions.decode(arguments, operation)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unusable("it is no control entry that can be read") from error
     if not _NAME.fullmatch(name):

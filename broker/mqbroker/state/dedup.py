@@ -168,9 +168,9 @@ class DedupWindow:
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Take over what a snapshot kept."""
         self._chunks = deque([_Chunk({}, {})])
-        self.add_kept(chunks)
+        self.add_saved(chunks)
 
-    def add_kept(self, chunks: Iterable[bytes]) -> None:
+    def add_saved(self, chunks: Iterable[bytes]) -> None:
         """Take over a further part of that."""
         decoded = [_Chunk(*_decoder.decode(chunk)) for chunk in chunks]
         if decoded and not len(self):

@@ -245,9 +245,9 @@ class Producers:
     def restore(self, rows: Iterable[ProducerRow]) -> None:
         """Take over what a snapshot kept."""
         self._names.clear()
-        self.add_kept(rows)
+        self.add_saved(rows)
 
-    def add_kept(self, rows: Iterable[ProducerRow]) -> None:
+    def add_saved(self, rows: Iterable[ProducerRow]) -> None:
         """Take over a further part of that."""
         for name, instances, epoch, used_ms, streams in rows:
             producer = self._names[name] = _Producer(instances or [""], epoch, used_ms)

@@ -15,13 +15,13 @@ from mqbroker.state.rows.picture import Encoded, Fields
 from mqbroker.state.saved.snapshot import State, decode_state, encode_state
 
 
-def kept(picture: Encoded | Generator[None, None, Encoded]) -> Any:
+def rows_in(picture: Encoded | Generator[None, None, Encoded]) -> Any:
     """The rows that a table gives to a picture."""
     encoded = drained(picture) if isinstance(picture, Generator) else picture
     return _tuples(msgspec.msgpack.decode(b"".join(encoded.pieces())))
 
 
-def kept_of(memory: Memory) -> State:
+def saved_state_of(memory: Memory) -> State:
     """All of the state, as a snapshot would give it back."""
     fields: Fields = {}
     drained(memory.picture(fields))

@@ -136,7 +136,7 @@ def _unread(seen: _Seen) -> tuple[list[Violation], list[Violation]]:
         if name not in seen.read
     ]
     moved = [
-        _of("moved", name, place, f"acknowledged there, delivered at {_told(seen.read[name])}")
+        _of("moved", name, place, f"acknowledged there, delivered at {_listed(seen.read[name])}")
         for name, place in seen.acked.items()
         if name in seen.read and place not in seen.read[name]
     ]
@@ -167,7 +167,7 @@ def _contested(seen: _Seen) -> list[Violation]:
 
 def _twice(seen: _Seen) -> list[Violation]:
     return [
-        _of("duplicate", name, min(places), f"at {_told(places)}")
+        _of("duplicate", name, min(places), f"at {_listed(places)}")
         for name, places in seen.read.items()
         if len(places) > 1
     ]
@@ -183,5 +183,5 @@ def _of(what: str, name: str | None, place: Place, detail: str) -> Violation:
     return Violation(what, name, broker, None, topic, queue_id, offset, None, detail)
 
 
-def _told(places: Iterable[Place]) -> str:
+def _listed(places: Iterable[Place]) -> str:
     return ", ".join(f"{topic}/{queue} offset {at}" for _, topic, queue, at in sorted(places))

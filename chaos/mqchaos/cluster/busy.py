@@ -34,7 +34,7 @@ def busy_machine(processes: int) -> Iterator[list[int]]:
         yield [stack.enter_context(_neighbour()) for _ in range(processes)]
 
 
-def stretch(processes: int) -> float:
+def slowdown(processes: int) -> float:
     """How many times as long work may take beside them: more processes share each core."""
     return 1 + processes / (os.cpu_count() or 1)
 

@@ -68,7 +68,7 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
         run.phase = "reading the times off the history"
         found = await measured(run.history)
         nursery.cancel_scope.cancel()
-    stretch = (CUT_AGAIN if planned.namespaces else 1.0) * busy.stretch(planned.busy)
+    stretch = (CUT_AGAIN if planned.namespaces else 1.0) * busy.slowdown(planned.busy)
     report = make_report(
         found,
         verdict,

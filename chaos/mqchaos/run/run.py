@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from mqchaos.cluster import layout
 from mqchaos.cluster.access import enforce
-from mqchaos.cluster.busy import busy_machine, stretch
+from mqchaos.cluster.busy import busy_machine, slowdown
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.own_disk import own_disks
 from mqchaos.cluster.probe import NodeState, Probe
@@ -165,7 +165,7 @@ class Run:
         workers = [each for each in self.consumers if isinstance(each, Worker)]
         deployed = sum(each.deployed for each in workers if isinstance(each, Deployed))
         readers = sorted({each.reader for each in workers if each.reader is not None})
-        slowness = self.machine_speed.slowness * stretch(self.planned.busy)
+        slowness = self.machine_speed.slowness * slowdown(self.planned.busy)
         wrong, counted = look(
             WORKLOADS[self.planned.workload],
             partial(read_history, self.history),

@@ -166,7 +166,7 @@ def _all_properties(
     found = []
     for row, (first, key, tag, given) in enumerate(rows):
         try:
-            found.append(first + _told(key, tag, given))
+            found.append(first + _properties_of_row(key, tag, given))
         except (BadInput, TypeError, ValueError, AttributeError) as error:
             raise _wrong(topic, row, str(error)) from error
         if len(found[-1]) > PROPERTIES_SENT_BYTES_MAX:
@@ -179,7 +179,9 @@ def _all_properties(
     return found
 
 
-def _told(key: object, tag: object, given: Mapping[str, str] | Iterable[Any] | None) -> bytes:
+def _properties_of_row(
+    key: object, tag: object, given: Mapping[str, str] | Iterable[Any] | None
+) -> bytes:
     """The message of a row. Raises BadInput, or TypeError, ValueError."""
     if key is None and tag is None and not given:
         return b""

@@ -108,7 +108,7 @@ class BatchDecider(SessionClient):
         """
         self.check_open()
         await self._learn()
-        told, content = await self._told(staged.name, staged.home)
+        told, content = await self._decision(staged.name, staged.home)
         if told.batch < 0 and staged.batch > first_batch:
             raise BatchLost(
                 staged.name,
@@ -120,7 +120,7 @@ class BatchDecider(SessionClient):
         if is_new:
             is_new = await self._decide(staged, encode_places(places))
             if not is_new:
-                told, content = await self._told(staged.name, staged.home)
+                told, content = await self._decision(staged.name, staged.home)
         if not is_new:
             if told.batch > staged.batch:
                 return False  # that one was decided after all of this one had ended
@@ -160,7 +160,7 @@ class BatchDecider(SessionClient):
     async def _home_in(self, info: ClusterInfo, name: str, wanted: str | None) -> str:
         told: dict[str, tuple[int, int]] = {}
         for broker_name in info.broker_addr_table:
-            answer, _ = await self._told(name, broker_name)
+            answer, _ = await self._decision(name, broker_name)
             told[broker_name] = answer.epoch, answer.batch
         return home_of(name, told, away_in(info), wanted)
 
@@ -174,7 +174,7 @@ class BatchDecider(SessionClient):
         self._requests.leaders.routes.learn_members(data)
         return info
 
-    async def _told(self, name: str, home: str) -> tuple[DecisionOfResponseHeader, bytes]:
+    async def _decision(self, name: str, home: str) -> tuple[DecisionOfResponseHeader, bytes]:
         answer = await self._ask(home, RequestCode.DECISION_OF, DecisionOfHeader(name))
         self._granted(answer, f"what is decided for {name!r}")
         return decode_header(DecisionOfResponseHeader, answer), bytes(answer.payload)

@@ -58,7 +58,7 @@ def consumer_status(
     stacks: Annotated[bool, Parameter(name=["--stacks", "-s", "--jstack"], negative=())] = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show what each member of a consumer group reports: its queues, its pace, its settings.
+    """Show what each member of a consumer group reports: its queues, its rate, its settings.
 
     For example:
 

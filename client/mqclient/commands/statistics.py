@@ -114,7 +114,7 @@ def stats(
     for history in found:
         shown = _chosen(curves(history, minutes * 60), figure)
         rows += [(each.name, each.least, each.most, each.last, each.drawn) for each in shown]
-        notes.append(_told(history))
+        notes.append(_span(history))
     common.show("stats", found, Table(headers, rows, notes))
 
 
@@ -124,7 +124,7 @@ def _chosen(found: list[Curve], parts: tuple[str, ...]) -> list[Curve]:
     return [each for each in found if not each.is_zero]
 
 
-def _told(history: ServerHistory) -> str:
+def _span(history: ServerHistory) -> str:
     if not history.rows:
         return f"{history.address} has kept nothing yet"
     span_s = (history.times_ms[-1] - history.times_ms[0]) / 1000

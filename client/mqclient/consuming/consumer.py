@@ -30,7 +30,7 @@ from mqclient.connection.credentials import Credentials
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment, OnRevoke
 from mqclient.consuming.columns.many import ReadMany
-from mqclient.consuming.handling import BatchHandler, Handler, Handling, Pace, check_pace
+from mqclient.consuming.handling import BatchHandler, Handler, Handling, Policy, check_policy
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.lanes import Order
 from mqclient.consuming.measuring import measured_of
@@ -261,9 +261,9 @@ class Consumer(Member):
         caller. A function is called for each failure as `on_error(exception, message, attempt)`,
         and may return one of these words for the message.
         """
-        pace = check_pace(concurrency, max_bytes, order, timeout_s)
+        policy = check_policy(concurrency, max_bytes, order, timeout_s)
         await self._handle(
-            lambda messages: handler(messages[0]), pace, on_error, max_reconsume_times
+            lambda messages: handler(messages[0]), policy, on_error, max_reconsume_times
         )
 
     async def run_batches(
@@ -284,14 +284,14 @@ class Consumer(Member):
         delivered again, except those that the handler finished by `commit(message)` or
         `nack(message)`.
         """
-        pace = check_pace(concurrency, max_bytes, order, timeout_s, max_messages)
-        await self._handle(handler, pace, on_error, max_reconsume_times)
+        policy = check_policy(concurrency, max_bytes, order, timeout_s, max_messages)
+        await self._handle(handler, policy, on_error, max_reconsume_times)
 
     async def _handle(
-        self, handler: BatchHandler, pace: Pace, on_error: OnError | None, times_max: int | None
+        self, handler: BatchHandler, policy: Policy, on_error: OnError | None, times_max: int | None
     ) -> None:
         back = self.sending_back(on_error, times_max)
-        if self._locks is not None and pace.order == "none":
+        if self._locks is not None and policy.order == "none":
             raise BadInput(
                 "order='none': an ordered consumer keeps the order of its queues ('queue'), or of "
                 "each key in them ('key')"
@@ -302,7 +302,7 @@ class Consumer(Member):
             self._handout.arrived,
             handler,
             back.settle,
-            pace,
+            policy,
             lambda: self._handout.ended,
         )
         await handling.run()

@@ -95,7 +95,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Policy:
     """How a handler is called: see `Consumer.run`."""
 
     concurrency: int
@@ -105,9 +105,9 @@ class Pace:
     batch_max: int = 1
 
 
-def check_pace(
+def check_policy(
     concurrency: int, bytes_max: int, order: Order, timeout_s: float | None, batch_max: int = 1
-) -> Pace:
+) -> Policy:
     """Raises BadInput for what can't be."""
     check_at_work(concurrency, timeout_s)
     check_count("max_bytes", bytes_max)
@@ -117,7 +117,7 @@ def check_pace(
         raise BadInput(
             "order='key': a batch has messages of several keys; choose 'queue' or 'none'"
         )
-    return Pace(concurrency, bytes_max, check_order(order), timeout_s, batch_max)
+    return Policy(concurrency, bytes_max, check_order(order), timeout_s, batch_max)
 
 
 class Handling:
@@ -130,7 +130,7 @@ class Handling:
         arrived: Broadcast,
         handler: BatchHandler,
         failed: Failed,
-        pace: Pace,
+        policy: Policy,
         ended: Callable[[], bool] = lambda: False,
     ) -> None:
         self._ended = ended
@@ -138,7 +138,7 @@ class Handling:
         self._arrived = arrived
         self._handler = handler
         self._failed = failed
-        self._pace = pace
+        self._policy = policy
         self._lanes: Lanes[Work] = Lanes()
         self._ready: deque[Work] = deque()
         self._under_way: dict[Work, None] = {}
@@ -172,7 +172,7 @@ class Handling:
             if number % limits.HANDLED_IN_A_ROW == 0:
                 await checkpoint()  # for a handler that never waits itself
             self._finish(work)
-            if self._workers < self._pace.concurrency or work.progress.closing:
+            if self._workers < self._policy.concurrency or work.progress.closing:
                 self._arrived.announce()  # what was in the way may have been more than one
             work = None if self._ended() else self._next()
         self._workers -= 1
@@ -187,7 +187,7 @@ class Handling:
                 return
             try:
                 await call_handler(
-                    self._handler, work.messages, work.messages[0], self._pace.timeout_s
+                    self._handler, work.messages, work.messages[0], self._policy.timeout_s
                 )
             except Exception as error:
                 work.drop_settled()
@@ -199,7 +199,7 @@ class Handling:
 
     def _begin(self, tasks: TaskGroup) -> None:
         """Give work to as many workers as may be."""
-        while self._workers < self._pace.concurrency and (work := self._next()):
+        while self._workers < self._policy.concurrency and (work := self._next()):
             self._workers += 1
             tasks.start_soon(self._work, work)
 
@@ -224,11 +224,11 @@ class Handling:
         while (reading := self._turns.next(self._may_take)) is not None:
             progress = reading.progress
             now_ms = unix_ms() if progress.may_expire else 0
-            messages = progress.take(self._pace.batch_max, now_ms).listed()
+            messages = progress.take(self._policy.batch_max, now_ms).listed()
             reading.took()
             if not messages:
                 continue  # they have expired
-            lane = (progress, lane_of(messages[0], self._pace.order))
+            lane = (progress, lane_of(messages[0], self._policy.order))
             work = Work(reading, messages, lane)
             progress.handling += 1
             if self._lanes.enter(lane, work):
@@ -237,11 +237,11 @@ class Handling:
         return None
 
     def _may_take(self, progress: QueueProgress) -> bool:
-        if self._bytes and self._bytes + progress.next_size_bytes > self._pace.bytes_max:
+        if self._bytes and self._bytes + progress.next_size_bytes > self._policy.bytes_max:
             return False
         if progress.unfinished.span >= limits.UNFINISHED_SPAN_PER_QUEUE_MAX:
             return bool(progress.returned)
-        if self._pace.order == "queue":
+        if self._policy.order == "queue":
             return not self._lanes.is_busy((progress, None))
         return self._waiting[progress] < limits.WAITING_FOR_LANES_PER_QUEUE_MAX
 

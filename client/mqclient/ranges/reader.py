@@ -230,7 +230,7 @@ class RangeReader(SessionClient):
         while True:
             attempt += 1
             answer = await self._answer(queue.broker_name, command, until_s, queue.topic)
-            piece = self._told(queue, begin, end, answer, filtered=wanted.sub_string != ALL)
+            piece = self._piece(queue, begin, end, answer, filtered=wanted.sub_string != ALL)
             seems_cut = any(gap.why == TRUNCATED for gap in piece.gaps)
             if piece.next_offset > begin and (not seems_cut or anyio.current_time() >= cut_s):
                 return piece
@@ -239,7 +239,7 @@ class RangeReader(SessionClient):
             await anyio.sleep(retry_after_s(answer) or backoff_s(attempt))
 
     @staticmethod
-    def _told(
+    def _piece(
         queue: MessageQueue, begin: int, end: int, answer: Command, *, filtered: bool
     ) -> Piece:
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:

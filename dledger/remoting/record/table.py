@@ -68,34 +68,34 @@ class RecordTable:
     @cached_property
     def queue_offsets(self) -> Ints:
         """Offsets in the queue, as a column."""
-        return _kept(self._columns.front["queue_offset"])
+        return _read_only(self._columns.front["queue_offset"])
 
     @cached_property
     def store_timestamps_ms(self) -> Ints:
         """When the broker took each, by the broker's clock."""
         is_wide = self._columns.front["sys_flag"] & BORN_HOST_IPV6 != 0
         hosts_end = BORN_HOST_AT + HOST_IPV4_BYTES + HOST_IPV6_EXTRA_BYTES * is_wide
-        return _kept(overlay(self._view, ">i8")[self._starts + hosts_end])
+        return _read_only(overlay(self._view, ">i8")[self._starts + hosts_end])
 
     @cached_property
     def born_timestamps_ms(self) -> Ints:
         """When its producer made each, by the producer's clock."""
-        return _kept(self._columns.front["born_timestamp"])
+        return _read_only(self._columns.front["born_timestamp"])
 
     @cached_property
     def flags(self) -> Ints:
         """The sender's own flag of each."""
-        return _kept(self._columns.front["flag"])
+        return _read_only(self._columns.front["flag"])
 
     @cached_property
     def sys_flags(self) -> Ints:
         """The system flag of each."""
-        return _kept(self._columns.front["sys_flag"])
+        return _read_only(self._columns.front["sys_flag"])
 
     @cached_property
     def body_crcs(self) -> Ints:
         """The CRC that each says its body has, as stored."""
-        return _kept(self._columns.front["body_crc"])
+        return _read_only(self._columns.front["body_crc"])
 
     @cached_property
     def spans(self) -> tuple[Ints, Ints, Ints, Ints]:
@@ -153,7 +153,7 @@ class RecordTable:
         ]
 
 
-def _kept(column: npt.NDArray[np.integer]) -> Ints:
+def _read_only(column: npt.NDArray[np.integer]) -> Ints:
     """A column as it is handed out: in the machine's own byte order, read-only."""
     own = column.astype(np.int64)
     own.setflags(write=False)

@@ -41,16 +41,16 @@ def test_an_answer_waits_for_every_connected_name_server() -> None:
         announcements.connected(namesrv)
     before = announcements.version
     announcements.changed(["Orders"])
-    announcements.when_told("Orders", lambda: answers.append("waits"))
-    announcements.when_told("Payments", lambda: answers.append("known before"))
-    announcements.told("one", announcements.version)
-    announcements.told("two", before)
+    announcements.when_confirmed("Orders", lambda: answers.append("waits"))
+    announcements.when_confirmed("Payments", lambda: answers.append("known before"))
+    announcements.confirmed("one", announcements.version)
+    announcements.confirmed("two", before)
     assert answers == ["known before"]
-    announcements.told("three", announcements.version)
+    announcements.confirmed("three", announcements.version)
     assert answers == ["known before"]
     announcements.gone("two")
     assert answers == ["known before", "waits"]
-    announcements.when_told("Orders", lambda: answers.append("told"))
+    announcements.when_confirmed("Orders", lambda: answers.append("told"))
     assert answers[2:] == ["told"]
 
 
@@ -59,13 +59,13 @@ def test_an_answer_waits_for_the_newest_change_of_its_topic() -> None:
     announcements, answers = Announcements(Clock()), list[str]()
     announcements.connected("one")
     announcements.changed(["Orders"])
-    announcements.when_told("Orders", lambda: answers.append("made"))
+    announcements.when_confirmed("Orders", lambda: answers.append("made"))
     first = announcements.version
     announcements.changed(["Orders"])
-    announcements.when_told("Orders", lambda: answers.append("changed"))
-    announcements.told("one", first)
+    announcements.when_confirmed("Orders", lambda: answers.append("changed"))
+    announcements.confirmed("one", first)
     assert answers == ["made"]
-    announcements.told("one", announcements.version)
+    announcements.confirmed("one", announcements.version)
     assert answers == ["made", "changed"]
 
 
@@ -73,7 +73,7 @@ def test_without_a_name_server_nobody_waits() -> None:
     """The broker can be reached by its address."""
     announcements, answers = Announcements(Clock()), list[str]()
     announcements.changed(["Orders"])
-    announcements.when_told("Orders", lambda: answers.append("answer"))
+    announcements.when_confirmed("Orders", lambda: answers.append("answer"))
     assert answers == ["answer"]
 
 
@@ -83,9 +83,9 @@ def test_a_name_server_that_hangs_holds_answers_for_a_second() -> None:
     announcements, answers = Announcements(clock), list[str]()
     announcements.connected("hangs")
     announcements.changed(["Orders"])
-    announcements.when_told("Orders", lambda: answers.append("first"))
+    announcements.when_confirmed("Orders", lambda: answers.append("first"))
     clock.now_s = limits.ANNOUNCE_S / 2
-    announcements.when_told("Orders", lambda: answers.append("second"))
+    announcements.when_confirmed("Orders", lambda: answers.append("second"))
     announcements.release()
     assert answers == []
     clock.now_s = limits.ANNOUNCE_S
@@ -100,7 +100,7 @@ def test_no_more_answers_wait_than_the_bound(monkeypatch: pytest.MonkeyPatch) ->
     announcements.connected("hangs")
     announcements.changed(["Orders"])
     for number in range(3):
-        announcements.when_told("Orders", partial(answers.append, number))
+        announcements.when_confirmed("Orders", partial(answers.append, number))
     assert answers == [2]
 
 
@@ -121,7 +121,7 @@ def name_server(broker: MemoryBroker) -> Announcements:
     """One that is connected, and has been told all but what comes."""
     announcements = broker.broker.core.announcements
     announcements.connected("namesrv")
-    announcements.told("namesrv", announcements.version)
+    announcements.confirmed("namesrv", announcements.version)
     return announcements
 
 
@@ -140,7 +140,7 @@ async def test_the_topic_of_an_answer_can_be_looked_up(tmp_path: Path, request_:
             await until(lambda: broker.machine.topics.get("Orders") is not None)
             await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
             assert answers == [], "answered before the name server knows"
-            announcements.told("namesrv", announcements.version)
+            announcements.confirmed("namesrv", announcements.version)
         assert [answer.code for answer in answers] == [ResponseCode.SUCCESS], answers[0].remark
         again = await peer.request(produce_request("later"), 5)
         assert again.code == ResponseCode.SUCCESS, again.remark
@@ -175,5 +175,5 @@ async def test_the_dead_letter_topic_of_an_answer_can_be_looked_up(tmp_path: Pat
             await until(lambda: broker.machine.topics.get(f"%DLQ%{GROUP}") is not None)
             await ask(peer, RequestCode.HEART_BEAT, heartbeat("c"))
             assert answers == []
-            announcements.told("namesrv", announcements.version)
+            announcements.confirmed("namesrv", announcements.version)
         assert answers[0].code == ResponseCode.SUCCESS, answers[0].remark

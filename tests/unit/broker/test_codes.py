@@ -24,7 +24,7 @@ from mqbroker.requests.unsupported import REASONS, not_supported
 from mqbroker.testing import memory_broker
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher as NameServer
-from mqnamesrv.kept.kv_file import KvStore
+from mqnamesrv.saved.kv_file import KvStore
 
 
 class Handler:

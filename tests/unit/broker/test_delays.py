@@ -28,7 +28,7 @@ from mqbroker.state.moves import Delays, Move, decode_move, encode_move, ranges_
 from mqbroker.state.topics import read_write
 from mqbroker.state.waiting import Waiting
 from mqbroker.testing.leading import HOST, LeadingMachine, save
-from mqbroker.testing.pictured import kept
+from mqbroker.testing.pictured import rows_in
 
 LEVELS = DelayLevels.parse("1s 5s 10s")
 
@@ -235,7 +235,7 @@ def test_what_waits_is_taken_once() -> None:
         with pytest.raises(Unusable, match="it takes"):
             waiting.check(Move("T", 0, again_taken))
     again = Waiting()
-    again.restore(*map(kept, waiting.picture()))
+    again.restore(*map(rows_in, waiting.picture()))
     assert again.due(1000, 10) == [7, 9]
 
 

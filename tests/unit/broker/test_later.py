@@ -78,6 +78,6 @@ async def test_a_refusal_does_not_wait_for_name_servers(tmp_path: Path) -> None:
         assert other.code == ResponseCode.MESSAGE_ILLEGAL
         assert not stored
 
-        announcements.told("namesrv", announcements.version)
+        announcements.confirmed("namesrv", announcements.version)
         await until(lambda: bool(stored))
         assert stored[0].code == ResponseCode.SUCCESS

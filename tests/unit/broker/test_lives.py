@@ -26,7 +26,7 @@ from mqbroker.leader.waiting.deliveries import Old
 from mqbroker.state.machine import Machine
 from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.leading import save
-from mqbroker.testing.pictured import kept_of
+from mqbroker.testing.pictured import saved_state_of
 from mqbroker.testing.requests import (
     GROUP,
     TIMEOUT_S,
@@ -390,7 +390,7 @@ async def test_a_life_is_kept_by_snapshots_and_unknown_to_older_ones(tmp_path: P
     machine.restore()
     assert machine.topics.life(TOPIC).entry == life
     assert machine.groups.beginning(GROUP) == begun
-    state = kept_of(machine)
+    state = saved_state_of(machine)
     state.births, state.begun = {}, None
     machine.take_memory(state)
     assert machine.topics.life(TOPIC).entry == 0

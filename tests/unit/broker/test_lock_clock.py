@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mqbroker.leader.lock_clock import LockClock
 from mqbroker.testing.leading import LeadingMachine
-from mqbroker.testing.pictured import kept
+from mqbroker.testing.pictured import rows_in
 
 
 class Replica:
@@ -38,7 +38,7 @@ class Replica:
         """The leader's, instead of the entries up to it."""
         self.applied = len(self.group.log)
         locks = self.group.leader.machine.locks
-        self.machine.locks.restore(*map(kept, locks.picture()), locks.clock_ms)
+        self.machine.locks.restore(*map(rows_in, locks.picture()), locks.clock_ms)
         self.machine.generation += 1
 
 

@@ -19,7 +19,7 @@ from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save
-from mqbroker.testing.pictured import ends_of, kept
+from mqbroker.testing.pictured import ends_of, rows_in
 
 
 class Log(LeadingMachine):
@@ -48,9 +48,9 @@ def state_of(machine: Machine) -> dict[str, object]:
         "topics": sorted(machine.topics, key=lambda topic: topic.topic_name),
         "versions": (machine.topics.version, machine.groups.version),
         "groups": sorted(machine.groups, key=lambda group: group.group_name),
-        "offsets": kept(machine.offsets.picture()),
-        "locks": sorted(zip(*map(kept, machine.locks.picture()), strict=True)),
-        "dedup": kept(machine.dedup.picture()),
+        "offsets": rows_in(machine.offsets.picture()),
+        "locks": sorted(zip(*map(rows_in, machine.locks.picture()), strict=True)),
+        "dedup": rows_in(machine.dedup.picture()),
         "queues": units,
         "keys": [list(machine.keys.find("A", f"k{number}")) for number in range(50)],
     }

@@ -26,7 +26,7 @@ from mqbroker.state.moves import decode_move
 from mqbroker.state.once import MARK
 from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.leading import save
-from mqbroker.testing.pictured import kept
+from mqbroker.testing.pictured import rows_in
 from mqbroker.testing.requests import (
     GROUP,
     TIMEOUT_S,
@@ -305,7 +305,7 @@ async def test_names_and_their_last_writes_survive_a_restart(tmp_path: Path) -> 
         older = await begin(peer)
         epoch = await register(peer, instance="b")
         told(await write(peer, write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])))
-        held = kept(broker.machine.producers.picture())
+        held = rows_in(broker.machine.producers.picture())
         replayed = Machine(tmp_path / "replayed")
         for entry in broker.ledger.entries(1):
             replayed.apply(entry)
@@ -315,10 +315,10 @@ async def test_names_and_their_last_writes_survive_a_restart(tmp_path: Path) -> 
 
     assert [row[:3] for row in held] == [("billing", ["b", "a"], epoch)]
     assert older < epoch
-    assert kept(restored.producers.picture()) == kept(replayed.producers.picture()) == held
+    assert rows_in(restored.producers.picture()) == rows_in(replayed.producers.picture()) == held
     assert (
-        kept(restored.offsets.picture())
-        == kept(replayed.offsets.picture())
+        rows_in(restored.offsets.picture())
+        == rows_in(replayed.offsets.picture())
         == [(GROUP, TOPIC, 0, 5)]
     )
     assert replayed.aside.count == 0

@@ -33,7 +33,7 @@ from mqbroker.state.once import OffsetMove, Once
 from mqbroker.state.producers import Judged, Producers, Stamp, Written
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save
-from mqbroker.testing.pictured import kept
+from mqbroker.testing.pictured import rows_in
 
 NAMES = ("a", "b", "c")
 KEPT_MS = int(limits.PRODUCER_KEPT_S * 1000)
@@ -102,9 +102,9 @@ def test_a_name_remembers_what_its_instance_wrote_last(plan: list[tuple[str, str
         elif what == "rest":
             now_ms += KEPT_MS // 2 + 1 if number else 1000
         elif what == "restart":
-            rows, producers = kept(producers.picture()), Producers(names_max=2)
+            rows, producers = rows_in(producers.picture()), Producers(names_max=2)
             producers.restore(rows)
-            assert kept(producers.picture()) == rows
+            assert rows_in(producers.picture()) == rows
         assert {each: producers.epoch(each) for each in NAMES} == {
             each: owner[each][1] if each in owner else None for each in NAMES
         }
@@ -315,8 +315,12 @@ def test_each_input_has_its_output_once(plan: list[tuple[str, int, int]]) -> Non
         restored.restore()
         for entry in world.leader.ledger.entries(1):
             replayed.apply(entry)
-        held = kept(world.leader.machine.producers.picture())
-        assert kept(restored.producers.picture()) == kept(replayed.producers.picture()) == held
-        assert kept(replayed.offsets.picture()) == kept(world.leader.machine.offsets.picture())
+        held = rows_in(world.leader.machine.producers.picture())
+        assert (
+            rows_in(restored.producers.picture()) == rows_in(replayed.producers.picture()) == held
+        )
+        assert rows_in(replayed.offsets.picture()) == rows_in(
+            world.leader.machine.offsets.picture()
+        )
         for machine in (world.leader.machine, restored, replayed):
             machine.close()

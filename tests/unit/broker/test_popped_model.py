@@ -25,7 +25,7 @@ from mqbroker.state.groups.popping import (
 )
 from mqbroker.state.memory import Granted, Memory
 from mqbroker.state.topics import read_write
-from mqbroker.testing.pictured import kept_of
+from mqbroker.testing.pictured import saved_state_of
 
 GROUP, TOPIC, QUEUE = "C", "Orders", 0
 WIDTH = 8
@@ -73,7 +73,7 @@ class Model(RuleBasedStateMachine):
     @rule()
     def stop_and_restore(self) -> None:
         """One replica is started from its snapshot."""
-        kept = kept_of(self.stopping)
+        kept = saved_state_of(self.stopping)
         self.stopping = Memory()
         self.stopping.take_memory(kept)
 
@@ -240,7 +240,7 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def replicas_agree(self) -> None:
         """To the byte."""
-        assert kept_of(self.replica) == kept_of(self.stopping)
+        assert saved_state_of(self.replica) == saved_state_of(self.stopping)
 
 
 Model.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -250,7 +250,7 @@ async def test_a_copy_stands_for_one_send_at_a_time(tmp_path: Path) -> None:
             nursery.start_soon(send)
             await until(lambda: broker.machine.queues.end("Orders", 1) == 2)
             assert not answers
-            announcements.told("namesrv", announcements.version)
+            announcements.confirmed("namesrv", announcements.version)
         assert sum(each.ext["msgId"] == first.ext["msgId"] for each in answers) == 1
 
 

@@ -23,7 +23,7 @@ from mqbroker.state.machine import Machine
 from mqbroker.state.moves import Move
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save
-from mqbroker.testing.pictured import ends_of, kept
+from mqbroker.testing.pictured import ends_of, rows_in
 from mqbroker.upkeep.retention import needed_index, policy_of
 
 TOPICS = ("A", "B", "C")
@@ -166,8 +166,8 @@ def test_a_state_taken_over_with_a_log_without_its_head_is_the_same_state(
     assert replica.applied_index == leader.machine.applied_index
     assert queues_of(replica) == queues_of(leader.machine)
     assert drained(replica.capture())[1] != b""
-    assert kept(replica.offsets.picture()) == kept(leader.machine.offsets.picture())
-    assert kept(replica.dedup.picture()) == kept(leader.machine.dedup.picture())
+    assert rows_in(replica.offsets.picture()) == rows_in(leader.machine.offsets.picture())
+    assert rows_in(replica.dedup.picture()) == rows_in(leader.machine.dedup.picture())
 
 
 def test_a_delayed_message_that_waits_is_kept_however_old(tmp_path: Path) -> None:
@@ -231,5 +231,5 @@ def test_messages_that_were_popped_go_with_the_segment(tmp_path: Path) -> None:
     replica.restore()
     for entry in leader.entries():
         replica.apply(entry)
-    assert kept(replica.popped.picture()) == kept(machine.popped.picture())
+    assert rows_in(replica.popped.picture()) == rows_in(machine.popped.picture())
     replica.close()

@@ -13,7 +13,7 @@ from dledger.remoting.bodies.staged import Staged, decode_places, encode_places,
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.slices import drained
 from mqbroker import limits
-from mqbroker.leader.staged import Entry, Told, ends_of
+from mqbroker.leader.staged import Entry, HomeAnswer, ends_of
 from mqbroker.state.aside import Unusable
 from mqbroker.state.decisions import (
     CLOSING,
@@ -41,7 +41,7 @@ entries = st.builds(
     st.sampled_from((OLD_MS - 1, OLD_MS)),
 )
 tolds = st.builds(
-    Told,
+    HomeAnswer,
     st.integers(0, 3),
     st.integers(-1, 3),
     st.none() | st.lists(st.integers(0, 20), unique=True),
@@ -49,7 +49,7 @@ tolds = st.builds(
 
 
 @given(st.lists(entries, unique_by=lambda entry: entry.offset), tolds)
-def test_nothing_that_may_count_is_dropped(found: list[Entry], told: Told) -> None:
+def test_nothing_that_may_count_is_dropped(found: list[Entry], told: HomeAnswer) -> None:
     """An entry is dropped if its batch is decided without it, or can't be decided any more; ended
     if the decision names it, in that order; else it waits."""
     of_batch = {entry.offset for entry in found if entry.staged.batch == told.batch}

@@ -24,7 +24,7 @@ from mqbroker.state.topics import (
     read_write,
     topic_for_first_send,
 )
-from mqbroker.testing.pictured import kept
+from mqbroker.testing.pictured import rows_in
 
 
 def remembered(window: DedupWindow, keys: range) -> list[int]:
@@ -64,7 +64,7 @@ def test_the_newest_copy_of_a_key_is_known_beside_the_first(chunk_entries: int) 
         window.add(b"a", StoredCopy(position, 10))
         assert window.newest(b"a") == StoredCopy(position, 10)
         assert window.last_position == position
-        again.restore(kept(window.picture()))
+        again.restore(rows_in(window.picture()))
         assert again.newest(b"a") == StoredCopy(position, 10)
     assert window.get(b"a") == StoredCopy(0, 10)
     window.first_position = 4
@@ -77,10 +77,10 @@ def test_the_dedup_window_survives_a_snapshot_in_order() -> None:
     """What is forgotten next must be the same on every replica."""
     window, again = (DedupWindow(entries_max=6, chunk_entries=3) for _ in range(2))
     fill(window, range(8))
-    again.restore(kept(window.picture()))
+    again.restore(rows_in(window.picture()))
     for each in (window, again):
         fill(each, range(8, 20))
-    assert kept(again.picture()) == kept(window.picture())
+    assert rows_in(again.picture()) == rows_in(window.picture())
     assert remembered(again, range(20)) == remembered(window, range(20))
 
 
@@ -100,7 +100,7 @@ def test_offsets_of_a_deleted_topic_are_gone_for_every_group() -> None:
     assert set(offsets.groups_of("A")) == {"G1", "G2"}
     offsets.delete_topic("A")
     assert offsets.get("G2", "A", 3) is None
-    assert kept(offsets.picture()) == [("G1", "B", 0, 6)]
+    assert rows_in(offsets.picture()) == [("G1", "B", 0, 6)]
     assert len(offsets) == 1
 
 
@@ -142,9 +142,9 @@ def test_each_owner_of_a_lock_has_a_token_of_its_own() -> None:
     locks.acquire("c2", [key], now_ms=150_000, token=7)
     assert token() == 7
     again = QueueLocks()
-    again.restore(*map(kept, locks.picture()))
+    again.restore(*map(rows_in, locks.picture()))
     assert again.held(key) == locks.held(key)
-    again.restore(kept(locks.picture()[0]))
+    again.restore(rows_in(locks.picture()[0]))
     assert again.held(key) == ("c2", 210_000, 0)
     locks.release("c2", [key])
     assert token() is None
@@ -156,7 +156,7 @@ def test_locks_survive_a_snapshot() -> None:
     """A failover or restart must not hand a held queue to a second client."""
     locks, again = QueueLocks(), QueueLocks()
     locks.acquire("c1", [QueueKey("G", "A", 0)], now_ms=0, token=1)
-    again.restore(kept(locks.picture()[0]))
+    again.restore(rows_in(locks.picture()[0]))
     assert again.acquire("c2", [QueueKey("G", "A", 0)], now_ms=1, token=1) == []
 
 

@@ -28,7 +28,7 @@ from mqbroker.state.topics import read_write
 from mqbroker.testing import until
 from mqnamesrv.config import NamesrvConfig
 from mqnamesrv.dispatch import Dispatcher
-from mqnamesrv.kept.kv_file import KvStore
+from mqnamesrv.saved.kv_file import KvStore
 
 BROKER = "broker-a"
 WHOLE = None

@@ -28,7 +28,7 @@ from mqbroker.state.dedup import dedup_key
 from mqbroker.state.moves import Move, encode_move
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine
-from mqbroker.testing.pictured import ends_of, kept
+from mqbroker.testing.pictured import ends_of, rows_in
 
 
 def message(key: str, body: bytes = b"x", *, reconsume_times: int = 0) -> NewRecord:
@@ -310,7 +310,7 @@ def test_a_replica_that_replays_has_the_same_state(world: World, tmp_path: Path)
             other.apply(entry)
     machine = world.leading.machine
     assert ends_of(other.queues) == ends_of(machine.queues)
-    assert kept(other.dedup.picture()) == kept(machine.dedup.picture())
+    assert rows_in(other.dedup.picture()) == rows_in(machine.dedup.picture())
     other.close()
 
 

@@ -23,7 +23,7 @@ from dledger.remoting.record import Record
 from mqbroker.config import BrokerConfig
 from mqbroker.testing import MemoryBroker, memory_broker, until
 from mqbroker.testing.leading import save
-from mqbroker.testing.pictured import kept
+from mqbroker.testing.pictured import rows_in
 from mqbroker.testing.requests import ask, pull_request, records, send_request
 
 Code = ResponseCode
@@ -231,5 +231,5 @@ async def test_half_messages_outlive_a_restart(tmp_path: Path) -> None:
         save(its.broker.machine)
         again = type(its.broker.machine)(tmp_path)
         assert again.restore() is None
-        assert kept(again.halves.picture()[0]) == kept(its.broker.machine.halves.picture()[0])
+        assert rows_in(again.halves.picture()[0]) == rows_in(its.broker.machine.halves.picture()[0])
         assert [offset for offset, _ in again.halves.items()] == [0]

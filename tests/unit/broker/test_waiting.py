@@ -14,7 +14,7 @@ from mqbroker import limits
 from mqbroker.state.moves import Move, ranges_of
 from mqbroker.state.shares import Owner, Owners, Shares
 from mqbroker.state.waiting import Waiting
-from mqbroker.testing.pictured import kept
+from mqbroker.testing.pictured import rows_in
 
 TIMES_MS = st.integers(0, 60)
 STEPS = st.lists(
@@ -77,7 +77,7 @@ def test_arrays_are_as_good_as_a_dictionary(steps: list[tuple[str, int, int]]) -
             waiting.take(move(taken))
             model = {each: model[each] for each in model if each not in taken}
         else:
-            rows, kept_owners = map(kept, waiting.picture())
+            rows, kept_owners = map(rows_in, waiting.picture())
             waiting = owned()
             waiting.restore(rows, kept_owners)
         assert [*waiting.items()] == [*model.items()]
@@ -106,7 +106,7 @@ def test_messages_without_an_owner_are_nobody_s() -> None:
     for offset in range(50):
         before.add(offset, offset)
     after = owned()
-    after.restore(*map(kept, before.picture()))
+    after.restore(*map(rows_in, before.picture()))
     assert shares_of(after) == [Counter({"": 50})] * 2
     after.add(50, 50, ("T", "G"))
     after.take(move([*range(50)]))
@@ -131,7 +131,9 @@ def test_a_million_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
     recent_bytes = 2 * 8192 * 130
     assert size_bytes - recent_bytes < 44 * len(times)
-    assert len(kept(waiting.picture()[0])) + len(kept(waiting.picture()[1])[1]) == 20 * len(times)
+    assert len(rows_in(waiting.picture()[0])) + len(rows_in(waiting.picture()[1])[1]) == 20 * len(
+        times
+    )
 
 
 def test_what_is_recalled_leaves_no_trace() -> None:

@@ -26,7 +26,7 @@ from mqbroker.state.derived.units import UNIT_BYTES
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine
-from mqbroker.testing.pictured import kept_of
+from mqbroker.testing.pictured import saved_state_of
 
 
 class Log:
@@ -68,7 +68,7 @@ def filled(directory: Path, messages: int, queues: int = 1) -> LeadingMachine:
 
 def state_of(machine: Machine) -> dict[str, object]:
     """What replicas agree on, with the units of the queue."""
-    state = msgspec.to_builtins(kept_of(machine))
+    state = msgspec.to_builtins(saved_state_of(machine))
     for own in ("ahead_index", "keys"):
         del state[own]
     queue = machine.queues.get("A", 0)

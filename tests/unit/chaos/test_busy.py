@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mqchaos.cluster.busy import busy_machine, stretch
+from mqchaos.cluster.busy import busy_machine, slowdown
 from mqchaos.cluster.processes import Process, kill
 
 WAIT_S = 30.0
@@ -75,7 +75,7 @@ def test_bounds_grow_as_cores_are_shared(monkeypatch: pytest.MonkeyPatch) -> Non
     """Four more on two cores: each does a third of what it did."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
 
-    assert [stretch(processes) for processes in (0, 2, 4)] == [1.0, 2.0, 3.0]
+    assert [slowdown(processes) for processes in (0, 2, 4)] == [1.0, 2.0, 3.0]
 
 
 def test_a_quiet_machine_has_none() -> None:

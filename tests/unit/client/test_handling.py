@@ -22,7 +22,7 @@ from dledger.remoting.record import encode_record
 from mqclient import HandlerTimeout, TooMuchUncommitted, limits
 from mqclient.connection.signals import Broadcast
 from mqclient.consuming.columns.batch import Listed
-from mqclient.consuming.handling import Handling, check_pace
+from mqclient.consuming.handling import Handling, check_policy
 from mqclient.consuming.handout import HandOut
 from mqclient.consuming.lanes import Lanes, Order
 from mqclient.consuming.progress import Chunk, QueueProgress
@@ -105,10 +105,10 @@ class Bench:
             self.failed.append((message.queue_offset, type(error).__name__))
             return True
 
-        pace = check_pace(concurrency, max_bytes, order, timeout_s)
+        policy = check_policy(concurrency, max_bytes, order, timeout_s)
         how = handler or self.handler
         handling = Handling(
-            lambda: self.readings, self.arrived, lambda batch: how(batch[0]), failed, pace
+            lambda: self.readings, self.arrived, lambda batch: how(batch[0]), failed, policy
         )
         with trio.move_on_after(seconds):
             await handling.run()
@@ -206,10 +206,10 @@ async def test_an_error_that_is_raised_leaves_the_message_to_the_next_run() -> N
         if message.queue_offset == 0:
             await gate.wait()
 
-    pace = check_pace(2, 1 << 20, "none", None)
+    policy = check_policy(2, 1 << 20, "none", None)
     with pytest.raises(ValueError, match="the third"):
         await Handling(
-            lambda: bench.readings, bench.arrived, lambda batch: handler(batch[0]), raised, pace
+            lambda: bench.readings, bench.arrived, lambda batch: handler(batch[0]), raised, policy
         ).run()
     assert bench.positions == [0]
     rest = bench.readings[QUEUES[0]].progress.take(9)
@@ -301,17 +301,17 @@ async def test_a_handler_of_batches_gets_what_there_is_of_a_queue() -> None:
         sent_back.append(message.queue_offset)
         return True
 
-    pace = check_pace(1, 1 << 20, "queue", None, 3)
+    policy = check_policy(1, 1 << 20, "queue", None, 3)
     with trio.move_on_after(0.05):
-        await Handling(lambda: bench.readings, bench.arrived, handler, failed, pace).run()
+        await Handling(lambda: bench.readings, bench.arrived, handler, failed, policy).run()
     assert sorted(seen) == [[(0, 0), (0, 1), (0, 2)], [(0, 3), (0, 4)], [(1, 0), (1, 1)]]
     assert (sent_back, bench.positions) == ([4], [5, 2])
     with pytest.raises(BadInput, match="several keys"):
-        check_pace(1, 1, "key", None, 2)
+        check_policy(1, 1, "key", None, 2)
 
 
 @pytest.mark.parametrize(
-    ("pace", "reason"),
+    ("policy", "reason"),
     [
         ((0, 1, "queue", None), "concurrency=0"),
         ((1, 0, "queue", None), "max_bytes=0"),
@@ -321,11 +321,11 @@ async def test_a_handler_of_batches_gets_what_there_is_of_a_queue() -> None:
     ],
 )
 def test_a_pace_that_can_not_be_is_refused(
-    pace: tuple[int, int, Order, float | None], reason: str
+    policy: tuple[int, int, Order, float | None], reason: str
 ) -> None:
     """By name, before anything is handled."""
     with pytest.raises(BadInput, match=reason):
-        check_pace(*pace)
+        check_policy(*policy)
 
 
 def test_a_timeout_says_which_message_and_what_to_do() -> None:
@@ -512,8 +512,10 @@ async def test_whatever_handlers_do_each_message_is_settled_once_and_nothing_is_
         return True
 
     for _ in range(200):
-        pace = check_pace(rng.randint(1, 6), rng.choice([1, 1 << 20]), order, rng.choice([None, 5]))
-        handling = Handling(lambda: bench.readings, bench.arrived, handler, failed, pace)
+        policy = check_policy(
+            rng.randint(1, 6), rng.choice([1, 1 << 20]), order, rng.choice([None, 5])
+        )
+        handling = Handling(lambda: bench.readings, bench.arrived, handler, failed, policy)
         with trio.move_on_after(rng.choice([0.5, 20, 400])):
             await handling.run()
         check()

@@ -34,7 +34,7 @@ async def test_each_refused_try_is_followed_by_a_pause(
     monkeypatch.setattr(LeaderFinder, "ask", refuse)
     clients: list[tuple[SessionClient, Any]] = [
         (decider := BatchDecider("127.0.0.1:1", patience_s=PATIENCE_S),
-         lambda: decider._told("q", "broker-a")),
+         lambda: decider._decision("q", "broker-a")),
         (reader := RangeReader("127.0.0.1:1", patience_s=PATIENCE_S),
          lambda: reader.read(MessageQueue("T", "broker-a", 0), 0, 1)),
     ]  # fmt: skip

@@ -41,7 +41,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.names import HALF_TOPIC
 from mqbroker import limits
 from mqbroker.leader import staged as rules
-from mqbroker.leader.staged import Entry, Told
+from mqbroker.leader.staged import Entry, HomeAnswer
 from mqbroker.requests.sending import staged as looks
 from mqbroker.requests.sending.staged import StagedHandler
 from mqbroker.state import control
@@ -78,7 +78,7 @@ class Group:
         self.staged: list[tuple[Staged, list[int], int]] = []
         self.seen: list[int] = []
         self.contents: dict[int, tuple[int, bytes]] = {}
-        self.answers: list[Told] = []
+        self.answers: list[HomeAnswer] = []
         self.is_away = False
         self._index = count(1)
 
@@ -124,14 +124,14 @@ class Group:
                 raise NoLeader("", (), 0.0)
         return Command(ResponseCode.SUCCESS, {})
 
-    def told(self, name: str) -> tuple[Told, bytes]:
+    def told(self, name: str) -> tuple[HomeAnswer, bytes]:
         """What is decided under a name; `offsets` None if nothing is."""
         epoch, last = self.state.producers.epoch(name) or 0, self.state.decisions.last(name)
         if last is None:
-            return Told(epoch, -1, None), b""
+            return HomeAnswer(epoch, -1, None), b""
         content = self.contents[last.position][1]
         places = decode_places(content)
-        return Told(epoch, last.batch, (places,)), content  # type: ignore[arg-type]
+        return HomeAnswer(epoch, last.batch, (places,)), content  # type: ignore[arg-type]
 
     def _decide(self, asked: WriteOnceHeader, content: bytes) -> Command:
         batch = asked.batch
@@ -261,7 +261,7 @@ class ModelHandler(StagedHandler):
         self.group.move(half.offset, commit=True)
         tell(None)
 
-    async def told(self, name: str, home: str) -> Told:
+    async def decision(self, name: str, home: str) -> HomeAnswer:
         """The home group's answer; its own may be old."""
         world, group = self.group.world, self.group.world.groups[home]
         await world.pause()
@@ -270,7 +270,7 @@ class ModelHandler(StagedHandler):
         told, content = group.told(name)
         places = decode_places(content) if content else {}
         own = [offset for offset, _ in places.get(self.group.name, ())]
-        self.group.answers.append(Told(told.epoch, told.batch, own if content else []))
+        self.group.answers.append(HomeAnswer(told.epoch, told.batch, own if content else []))
         await world.pause(1.0)
         old = home == self.group.name and world.hazard(0.3)
         return world.rng.choice(self.group.answers) if old else self.group.answers[-1]
@@ -454,7 +454,7 @@ def planted() -> Iterator[tuple[str, Callable[[ExitStack], None]]]:
     def named_dropped(stack: ExitStack) -> None:
         ends_of = rules.ends_of
 
-        def wrong(entries: list[Entry], told: Told, old_ms: int) -> rules.Ends:
+        def wrong(entries: list[Entry], told: HomeAnswer, old_ms: int) -> rules.Ends:
             ends = ends_of(entries, told, old_ms)
             return ends._replace(ended=[], dropped=[*ends.dropped, *ends.ended])
 
@@ -463,7 +463,7 @@ def planted() -> Iterator[tuple[str, Callable[[ExitStack], None]]]:
     def unfenced_dropped(stack: ExitStack) -> None:
         ends_of = rules.ends_of
 
-        def wrong(entries: list[Entry], told: Told, old_ms: int) -> rules.Ends:
+        def wrong(entries: list[Entry], told: HomeAnswer, old_ms: int) -> rules.Ends:
             ends = ends_of(entries, told, old_ms)
             return ends._replace(unfenced=[], dropped=[*ends.dropped, *ends.unfenced])
 

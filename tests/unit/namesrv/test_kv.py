@@ -10,8 +10,8 @@ import pytest
 
 from dledger.errors import BadInput, ConfigError, StorageError
 from mqnamesrv import limits
-from mqnamesrv.kept.kv import KvTable
-from mqnamesrv.kept.kv_file import KvStore
+from mqnamesrv.saved.kv import KvTable
+from mqnamesrv.saved.kv_file import KvStore
 
 
 def test_a_value_can_be_set_read_listed_and_deleted() -> None:

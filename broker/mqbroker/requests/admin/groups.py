@@ -115,9 +115,9 @@ class GroupAdminHandler:
         """The settings of every group that who asks may see."""
         groups, sight = self._core.machine.groups, self._core.guard.sight()
         table = {config.group_name: config for config in groups}
-        return self._told(request, sight.groups(table), groups.version)
+        return self._configs(request, sight.groups(table), groups.version)
 
-    async def _told(
+    async def _configs(
         self,
         request: Command,
         seen: Generator[None, None, dict[str, SubscriptionGroupConfig]],

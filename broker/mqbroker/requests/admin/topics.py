@@ -126,7 +126,7 @@ class TopicAdminHandler:
         self._core.definitions.put_topics(configs, outcome.set)
         await outcome.wait()
         for config in configs:
-            await self._told(config.topic_name)
+            await self._until_confirmed(config.topic_name)
         return request.reply(remark=f"no consumer gets {'; '.join(lost)}" if lost else None)
 
     def _changed(self, given: TopicConfig, changes: str | None) -> tuple[TopicConfig, str | None]:
@@ -164,14 +164,14 @@ class TopicAdminHandler:
         outcome: Outcome[Appended] = Outcome()
         self._core.definitions.delete_topic(topic, outcome.set)
         await outcome.wait()
-        await self._told(topic)
+        await self._until_confirmed(topic)
         return request.reply()
 
-    async def _told(self, topic: str) -> None:
+    async def _until_confirmed(self, topic: str) -> None:
         """Wait until name servers know of a change."""
-        told = trio.Event()
-        self._core.announcements.when_told(topic, told.set)
-        await told.wait()
+        confirmed = trio.Event()
+        self._core.announcements.when_confirmed(topic, confirmed.set)
+        await confirmed.wait()
 
     @serves(
         RequestCode.GET_ALL_TOPIC_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE, rights=SIGNED

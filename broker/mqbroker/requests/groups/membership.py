@@ -99,7 +99,7 @@ class ConsumerGroup:
         return None if told is None else queue in told or all_queues(queue.topic) in told
 
 
-class _KeptOut(NamedTuple):
+class _RefusedClient(NamedTuple):
     """A client that was refused, since it would subscribe to something else than the members."""
 
     client_id: str
@@ -126,7 +126,7 @@ class Membership:
         self._last_seen_s: dict[int, float] = {}
         self._connections: dict[str, int] = {}
         self._left: dict[str, tuple[str, ...]] = {}
-        self._kept_out: dict[str, _KeptOut] = {}
+        self._refused_clients: dict[str, _RefusedClient] = {}
 
     def heartbeat(
         self, connection_id: int, client: Client, heartbeat: HeartbeatData, now_s: float
@@ -274,19 +274,19 @@ class Membership:
                 continue
             theirs = group.wants[other_id]
             if other.client_id != client.client_id and not mine.agrees(theirs):
-                self._keep_out(data.group_name, _KeptOut(client.client_id, mine, now_s))
+                self._note_refused(data.group_name, _RefusedClient(client.client_id, mine, now_s))
                 raise Refused(
                     ResponseCode.SUBSCRIPTION_DIFFERS,
                     f"{other.client_id} subscribes to {theirs.shown}; {client.client_id} would to "
                     f"{mine.shown}",
                 )
 
-    def _keep_out(self, group: str, refused: _KeptOut) -> None:
+    def _note_refused(self, group: str, refused: _RefusedClient) -> None:
         """Remember who was refused last, for tools."""
-        self._kept_out.pop(group, None)
-        if len(self._kept_out) >= limits.GROUPS_KEPT_OUT_MAX:
-            del self._kept_out[next(iter(self._kept_out))]
-        self._kept_out[group] = refused
+        self._refused_clients.pop(group, None)
+        if len(self._refused_clients) >= limits.GROUPS_KEPT_OUT_MAX:
+            del self._refused_clients[next(iter(self._refused_clients))]
+        self._refused_clients[group] = refused
 
     def differing(self, group: str, now_s: float) -> dict[str, str]:
         """The subscriptions of each client of a group, if they do not all agree; else nothing. One
@@ -295,7 +295,7 @@ class Membership:
         if found is None:
             return {}
         wants = {client.client_id: found.wants[each] for each, client in found.members.items()}
-        refused = self._kept_out.get(group)
+        refused = self._refused_clients.get(group)
         if refused is not None and now_s - refused.at_s <= limits.CLIENT_EXPIRY_S:
             wants.setdefault(refused.client_id, refused.wants)
         first = next(iter(wants.values()))
@@ -329,7 +329,7 @@ class Membership:
             some = itertools.islice(data.paused, limits.PAUSED_QUEUES_MAX)
             group.paused[connection_id] = frozenset(some)
         changed = self._subscribe(group, data.subscription_data_set)
-        group.kept_bytes = sum(map(_kept, group.subscriptions.values()))
+        group.kept_bytes = sum(map(_memory_bytes, group.subscriptions.values()))
         return changed or joined
 
     @staticmethod
@@ -376,7 +376,7 @@ class Membership:
             self._producers.pop(group_name, None)
 
 
-def _kept(subscription: SubscriptionData) -> int:
+def _memory_bytes(subscription: SubscriptionData) -> int:
     """Roughly the memory of a subscription."""
     tags = len(subscription.tags_set) + len(subscription.code_set)
     texts = (subscription.topic, subscription.sub_string, *subscription.tags_set)

@@ -28,7 +28,7 @@ from dledger.remoting.headers import (
 from dledger.trust.proof import Door
 from dledger.trust.signing import BROKER_ID, NAME_SERVER_ID, broker_door, name_server_door
 from mqbroker import limits
-from mqbroker.leader.staged import Told
+from mqbroker.leader.staged import HomeAnswer
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.sending.once import OnceHandler
@@ -41,7 +41,7 @@ class Homes:
         self._core = core
         self._once = once
 
-    async def told(self, name: str, home: str) -> Told:
+    async def decision(self, name: str, home: str) -> HomeAnswer:
         """The decision under a name. Raises RemotingError, Refused or BadInput."""
         command = Command(RequestCode.DECISION_OF, encode_header(DecisionOfHeader(name)))
         if home == self._core.config.broker_name:
@@ -50,9 +50,9 @@ class Homes:
             answer = await self._ask(home, command)
         header = decode_header(DecisionOfResponseHeader, answer)
         if not header.is_kept:
-            return Told(header.epoch, header.batch, None)
+            return HomeAnswer(header.epoch, header.batch, None)
         own = decode_places(answer.payload).get(self._core.config.broker_name, ())
-        return Told(header.epoch, header.batch, [offset for offset, _ in own])
+        return HomeAnswer(header.epoch, header.batch, [offset for offset, _ in own])
 
     async def fence(self, name: str, home: str) -> None:
         """Fence all instances so far: they decide nothing any more. Raises as `told`."""

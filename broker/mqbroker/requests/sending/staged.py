@@ -41,7 +41,7 @@ from dledger.trust.rights import PUB, topic
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.in_flight import Stored
-from mqbroker.leader.staged import Ends, Entry, Told, ends_of
+from mqbroker.leader.staged import Ends, Entry, HomeAnswer, ends_of
 from mqbroker.leader.transactions import Half, Transactions
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights
@@ -180,13 +180,15 @@ class StagedHandler:
                 _log.info("staged entries wait", producer=name, home=home, reason=str(error))
 
     async def _judge(self, name: str, home: str, entries: Sequence[Entry]) -> None:
-        told = await self._homes.told(name, home)
-        if told.offsets is not None:
+        answer = await self._homes.decision(name, home)
+        if answer.offsets is not None:
             halves = self._core.machine.halves
-            told = Told(told.epoch, told.batch, [each for each in told.offsets if each in halves])
+            answer = HomeAnswer(
+                answer.epoch, answer.batch, [each for each in answer.offsets if each in halves]
+            )
         old_ms = self._core.assignments.now_ms() - int(limits.STAGED_KEPT_S * 1000)
-        ends = ends_of(entries, told, old_ms)
-        _tell(name, home, told, ends)
+        ends = ends_of(entries, answer, old_ms)
+        _tell(name, home, answer, ends)
         await self._end(ends.ended, commit=True)
         await self._end(ends.dropped, commit=False)
         if ends.unfenced:
@@ -237,12 +239,12 @@ def _invalid(reason: str) -> Refused:
     return Refused(ResponseCode.INVALID_PARAMETER, reason)
 
 
-def _tell(name: str, home: str, told: Told, ends: Ends) -> None:
+def _tell(name: str, home: str, answer: HomeAnswer, ends: Ends) -> None:
     if ends.unknown:
         _log.error(
             "staged entries can't be judged",
             producer=name,
-            batch=told.batch,
+            batch=answer.batch,
             count=len(ends.unknown),
             reason=f"the batch is decided, and the log of {home} has the decision no more",
         )
@@ -250,7 +252,7 @@ def _tell(name: str, home: str, told: Told, ends: Ends) -> None:
         _log.info(
             "staged entries ended",
             producer=name,
-            batch=told.batch,
+            batch=answer.batch,
             ended=len(ends.ended),
             dropped=len(ends.dropped),
         )

@@ -84,9 +84,9 @@ class ConsumerOffsets:
         """Take over what a snapshot kept."""
         self._groups.clear()
         self.shares.begin_again()
-        self.add_kept(items)
+        self.add_saved(items)
 
-    def add_kept(self, items: Iterable[tuple[str, str, int, int]]) -> None:
+    def add_saved(self, items: Iterable[tuple[str, str, int, int]]) -> None:
         """Take over a further part of that."""
         for group, topic, queue_id, offset in items:
             self.commit(group, topic, queue_id, offset)

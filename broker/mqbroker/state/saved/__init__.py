@@ -2,5 +2,5 @@
 
 ``saving``    saves the state, copies it, and restores it
 ``snapshot``  the file, and the state's fields
-``kept``      reads what other versions have written to a log or a snapshot (pure)
+``other_versions``  reads what other versions have written to a log or a snapshot (pure)
 """

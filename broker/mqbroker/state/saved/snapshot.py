@@ -36,7 +36,7 @@ from mqbroker.state.groups.popped import PoppedRow
 from mqbroker.state.groups.subscriptions import Beginning
 from mqbroker.state.producers import ProducerRow
 from mqbroker.state.rows.picture import Fields, array_header, encoded
-from mqbroker.state.saved import kept
+from mqbroker.state.saved import other_versions
 from mqbroker.state.topics import Birth
 from mqbroker.state.waiting import OwnersKept
 
@@ -127,7 +127,7 @@ def decode_state(payload: Buffer) -> Generator[None, None, State]:
 
 def _at_once(raw: msgspec.Raw, kind: Any) -> Generator[None, None, Any]:
     yield
-    return kept.decode(raw, kind)
+    return other_versions.decode(raw, kind)
 
 
 def _in_parts(raw: msgspec.Raw, kind: Any) -> Generator[None, None, list[Any]]:
@@ -142,7 +142,7 @@ def _in_parts(raw: msgspec.Raw, kind: Any) -> Generator[None, None, list[Any]]:
         ends.skip()
         left, count, end = left - 1, count + 1, ends.tell()
         if end - begin > PART_BYTES or not left:
-            rows += kept.decode(array_header(count) + data[begin:end], kind)
+            rows += other_versions.decode(array_header(count) + data[begin:end], kind)
             begin, count = end, 0
             yield
     return rows

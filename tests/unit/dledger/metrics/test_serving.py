@@ -12,8 +12,8 @@ import trio
 from dledger.errors import BadInput, ConfigError
 from dledger.metrics import limits
 from dledger.metrics.admission import Admission
+from dledger.metrics.cached import CachedPage
 from dledger.metrics.config import port_of
-from dledger.metrics.kept import Kept
 from dledger.metrics.pages import Details, Pages
 from dledger.metrics.requests import Asked, NoSuchName
 from dledger.metrics.serving import serve_figures
@@ -218,7 +218,7 @@ async def test_strangers_that_hold_connections_keep_no_scrape_away() -> None:
 
 async def test_a_page_is_made_once_for_all_who_ask(autojump_clock: trio.abc.Clock) -> None:
     """It is good for a second; later it is made anew."""
-    page = Kept(figures)
+    page = CachedPage(figures)
     async with trio.open_nursery() as nursery:
         for _ in range(10):
             nursery.start_soon(page.page)
@@ -239,7 +239,7 @@ async def test_a_page_that_could_not_be_made_is_tried_again() -> None:
             raise ValueError("once")
         yield "x"
 
-    page = Kept(made)
+    page = CachedPage(made)
     with pytest.raises(ValueError, match="once"):
         await page.page()
     assert await page.page() == b"x"

@@ -165,7 +165,7 @@ async def test_new_certificates_are_taken_over(tmp_path: Path) -> None:
         assert (await get(port, "/healthz", old))[0] == 200
         replace(tmp_path / "s" / "key.pem", new.key)
         replace(tmp_path / "s" / "cert.pem", new.certificate)
-        tls._kept.look()
+        tls._reloading.look()
         context = trusting(tmp_path / "new", by="a new authority")
         assert (await get(port, "/healthz", context))[0] == 200
         with pytest.raises((trio.BrokenResourceError, ssl.SSLError)):

@@ -15,7 +15,7 @@ from dledger.metrics import limits
 from dledger.net.turns import in_turns
 
 
-class Kept:
+class CachedPage:
     """A page that is kept for a while. `make` yields its pieces, each within a slice of the loop's
     time."""
 

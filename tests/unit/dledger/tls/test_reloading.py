@@ -51,12 +51,12 @@ async def test_a_new_pair_is_taken_over_once_both_files_are_there(tmp_path: Path
     assert await can_connect(server, tmp_path / "c", "the authority")
     with capture_logs() as logs:
         replace(tmp_path / "server" / "key.pem", new.key)
-        server._kept.look()
-        server._kept.look()
+        server._reloading.look()
+        server._reloading.look()
         assert await can_connect(server, tmp_path / "c", "the authority")
         assert "does not belong" in server.problem
         replace(tmp_path / "server" / "cert.pem", new.certificate)
-        server._kept.look()
+        server._reloading.look()
         assert await can_connect(server, tmp_path / "c", NEW)
         assert not await can_connect(server, tmp_path / "c", "the authority")
 
@@ -77,10 +77,10 @@ async def test_what_can_not_be_used_changes_nothing(kind: str, tmp_path: Path) -
         else:
             replace(folder / "cert.pem", pair(NEW).certificate[:100])
         for _ in range(3):
-            server._kept.look()
+            server._reloading.look()
         assert await can_connect(server, tmp_path / "c", "the authority")
         pair(NEW).write(folder / "cert.pem", folder / "key.pem")
-        server._kept.look()
+        server._reloading.look()
         assert await can_connect(server, tmp_path / "c", NEW)
 
     assert [line["event"] for line in logs] == [
@@ -111,7 +111,7 @@ async def test_what_other_members_would_refuse_is_not_taken_over(
     server, alone = member(host="localhost"), member()
     given.write(folder / "cert.pem", folder / "key.pem")
     for each in (server, alone):
-        each._kept.look()
+        each._reloading.look()
     assert words in server.problem
     assert not alone.problem
     assert await can_connect(server, tmp_path / "c", "the authority")
@@ -119,7 +119,7 @@ async def test_what_other_members_would_refuse_is_not_taken_over(
 
     ca_file(folder, "the authority", NEW)
     pair(NEW).write(folder / "cert.pem", folder / "key.pem")
-    server._kept.look()
+    server._reloading.look()
     assert server.problem == ""
     assert await can_connect(server, tmp_path / "c", NEW)
 
@@ -151,7 +151,7 @@ async def test_a_certificate_that_ends_soon_is_warned_of_once_a_day(tmp_path: Pa
     )
     with capture_logs() as logs:
         for server in (soon, later, soon):
-            server._kept.warn_of_end()
+            server._reloading.warn_of_end()
 
     (said,) = logs
     assert said["event"] == "certificate ends"
@@ -166,7 +166,7 @@ async def test_a_server_that_starts_with_an_invalid_certificate_says_so(
     moment = datetime.now(UTC) + timedelta(days=begins)
     given = authority().sign("s", ["localhost"], valid_from=moment, days=5)
     with capture_logs() as logs:
-        contexts(tmp_path, given=given)._kept.warn_of_end()
+        contexts(tmp_path, given=given)._reloading.warn_of_end()
 
     (said,) = logs
     assert said["event"] == "certificate not valid"

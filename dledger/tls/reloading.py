@@ -22,7 +22,7 @@ _log = get_logger(__name__)
 _Stamps = tuple[tuple[int, int, int], ...]
 
 
-class Kept:
+class Reloading:
     """The result of `make` for files, kept as long as no newer version of them can be used. Raises
     ConfigError."""
 

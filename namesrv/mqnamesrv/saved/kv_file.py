@@ -22,7 +22,7 @@ from dledger.limits import FILE_MODE
 from dledger.log.disk import Disk, close_to_others
 from dledger.world import world
 from mqnamesrv import limits
-from mqnamesrv.kept.kv import KvTable, encode_change
+from mqnamesrv.saved.kv import KvTable, encode_change
 
 IN_MEMORY_ONLY = (
     "kept until this name server ends, and lost then: its config has no kvConfigPath to keep it in"

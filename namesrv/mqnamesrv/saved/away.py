@@ -26,7 +26,7 @@ from dledger.program.pulse import look
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.numbers import Int32
 from mqnamesrv import limits
-from mqnamesrv.kept.kv_file import KvStore
+from mqnamesrv.saved.kv_file import KvStore
 from mqnamesrv.topics import AbsentGroup, TopicTable
 
 ABSENT_QUEUES = "ABSENT_QUEUES"

@@ -26,12 +26,12 @@ _NUMBERS: Final = frozenset(
 )
 
 
-def decode(data: Buffer, kept_type: type[T]) -> T:
+def decode(data: Buffer, wanted: type[T]) -> T:
     """Decode msgpack. Raises msgspec.MsgspecError if it is of another type."""
     try:
-        return msgspec.msgpack.decode(data, type=kept_type)
+        return msgspec.msgpack.decode(data, type=wanted)
     except msgspec.ValidationError:
-        return msgspec.convert(_fitting(msgspec.msgpack.decode(data)), kept_type)
+        return msgspec.convert(_fitting(msgspec.msgpack.decode(data)), wanted)
 
 
 def _fitting(value: object) -> object:
