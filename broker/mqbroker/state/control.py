@@ -22,7 +22,7 @@ from dledger.trust.users import User
 from mqbroker import limits
 from mqbroker.state.aside import Unusable
 from mqbroker.state.groups.popping import PopMessages, SettlePopped, check_pop, check_settling
-from mqbroker.state.saved import other_versions
+from mqbroker.state.rows import other_versions
 
 
 class PutTopics(msgspec.Struct, frozen=True):

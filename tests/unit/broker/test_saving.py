@@ -23,9 +23,9 @@ from mqbroker import limits
 from mqbroker.app import Snapshots
 from mqbroker.leader.appending.drafts import NewRecord
 from mqbroker.state import control
-from mqbroker.state.machine import Machine, PendingSnapshot
+from mqbroker.state.machine import Machine
 from mqbroker.state.rows.picture import Fields
-from mqbroker.state.saved.snapshot import FORMAT, PictureSpoiled, State
+from mqbroker.state.saved.snapshot import FORMAT, PendingSnapshot, PictureSpoiled, State
 from mqbroker.state.topics import read_write
 from mqbroker.testing.leading import HOST, LeadingMachine, save
 

@@ -2,5 +2,4 @@
 
 ``saving``    saves the state, copies it, and restores it
 ``snapshot``  the file, and the state's fields
-``other_versions``  reads what other versions have written to a log or a snapshot (pure)
 """

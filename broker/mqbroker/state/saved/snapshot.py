@@ -35,8 +35,8 @@ from mqbroker.state.groups.modes import ModeRow
 from mqbroker.state.groups.popped import PoppedRow
 from mqbroker.state.groups.subscriptions import Beginning
 from mqbroker.state.producers import ProducerRow
+from mqbroker.state.rows import other_versions
 from mqbroker.state.rows.picture import Fields, array_header, encoded
-from mqbroker.state.saved import other_versions
 from mqbroker.state.topics import Birth
 from mqbroker.state.waiting import OwnersKept
 
