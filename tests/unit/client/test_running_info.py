@@ -8,7 +8,7 @@ from dledger.remoting.message import host_bytes
 from dledger.remoting.record import encode_record
 from mqclient.admin.clients import running_info as read
 from mqclient.consuming.columns.batch import Listed
-from mqclient.consuming.membership.running_info import running_info
+from mqclient.consuming.membership.notices import running_info
 from mqclient.consuming.progress import Chunk, QueueProgress
 from mqclient.consuming.subscriptions import parse_subscription
 from mqclient.models import ReceivedMessage

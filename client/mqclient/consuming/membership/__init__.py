@@ -3,5 +3,4 @@
 ``presence``      heartbeats, and answers to what brokers ask and announce
 ``notices``       what brokers send to members by themselves (pure)
 ``filters``       asks a broker whether it can read what is wanted of a topic
-``running_info``  what operators are told (pure)
 """

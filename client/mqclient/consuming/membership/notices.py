@@ -10,17 +10,23 @@ code from the broker                      what a member does
 309  handle this message                  refuses: see `refused`
 ==== ==================================== ====================================================
 
-39 and 326 are for producers: the end of a transaction, and the reply to a request.
+39 and 326 are for producers: the end of a transaction, and the reply to a request. The broker
+passes answers on as they are: the keys of 307 are those of RocketMQ's ConsumerRunningInfo, so that
+stock tools can show them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from dledger.limits import MIB
 from dledger.remoting.bodies import (
+    ConsumerRunningInfo,
     ConsumerStatusFromClientBody,
     Dialect,
+    ProcessQueueInfo,
     ResetOffsetBody,
+    SubscriptionData,
     decode_body,
     encode_body,
 )
@@ -29,6 +35,7 @@ from dledger.remoting.command import Command
 from dledger.remoting.headers import ResetConsumerClientOffsetHeader, decode_header
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient.connection.answers import checked_offset
+from mqclient.consuming.progress import QueueProgress
 
 
 def new_offsets(notice: Command, group: str | None) -> dict[MessageQueue, int]:
@@ -51,6 +58,40 @@ def positions_reply(question: Command, positions: Mapping[MessageQueue, int]) ->
     """The answer to how far a member is (`mqadmin getConsumerStatus`)."""
     body = ConsumerStatusFromClientBody(dict(positions))
     return question.reply(body=encode_body(body, Dialect.LOOSE))
+
+
+def running_info(
+    *,
+    name_servers: Iterable[str],
+    started_ms: int,
+    subscriptions: Iterable[SubscriptionData],
+    queues: Mapping[MessageQueue, QueueProgress],
+    ordered: bool = False,
+    consume_type: str = "CONSUME_ACTIVELY",
+) -> ConsumerRunningInfo:
+    """A report of these queues for `mqadmin consumerStatus`; `started_ms` is Unix time."""
+    return ConsumerRunningInfo(
+        properties={
+            "PROP_NAMESERVER_ADDR": ";".join(name_servers),
+            "PROP_CONSUME_TYPE": consume_type,
+            "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
+            "PROP_CONSUME_ORDERLY": str(ordered).lower(),
+            "PROP_CLIENT_VERSION": "V4_9_8",
+        },
+        subscription_set=list(subscriptions),
+        mq_table={queue: _queue_info(progress) for queue, progress in queues.items()},
+    )
+
+
+def _queue_info(progress: QueueProgress) -> ProcessQueueInfo:
+    first = progress.buffered_from
+    return ProcessQueueInfo(
+        commit_offset=progress.committed,
+        cached_msg_min_offset=first or 0,
+        cached_msg_max_offset=0 if first is None else progress.fetch_offset - 1,
+        cached_msg_count=progress.buffered,
+        cached_msg_size_in_mib=progress.buffered_bytes // MIB,
+    )
 
 
 def refused(question: Command) -> Command | None:

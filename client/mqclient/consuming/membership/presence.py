@@ -36,8 +36,12 @@ from mqclient import limits
 from mqclient.connection.lifetime import together
 from mqclient.connection.session import Session
 from mqclient.consuming.assignment import Assignment
-from mqclient.consuming.membership.notices import new_offsets, positions_reply, refused
-from mqclient.consuming.membership.running_info import running_info
+from mqclient.consuming.membership.notices import (
+    new_offsets,
+    positions_reply,
+    refused,
+    running_info,
+)
 from mqclient.consuming.sharing.beginnings import learn_brokers
 from mqclient.consuming.sharing.plan import Plan
 from mqclient.consuming.sharing.starts import Start

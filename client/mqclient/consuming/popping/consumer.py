@@ -38,8 +38,12 @@ from mqclient.connection.lifetime import Living, together
 from mqclient.connection.session import Session
 from mqclient.consuming.measuring import Measured
 from mqclient.consuming.membership.filters import check_filters
-from mqclient.consuming.membership.notices import new_offsets, positions_reply, refused
-from mqclient.consuming.membership.running_info import running_info
+from mqclient.consuming.membership.notices import (
+    new_offsets,
+    positions_reply,
+    refused,
+    running_info,
+)
 from mqclient.consuming.popping.message import PoppedMessage
 from mqclient.consuming.popping.running import Handler, Policy, Running, delay_seconds
 from mqclient.consuming.popping.settling import Settling
