@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
 from typing import Self
@@ -11,24 +10,17 @@ from typing import Self
 from anyio import to_thread
 
 from dledger.remoting.json_dialect import MessageQueue
-from dledger.tls.options import AskedTls
 from mqclient import limits
-from mqclient.blocking.face import Caller, Face, R, blocking
+from mqclient.blocking.face import Caller, Face, R, blocking, taking_what
 from mqclient.blocking.producer import Producer
 from mqclient.blocking.threads import in_threads
 from mqclient.consuming import consumer as consumers
 from mqclient.consuming.assignment import OnRevoke
 from mqclient.consuming.lanes import Order
 from mqclient.consuming.sending_back import OnError, SendingBack
-from mqclient.consuming.sharing.offsets import KeepOffsets
-from mqclient.consuming.sharing.plan import Assign
-from mqclient.consuming.sharing.starts import Start
-from mqclient.consuming.subscriptions import Sql
 from mqclient.consuming.transacting import transaction as transacting
 from mqclient.errors import ClientClosed
-from mqclient.hooks import Decode, HandleInterceptor
-from mqclient.metrics import Metrics
-from mqclient.models import Rebalance, ReceivedMessage, SendResult
+from mqclient.models import ReceivedMessage, SendResult
 
 
 class OnceTransaction(Caller[transacting.OnceTransaction]):
@@ -56,65 +48,21 @@ class OnceTransaction(Caller[transacting.OnceTransaction]):
         return self._client.results
 
 
+def _in_a_thread(told: Callable[[tuple[MessageQueue, ...]], None]) -> OnRevoke:
+    """Call a handler in a thread, from which it may call the consumer."""
+
+    async def tell(queues: tuple[MessageQueue, ...]) -> None:
+        await to_thread.run_sync(told, queues, abandon_on_cancel=True)
+
+    return tell
+
+
 class Consumer(Face[consumers.Consumer]):
     """`mqclient.Consumer`, blocking."""
 
-    def __init__(
-        self,
-        namesrv_addr: str = limits.NAMESRV_ADDR,
-        group: str | None = None,
-        subscriptions: Mapping[str | re.Pattern[str], str | Sql]
-        | Mapping[str, str | Sql]
-        | None = None,
-        *,
-        assign: Assign = "averaged",
-        ordered: bool = False,
-        consume_from: Start = "first",
-        offsets: KeepOffsets = "broker",
-        auto_commit: bool = True,
-        auto_commit_interval_s: float = limits.AUTO_COMMIT_S,
-        retry_delays_s: Sequence[float] = (),
-        same_subscriptions: bool = True,
-        prefetch_messages: int = limits.PREFETCH_RECORDS_MAX,
-        prefetch_bytes: int = limits.PREFETCH_BYTES_MAX,
-        revoke_timeout_s: float = limits.REVOKE_S,
-        drain_timeout_s: float = limits.DRAIN_S,
-        on_revoke: Callable[[tuple[MessageQueue, ...]], None] | None = None,
-        on_rebalance: Callable[[Rebalance], None] | None = None,
-        interceptors: Sequence[HandleInterceptor] = (),
-        decode: Decode | None = None,
-        metrics: Metrics | None = None,
-        user: str | None = None,
-        secret: str | None = None,
-        tls: AskedTls = None,
-    ) -> None:
-        super().__init__(
-            consumers.Consumer(
-                namesrv_addr,
-                group,
-                subscriptions,
-                assign=assign,
-                ordered=ordered,
-                consume_from=consume_from,
-                offsets=offsets,
-                auto_commit=auto_commit,
-                auto_commit_interval_s=auto_commit_interval_s,
-                retry_delays_s=retry_delays_s,
-                same_subscriptions=same_subscriptions,
-                prefetch_messages=prefetch_messages,
-                prefetch_bytes=prefetch_bytes,
-                revoke_timeout_s=revoke_timeout_s,
-                drain_timeout_s=drain_timeout_s,
-                on_revoke=None if on_revoke is None else _in_a_thread(on_revoke),
-                on_rebalance=on_rebalance,
-                interceptors=interceptors,
-                decode=decode,
-                metrics=metrics,
-                user=user,
-                secret=secret,
-                tls=tls,
-            )
-        )
+    @taking_what(consumers.Consumer, on_revoke=_in_a_thread)
+    def __init__(self, client: consumers.Consumer) -> None:
+        super().__init__(client)
 
     poll = blocking(consumers.Consumer.poll)
     poll_many = blocking(consumers.Consumer.poll_many)
@@ -267,12 +215,3 @@ class Consumer(Face[consumers.Consumer]):
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues that this consumer has at the moment."""
         return self._client.queues
-
-
-def _in_a_thread(told: Callable[[tuple[MessageQueue, ...]], None]) -> OnRevoke:
-    """Call a handler in a thread, from which it may call the consumer."""
-
-    async def tell(queues: tuple[MessageQueue, ...]) -> None:
-        await to_thread.run_sync(told, queues, abandon_on_cancel=True)
-
-    return tell

@@ -205,9 +205,13 @@ def _stop(
 
 
 def taking_what(
-    make: Callable[P, ClientT],
+    make: Callable[P, ClientT], **converted: Callable[[Any], object]
 ) -> Callable[[Callable[[FaceT, ClientT], None]], Callable[Concatenate[FaceT, P], None]]:
-    """Make an `__init__` that takes what `make` takes, and is given the client that it makes."""
+    """Make an `__init__` that takes what `make` takes, and is given the client that it makes.
+
+    A function that is given by one of the names in `converted` is converted first.
+    """
+    made: Callable[..., ClientT] = make
 
     def decorate(
         begin: Callable[[FaceT, ClientT], None],
@@ -215,7 +219,11 @@ def taking_what(
         @checks_itself
         @wraps(vars(make)["__init__"])
         def init(face: FaceT, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            begin(face, make(*args, **kwargs))
+            given: dict[str, Any] = kwargs
+            functions = {name: given[name] for name in converted if callable(given.get(name))}
+            for name, function in functions.items():
+                given[name] = converted[name](function)
+            begin(face, made(*args, **given))
 
         return init
 

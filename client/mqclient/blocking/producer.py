@@ -3,7 +3,7 @@ blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import (
     AbstractAsyncContextManager,
@@ -16,12 +16,7 @@ from typing import Concatenate
 from anyio import to_thread
 
 from dledger.errors import DledgerError
-from dledger.tls.options import AskedTls
-from mqclient import limits
-from mqclient.blocking.face import ClientT, Face, P, blocking
-from mqclient.compression import Compression
-from mqclient.hooks import Encode, SendInterceptor
-from mqclient.metrics import Metrics
+from mqclient.blocking.face import ClientT, Face, P, blocking, taking_what
 from mqclient.models import Message, ReceivedMessage, SendResult
 from mqclient.producing import producer as producers
 from mqclient.producing.pending import PendingSend
@@ -92,55 +87,25 @@ def in_a_block(
     return call
 
 
+def _in_a_thread(
+    checker: Callable[[ReceivedMessage], Decision],
+) -> Callable[[ReceivedMessage], Awaitable[Decision]]:
+    """Call in a thread a function that may take long: the event loop has other work."""
+
+    async def check(message: ReceivedMessage) -> Decision:
+        return await to_thread.run_sync(checker, message)
+
+    return check
+
+
 class Producer(Face[producers.Producer]):
     """`mqclient.Producer`, blocking."""
 
     _ends_in_order = True
 
-    def __init__(
-        self,
-        namesrv_addr: str = limits.NAMESRV_ADDR,
-        group: str = limits.PRODUCER_GROUP,
-        *,
-        name: str | None = None,
-        checker: Callable[[ReceivedMessage], Decision] | None = None,
-        timeout_s: float = limits.SEND_TIMEOUT_S,
-        linger_s: float = limits.LINGER_S,
-        batch_bytes_max: int = limits.BATCH_BYTES_MAX,
-        pending_max: int = limits.PENDING_MESSAGES_MAX,
-        pending_bytes_max: int = limits.PENDING_BYTES_MAX,
-        at_least_once: bool = False,
-        compression: Compression | None = None,
-        compress_from_bytes: int = limits.COMPRESS_FROM_BYTES,
-        interceptors: Sequence[SendInterceptor] = (),
-        encode: Encode | None = None,
-        metrics: Metrics | None = None,
-        user: str | None = None,
-        secret: str | None = None,
-        tls: AskedTls = None,
-    ) -> None:
-        super().__init__(
-            producers.Producer(
-                namesrv_addr,
-                group,
-                name=name,
-                checker=None if checker is None else _in_a_thread(checker),
-                timeout_s=timeout_s,
-                linger_s=linger_s,
-                batch_bytes_max=batch_bytes_max,
-                pending_max=pending_max,
-                pending_bytes_max=pending_bytes_max,
-                at_least_once=at_least_once,
-                compression=compression,
-                compress_from_bytes=compress_from_bytes,
-                interceptors=interceptors,
-                encode=encode,
-                metrics=metrics,
-                user=user,
-                secret=secret,
-                tls=tls,
-            )
-        )
+    @taking_what(producers.Producer, checker=_in_a_thread)
+    def __init__(self, client: producers.Producer) -> None:
+        super().__init__(client)
 
     prepare = blocking(producers.Producer.prepare)
     send = blocking(producers.Producer.send)
@@ -182,17 +147,6 @@ class Producer(Face[producers.Producer]):
             self._client.send_oneway(message, queue_id=queue_id, key=key)
 
         self.call(hand_over)
-
-
-def _in_a_thread(
-    checker: Callable[[ReceivedMessage], Decision],
-) -> Callable[[ReceivedMessage], Awaitable[Decision]]:
-    """Call in a thread a function that may take long: the event loop has other work."""
-
-    async def check(message: ReceivedMessage) -> Decision:
-        return await to_thread.run_sync(checker, message)
-
-    return check
 
 
 def _settle(future: Future[SendResult], pending: PendingSend) -> None:
