@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import replace_leader, serving
-from mqchaos.cluster.processes import free_ports
+from mqchaos.cluster.probe import serving
 from mqclient import (
     Admin,
     Consumer,
@@ -26,10 +25,10 @@ from mqclient import (
 from mqclient.blocking import Consumer as BlockingConsumer
 from mqclient.blocking import Producer as BlockingProducer
 
+from .leader_kills import PATIENCE_S, Killing, in_group_of_three
+
 pytestmark = pytest.mark.slow
 
-KILLS = 2
-PATIENCE_S = 90.0
 Run = Callable[[Callable[[], Awaitable[None]]], None]
 
 
@@ -84,15 +83,11 @@ def test_it_is_the_same_without_an_event_loop(topic: str, namesrv_addr: str) -> 
 
 
 @dataclass
-class Work:
+class Work(Killing):
     """What was sent, and what members know to be stored."""
 
-    sent: int = 0
     stored: set[bytes] = field(default_factory=set)
     refused: Counter[str] = field(default_factory=Counter)
-    killed: trio.Event = field(default_factory=trio.Event)
-    all_sent: trio.Event = field(default_factory=trio.Event)
-    done: trio.Event = field(default_factory=trio.Event)
 
 
 async def member(namesrv_addr: str, work: Work, number: int) -> None:
@@ -118,47 +113,15 @@ async def member(namesrv_addr: str, work: Work, number: int) -> None:
                         work.stored.update(message.body for message in messages)
 
 
-async def send(namesrv_addr: str, work: Work) -> None:
-    """Inputs, until all leaders have died that are to."""
-    async with Producer(namesrv_addr, "PG") as producer:
-        while not work.killed.is_set():
-            await producer.send(Message("In", b"%d" % work.sent), timeout_s=30)
-            work.sent += 1
-            await trio.sleep(0.003)
-    work.all_sent.set()
-
-
-async def until_done(namesrv_addr: str, work: Work) -> None:
-    """The group has passed all inputs."""
-    await work.all_sent.wait()
-    async with Admin(namesrv_addr) as admin:
-        while (await admin.groups.progress("CG", "In")).lag:  # noqa: ASYNC110 -- a tool asks
-            await trio.sleep(0.2)
-    work.done.set()
-
-
-async def kill_leaders(cluster: Cluster, work: Work) -> None:
-    """One after the other, while all are at work."""
-    for _ in range(KILLS):
-        await trio.sleep(1.5)
-        await replace_leader(cluster, away_s=1.0)
-    work.killed.set()
-
-
 async def scene(cluster: Cluster) -> tuple[Work, list[bytes]]:
     """Three members that come and go, while leaders die; and what is there afterwards."""
     await serving(cluster)
-    namesrv_addr, work = cluster.layout.namesrv_addr, Work()
+    namesrv_addr, work = cluster.layout.namesrv_addr, Work("In")
     async with Admin(namesrv_addr) as admin:
         for topic in ("In", "Out"):
             await admin.topics.update(topic, read_queues=4, write_queues=4)
-    with trio.fail_after(PATIENCE_S):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(send, namesrv_addr, work)
-            nursery.start_soon(kill_leaders, cluster, work)
-            nursery.start_soon(until_done, namesrv_addr, work)
-            for number in range(3):
-                nursery.start_soon(member, namesrv_addr, work, number)
+    members = [partial(member, namesrv_addr, work, number) for number in range(3)]
+    await work.run(cluster, *members)
     outputs: list[bytes] = []
     async with Consumer(namesrv_addr, None, {"Out": "*"}, assign="all", offsets=None) as consumer:
         while messages := await consumer.poll(timeout_s=2):
@@ -168,10 +131,7 @@ async def scene(cluster: Cluster) -> tuple[Work, list[bytes]]:
 
 def test_each_input_has_its_output_once(tmp_path: Path) -> None:
     """Although leaders are killed, and members end and rebalance with messages in hand."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1)
-    cluster = Cluster.create(tmp_path / "c", layout)
-    with cluster.running():
-        work, outputs = trio.run(scene, cluster)
+    work, outputs = in_group_of_three(tmp_path, scene)
     print(f"{work.sent} inputs, refused {dict(work.refused)}")
     assert Counter(outputs) == Counter(b"%d" % number for number in range(work.sent))
     assert work.stored <= set(outputs)

@@ -177,6 +177,14 @@ class Group:
                 stderr=output,
             )
 
+    def start_all(self, **other: object) -> None:
+        for node_id in self.orders:
+            self.start(node_id, **other)
+
+    def stop_all(self) -> None:
+        for node_id in self.orders:
+            self.stop(node_id)
+
     def stop(self, node_id: str) -> None:
         process = self.processes.pop(node_id)
         process.kill()
@@ -365,8 +373,7 @@ async def test_killed_leaders_lose_nothing_and_are_replaced_at_once(tmp_path: Pa
     every log holds everything that was acknowledged."""
     gaps = []
     with group_of(3, tmp_path) as group:
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         async with load_on(group) as load:
             for _ in range(KILLS):
                 await trio.sleep(1)
@@ -389,8 +396,7 @@ async def test_a_stopped_leader_is_replaced_and_comes_back_as_a_follower(tmp_pat
     """A leader that hangs closes no connection: its silence is noticed within 1.5 s. When it goes
     on, it follows, and what it had not committed is acknowledged by nobody."""
     with group_of(3, tmp_path) as group:
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         async with load_on(group) as load:
             await trio.sleep(1)
             leader = await group.leader()
@@ -412,8 +418,7 @@ async def test_a_damaged_log_is_repaired_by_the_leader_before_its_node_takes_par
     """Bytes of a stopped follower rot. It starts, says nothing until the leader has given it the
     entries, and then holds what the others hold, byte by byte."""
     with group_of(3, tmp_path) as group:
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         async with load_on(group) as load:
             await trio.sleep(1)
             leader = await group.leader()
@@ -440,18 +445,15 @@ async def test_rot_in_an_old_segment_of_a_leader_is_found_and_repaired_while_it_
     """No start reads that segment. The node hands over, has the entries repaired by the new leader,
     and takes part again: in the same process, which answers all the time."""
     with group_of(3, tmp_path, segment_bytes=1 << 16) as group:
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         async with load_on(group) as load:
             await load.reaches(3000)
         victim = await group.leader()
         await group.wait_equal()
         await group.wait_until_vouched(victim)
-        for node_id in group.orders:
-            group.stop(node_id)
+        group.stop_all()
         rot(Path(group.orders[victim].directory), segment=0)
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         await group.wait_until_said("log repaired", victim)
         assert "is damaged" in group.said(victim)
         assert group.processes[victim].poll() is None
@@ -467,8 +469,7 @@ async def test_what_the_disk_of_a_follower_cant_read_is_repaired_before_it_takes
     """Two pages of its last segment, the one with the watermark, too: what it had acknowledged is
     there again, and the file can be read."""
     with group_of(3, tmp_path) as group:
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         async with load_on(group) as load:
             await load.reaches(1000)
             leader = await group.leader()
@@ -496,19 +497,16 @@ async def test_an_old_page_that_a_leader_cant_read_any_more_is_repaired_while_it
 ) -> None:
     """The scrub meets it, or a reader: neither ends the process."""
     with group_of(3, tmp_path, segment_bytes=1 << 16) as group:
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         async with load_on(group) as load:
             await load.reaches(3000)
         victim = await group.leader()
         await group.wait_equal()
         await group.wait_until_vouched(victim)
-        for node_id in group.orders:
-            group.stop(node_id)
+        group.stop_all()
         with lossy_folder(Path(group.orders[victim].directory)) as folder:
             folder.lose(written_segments(folder.path)[0], 3 * 4096)
-            for node_id in group.orders:
-                group.start(node_id)
+            group.start_all()
             await group.wait_until_said("log repaired", victim)
             assert "the disk can't read" in group.said(victim)
             assert group.processes[victim].poll() is None
@@ -527,8 +525,7 @@ async def test_bits_that_flip_under_running_nodes_are_repaired_under_load(
     """In a follower's files, then in the leader's. Neither process ends, nobody else is misled, and
     nothing that is acknowledged meanwhile is lost."""
     with group_of(3, tmp_path, segment_bytes=1 << 16) as group:
-        for node_id in group.orders:
-            group.start(node_id, scrub_pause_s=0.5)
+        group.start_all(scrub_pause_s=0.5)
         async with load_on(group) as load:
             await load.reaches(2000)
             leader = await group.leader()
@@ -550,8 +547,7 @@ async def test_a_leader_that_meets_rot_while_it_sends_stops_before_anybody_is_mi
     finds that before it sends them, long before the scrub comes by, and is repaired; the follower
     never gets a byte of it."""
     with group_of(3, tmp_path, segment_bytes=1 << 18) as group:
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         leader = await group.leader()
         away = next(node_id for node_id in group.orders if node_id != leader)
         async with load_on(group) as load:
@@ -571,8 +567,7 @@ async def test_a_leader_that_meets_rot_while_it_sends_stops_before_anybody_is_mi
 async def test_without_repair_a_damaged_log_is_refused(tmp_path: Path) -> None:
     """Whoever wants to look first says so; not a byte is changed."""
     with group_of(3, tmp_path) as group:
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         async with load_on(group):
             await trio.sleep(0.5)
         group.stop("n1")
@@ -638,8 +633,7 @@ async def test_who_does_not_belong_is_refused(
     """A third process with another secret, group or segment size gets nothing of the log, and
     the two others go on. With the right settings it catches up."""
     with group_of(3, tmp_path) as group:
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         await group.leader()
         await group.wait_equal()
         group.stop("n2")
@@ -676,8 +670,7 @@ async def test_garbage_on_the_peer_port_disturbs_nobody(tmp_path: Path) -> None:
     """Random bytes, lengths that can't be, half a handshake and connections that say nothing: the
     same leader serves on in the same term, and silent connections are closed."""
     with group_of(3, tmp_path) as group:
-        for node_id in group.orders:
-            group.start(node_id)
+        group.start_all()
         for node_id in group.orders:
             await group.wait_until_up(node_id)
         async with load_on(group) as load:

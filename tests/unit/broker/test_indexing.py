@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from unittest import mock
 
@@ -191,14 +192,12 @@ sends = st.lists(
 )
 
 
-@given(sends, st.sampled_from([0, 0, indexing.FEW]))
-@settings(max_examples=300, deadline=None)
-def test_sends_in_one_entry_say_what_they_would_say_alone(sent: list[Sent], few: int) -> None:
-    """Whatever their properties look like: alike and read at once, or unlike and one by one."""
+def laid(sent: Sequence[Sent], jump: int = 0) -> memoryview:
+    """The records, one behind the other; the fourth leaves out `jump` offsets of its queue."""
     out = bytearray()
     ends: dict[str, int] = {}
-    for each in sent:
-        offset = ends[each.topic] = ends.get(each.topic, 6) + 1
+    for number, each in enumerate(sent):
+        offset = ends[each.topic] = ends.get(each.topic, 6) + 1 + (jump if number == 3 else 0)
         out += encode_record(
             topic=each.topic.encode(),
             queue_id=3,
@@ -212,7 +211,14 @@ def test_sends_in_one_entry_say_what_they_would_say_alone(sent: list[Sent], few:
             store_timestamp_ms=77,
             reconsume_times=each.reconsume_times,
         )
-    body = memoryview(bytes(out))
+    return memoryview(bytes(out))
+
+
+@given(sends, st.sampled_from([0, 0, indexing.FEW]))
+@settings(max_examples=300, deadline=None)
+def test_sends_in_one_entry_say_what_they_would_say_alone(sent: list[Sent], few: int) -> None:
+    """Whatever their properties look like: alike and read at once, or unlike and one by one."""
+    body = laid(sent)
     starts = walk(body)
     alone = [
         index_records(body[start:end], POSITION + start)
@@ -245,28 +251,12 @@ def test_a_move_says_the_same_whether_its_messages_are_read_as_a_table_or_one_by
     """The messages are of one topic, as a staged entry's, or of several; offsets may have a gap."""
     move = Move(HALF_TOPIC, 0, ((7, 8),))
     told = Sent(OP_TOPIC, written([], "A" * 32, [], ended=True), encode_move(move), 0, False)
-    out = bytearray()
-    ends: dict[str, int] = {}
-    for number, each in enumerate([told, *sent]):
-        offset = ends[each.topic] = ends.get(each.topic, 6) + 1 + (jump if number == 3 else 0)
-        out += encode_record(
-            topic=each.topic.encode(),
-            queue_id=3,
-            body=each.body,
-            properties=each.properties.encode(),
-            born_timestamp_ms=1,
-            born_host=HOST6 if each.ipv6 else HOST4,
-            store_host=HOST4,
-            queue_offset=offset,
-            physical_offset=POSITION + len(out),
-            store_timestamp_ms=77,
-            reconsume_times=each.reconsume_times,
-        )
+    body = laid([told, *sent], jump)
     found: list[object] = []
     for few in (0, len(sent) + 1):
         with mock.patch.object(indexing, "FEW", few):
             try:
-                op, parts = index_entry(memoryview(bytes(out)), POSITION)
+                op, parts = index_entry(body, POSITION)
             except Unusable:
                 found.append("unusable")
                 continue
