@@ -72,10 +72,14 @@ class Contents:
 
     def place_of(self, position: int, size_bytes: int) -> tuple[Segment, int]:
         """The segment of these bytes, and their offset in it. Raises StorageError."""
-        at = position // self.segment_bytes - self.first_position // self.segment_bytes
-        if not 0 <= at < len(self.segments):
-            raise StorageError(f"position {position} is not in the log")
-        segment = self.segments[at]
+        segments = self.segments
+        if segments and position >= segments[-1].base_position:
+            segment = segments[-1]
+        else:
+            at = position // self.segment_bytes - self.first_position // self.segment_bytes
+            if not 0 <= at < len(segments):
+                raise StorageError(f"position {position} is not in the log")
+            segment = segments[at]
         start = position - segment.base_position
         if start + size_bytes > segment.end:
             raise StorageError(f"positions {position} + {size_bytes} reach beyond a segment's end")

@@ -108,8 +108,8 @@ class Disk:
         if failpoint("disk.write"):
             self._write_torn(descriptor, b"".join(buffers), offset)
             return
-        for start in range(0, len(buffers), IOV_MAX):
-            part = buffers[start : start + IOV_MAX]
+        while buffers:
+            part, buffers = buffers[:IOV_MAX], buffers[IOV_MAX:]
             wanted = sum(map(len, part))
             written = os.pwritev(descriptor, part, offset)
             if written != wanted:

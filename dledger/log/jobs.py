@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dledger.failpoints import failpoint
 from dledger.log.head import LogHead
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from dledger.log.store import SegmentedLog
 
 
-@dataclass(frozen=True, slots=True)
-class SyncJob:
+class SyncJob(NamedTuple):
     """A sync: everything up to `target_index` will be durable when `run` has returned."""
 
     segments: tuple[Segment, ...]

@@ -112,7 +112,8 @@ class LogReader:
 
     def run_of(self, first_index: int, last_index: int) -> memoryview:
         """The raw bytes, headers and all, of consecutive entries of one segment."""
-        first, last = self.header(first_index), self.header(last_index)
+        first = self.header(first_index)
+        last = first if last_index == first_index else self.header(last_index)
         return self.view(first.position, last.end - first.position)
 
     def checked_run_of(self, first_index: int, last_index: int) -> memoryview:

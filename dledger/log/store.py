@@ -154,10 +154,13 @@ class SegmentedLog:
 
     # -- appending -------------------------------------------------------------------------
 
-    def append(self, index: int, term: int, kind: int, body: Buffer | Draft) -> Header:
-        """Stage a new entry that this node makes. Raises TooLarge, Fenced."""
+    def append(
+        self, index: int, term: int, kind: int, body: Buffer | Draft, size: int | None = None
+    ) -> Header:
+        """Stage a new entry that this node makes; `size` is its :meth:`checked_size`, if that is
+        known. Raises TooLarge, Fenced."""
         contents = self._contents
-        position = contents.position_for(self.checked_size(body))
+        position = contents.position_for(self.checked_size(body) if size is None else size)
         content = place_body(body, position + HEADER_BYTES, index, term)
         header, raw = make_header(
             contents.chain_crc, index=index, term=term, position=position, kind=kind, body=content
@@ -225,7 +228,7 @@ class SegmentedLog:
         """Whether the next segment should be prepared now: the last one is half full, or the disk
         had no room for it when an entry needed it."""
         segments = self._contents.segments
-        if self._spare is not None or not segments or self.fenced is not None:
+        if self._spare is not None or not segments or self._writing.fenced is not None:
             return False
         return segments[-1].end * 2 > self.segment_bytes or self.space.lacking is not None
 

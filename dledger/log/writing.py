@@ -74,6 +74,8 @@ class Writing:
             vouching = self._vouch(durable_index)
         except OSError as error:
             self.fence("writing a watermark", error)
+        if not vouching:
+            return taken
         return (*(segment for segment in vouching if segment not in taken), *taken)
 
     def _vouches_up_to(self, segment: Segment) -> int:

@@ -38,6 +38,8 @@ from dledger.log.scanning.walk import walk
 
 #: The first word is zero, which is also how an entry reader sees the end of a segment's entries.
 _WATERMARK: Final = struct.Struct(">4x4sQI")
+_WATERMARK_SAID: Final = struct.Struct(">4x4sQ")
+_CRC: Final = struct.Struct(">I")
 _WATERMARK_MAGIC: Final = b"DLWM"
 WATERMARK_BYTES: Final = 64
 EVERYTHING: Final = (1 << 64) - 1
@@ -111,8 +113,8 @@ def entry_offsets(read: Callable[[int, int], bytes], end: int) -> array[int]:
 
 def encode_watermark(durable_index: int) -> bytes:
     """The bytes that say: everything up to `durable_index` was durable before this was written."""
-    raw = _WATERMARK.pack(_WATERMARK_MAGIC, durable_index, 0)
-    return raw[:-4] + struct.pack(">I", crc32(raw[:-4]))
+    said = _WATERMARK_SAID.pack(_WATERMARK_MAGIC, durable_index)
+    return said + _CRC.pack(crc32(said))
 
 
 def decode_watermark(raw: memoryview) -> int:

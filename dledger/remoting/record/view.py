@@ -117,7 +117,7 @@ class Record:
     are valid as long as the buffer underneath.
     """
 
-    __slots__ = ("_body_start", "_end", "_view")
+    __slots__ = ("_body_start", "_end", "_properties", "_view")
 
     def __init__(self, data: Buffer) -> None:
         view = memoryview(data)
@@ -125,6 +125,8 @@ class Record:
         self._body_start = BODY_AT
         #: Where the body ends; None until it is asked for.
         self._end: int | None = None
+        #: Where the properties lie; None until `fault` has found it out.
+        self._properties: slice | None = None
         if len(view) > SYS_FLAG_LOW_BYTE_AT and view[SYS_FLAG_LOW_BYTE_AT] & HOST_BITS:
             sys_flag = view[SYS_FLAG_LOW_BYTE_AT]
             hosts = (sys_flag & BORN_HOST_IPV6 != 0) + (sys_flag & STORE_HOST_IPV6 != 0)
@@ -229,6 +231,8 @@ class Record:
     @property
     def properties(self) -> memoryview:
         """The property string, still encoded (`message.properties_decode`): a view."""
+        if self._properties is not None:
+            return self._view[self._properties]
         topic_start = self._body_end + 1
         try:
             start = topic_start + self._view[topic_start - 1] + 2
@@ -255,6 +259,7 @@ class Record:
             properties_at + U16.unpack_from(view, properties_at - 2)[0] != size
         ):
             return f"body, topic and properties do not fill the {size} bytes"
+        self._properties = slice(properties_at, size)
         return None
 
     def check(self) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import random
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from dledger import limits
@@ -40,7 +39,6 @@ class _Held(NamedTuple):
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class _FailingSync(SyncJob):
     """A sync that the disk does not do."""
 
