@@ -19,7 +19,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from enum import IntEnum
-from typing import ClassVar, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 import msgpack
 import msgspec
@@ -37,6 +37,7 @@ _COUNTED_BYTES: Final = PREFIX.size - _LENGTH_BYTES
 """The part of the prefix that a frame's length counts, beside head and run."""
 _pack: Final = msgpack.Packer().pack
 EMPTY_RUN: Final = memoryview(b"")
+_Number = Annotated[int, msgspec.Meta(ge=0, le=limits.NUMBER_MAX)]
 
 
 class PeerKind(IntEnum):
@@ -283,17 +284,24 @@ _MESSAGES: Final[tuple[type[PeerMessage], ...]] = (
 
 
 class _Layout(NamedTuple):
-    """The layout of a message in a head: the types of the term and the fields, without the run."""
+    """The layout of a message in a head: the types of the term and the fields, without the run.
 
+    `read` is given a head, and returns kind, term and fields, or raises DecodeError.
+    """
+
+    name: str
     make: Callable[..., PeerMessage]
     types: tuple[type, ...]
     has_run: bool
+    read: Callable[[Buffer], tuple[Any, ...]]
 
 
 def _layout_of(message_type: type[PeerMessage]) -> _Layout:
     fields = msgspec.structs.fields(message_type)
     types = tuple(field.type for field in fields if field.name != "run")
-    return _Layout(message_type, types, has_run=len(types) < len(fields))
+    bounded = [_Number if each is int else each for each in types]
+    read = msgspec.msgpack.Decoder(tuple.__class_getitem__((int, *bounded))).decode
+    return _Layout(message_type.kind.name, message_type, types, len(types) < len(fields), read)
 
 
 LAYOUTS: Final = {message_type.kind.value: _layout_of(message_type) for message_type in _MESSAGES}
@@ -314,10 +322,12 @@ def encode_message(message: PeerMessage) -> tuple[Buffer, ...]:
     values, run = astuple(message), EMPTY_RUN
     if has_run:
         values, run = values[:-1], values[-1]
+    run_length = len(run)
     head = _pack((kind, *values))
-    crc = crc32(run, crc32(head, len(head)))
-    prefix = PREFIX.pack(_COUNTED_BYTES + len(head) + len(run), len(head), crc)
-    return (prefix + head, run) if len(run) else (prefix + head,)
+    head_length = len(head)
+    crc = crc32(run, crc32(head, head_length))
+    prefix = PREFIX.pack(_COUNTED_BYTES + head_length + run_length, head_length, crc)
+    return (prefix + head, run) if run_length else (prefix + head,)
 
 
 def frame_length(buffer: Buffer, offset: int) -> int:
@@ -339,36 +349,28 @@ def head_end(frame: Buffer) -> int:
 def decode_message(frame: memoryview) -> PeerMessage:
     """A whole frame, length word included. Raises FrameError naming what is wrong."""
     length, head_length, crc = PREFIX.unpack_from(frame)
-    start = PREFIX.size
-    if length + _LENGTH_BYTES != len(frame) or not _checks(frame, head_length, crc):
+    counted = frame[PREFIX.size :]
+    if length + _LENGTH_BYTES != len(frame) or not _checks(counted, head_length, crc):
         raise FrameError(
             f"a peer's frame of {len(frame)} bytes does not match its own length or CRC: it was "
             "damaged on the way"
         )
-    try:
-        head = msgpack.unpackb(frame[start : start + head_length], use_list=False)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise FrameError(f"a peer's message head is not valid msgpack: {error}") from error
-    if not isinstance(head, tuple) or len(head) < 2:
-        raise FrameError(f"a peer's message head is {head!r}, not kind, term and fields")
-    layout = LAYOUTS.get(head[0]) if type(head[0]) is int else None
+    head = counted[:head_length]
+    # The kind is one byte, behind the one that says how many values follow.
+    layout = LAYOUTS.get(head[1]) if len(head) > 1 else None
     if layout is None:
-        raise FrameError(f"a peer's message kind {head[0]!r} is unknown")
-    values = head[1:]
-    if tuple(map(type, values)) != layout.types:
-        raise FrameError(f"a peer's {PeerKind(head[0]).name} has fields {values!r}")
-    if min(values) < 0 or max(values) > limits.NUMBER_MAX:
-        raise FrameError(
-            f"a peer's {PeerKind(head[0]).name} has a field that is not within 0 to "
-            f"{limits.NUMBER_MAX}: {values!r}"
-        )
+        raise FrameError(f"a peer's message has no known kind: its head is {bytes(head[:64])!r}")
+    try:
+        _, *values = layout.read(head)
+    except msgspec.DecodeError as error:
+        raise FrameError(f"a peer's {layout.name} is malformed msgpack: {error}") from error
     if layout.has_run:
-        return layout.make(*values, frame[start + head_length :])
+        return layout.make(*values, counted[head_length:])
     return layout.make(*values)
 
 
-def _checks(frame: memoryview, head_length: int, crc: int) -> bool:
-    return crc32(frame[PREFIX.size :], head_length) == crc
+def _checks(counted: memoryview, head_length: int, crc: int) -> bool:
+    return crc32(counted, head_length) == crc
 
 
 def split_run(run: memoryview, first_index: int, count: int, term_max: int) -> list[Copy]:
