@@ -72,7 +72,8 @@ class Stepper:
         self._failure: DledgerError | OSError | None = None
         self._has_news = False
         self._wake = trio.Event()
-        self._applied = trio.Event()
+        #: Somebody waits until entries are applied.
+        self._applied: trio.Event | None = None
 
     @property
     def unreached(self) -> Mapping[str, str]:
@@ -87,7 +88,7 @@ class Stepper:
     def retire(self) -> None:
         """Another stepper replaces this one, or the ledger is closed: wake all who wait, so that
         they check again."""
-        self._applied.set()
+        self._tell_applied()
         self.syncing.retire()
 
     def fail(self, error: DledgerError | OSError) -> None:
@@ -97,7 +98,14 @@ class Stepper:
 
     async def more_applied(self) -> None:
         """Return when entries were applied, or the log has begun anew."""
+        if self._applied is None:
+            self._applied = trio.Event()
         await self._applied.wait()
+
+    def _tell_applied(self) -> None:
+        applied, self._applied = self._applied, None
+        if applied is not None:
+            applied.set()
 
     @contextmanager
     def applying_held(self) -> Iterator[None]:
@@ -126,7 +134,7 @@ class Stepper:
 
     def _step(self) -> None:
         engine, log = self._engine, self._log
-        before = engine.machine.applied_index, log.replacements
+        applied_index, replacements = engine.machine.applied_index, log.replacements
         self._stepping = True
         try:
             if engine.solo:
@@ -149,9 +157,9 @@ class Stepper:
         self._network.take_members(self._members.current)
         self._on_stepped()
         self._forget_pages()
-        if (engine.machine.applied_index, log.replacements) != before:
-            self._applied.set()
-            self._applied = trio.Event()
+        has_news = engine.machine.applied_index != applied_index
+        if self._applied is not None and (has_news or log.replacements != replacements):
+            self._tell_applied()
 
     def _written(self) -> None:
         if not self._engine.solo:

@@ -175,12 +175,14 @@ class Acknowledging:
         elif isinstance(message, Ack) and next_index - 1 > self.counted_index:
             peer.answers.early = message, self._core.now if received_at is None else received_at
             return
+        if not isinstance(message, Learned):
+            self._count_ack(peer, next_index, reset=message.reset, success=message.success)
+            return
         last_contact = self._core.last_contact(peer.node)
         self._count_ack(peer, next_index, reset=message.reset, success=message.success)
-        if isinstance(message, Learned):
-            # It may also have forgotten the entries that it acknowledged before.
-            self._core.forget_match(peer.node)
-            self._core.set_last_contact(peer.node, last_contact)
+        # It may also have forgotten the entries that it acknowledged before.
+        self._core.forget_match(peer.node)
+        self._core.set_last_contact(peer.node, last_contact)
 
     def _count_ack(self, peer: Peer, next_index: int, *, reset: bool, success: bool) -> None:
         before = self._core.next_index(peer.node)
@@ -197,9 +199,9 @@ class Acknowledging:
         Returns whether there was one."""
         found = False
         for peer in self._peers.known.values():
-            early, peer.answers.early = peer.answers.early, None
+            early = peer.answers.early
             if early is not None:
-                found = True
+                peer.answers.early, found = None, True
                 self.deliver_late_ack(peer, *early)
         return found
 

@@ -45,9 +45,10 @@ class Claims:
 
     def check(self, node_id: str, message: PeerMessage) -> None:
         """Raise FrameError for a claim that can't be true."""
-        own = self._core.term
-        check_term(own, message.term, node_id)
-        if isinstance(message, _SAID_BY_LEADERS) and message.term == own:
+        own, term = self._core.term, message.term
+        if term > own:
+            check_term(own, term, node_id)
+        elif term == own and isinstance(message, _SAID_BY_LEADERS):
             leader = self._leader_of(own)
             if leader not in (None, node_id):
                 raise FrameError(

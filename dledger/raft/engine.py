@@ -180,7 +180,7 @@ class RaftEngine:
             self._majority_space.check(size, kind, self.stepped_at, urgent=urgent)
         except NoSpace as error:
             raise Busy(str(error), NO_SPACE_RETRY_AFTER_S) from error
-        header = self.log.append(self.log.last_index + 1, self.core.term, kind, body)
+        header = self.log.append(self.log.last_index + 1, self.core.term, kind, body, size)
         self._pending.add(header.index, size, on_done)
         self.urgent = True
 
@@ -232,9 +232,11 @@ class RaftEngine:
         """Whether an acknowledgement is of committed entries. A peer's first one of a term is never
         late, as it shows that the peer is there; nor is any during a transfer."""
         core, peer = self.core, self.peers.known.get(node_id)
-        if peer is None or message.reset or message.term != core.term or self.handing_over_to:
+        if message.next_index - 1 > core.commit_index or peer is None:
             return False
-        return message.next_index - 1 <= core.commit_index and core.match_index(peer.node) > 0
+        if message.reset or message.term != core.term or self.handing_over_to:
+            return False
+        return core.match_index(peer.node) > 0
 
     def link_up(self, node_id: str, link: Link) -> None:
         """A connection to a peer stands."""
@@ -274,7 +276,7 @@ class RaftEngine:
         self.core.tick(now, may_elect=electing)
         self.elections.after_tick(now, electing=electing)
         self.log.write_out()
-        self.sending.send_new()
+        self.sending.send_new(now)
         if self.log.is_dirty:
             self.on_written()
         self.acknowledging.release_held()
@@ -287,7 +289,7 @@ class RaftEngine:
         if self.standing.serving:
             self._reads.step(now, self.machine.applied_index)
             self._hand_over.step(now, self.log.last_index - self.machine.applied_index)
-        return more or transferring or bool(self._inbox) or (self._lags() and self.solo)
+        return more or transferring or bool(self._inbox) or (self.solo and self._lags())
 
     def next_step_at(self) -> float:
         """When the next step is due if nothing makes it `urgent` before.
@@ -296,8 +298,8 @@ class RaftEngine:
         late or never. The simulation steps its nodes at these times only.
         """
         stepped_at, standing = self.stepped_at, self._standing
-        due = min(self.core.patience_ends_at, self._joining.next_at(stepped_at))
-        due = min(due, self.state_transfer.next_at())
+        picture_at = self.state_transfer.next_at()
+        due = min(self.core.patience_ends_at, self._joining.next_at(stepped_at), picture_at)
         if self.core.role is not Role.LEADER:
             return due
         due = min(due, self.sending.next_at(stepped_at))
@@ -309,7 +311,7 @@ class RaftEngine:
     @property
     def solo(self) -> bool:
         """Whether this node is the only voter, so that it commits by itself."""
-        return self.members.current.voters == (self.node_id,)
+        return self.peers.solo
 
     def _lags(self) -> bool:
         return self.core.role is Role.LEADER and self.core.commit_index < self.log.last_index
@@ -326,12 +328,12 @@ class RaftEngine:
                 if received_at < now - LATE_S and isinstance(message, Ack):
                     self.acknowledging.deliver_late_ack(peer, message, received_at)
                 else:
-                    self._deliver(node_id, message, now)
+                    self._deliver(peer, node_id, message, now)
             except FrameError as error:
                 link.close(str(error))
 
-    def _deliver(self, node_id: str, message: PeerMessage, now: float) -> None:
-        peer, transport = self.peers.known[node_id], self.transport
+    def _deliver(self, peer: Peer, node_id: str, message: PeerMessage, now: float) -> None:
+        transport = self.transport
         self._claims.check(node_id, message)
         match message:
             case messages.Append() | messages.Head():
@@ -397,7 +399,8 @@ class RaftEngine:
         return True
 
     def _promote(self, now: float) -> None:
-        if self.standing.serving and self.handing_over_to is None:
+        learners = self.members.current.learners
+        if learners and self.standing.serving and self.handing_over_to is None:
             members = self.changes.promotion(now)
             if members is not None:
                 self._append_configuration(members, lambda outcome: None)
@@ -432,7 +435,8 @@ class RaftEngine:
     def _apply_committed(self) -> bool:
         """Apply committed entries, up to two bounds; returns whether some are left."""
         machine, commit_index = self.machine, self.core.commit_index
-        if self.base_state.is_missing or self.holds or self.state_transfer.holds:
+        held = self.holds or self.state_transfer.holds or self.base_state.is_missing
+        if held or machine.applied_index >= commit_index:
             return False
         now = self._clock()
         until, budget = now + APPLY_S_PER_STEP, APPLY_BYTES_PER_STEP
@@ -447,7 +451,7 @@ class RaftEngine:
                 return True
             machine.applied_index = entry.index
             if self._pending.applied(entry, result) and self.sending.has_burst:
-                self.sending.send_new()
+                self.sending.send_new(now)
         return machine.applied_index < commit_index
 
     def went_back(self, index: int) -> None:
@@ -469,18 +473,14 @@ class RaftEngine:
 
     def _announce(self) -> None:
         """Tell the state machine when the leader has changed, or begun to serve."""
-        core = self.core
-        leads = core.role is Role.LEADER
-        noop_index = core.noop_index
-        serving = leads and noop_index is not None
-        if noop_index is not None:
-            whole_index = max(noop_index, self._whole_index)
-            serving = serving and self.machine.applied_index >= whole_index
-        leader = None if leads and not serving else core.leader_id
-        standing = Standing(serving, leader, core.term)
-        if standing == self._standing:
+        core, told, noop_index = self.core, self._standing, self.core.noop_index
+        leads, serving = core.role is Role.LEADER, False
+        if leads and noop_index is not None:
+            serving = self.machine.applied_index >= max(noop_index, self._whole_index)
+        leader, term = None if leads and not serving else core.leader_id, core.term
+        if told is not None and told == (serving, leader, term):
             return
-        self._standing = standing
+        self._standing = Standing(serving, leader, term)
         if serving:
             self.machine.leading(core.term)
         else:

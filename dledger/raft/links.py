@@ -174,7 +174,8 @@ class SocketLink:
         buffer = bytearray(READ_BUFFER_BYTES)
         view = memoryview(buffer)
         start = end = 0
-        tag_bytes = 0 if self._tags is None else TAG_BYTES
+        tags, prefix_bytes = self._tags, PREFIX.size
+        tag_bytes = 0 if tags is None else TAG_BYTES
         # The link may have been closed while this task was about to wait for it.
         while self.closed_because is None:
             await self._readable()
@@ -187,18 +188,18 @@ class SocketLink:
             if count == 0:
                 return
             end += count
-            first, needed = start, PREFIX.size
-            while end - start >= PREFIX.size:
+            first, needed = start, prefix_bytes
+            while end - start >= prefix_bytes:
                 needed = frame_length(buffer, start) + tag_bytes
                 if end - start < needed:
                     break
                 # Copied once: the buffer is used again while the message waits for its step.
                 frame = memoryview(bytes(view[start : start + needed]))
-                if self._tags is not None:
-                    frame = self._tags.check(frame)
+                if tags is not None:
+                    frame = tags.check(frame)
                 owner.receive(self.node_id, self, decode_message(frame))
                 start += needed
-                needed = PREFIX.size
+                needed = prefix_bytes
             if start > first:
                 owner.received_all()
             if start == end:

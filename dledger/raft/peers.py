@@ -32,6 +32,8 @@ class Peers:
         self._transport = transport
         self._members = members
         self._must_send = False
+        #: Whether this node is the only voter.
+        self.solo = False
         members.on_change = self.take_members
         self.take_members()
 
@@ -74,6 +76,7 @@ class Peers:
             for group in (configuration.voters, configuration.learners)
         )
         self._core.set_members(voters, learners)
+        self.solo = configuration.voters == (self.node_id,)
         self.ask_to_send()
 
     def tell_members(self, peer: Peer) -> None:

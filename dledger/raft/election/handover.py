@@ -83,8 +83,8 @@ class HandOver:
 
     def step(self, now: float, uncommitted: int) -> None:
         """Go on with a transfer, or begin one to the preferred node, or to one that has room."""
-        if self._transfer is None:
-            self._prefer(now)
+        if self._transfer is None and self._preference is not None:
+            self._prefer(now, self._preference)
         if self._transfer is None:
             self._seek_relief(now)
         transfer = self._transfer
@@ -100,9 +100,8 @@ class HandOver:
             case Next.GIVE_UP:
                 self._end(transfer.reason(target, uncommitted))
 
-    def _prefer(self, now: float) -> None:
-        preference = self._preference
-        if preference and preference.due(now, self._follower(preference.node_id)):
+    def _prefer(self, now: float, preference: Preference) -> None:
+        if preference.due(now, self._follower(preference.node_id)):
             self.begin(preference.node_id, now, partial(preference.ended, now))
 
     def _seek_relief(self, now: float) -> None:

@@ -197,8 +197,10 @@ class Elections:
         The others elect first: whatever kept their answers from this node would also keep their
         votes from it.
         """
+        if self._resigned_term is None:
+            return
         term, self._resigned_term = self._resigned_term, None
-        if term is not None and term == self.core.term:
+        if term == self.core.term:
             self._peers.broadcast(Resigned(term))
             self.core.election_deadline = now + self._gate.election_timeout()
 
@@ -232,8 +234,10 @@ class Elections:
 
     def _told_to_elect(self) -> bool:
         """Start an election without a pre-vote, if the leader of this term asked for it."""
+        if self._told_in_term is None:
+            return False
         told, self._told_in_term = self._told_in_term, None
-        if told is None or told != self.core.term or self.core.role is not Role.FOLLOWER:
+        if told != self.core.term or self.core.role is not Role.FOLLOWER:
             return False
         obstacle = self._obstacle
         if obstacle is not None:

@@ -4,6 +4,7 @@ The version is pinned exactly, and `tests/unit/dledger/raft/test_library.py` fai
 source differs from the one that this was written against. The private names and what they mean:
 
 ==============================  ====================================================================
+`__raftCurrentTerm`             the current term (read)
 `__raftState`                   follower 0, candidate 1, leader 2 (read)
 `__raftElectionDeadline`        when the library may start an election; pre-vote holds it (set)
 `__raftNextIndex`               per peer: the next index to send (set: it must not go back)
@@ -17,6 +18,7 @@ source differs from the one that this was written against. The private names and
 `__otherNodes`                  the peers that vote (set)
 `__readonlyNodes`               the peers that are sent entries and do not vote (set)
 `__newAppendEntriesTime`        when the next heartbeat is due (set, read)
+`__getEntries`                  overridden: the same, with less work for the last entry alone
 `__sendAppendEntries`           overridden: our transport sends, whole entries and no pickles
 `_checkCommandsToApply`         overridden: appends go straight into the log, nothing is queued
 `_poller`                       replaced: sockets are ours, there is nothing to poll
@@ -32,7 +34,9 @@ import _socket
 import logging
 import math
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any
 
 from dledger.checksum import crc32
 from dledger.errors import StorageError
@@ -105,6 +109,8 @@ class Core(SyncObj):  # type: ignore[misc]
 
     #: Sends a peer the entries that it lacks; set before the first tick.
     send_entries: Callable[[Node, float], None]
+    _SyncObj__raftCurrentTerm: int
+    _SyncObj__raftCommitIndex: int
     #: When this leader's patience ends, as computed last. By now it may end later.
     _patience_ends_at = -math.inf
 
@@ -145,6 +151,20 @@ class Core(SyncObj):  # type: ignore[misc]
         for node in (*self._SyncObj__otherNodes, *self._SyncObj__readonlyNodes):
             self.send_entries(node, now)
 
+    def _SyncObj__getEntries(  # noqa: N802
+        self,
+        fromIDx: int,  # noqa: N803
+        count: int | None = None,
+        maxSizeBytes: int | None = None,  # noqa: N803
+    ) -> Sequence[Any]:
+        """The entries from an index on. Mostly a leader builds on the last one, and asks for it
+        alone."""
+        last = self._SyncObj__raftLog[-1]
+        if fromIDx == last[1]:
+            return (last,)
+        entries: Sequence[Any] = SyncObj._SyncObj__getEntries(self, fromIDx, count, maxSizeBytes)
+        return entries
+
     def _checkCommandsToApply(self) -> None:  # noqa: N802
         """Do nothing: an append is in the log at once, or refused."""
 
@@ -174,12 +194,12 @@ class Core(SyncObj):  # type: ignore[misc]
     @property
     def term(self) -> int:
         """The current term."""
-        return int(self.raftCurrentTerm)
+        return self._SyncObj__raftCurrentTerm
 
     @property
     def commit_index(self) -> int:
         """Everything up to here is committed, as far as this node knows."""
-        return int(self._SyncObj__raftCommitIndex)
+        return self._SyncObj__raftCommitIndex
 
     @property
     def noop_index(self) -> int | None:
@@ -272,12 +292,12 @@ class Core(SyncObj):  # type: ignore[misc]
         to do. Only an entry of the current term is committed by counting, and all entries before it
         with it. An entry of an older term could still be replaced (Raft, section 5.4.2).
         """
-        if self.role is not Role.LEADER:
+        if self._SyncObj__raftState != Role.LEADER:
             return
-        journal = self._SyncObj__raftLog
-        held = [self.match_index(node) for node in self._SyncObj__otherNodes]
-        index = majority_index([*held, journal[-1][1]])
-        if index > self.commit_index and journal.library_entry(index)[2] == self.term:
+        journal, match = self._SyncObj__raftLog, self._SyncObj__raftMatchIndex
+        held = map(match.get, self._SyncObj__otherNodes, repeat(0))
+        index = majority_index([*held, journal.log.last_index])
+        if index > self.commit_index and journal.term_of(index) == self.term:
             failpoint("raft.committed")
             self._SyncObj__raftCommitIndex = index
             journal.setRaftCommitIndex(index)

@@ -17,7 +17,7 @@ from typing import SupportsIndex
 
 from dledger.errors import CorruptLog, StorageError
 from dledger.failpoints import failpoint
-from dledger.log.entry import Kind, chain
+from dledger.log.entry import Header, Kind, chain
 from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.raft.library.adapter import COMMAND_NOOP, COMMAND_OPAQUE, Journal
@@ -78,6 +78,7 @@ class LogJournal(Journal):  # type: ignore[misc]
         self._hard_state = hard_state
         self._first: LibraryEntry | None = None
         self._last: LibraryEntry | None = None
+        self._last_header: Header | None = None
         self.check_hard_state()
 
     def check_hard_state(self) -> None:
@@ -106,6 +107,10 @@ class LogJournal(Journal):  # type: ignore[misc]
         header = self.log.reader.header(index)
         return Command(header.kind, header.body_length), index, header.term
 
+    def term_of(self, index: int) -> int:
+        """The term of an entry."""
+        return self.log.reader.header(index).term
+
     def __getitem__(self, key: SupportsIndex | slice) -> LazySlice | LibraryEntry:
         if key == -1:
             return self._last_entry()
@@ -130,9 +135,10 @@ class LogJournal(Journal):  # type: ignore[misc]
     def _last_entry(self) -> LibraryEntry:
         # The library asks for it several times with every message, so it is cached.
         last = self.log.last
-        if last is None:
-            raise IndexError(-1)
-        if self._last is None or self._last[1] != last.index or self._last[2] != last.term:
+        if self._last is None or last is not self._last_header:
+            if last is None:
+                raise IndexError(-1)
+            self._last_header = last
             self._last = (Command(last.kind, last.body_length), last.index, last.term)
         return self._last
 

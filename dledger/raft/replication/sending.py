@@ -83,7 +83,7 @@ class Sending:
         for peer in self._peers.known.values():
             peer.sent.flow.start_again()
 
-    def send_new(self) -> None:
+    def send_new(self, now: float) -> None:
         """Send what is new, or what was held back, if this node leads."""
         if self._core.role is not Role.LEADER:
             return
@@ -99,7 +99,7 @@ class Sending:
             return
         for peer in self._peers.known.values():
             if peer.sent.held_back:
-                self.send_entries(peer.node, self._core.now)
+                self.send_entries(peer.node, now)
 
     def send_entries(self, node: Node, now: float) -> None:
         """Send a peer all that it lacks, in messages of bounded size; an empty one if it lacks
@@ -119,7 +119,7 @@ class Sending:
                 peer.sent.held_back = True
                 self._show_life(peer, next_index, now)
                 return
-            end = batch_end(log, next_index) if lacking else last_index
+            end = batch_end(log, next_index) if next_index < last_index else last_index
             self._send_append(peer, peer.link, next_index, end, now)
             next_index = end + 1
             self._core.set_next_index(node, next_index)
@@ -128,7 +128,7 @@ class Sending:
 
     def _may_send(self, peer: Peer, next_index: int, now: float) -> bool:
         log, core = self._log, self._core
-        behind_bytes = log.end_position - log.reader.header(next_index - 1).end
+        behind_bytes = log.end_position - log.reader.header(next_index).position
         if core.commit_index != self._committed[0]:
             self._committed = core.commit_index, now
         # If nothing is being committed, either there are no appends, or they wait for this very

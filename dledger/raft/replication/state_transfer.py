@@ -62,15 +62,17 @@ class StateTransfer:
     def step(self, now: float) -> bool:
         """Take a slice of what is under way, drop a picture that nobody asks for, ask for what is
         missing; returns whether another slice is left."""
-        self._install_some()
-        self._take_some(now)
+        was_busy = self.is_busy
+        if was_busy:
+            self._install_some()
+            self._take_some(now)
         if self._picture is not None and now - self._picture_used_at > PICTURE_KEPT_S:
             self._picture = None
         if self._lacks and now - self._asked_at > STATE_ASK_AGAIN_S:
             peer = self._next_to_ask()
             if peer is not None:
                 self._ask(peer, now)
-        return self.is_busy
+        return was_busy and self.is_busy
 
     @property
     def is_busy(self) -> bool:

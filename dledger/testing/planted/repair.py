@@ -19,6 +19,7 @@ from dledger.raft.engine import RaftEngine
 from dledger.raft.membership import members
 from dledger.raft.membership.configuration import Configuration
 from dledger.raft.messages import Given, Lacking, PeerMessage
+from dledger.raft.peer import Peer
 from dledger.raft.replication.repair import Asking
 
 Planted = AbstractContextManager[object]
@@ -28,13 +29,14 @@ def _answering(commit_index: Callable[[RaftEngine], int | None]) -> Planted:
     """A node answers a damaged peer at once, with what it takes for committed."""
     original = RaftEngine._deliver
 
-    def deliver(self: RaftEngine, node_id: str, message: PeerMessage, now: float) -> None:
+    def deliver(
+        self: RaftEngine, peer: Peer, node_id: str, message: PeerMessage, now: float
+    ) -> None:
         if not isinstance(message, Lacking):
-            original(self, node_id, message, now)
+            original(self, peer, node_id, message, now)
             return
         index = commit_index(self)
         if index is not None:
-            peer = self.peers.known[node_id]
             self._giving.give(peer, message.index, index)
 
     return patch.object(RaftEngine, "_deliver", deliver)

@@ -247,7 +247,7 @@ async def received(
 COSTS: dict[str, tuple[Callable[[LocalCluster], Awaitable[float]], float]] = {
     "pipelined": (lambda cluster: sent(cluster, pipelined), 3.6),
     "many": (lambda cluster: sent(cluster, many), 0.40),
-    "one at a time": (lambda cluster: sent(cluster, one_at_a_time), 239.0),
+    "one at a time": (lambda cluster: sent(cluster, one_at_a_time), 220.0),
     "read": (lambda cluster: received(cluster, read, MANY), 0.51),
     "handled": (lambda cluster: received(cluster, handled), 8.1),
     "read many": (lambda cluster: received(cluster, read_many, MANY), 0.038),
