@@ -19,6 +19,9 @@ one of its own."""
 
 TOPIC_BATCH_BYTES_MIN = MIB
 """Bytes up to which answers of brokers are put together, to make one Arrow batch."""
+TASK_MESSAGES = 8_192
+"""Messages for each task of a batch; no queue is cut for it. A task by itself costs as much as
+reading some thousand messages."""
 SAMPLE_MESSAGES = 32
 """Messages of a queue that show how large its messages are, to keep a batch within its bytes."""
 SAMPLE_BYTES = 64 * 1024

@@ -9,8 +9,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from dledger.errors import ConfigError
 from mqspark.topics.options import Options
-from mqspark.topics.planning import ranges
-from mqspark.topics.reading import partitions_of, read_range
+from mqspark.topics.planning import tasks
+from mqspark.topics.reading import partitions_of, read_ranges
 from mqspark.topics.topics import beginning, ending, look, reader_for
 
 
@@ -22,7 +22,7 @@ class TopicReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges from where reading begins to where it ends. Raises ConfigError if a topic is
+        """The tasks, from where reading begins to where it ends. Raises ConfigError if a topic is
         not there."""
         options = self._options
         with reader_for(options) as reader:
@@ -38,8 +38,8 @@ class TopicReader(DataSourceReader):
                     raise ConfigError(f"option assign: {queue} is not there (mqadmin topicRoute)")
             start = beginning(reader, options, known)
             end = ending(reader, options, known)
-        return partitions_of(ranges(start, end, options.min_partitions))
+        return partitions_of(tasks(start, end, options.min_partitions))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one range."""
-        return read_range(partition, self._options, self._schema)
+        """The messages of a task's ranges."""
+        return read_ranges(partition, self._options, self._schema)

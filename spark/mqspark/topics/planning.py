@@ -6,7 +6,9 @@ repeats, after a crash or from an old checkpoint, is the same batch:
 - a queue that both positions have, with the same life, is read from one offset to the other;
 - a queue that only the end has, or has with another life, is *announced*: nothing is read, and the
   next batch begins at the offset that the end names, the queue's first message;
-- with `minPartitions`, the largest ranges are cut into equal pieces.
+- with `minPartitions`, each range has a task, and the largest ones are cut into equal pieces;
+- without it, neighbouring ranges share a task as long as they are small: a task costs as much as
+  reading some thousand messages.
 
 The end is chosen before: `advance` looks at what the queues have now, and `limit` shares out what a
 batch may read. Both say nothing but positions, so it does not matter what they looked at.
@@ -22,11 +24,12 @@ from typing import NamedTuple
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import Bounds
 from mqclient.ranges.pieces import DELETED, MADE_AGAIN, TRUNCATED
+from mqspark.limits import TASK_MESSAGES
 from mqspark.topics.positions import Position, Positions
 
 
 class Range(NamedTuple):
-    """Messages of a queue that one task reads: from `begin` to before `end`."""
+    """Messages of a queue that a task reads: from `begin` to before `end`."""
 
     queue: MessageQueue
     begin: int
@@ -76,6 +79,26 @@ def _cut(whole: Range, pieces: int) -> list[Range]:
     pieces = max(1, min(pieces, size))
     ends = [whole.begin + size * number // pieces for number in range(pieces + 1)]
     return [whole._replace(begin=begin, end=end) for begin, end in pairwise(ends)]
+
+
+def tasks(start: Positions, end: Positions, min_partitions: int = 0) -> list[tuple[Range, ...]]:
+    """The ranges of a batch, as tasks read them: in the order of their queues.
+
+    There is a task for each `TASK_MESSAGES`, as far as there are ranges. A range belongs to the
+    task in whose equal share of all messages its middle lies.
+    """
+    found = ranges(start, end, min_partitions)
+    if min_partitions:
+        return [(each,) for each in found]
+    total = sum(each.end - each.begin for each in found)
+    wanted = -(-total // TASK_MESSAGES)
+    shared: dict[int, list[Range]] = {}
+    before = 0
+    for each in found:
+        size = each.end - each.begin
+        shared.setdefault((2 * before + size) * wanted // (2 * total), []).append(each)
+        before += size
+    return [tuple(each) for each in shared.values()]
 
 
 def advance(start: Positions, known: Known) -> tuple[dict[MessageQueue, Position], list[Loss]]:

@@ -1,21 +1,24 @@
-"""Reads one range on a worker: pulled bytes in, Arrow batches out.
+"""Reads the ranges of a task on a worker: pulled bytes in, Arrow batches out.
 
-A worker is forked, so the connection is opened here, for this range, and closed with it. The next
+A worker is forked, so the connection is opened here, for this task, and closed with it. The next
 pull is under way while a batch is made. Small answers, as of brokers that give 32 messages at a
 time, are put together.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from dledger.errors import DledgerError
+from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.record.table import RecordTable
 from dledger.world import steady_s
 from mqclient import NoLeader, Piece
@@ -30,46 +33,64 @@ from mqspark.topics.topics import reader_for
 
 
 @dataclass
-class RangePartition(InputPartition):
-    """A range, as Spark hands it to a task."""
+class RangesPartition(InputPartition):
+    """The ranges of a task, as Spark hands them to it."""
 
-    range: Range
+    ranges: tuple[Range, ...]
 
 
-def partitions_of(ranges: list[Range]) -> list[InputPartition]:
+def partitions_of(tasks: list[tuple[Range, ...]]) -> list[InputPartition]:
     """The partitions of a batch."""
-    return [RangePartition(each) for each in ranges]
+    return [RangesPartition(each) for each in tasks]
 
 
-def read_range(
+def read_ranges(
     partition: InputPartition | None, options: Options, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a partition; none of what Spark makes for a read without partitions.
+    """The messages of a partition, range after range; none of what Spark makes for a read without
+    partitions.
 
     Raises DataLoss if messages are missing and the options say so.
     """
-    if not isinstance(partition, RangePartition):
+    if not isinstance(partition, RangesPartition):
         return
-    wanted = partition.range
+    _leave_old_objects()
     with reader_for(options) as reader:
-        presence = _Presence(reader, wanted, options.group)
-        maker = BatchMaker(wanted.queue, schema, reader.body, options.tags)
-        losses: list[Loss] = []
-        held: list[RecordTable] = []
-        # Closed before the reader, whatever happens: a pull is under way.
-        with closing(_pieces(reader, wanted, options)) as pieces:
-            for piece in pieces:
-                presence.show()
-                if piece.gaps:
-                    losses += _losses(wanted, piece)
-                    report(options, _name(wanted), losses, _since(reader, wanted, piece))
-                if piece.table is not None:
-                    held.append(piece.table)
-                if sum(len(table.buffer) for table in held) >= TOPIC_BATCH_BYTES_MIN:
-                    yield maker.make(_together(held))
-                    held = []
-        if held:
-            yield maker.make(_together(held))
+        presence = _Presence(reader, options.group)
+        for wanted in partition.ranges:
+            yield from _read(reader, wanted, options, schema, presence)
+
+
+@cache
+def _leave_old_objects() -> None:
+    """Take what this process has loaded out of its garbage collections.
+
+    Spark's worker collects after each task. It would look at all modules then, which takes longer
+    than a small task; `mqspark.daemon` knows that, Spark's own daemon does not.
+    """
+    gc.freeze()
+
+
+def _read(
+    reader: RangeReader, wanted: Range, options: Options, schema: pa.Schema, presence: _Presence
+) -> Iterator[pa.RecordBatch]:
+    maker = BatchMaker(wanted.queue, schema, reader.body, options.tags)
+    losses: list[Loss] = []
+    held: list[RecordTable] = []
+    # Closed before the reader, whatever happens: a pull is under way.
+    with closing(_pieces(reader, wanted, options)) as pieces:
+        for piece in pieces:
+            presence.show(wanted.queue)
+            if piece.gaps:
+                losses += _losses(wanted, piece)
+                report(options, _name(wanted), losses, _since(reader, wanted, piece))
+            if piece.table is not None:
+                held.append(piece.table)
+            if sum(len(table.buffer) for table in held) >= TOPIC_BATCH_BYTES_MIN:
+                yield maker.make(_together(held))
+                held = []
+    if held:
+        yield maker.make(_together(held))
 
 
 def _pieces(reader: RangeReader, wanted: Range, options: Options) -> Generator[Piece, None, None]:
@@ -107,11 +128,10 @@ def _since(reader: RangeReader, wanted: Range, piece: Piece) -> Since | None:
 class _Presence:
     """Shows brokers who reads for a group: "spark:QUERY/BATCH#TASK"."""
 
-    def __init__(self, reader: RangeReader, wanted: Range, group: str) -> None:
+    def __init__(self, reader: RangeReader, group: str) -> None:
         self._reader = reader
-        self._queue = wanted.queue
         self._group = group
-        self._shown_s = -HEARTBEAT_REPEAT_S
+        self._shown_s: dict[tuple[str, str], float] = {}
         context = TaskContext.get()
         told = {
             name: (context.getLocalProperty(name) if context is not None else None) or "?"
@@ -120,8 +140,11 @@ class _Presence:
         task = context.partitionId() if context is not None else 0
         self._client_id = f"spark:{'/'.join(told.values())}#{task}"
 
-    def show(self) -> None:
-        """Once in a while."""
-        if self._group and steady_s() - self._shown_s >= HEARTBEAT_REPEAT_S:
-            self._shown_s = steady_s()
-            self._reader.present(self._group, self._client_id, self._queue)
+    def show(self, queue: MessageQueue) -> None:
+        """Once in a while, for each topic and broker group whose queues are read."""
+        if not self._group:
+            return
+        place = queue.topic, queue.broker_name
+        if steady_s() - self._shown_s.get(place, -HEARTBEAT_REPEAT_S) >= HEARTBEAT_REPEAT_S:
+            self._shown_s[place] = steady_s()
+            self._reader.present(self._group, self._client_id, queue)

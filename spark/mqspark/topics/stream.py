@@ -24,9 +24,9 @@ from mqclient.ranges.pieces import TRUNCATED
 from mqspark.limits import SAMPLE_BYTES, SAMPLE_MESSAGES, TRUNCATION_CHECKED_S
 from mqspark.topics.losses import report
 from mqspark.topics.options import Options
-from mqspark.topics.planning import Known, Loss, advance, limit, ranges
+from mqspark.topics.planning import Known, Loss, advance, limit, ranges, tasks
 from mqspark.topics.positions import Position, Positions, from_json, to_json
-from mqspark.topics.reading import partitions_of, read_range
+from mqspark.topics.reading import partitions_of, read_ranges
 from mqspark.topics.topics import beginning, look, reader_for
 
 log = get_logger(__name__)
@@ -86,13 +86,13 @@ class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
         return to_json({queue: Position(b.end, b.life) for queue, b in known.bounds.items()})
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        """The ranges of a batch: they follow from `start`, `end` and the options alone."""
-        planned = ranges(from_json(start), from_json(end), self._options.min_partitions)
+        """The tasks of a batch: they follow from `start`, `end` and the options alone."""
+        planned = tasks(from_json(start), from_json(end), self._options.min_partitions)
         return partitions_of(planned)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The messages of one range, on a worker."""
-        return read_range(partition, self._options, self._schema)
+        """The messages of a task's ranges, on a worker."""
+        return read_ranges(partition, self._options, self._schema)
 
     def commit(self, end: Json) -> None:
         """A batch is in the checkpoint: Spark says so when it begins the next one."""

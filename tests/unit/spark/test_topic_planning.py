@@ -11,7 +11,8 @@ import pytest
 from dledger.errors import BadInput
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import Bounds
-from mqspark.topics.planning import Known, Range, advance, limit, ranges
+from mqspark.limits import TASK_MESSAGES
+from mqspark.topics.planning import Known, Range, advance, limit, ranges, tasks
 from mqspark.topics.positions import Position, from_json, to_json
 
 QUEUES = [
@@ -216,3 +217,46 @@ def test_pieces_of_a_range_are_the_range() -> None:
             ends = [piece.end for piece in mine]
             assert [piece.begin for piece in mine] == [each.begin, *ends[:-1]]
             assert ends[-1] == each.end
+
+
+def test_small_ranges_share_a_task_and_large_ones_have_their_own() -> None:
+    """A batch has a task for each `TASK_MESSAGES`, up to one a range: so a small one has one, and a
+    large one as many as it has queues. With minPartitions each range has a task."""
+
+    def sizes(*messages: int, min_partitions: int = 0) -> list[list[int]]:
+        end = {queue: Position(each) for queue, each in zip(QUEUES, messages, strict=False)}
+        start = dict.fromkeys(end, Position(0))
+        found = tasks(start, end, min_partitions)
+        return [[each.end - each.begin for each in ranges] for ranges in found]
+
+    most = TASK_MESSAGES
+    assert sizes() == []
+    assert sizes(*[1] * 8) == [[1] * 8]
+    assert sizes(*[most // 8] * 8) == [[most // 8] * 8]
+    assert sizes(*[most // 4] * 8) == [[most // 4] * 4] * 2
+    assert sizes(*[most] * 8) == [[most]] * 8
+    assert sizes(*[most * 100] * 3) == [[most * 100]] * 3
+    assert sizes(1, most * 9, 1, 1) == [[1], [most * 9], [1, 1]]
+    assert sizes(1, 1, 1, min_partitions=1) == [[1]] * 3
+    assert sizes(9, 1, min_partitions=4) == [[2], [2], [2], [3], [1]]
+
+
+def test_tasks_have_the_ranges_of_the_batch_in_order() -> None:
+    """Each once, however they are shared; no task is empty, or much larger than its share unless
+    its ranges can't be divided."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(300):
+        most = chance.choice((9, TASK_MESSAGES, 20 * TASK_MESSAGES))
+        start, end = some_positions(chance, 9), some_positions(chance, most)
+        whole = ranges(start, end)
+        shared = tasks(start, end)
+        assert [each for task in shared for each in task] == whole
+        assert all(shared)
+        total = sum(each.end - each.begin for each in whole)
+        wanted = -(-total // TASK_MESSAGES)
+        assert len(shared) <= min(wanted, len(whole))
+        for task in shared:
+            counts = [each.end - each.begin for each in task]
+            assert (sum(counts) - max(counts)) * wanted <= total

@@ -22,6 +22,7 @@ from dledger.errors import ConfigError
 from mqclient import Message, limits
 from mqlocal import local_cluster_in_thread
 from mqlocal.threaded import ThreadedCluster
+from mqspark.topics import planning
 from mqspark.topics import stream as streams
 from mqspark.topics.data_source import RocketmqSource
 from mqspark.topics.losses import DataLoss
@@ -255,21 +256,48 @@ def test_the_group_is_where_the_checkpoint_is(cluster: ThreadedCluster) -> None:
 
 
 def test_those_that_read_are_members_of_the_group(cluster: ThreadedCluster) -> None:
-    """As long as a task reads, brokers show it."""
-    make(cluster, "Members", 1)
-    send(cluster, "Members", numbered(4))
-    given = source(cluster, subscribe="Members", group="members", startingOffsets="earliest")
+    """As long as a task reads, brokers show it, whichever of its topics it has come to."""
+    for topic in ("Members1", "Members2"):
+        make(cluster, topic, 1)
+        send(cluster, topic, numbered(4))
+    given = source(
+        cluster, subscribe="Members1,Members2", group="members", startingOffsets="earliest"
+    )
     stream = given.streamReader(given.schema())
     start = stream.initialOffset()
     end = stream.latestOffset(start, ReadAllAvailable())
-    (first, *_) = stream.partitions(start, end)
-    batches = stream.read(first)
-    next(batches)
+    (task,) = stream.partitions(start, end)
+    came = []
     with cluster.admin() as admin:
-        (member,) = admin.clients.consumers("members").clients
-        assert member.client_id == "spark:?/?#0"
-    assert [*batches] == []
+        for batch in stream.read(task):
+            found = admin.clients.consumers("members")
+            assert [member.client_id for member in found.clients] == ["spark:?/?#0"]
+            (topic,) = {row["topic"] for row in batch.to_pylist()}
+            assert topic in {each.topic for each in found.subscriptions}
+            came.append(topic)
+    assert came == ["Members1"] * 2 + ["Members2"] * 2
     stream.stop()
+
+
+def test_a_batch_of_any_plan_is_the_same_batch(
+    cluster: ThreadedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However its queues are shared among tasks, and cut into pieces: the same messages, those of
+    a queue in order."""
+    make(cluster, "Shared", 3)
+    send(cluster, "Shared", numbered(60))
+    counts, batches = [], []
+    for messages, more in ((1000, {}), (25, {}), (1, {}), (1000, {"minPartitions": 12})):
+        monkeypatch.setattr(planning, "TASK_MESSAGES", messages)
+        given = source(cluster, subscribe="Shared", **more)
+        reader = given.reader(given.schema())
+        tasks = [rows_of(given, [each]) for each in reader.partitions()]
+        rows = [row for task in tasks for row in task]
+        counts.append(len(tasks))
+        batches.append([(row["broker"], row["queue"], row["offset"], row["value"]) for row in rows])
+    assert counts == [1, 3, 6, 12]
+    assert all(rows == sorted(batches[0]) for rows in batches)
+    assert sorted(value for *_, value in batches[0]) == numbered(60)
 
 
 def test_large_and_compressed_bodies_are_whole(
