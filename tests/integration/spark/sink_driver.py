@@ -2,13 +2,14 @@
 
 ::
 
-    spark-submit sink_driver.py NAME_SERVER IN OUT CHECKPOINT ROWS_MAX STEP BATCH TASKS_OF
+    spark-submit sink_driver.py SOURCE TARGET IN OUT CHECKPOINT ROWS_MAX STEP BATCH TASKS_OF
 
-At STEP of the first batch that is BATCH or later, the driver's Python and JVM are killed: after a
-task wrote (staged), before the decision (before), when some of its rows are messages (within), or
-after our commit, before Spark's commit log (after). With the step "none" it lives. Processes that
-run the first attempts of the tasks of batch TASKS_OF are killed when these have written, and noted
-in CHECKPOINT.killed.
+SOURCE and TARGET are addresses of IN's and OUT's name servers. Each queue has a task. At STEP of
+the first batch that is BATCH or later, the driver's Python and JVM are killed: after a task wrote
+(staged), before the decision (before), when some of its rows are messages (within), or after our
+commit, before Spark's commit log (after). With the step "none" it lives. Processes that run the
+first attempts of the tasks of batch TASKS_OF are killed when these have written, and noted in
+CHECKPOINT.killed.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def executor() -> int:
 
 def main() -> None:
     """Run the query until all that the topic has is written, or it dies."""
-    name_server, source, target, checkpoint, rows_max, step, batch, tasks_of = sys.argv[1:]
+    source, target, read, written, checkpoint, rows_max, step, batch, tasks_of = sys.argv[1:]
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     session = open_session("sink", brief=True)
     pids = (os.getppid(), os.getpid())
@@ -98,11 +99,11 @@ def main() -> None:
         dying(step, int(batch), int(tasks_of), pids, f"{checkpoint}.killed")
     )
     stream = session.readStream.format("rocketmq").options(
-        nameServer=name_server, subscribe=source, startingOffsets="earliest",
-        maxOffsetsPerTrigger=rows_max,
+        nameServer=source, subscribe=read, startingOffsets="earliest",
+        maxOffsetsPerTrigger=rows_max, minPartitions=1,
     )  # fmt: skip
     writing = stream.load().select("key", "value").writeStream.format("rocketmq")
-    writing = writing.options(nameServer=name_server, topic=target, delivery="exactly-once")
+    writing = writing.options(nameServer=target, topic=written, delivery="exactly-once")
     query = writing.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     query.awaitTermination()
 

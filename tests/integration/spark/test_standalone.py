@@ -176,8 +176,8 @@ def test_two_workers_copy_a_topic(tmp_path: Path, workers: Workers) -> None:
             writer.write("In", Columns([b"%d" % number for number in range(ROWS)]))
             writer.flush()
         done = workers.submit(
-            driver, brokers.namesrv_addr, "In", "Out", str(tmp_path / "checkpoint"), "100",
-            *("none", "0", "-1"),
+            *(driver, *[brokers.namesrv_addr] * 2, "In", "Out", str(tmp_path / "checkpoint")),
+            *("100", "none", "0", "-1"),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
         found = list[int]()
