@@ -93,3 +93,19 @@ def test_a_client_imports_no_server_and_nothing_heavy() -> None:
     unwanted = (*NOT_A_CLIENTS, *HEAVY)
     assert [name for name in imported if name.startswith(unwanted)] == []
     assert len(imported) <= CLIENT_MODULES_MAX, f"{len(imported)}, of them {len(ours)} ours"
+
+
+PLANNED = """
+import sys
+from mqspark.topics.data_source import RocketmqSource
+RocketmqSource({"columns": "value"}).schema()
+print(*({"trio", "mqclient.blocking", "pandas"} & {*sys.modules}))
+"""
+
+
+def test_a_query_is_planned_without_a_client() -> None:
+    """Spark starts a process that only asks for the columns: it imports no event loop for that."""
+    argv = [sys.executable, "-c", PLANNED]
+    printed = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+
+    assert printed.stdout.split() == []

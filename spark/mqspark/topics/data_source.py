@@ -7,6 +7,8 @@
     )
 
 docs/how-to/spark.md has all options. The connection is made where messages are read: in each task.
+Spark starts a process for each step of a query's planning, most of which only look at the options.
+So the client, which takes most of a second to import, is imported where it is used.
 """
 
 from __future__ import annotations
@@ -24,10 +26,8 @@ from pyspark.sql.types import StructType
 
 from dledger.errors import ConfigError
 from mqspark.limits import PYSPARK_MIN, PYSPARK_STREAMS_MIN, PYSPARK_TOO_NEW
-from mqspark.topics.batch import TopicReader
 from mqspark.topics.columns import arrow_schema
 from mqspark.topics.options import parse
-from mqspark.topics.sink import TopicWriter
 from mqspark.topics.sink_options import parse_sink
 
 FORMAT = "rocketmq"
@@ -51,6 +51,8 @@ class RocketmqSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch. Raises ConfigError for a bad option."""
+        from mqspark.topics.batch import TopicReader  # noqa: PLC0415 - see the page's head
+
         options = parse(self.options, streaming=False)
         return TopicReader(options, arrow_schema(options.columns, headers=options.headers))
 
@@ -69,6 +71,8 @@ class RocketmqSource(DataSource):
         check_version(pyspark.__version__)
         if overwrite:
             raise ConfigError("mode overwrite: a topic is only appended to; use mode('append')")
+        from mqspark.topics.sink import TopicWriter  # noqa: PLC0415 - see the page's head
+
         return TopicWriter(parse_sink(self.options, _types_of(schema)))
 
     def streamWriter(  # noqa: N802 - Spark's name
