@@ -7,11 +7,9 @@ time, are put together.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -30,6 +28,7 @@ from mqspark.topics.losses import Since, named, report
 from mqspark.topics.options import Options
 from mqspark.topics.planning import Loss, Range
 from mqspark.topics.topics import reader_for
+from mqspark.topics.worker import leave_old_objects
 
 
 @dataclass
@@ -54,21 +53,11 @@ def read_ranges(
     """
     if not isinstance(partition, RangesPartition):
         return
-    _leave_old_objects()
+    leave_old_objects()
     with reader_for(options) as reader:
         presence = _Presence(reader, options.group)
         for wanted in partition.ranges:
             yield from _read(reader, wanted, options, schema, presence)
-
-
-@cache
-def _leave_old_objects() -> None:
-    """Take what this process has loaded out of its garbage collections.
-
-    Spark's worker collects after each task. It would look at all modules then, which takes longer
-    than a small task; `mqspark.daemon` knows that, Spark's own daemon does not.
-    """
-    gc.freeze()
 
 
 def _read(

@@ -20,6 +20,7 @@ from mqclient import Columns
 from mqclient.blocking import BulkWriter
 from mqspark.topics.sink_once import Query, decide, stage
 from mqspark.topics.sink_options import SinkOptions, columns_of
+from mqspark.topics.worker import leave_old_objects
 
 
 def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> WriterCommitMessage:
@@ -28,6 +29,7 @@ def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Writer
     Raises BadMessage that names a wrong row of its Arrow batch; SendFailed, SendUnknown or NoRoute:
     then Spark runs the task again.
     """
+    leave_old_objects()
     cluster = options.cluster
     writer = BulkWriter(
         cluster.name_server, user=cluster.user, secret=cluster.secret, tls=cluster.tls

@@ -22,6 +22,7 @@ from mqclient import Columns
 from mqclient.blocking.bulk import BatchDecider, StagedWriter
 from mqspark.limits import RUN_CHARACTERS_MAX
 from mqspark.topics.sink_options import SinkOptions
+from mqspark.topics.worker import leave_old_objects
 
 log = get_logger(__name__)
 
@@ -65,6 +66,7 @@ def stage(
 ) -> WriterCommitMessage:
     """Stage a task's rows, by topic. Raises BadMessage that names a wrong row of its Arrow batch;
     ProducerFenced if another run of the query has begun."""
+    leave_old_objects()
     with _decider(options) as decider:
         staged = decider.begin(*query, options.home or None)
     cluster = options.cluster
