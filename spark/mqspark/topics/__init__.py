@@ -14,6 +14,5 @@
 ``sink_once``    stages a task's rows, and has batches decided
 ``sink_stream``  the same for streams
 ``sink_options``  its options and columns (pure)
-``worker``       the process in which Spark runs tasks
 ``watching``     how far queries are behind, and jobs that take long
 """

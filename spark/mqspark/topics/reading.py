@@ -23,12 +23,12 @@ from mqclient import NoLeader, Piece
 from mqclient.blocking import RangeReader
 from mqclient.limits import HEARTBEAT_REPEAT_S
 from mqspark.limits import TOPIC_BATCH_BYTES_MIN
+from mqspark.processes.worker import leave_old_objects
 from mqspark.topics.columns import BatchMaker
 from mqspark.topics.losses import Since, named, report
 from mqspark.topics.options import Options
 from mqspark.topics.planning import Loss, Range
 from mqspark.topics.topics import reader_for
-from mqspark.topics.worker import leave_old_objects
 
 
 @dataclass

@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from dledger.errors import BadInput
 from mqclient import Columns
 from mqclient.blocking import BulkWriter
+from mqspark.processes.worker import leave_old_objects
 from mqspark.topics.sink_once import Query, decide, stage
 from mqspark.topics.sink_options import SinkOptions, columns_of
-from mqspark.topics.worker import leave_old_objects
 
 
 def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> WriterCommitMessage:

@@ -21,8 +21,8 @@ from dledger.remoting.bodies.staged import Places, Staged
 from mqclient import Columns
 from mqclient.blocking.bulk import BatchDecider, StagedWriter
 from mqspark.limits import RUN_CHARACTERS_MAX
+from mqspark.processes.worker import leave_old_objects
 from mqspark.topics.sink_options import SinkOptions
-from mqspark.topics.worker import leave_old_objects
 
 log = get_logger(__name__)
 
