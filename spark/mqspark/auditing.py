@@ -46,6 +46,8 @@ def run_audit(
                 f"{store} is in use by a process, and changes while it is read: stop the node, or "
                 "judge a copy (mqadmin exportReplica)"
             )
+    if history is not None:
+        history_parts(history)  # refuses what is no history before Java starts
     say("starting Spark")
     end_on_interrupt()
     brief = history is None or is_brief(history)

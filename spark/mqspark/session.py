@@ -163,6 +163,8 @@ def _settings(java_options: str, log_config: Path, *, brief: bool) -> dict[str, 
     }
     if brief:
         settings["spark.sql.leafNodeDefaultParallelism"] = "1"
+        # A shuffle has one part: there is nothing to adapt, and planning behind each costs time.
+        settings["spark.sql.adaptive.enabled"] = "false"
         # To compile a query takes longer than to interpret it for a few rows.
         settings["spark.sql.codegen.wholeStage"] = "false"
         settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
