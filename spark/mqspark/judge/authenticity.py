@@ -2,7 +2,8 @@
 
 A message is read when a consumer gets it, and when a replica's log holds it, since a drain reads
 that. A record that was not sent (a phantom) is a violation anywhere in a log, because a harness
-notes a send before it makes it; so what was delivered before it was sent is a phantom, too. A dead
+notes a send before it makes it; so what was delivered before it was sent is a phantom, too. What is
+read in another topic than it was sent to is astray. A dead
 letter has the body that was sent, but perhaps not all properties: those that have no room beside
 what brokers add are left out. A send that definitely failed may be in an unsettled tail, which
 may still be cut; it must not be in the settled part. A send of unknown outcome may be read.
@@ -19,6 +20,7 @@ from mqspark.judge.alone import record_violations
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import lacking_parts
 from mqspark.judge.violations import Property, counted, text, together, violation
+from mqspark.screening.changes import LIFE
 from mqspark.screening.testimony import ACK, BURIED, DELIVER, FAIL, SEND
 
 _PLACE: Final = (
@@ -91,6 +93,7 @@ def _of_records(evidence: Evidence) -> DataFrame:
             reader,
             f" at {place} with {{other}} than what was sent",
         ),
+        _named(_astray(reads, sent), "astray", reader, f" at {place}, and sent to {{sent_topic}}"),
         violation(
             damaged,
             "damaged",
@@ -109,7 +112,14 @@ def _sent(said: DataFrame) -> DataFrame:
         F.max("crc").alias("sent_crc"),
         F.max("properties").alias("sent_properties"),
         F.min("t").alias("sent_t"),
+        F.max("topic").alias("sent_topic"),
     )
+
+
+def _astray(reads: DataFrame, sent: DataFrame) -> DataFrame:
+    """Readings in another topic than that of the send."""
+    topic = F.substring_index("topic", LIFE, 1)
+    return reads.join(sent, "id").where(topic != F.col("sent_topic"))
 
 
 def _refused(said: DataFrame) -> DataFrame:

@@ -181,6 +181,21 @@ class Evidence:
         queues = doubtful_queues(self.ranges, from_start=bool(self.whole))
         return self.kept(self.slots.where(F.col("queue").isin(queues))) if queues else None
 
+    def beyond_the_end(self, answers: DataFrame) -> DataFrame:
+        """The `answers`, with `broker`, `queue` and `offset`, that are above the `end` of a queue:
+        what is behind all that clients or logs, in unsettled tails too, say is in it."""
+        named = self.agreed.select("queue", "queue_offset")
+        if not self.is_agreed:
+            placed = self.suspects.where(F.col("source").isin(ACK, DELIVER, STORED))
+            named = named.unionByName(placed.select("queue", "queue_offset"))
+        ends = named.groupBy("queue").agg((F.max("queue_offset") + 1).alias("end"))
+        whole = answers.where(F.col("broker").isin(*self.whole))
+        return self.kept(
+            whole.join(ends, "queue", "left")
+            .fillna(0, ["end"])
+            .where(F.col("offset") > F.col("end"))
+        )
+
     @cached_property
     def acks(self) -> DataFrame:
         """Acknowledgements of messages in their queues, the first of each place.
@@ -194,7 +209,8 @@ class Evidence:
         waiting = (
             self.waiters.where("waiting_t IS NOT NULL AND held_position_min IS NOT NULL")
             .withColumn("broker", broker)
-            .withColumnsRenamed({"held_position_min": "position", "waiting_t": "ack_t"})
+            .withColumn("position", F.col("held_position_min"))
+            .withColumn("ack_t", F.col("waiting_t"))
             .withColumn("queue", F.lit(None).cast("long"))
             .withColumn("queue_offset", F.lit(None).cast("long"))
         )

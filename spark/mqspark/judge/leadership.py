@@ -4,7 +4,9 @@
 over restarts. Leaders are known by their own word, which they give only once they serve; votes, by
 what the nodes wrote down. A node that once knew of a term never comes back to an earlier one,
 unless the harness took its disk away meanwhile: such a node has forgotten all, and must not vote
-for another in a term in which it had voted.
+for another in a term in which it had voted. So with a vote: a node that has voted in a term never
+says of that term that it has not. A candidate votes for itself, so a node that voted for others
+alone in a term did not lead in it.
 
 **7**: a new leader holds every entry acknowledged before. A node that says that it leads in a term
 has applied its own first entry of that term; so no entry of an earlier term that is not in its log
@@ -35,7 +37,8 @@ DISK_LOST: Final = ("wipe", "new-disk")
 
 
 def election_violations(evidence: Evidence) -> DataFrame:
-    """Property 6: a row for each term with two leaders, second vote, and term taken back."""
+    """Property 6: a row for each term with two leaders, second vote, leader that voted for another,
+    and term or vote taken back."""
     if not (evidence.screened.noted_kinds.get(LEAD) or evidence.screened.noted_kinds.get(VOTE)):
         return evidence.nothing()
     leads = evidence.noted.where(F.col("kind") == LEAD)
@@ -46,15 +49,9 @@ def election_violations(evidence: Evidence) -> DataFrame:
     choices = votes.groupBy("broker", F.col("node").alias("replica"), "term").agg(
         F.sort_array(F.collect_set("vote")).alias("nodes")
     )
-    lost = (F.col("kind") == FAULT) & F.col("fault").isin(*DISK_LOST)
-    in_time = Window.partitionBy("broker", "node").orderBy("t")
-    on_disk = Window.partitionBy("broker", "node", "disk").orderBy("t")
-    known = F.max("term").over(on_disk.rowsBetween(Window.unboundedPreceding, -1))
-    remembered = (
-        evidence.noted.where((F.col("kind") == VOTE) | lost)
-        .withColumn("disk", F.count_if(lost).over(in_time))
-        .where(F.col("kind") == VOTE)
-        .withColumn("known", known)
+    chose = choices.withColumnRenamed("replica", "node")
+    unelected = leads.join(chose, ["broker", "node", "term"]).where(
+        (F.size("nodes") > 0) & ~F.array_contains("nodes", F.col("node"))
     )
     nodes = F.array_join("nodes", ", ")
     return together(
@@ -70,13 +67,42 @@ def election_violations(evidence: Evidence) -> DataFrame:
             text("it voted for {nodes} in term {term}", nodes=nodes),
         ),
         violation(
-            remembered.where("term < known").drop("disk").distinct(),
+            unelected,
+            "unelected",
+            text("it led in term {term}, and had voted for {nodes} in that", nodes=nodes),
+            replica=F.col("node"),
+        ),
+        violation(
+            _forgotten(evidence),
             "forgotten",
-            text("it was in term {term} at {t} ns, and in term {known} before"),
+            F.when(
+                F.col("term") < F.col("known"),
+                text("it was in term {term} at {t} ns, and in term {known} before"),
+            ).otherwise(
+                text("it had no vote in term {term} at {t} ns, and had voted in it before")
+            ),
             severity=1,
             replica=F.col("node"),
         ),
     )
+
+
+def _forgotten(evidence: Evidence) -> DataFrame:
+    """Votes and terms that nodes wrote down after later ones, and had their disks all the time."""
+    lost = (F.col("kind") == FAULT) & F.col("fault").isin(*DISK_LOST)
+    in_time = Window.partitionBy("broker", "node").orderBy("t")
+    on_disk = Window.partitionBy("broker", "node", "disk").orderBy("t")
+    before = on_disk.rowsBetween(Window.unboundedPreceding, -1)
+    voted = F.max(F.when(F.col("vote").isNotNull(), F.col("term"))).over(before)
+    remembered = (
+        evidence.noted.where((F.col("kind") == VOTE) | lost)
+        .withColumn("disk", F.count_if(lost).over(in_time))
+        .where(F.col("kind") == VOTE)
+        .withColumn("known", F.max("term").over(before))
+        .withColumn("voted", voted)
+    )
+    forgotten = remembered.where("term < known OR vote IS NULL AND term <= voted")
+    return forgotten.drop("disk", "voted").distinct()
 
 
 def completeness_violations(evidence: Evidence) -> DataFrame:

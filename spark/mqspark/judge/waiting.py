@@ -4,7 +4,8 @@
 send of a transactional message says how its producer, and whoever answers for it, will end the
 transaction: by `commit` or by `rollback`; `resolve` says that the producer was told that it ended
 so. A message is visible when its topic has it, in any replica's log, or a consumer was given it.
-One that nobody ever said "commit" of must never be visible, not even in an unsettled tail. One that
+One that nobody ever said "commit" of must never be visible, not even in an unsettled tail. None is
+in its topic when it is sent, as an acknowledgement would say, or before it waits. One that
 ended by a commit is in its topic on every replica. One to be committed is visible at last, though
 its producer may have been unable to say so: the broker asks. More than a bound after its
 acknowledgement, its end and the last fault of its broker it is late, or, at the run's end, open. A
@@ -13,8 +14,9 @@ rollback leaves nothing to see: that it ended is not judged. Bodies are for prop
 **11**: no delayed message comes early; how late it comes is bounded after healing. A send that asks
 for a delay says when the message is `due`: the harness's clock at the send, and the delay.
 Delivered earlier, it is early; brokers count whole milliseconds by clocks that are set now and
-then, which is allowed for. It is late if it came, or by the end of the run had not come, into its
-topic more than a bound after it was due, after it was acknowledged and after the last fault was
+then, which is allowed for. One that is acknowledged in its topic before its time, or is there
+before it waits, is early, too. It is late if it came, or by the end of the run had not come, into
+its topic more than a bound after it was due, after it was acknowledged and after the last fault was
 injected into a node of its broker or healed. A send without an acknowledgement may never come. What
 is in its topic and was not delivered yet is for properties 4 and 8 to say; what waited when its
 topic was deleted comes to nothing. A message that says when
@@ -45,6 +47,8 @@ _NS_PER_S: Final = 1_000_000_000
 _CAME: Final = "read_t IS NOT NULL OR versions = 0 AND (begin = 0 OR held_position_min >= begin)"
 """When it came is known, or that it never did; not so of what is in its topic and unread, or may
 have been removed there."""
+_BEFORE: Final = "begin = 0 AND position_min < held_position_min"
+"""The topic has the message before the place where it waits."""
 
 
 def transaction_violations(evidence: Evidence) -> DataFrame:
@@ -54,6 +58,7 @@ def transaction_violations(evidence: Evidence) -> DataFrame:
     begun = _waiting(evidence, "outcome IS NOT NULL")
     seen = (F.col("versions") > 0) | F.col("read_t").isNotNull()
     shown = begun.where((F.col("outcome") == ROLLED_BACK) & seen)
+    at_once = begun.where(F.col("ack_t").isNotNull() | F.expr(_BEFORE))
     to_commit = begun.where(F.col("outcome") == COMMITTED)
     hidden = (
         to_commit.where(F.col("resolved") == COMMITTED)
@@ -68,6 +73,12 @@ def transaction_violations(evidence: Evidence) -> DataFrame:
             evidence.with_ids(shown),
             "visible",
             F.lit("the transaction was to be rolled back, and its topic has the message"),
+            message_id=F.col("id"),
+        ),
+        violation(
+            evidence.with_ids(at_once),
+            "visible",
+            F.lit("its topic had the message before the transaction could end"),
             message_id=F.col("id"),
         ),
         violation(
@@ -93,14 +104,18 @@ def delay_violations(evidence: Evidence) -> DataFrame:
 def _untimely(evidence: Evidence) -> DataFrame:
     delayed = _waiting(evidence, "due IS NOT NULL AND send_t IS NOT NULL")
     slack = CLOCK_SLACK_MS * _NS_PER_MS + CLOCK_SLACK_SHARE * (F.col("due") - F.col("send_t"))
-    early = delayed.where(F.col("read_t") < F.col("due") - slack)
+    seen_t = F.least("read_t", "ack_t")
+    early = delayed.where((seen_t < F.col("due") - slack) | F.expr(_BEFORE))
     awaited = delayed.withColumn("at", F.greatest("due", "waiting_t"))
     late = _still_due(evidence, _overdue(evidence, awaited, DELAY_LATE_S_MAX))
     return together(
         violation(
             evidence.with_ids(early),
             "early",
-            text("delivered at {read_t} ns, due at {due} ns"),
+            F.when(
+                seen_t < F.col("due"),
+                text("in its topic at {seen_t} ns, due at {due} ns", seen_t=seen_t),
+            ).otherwise(F.lit("its topic had the message before it waited")),
             message_id=F.col("id"),
         ),
         _late(evidence.with_ids(late), "missing", "due since {at} ns"),

@@ -207,6 +207,7 @@ def digest(statements: Rows, full_masks: Numbers, begins: Sequence[Sequence[int]
     refused, resolved, waiting = said.are(FAIL), said.are(RESOLVE), said.are(WAITING)
     stored, held = said.are(STORED) & good, said.are(HELD) & good
     placed, waits = acked | delivered | stored, waiting | held
+    of_topic = sent | delivered | stored
     known = said.rows["outcome"] > 0
     queue, offset = said.most("queue", placed), said.most("queue_offset", placed)
     position, held_position = said.least("position", placed), said.least("position", waits)
@@ -216,6 +217,7 @@ def digest(statements: Rows, full_masks: Numbers, begins: Sequence[Sequence[int]
         | (said.least("queue_offset", placed, absent=True) != offset)
         | (said.most("position", placed) != position)
         | (said.most("position", waits) != held_position)
+        | (said.most("topic", of_topic) != said.least("topic", of_topic))
         | (said.most("crc", good) != said.least("crc", good))
         | (said.most("properties", good) != said.least("properties", good))
     )

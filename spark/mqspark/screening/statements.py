@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mqspark.screening.hashing import hashed
 from mqspark.screening.packets import STATEMENT, Numbers, Rows, numbers, rows_of
 from mqspark.screening.testimony import SOURCES
 
@@ -23,12 +25,20 @@ def statements(testimony: pa.Table, brokers: Sequence[str]) -> Rows:
     return rows_of(
         STATEMENT,
         **{name: numbers(testimony[name]) for name in plain},
+        topic=_topics(testimony["topic"]),
         source=_place_in(testimony["source"], SOURCES),
         broker=_place_in(testimony["broker"], brokers),
         outcome=_place_in(testimony["transaction"], _OUTCOMES) + 1,
         damaged=pc.is_valid(testimony["error"]).to_numpy(),
         definite=numbers(testimony["definite"]) == 1,
     )
+
+
+def _topics(column: pa.ChunkedArray) -> Numbers:
+    """A number for each topic's name."""
+    known = pa.chunked_array(column).combine_chunks().dictionary_encode(null_encoding="encode")
+    names = pc.fill_null(known.dictionary.cast(pa.string()), "")
+    return hashed(names)[known.indices.to_numpy()] if len(known) else np.zeros(0, np.int64)
 
 
 def _place_in(column: pa.ChunkedArray, values: Sequence[str]) -> Numbers:

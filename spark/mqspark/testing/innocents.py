@@ -9,8 +9,11 @@ import random
 from typing import Final
 
 from mqspark.testing.plants import batch as batches
+from mqspark.testing.plants import (
+    batches as more_batches,
+)
 from mqspark.testing.plants import content as contents
-from mqspark.testing.plants import elsewhere, strange, subtle, thin, waiting
+from mqspark.testing.plants import elsewhere, strange, subtle, thin, times, tools, unseen, waiting
 from mqspark.testing.plants import group as groups
 from mqspark.testing.plants import life as lives
 from mqspark.testing.plants import log as logs
@@ -137,4 +140,8 @@ INNOCENT: Final[tuple[Plant, ...]] = (
     *thin.NOTHING,
     *elsewhere.NOTHING,
     *batches.NOTHING,
+    *more_batches.NOTHING,
+    *times.NOTHING,
+    *tools.NOTHING,
+    *unseen.NOTHING,
 )

@@ -15,8 +15,11 @@ from typing import Final
 from dledger.checksum import crc32
 from mqspark.testing.planting import Event
 from mqspark.testing.plants import batch as batches
+from mqspark.testing.plants import (
+    batches as more_batches,
+)
 from mqspark.testing.plants import content as contents
-from mqspark.testing.plants import elsewhere, strange, subtle, thin, waiting
+from mqspark.testing.plants import elsewhere, strange, subtle, thin, times, tools, unseen, waiting
 from mqspark.testing.plants import group as groups
 from mqspark.testing.plants import life as lives
 from mqspark.testing.plants import log as logs
@@ -352,6 +355,10 @@ FAULTS: Final = tuple(
         *thin.FOUND,
         *elsewhere.FOUND,
         *batches.FOUND,
+        *more_batches.FOUND,
+        *times.FOUND,
+        *tools.FOUND,
+        *unseen.FOUND,
     )
 )
 

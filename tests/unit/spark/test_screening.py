@@ -111,6 +111,8 @@ def test_what_may_be_is_not_suspect(said: list[Said]) -> None:
         [SEND, ACK | {"position": 501}, READ, STORED],
         [SEND | {"crc": 78}, ACK, READ, STORED],
         [SEND, ACK, READ | {"crc": 78}, STORED],
+        [SEND, STORED | {"topic": "U"}],
+        [SEND, READ | {"topic": "U"}, STORED | {"topic": "U"}],
     ],
 )
 def test_what_contradicts_itself_is_suspect(said: list[Said]) -> None:

@@ -15,9 +15,11 @@ after the deletion had been answered.
 **What was answered is in a log**: each act, with what it set. Only of logs that are whole.
 
 **What is in a log was asked for**: no log deletes a topic more often than a history that notes all
-acts (`tells`) has asked for. A request that a client repeats may delete a topic twice, but not one
-that was made again in between. Where replicas differ, a deletion may have another position in each,
-so from there on only those are counted that nobody has asked for at all.
+acts (`tells`) has asked for, and none deletes one of its groups, disables one, or takes a
+permission from one of its topics, if no act asked for that. A request that a client repeats may
+delete a topic twice, but not one that was made again in between. Where replicas differ, a deletion
+may have another position in each, so from there on only those are counted that nobody has asked for
+at all.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from mqspark.judge.acts.entitled import DELETE_GROUP
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.violations import Property, text, together, violation
 from mqspark.screening.changes import DELETE_TOPIC, KINDS, LIFE
@@ -39,6 +42,7 @@ from mqspark.screening.testimony import ACK, DELIVER, SEND, WAITING
 ACTS: Final = "acts"
 _PUT_TOPIC, _PUT_GROUP = "put-topic", "put-group"
 _READ, _WRITE = 4, 2
+_ALL: Final = _READ | _WRITE
 _FOR_EVER: Final = 2**62
 _SINCE: Final = " since {since} ns, and it was sent or asked for at {sent_t} ns"
 
@@ -58,8 +62,9 @@ def violations(evidence: Evidence) -> DataFrame:
         found += [*_forbidden(evidence, acts), _unlogged(evidence, acts)]
         if evidence.lives is not None:
             found.append(_revived(evidence, acts))
-    if ACTS in evidence.meta.tells and evidence.lives is not None:
-        found.append(_unasked(evidence))
+    if ACTS in evidence.meta.tells:
+        found += [_unasked(evidence)] if evidence.lives is not None else []
+        found += _unforbidden(evidence)
     return together(*found) if found else evidence.nothing()
 
 
@@ -217,6 +222,39 @@ def _unasked(evidence: Evidence) -> DataFrame:
         text("the log deletes the topic, and the history notes {asked} acts that asked for it"),
         positions=F.col("positions"),
     )
+
+
+def _unforbidden(evidence: Evidence) -> list[DataFrame]:
+    """Deletions of groups and prohibitions that a log has, and nobody has asked for."""
+    groups, topics = {*evidence.screened.groups}, {*evidence.meta.topics}
+    logged = {
+        (broker, act, whom, value)
+        for broker, act, whom, value, _ in evidence.screened.acts
+        if (act == _PUT_TOPIC and whom in topics and value & _ALL != _ALL)
+        or (act == _PUT_GROUP and whom in groups and value == 0)
+        or (act == DELETE_GROUP and whom in groups)
+    }
+    if not logged:
+        return []
+    asked = {
+        (row.broker, row.act, row.topic or row.group, value)
+        for row in evidence.noted.where(F.col("kind") == ACT).collect()
+        for value in ({row.perm} if row.act == _PUT_TOPIC else {row.enabled})
+    }
+    rows = [
+        (broker, act, whom, value)
+        for broker, act, whom, value in sorted(logged)
+        if not {(broker, act, whom, known) for known in (value, None)} & asked
+    ]
+    return [
+        violation(
+            evidence.session.createDataFrame(
+                rows, "broker string, act string, topic string, value long"
+            ),
+            "unasked",
+            text("the log has {act} of {topic} ({value}), and no act of the history asked for it"),
+        )
+    ]
 
 
 def _deletions(ends: Sequence[int], made: Sequence[int]) -> int:

@@ -1,10 +1,14 @@
-"""Property 12: a max-offset read is never below an ack that completed before it began.
+"""Property 12: a max-offset read is never below an ack that completed before it began, nor above
+what any log has.
 
 While a run goes on the harness asks for the ends of queues, as any client may, every node that
 takes the question. An end is the offset that the next message will get. So if a message was
 acknowledged at offset n before the question was asked, the answer is n + 1 or more, whoever leads
 by now, and whoever believes that he does. An acknowledgement that came while the question was
 under way proves nothing, and neither does a question without an answer.
+
+An end counts what is committed, which no log loses. So no end is above what the logs have of the
+queue, or clients were told of, if nothing was removed from them.
 """
 
 from __future__ import annotations
@@ -16,13 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.answers.questions import with_highest
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import Property, noted, text, violation
+from mqspark.judge.violations import Property, noted, text, together, violation
 from mqspark.screening.tasks import QUEUE_END
 from mqspark.screening.testimony import QUEUE
 
 
 def violations(evidence: Evidence) -> DataFrame:
-    """A row for each answer that is below an earlier acknowledgement."""
+    """A row for each answer below an earlier acknowledgement, or above all that is there."""
     if not evidence.screened.noted_kinds.get(QUEUE_END):
         return evidence.nothing()
     answers = evidence.noted.where(F.col("kind") == QUEUE_END)
@@ -39,7 +43,7 @@ def violations(evidence: Evidence) -> DataFrame:
     witness = evidence.acks.groupBy("queue", F.col("queue_offset").alias("highest")).agg(
         F.min_by("identity", "ack_t").alias("identity"), F.min("position").alias("position")
     )
-    return violation(
+    stale = violation(
         evidence.with_ids(low.join(witness, ["queue", "highest"]))
         .join(F.broadcast(names), "queue")
         .withColumn("queue_offset", F.col("highest")),
@@ -51,11 +55,24 @@ def violations(evidence: Evidence) -> DataFrame:
         message_id=F.col("id"),
         positions=[F.col("position")],
     )
+    return together(stale, _beyond(evidence, answers))
+
+
+def _beyond(evidence: Evidence, answers: DataFrame) -> DataFrame:
+    """Answers that are above the ends of the queues."""
+    rows = evidence.beyond_the_end(answers.where(F.col("topic").isin(*evidence.topics)))
+    return violation(
+        rows.withColumn("queue_offset", F.col("offset")),
+        "beyond",
+        text("the end was told to be {offset} at {t} ns, and {end} is the end in all logs"),
+        replica=F.col("node"),
+        severity=1,
+    )
 
 
 PROPERTY: Final = Property(
     12,
-    "A queue's end is never told too low",
+    "A queue's end is never told too low or too high",
     violations,
     noted(QUEUE_END),
     needs_history="only a history says what brokers answered",

@@ -121,7 +121,7 @@ class Faults:
     def _follow(self, home: GroupLog, decisions: Sequence[Decision]) -> None:
         """Look at what the decisions name, one after the other."""
         latest: dict[str, tuple[int, int]] = {}
-        seen: set[Place] = set()
+        seen: set[tuple[Place, int, int]] = set()
         for number, decision in enumerate(decisions):
             if decision.position >= home.alike:
                 return
@@ -130,9 +130,10 @@ class Faults:
                 later = None
             for place in decision.places:
                 log = self._logs.get(place[0])
-                if log is None or place in seen:
+                named = (place, decision.epoch, decision.batch)
+                if log is None or named in seen:
                     continue
-                seen.add(place)
+                seen.add(named)
                 rows = self._rows_at(home, decision, log, place)
                 if rows is not None:
                     self._end(home, decision, later, log, rows)

@@ -10,7 +10,8 @@ most as often as it is stored, and on every replica if that was answered. An ack
 entry of a log, and what it was about, if that is stored once, is no dead letter of that group.
 
 **What is passed was given.** The group's offset is the lowest that is not done. It never goes back,
-from an answer to that of a question which was asked later. When it was told to be n, each message
+from an answer to that of a question which was asked later; and it is never beyond the end of the
+queue, unless a member has committed it. When it was told to be n, each message
 below n, from the first that the group was given, had been delivered to a member, which notes that
 before it acknowledges. A message with an end of its own may pass unseen.
 
@@ -29,7 +30,7 @@ from mqspark.judge.answers.questions import with_highest
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import settled_in_logs
 from mqspark.judge.violations import Property, text, together, violation
-from mqspark.screening.tasks import GROUP_OFFSET, RESET
+from mqspark.screening.tasks import COMMIT, GROUP_OFFSET, RESET
 from mqspark.screening.testimony import (
     ACKED,
     BURIED,
@@ -58,7 +59,7 @@ def violations(evidence: Evidence) -> DataFrame:
     told = evidence.kept(
         evidence.noted.where(F.col("kind") == GROUP_OFFSET)
         .join(F.broadcast(places), list(_PLACE), "left_semi")
-        .select(*_PLACE, "queue", F.coalesce("began", "t").alias("began"), "t", "offset")
+        .select(*_PLACE, "queue", "node", F.coalesce("began", "t").alias("began"), "t", "offset")
     )
     sure = evidence.sure(told)
     messages = _messages(evidence)
@@ -66,6 +67,7 @@ def violations(evidence: Evidence) -> DataFrame:
         _again(evidence, messages, places),
         _back(evidence, told),
         _passed(evidence, sure, deliveries, messages),
+        _beyond(evidence, told),
         _buried_twice(evidence, messages, resets),
         _unburied(evidence),
         _unlogged(evidence, places),
@@ -183,6 +185,19 @@ def _passed(
         evidence.kept(unseen),
         "passed",
         text("group {group} was behind it at {passed_t} ns, and no member had been given it"),
+    )
+
+
+def _beyond(evidence: Evidence, told: DataFrame) -> DataFrame:
+    """Answers that are above the end of the queue, where nobody has committed any offset."""
+    commits = evidence.noted.where(F.col("kind") == COMMIT).select(*_PLACE).distinct()
+    popped = told.join(F.broadcast(commits), list(_PLACE), "left_anti")
+    return violation(
+        evidence.beyond_the_end(popped).withColumn("queue_offset", F.col("offset")),
+        "beyond",
+        text("group {group} was at {offset} at {t} ns, and {end} is the end in all logs"),
+        replica=F.col("node"),
+        severity=1,
     )
 
 

@@ -1,6 +1,7 @@
 """Faults to plant in small runs, and what only looks odd, by what they are about.
 
 ``batch``      batches that are stored whole
+``batches``    rows, decisions and ends of batches that change places
 ``content``    bodies, and what senders say beside them
 ``elsewhere``  known kinds in topics, queues and nodes where the others have none
 ``group``      groups that pop, and outputs
@@ -9,5 +10,8 @@
 ``strange``    lies that whoever knows the promises alone would try
 ``subtle``     at the edge of what proves something
 ``thin``       properties that few others are about
+``times``      messages that wait, early or late in other ways
+``tools``      what tools set, forbidden otherwise, or done unasked
+``unseen``     what both judges once passed
 ``waiting``    delays and transactions
 """

@@ -103,7 +103,7 @@ class Query:
         return counting
 
 
-def _begun(run: SmallRun, home: str = HERE) -> Query:
+def begun(run: SmallRun, home: str = HERE) -> Query:
     """A query that has stored a batch."""
     query = Query(run, home)
     query.batch(0)
@@ -112,7 +112,7 @@ def _begun(run: SmallRun, home: str = HERE) -> Query:
 
 def undecided(run: SmallRun, draw: random.Random) -> None:
     """An attempt that lost became messages."""
-    query = _begun(run)
+    query = begun(run)
     lost, counts = query.stage(1), query.stage(1)
     query.decide(1, counts)
     query.show(counts)
@@ -121,13 +121,13 @@ def undecided(run: SmallRun, draw: random.Random) -> None:
 
 def never_decided(run: SmallRun, draw: random.Random) -> None:
     """Rows of a driver that never came back became messages."""
-    query = _begun(run)
+    query = begun(run)
     query.show(query.stage(1))
 
 
 def shown_too_early(run: SmallRun, draw: random.Random) -> None:
     """Rows became messages a moment before they were decided."""
-    query = _begun(run)
+    query = begun(run)
     place = query.stage(1)
     query.show(place)
     query.decide(1, place)
@@ -135,7 +135,7 @@ def shown_too_early(run: SmallRun, draw: random.Random) -> None:
 
 def decided_in_vain(run: SmallRun, draw: random.Random) -> None:
     """A decision that came too late named what then became messages."""
-    query = _begun(run)
+    query = begun(run)
     place = query.stage(0)
     query.decide(0, place)
     query.show(place)
@@ -143,7 +143,7 @@ def decided_in_vain(run: SmallRun, draw: random.Random) -> None:
 
 def dropped(run: SmallRun, draw: random.Random) -> None:
     """Rows that counted were dropped."""
-    query = _begun(run)
+    query = begun(run)
     place = query.stage(1)
     query.decide(1, place)
     query.drop(place)
@@ -151,7 +151,7 @@ def dropped(run: SmallRun, draw: random.Random) -> None:
 
 def dropped_before(run: SmallRun, draw: random.Random) -> None:
     """Rows that were to count were dropped; and another topic was deleted."""
-    query = _begun(run)
+    query = begun(run)
     place, other = query.stage(1), query.stage(1)
     run.add(control=("delete_topic", {"topic": "Sun"}))
     query.drop(place)
@@ -161,7 +161,7 @@ def dropped_before(run: SmallRun, draw: random.Random) -> None:
 
 def missing(run: SmallRun, draw: random.Random) -> None:
     """The next batch was decided while rows of the one before still waited."""
-    query = _begun(run)
+    query = begun(run)
     place, other = query.stage(1), query.stage(1)
     query.decide(1, place, other)
     query.show(other)
@@ -170,7 +170,7 @@ def missing(run: SmallRun, draw: random.Random) -> None:
 
 def missing_at_the_end(run: SmallRun, draw: random.Random) -> None:
     """A name was closed while rows of its last batch waited."""
-    query = _begun(run)
+    query = begun(run)
     query.decide(1, query.stage(1))
     query.decide(_LAST)
 
@@ -189,7 +189,7 @@ def shown_and_dropped(run: SmallRun, draw: random.Random) -> None:
 
 def other_row(run: SmallRun, draw: random.Random) -> None:
     """A row is not as it was staged."""
-    query = _begun(run)
+    query = begun(run)
     place = query.stage(1, 3)
     rows = query.rows[place]
     number = draw.randrange(3)
@@ -200,7 +200,7 @@ def other_row(run: SmallRun, draw: random.Random) -> None:
 
 def lacking_row(run: SmallRun, draw: random.Random) -> None:
     """A row is missing."""
-    query = _begun(run)
+    query = begun(run)
     place = query.stage(1, 3)
     query.decide(1, place)
     query.show(place, query.rows[place][:2])
@@ -208,7 +208,7 @@ def lacking_row(run: SmallRun, draw: random.Random) -> None:
 
 def turned_round(run: SmallRun, draw: random.Random) -> None:
     """Rows of a partition became messages in another order."""
-    query = _begun(run)
+    query = begun(run)
     first, second = query.stage(1), query.stage(1)
     query.decide(1, first, second)
     query.show(second)
@@ -217,7 +217,7 @@ def turned_round(run: SmallRun, draw: random.Random) -> None:
 
 def batches_turned_round(run: SmallRun, draw: random.Random) -> None:
     """Rows of a batch became messages before those of the batch before it."""
-    query = _begun(run)
+    query = begun(run)
     first, second = query.stage(1), query.stage(2)
     query.decide(1, first)
     query.decide(2, second)
@@ -227,27 +227,27 @@ def batches_turned_round(run: SmallRun, draw: random.Random) -> None:
 
 def decided_again(run: SmallRun, draw: random.Random) -> None:
     """A batch was decided twice, or one before it."""
-    query = _begun(run)
+    query = begun(run)
     query.batch(2)
     query.decide(draw.randrange(1, 3))
 
 
 def fenced(run: SmallRun, draw: random.Random) -> None:
     """An older instance has decided."""
-    query = _begun(run)
+    query = begun(run)
     query.epoch -= 1
     query.decide(1)
 
 
 def of_another_batch(run: SmallRun, draw: random.Random) -> None:
     """A decision names what was staged for another batch."""
-    query = _begun(run)
+    query = begun(run)
     query.decide(1, query.stage(2))
 
 
 def of_another_run(run: SmallRun, draw: random.Random) -> None:
     """A decision names what an older instance has staged."""
-    query = _begun(run)
+    query = begun(run)
     place = query.stage(1)
     query.epoch += 1
     query.decide(1, place)
@@ -255,7 +255,7 @@ def of_another_run(run: SmallRun, draw: random.Random) -> None:
 
 def of_nothing(run: SmallRun, draw: random.Random) -> None:
     """A decision names a place where nothing is staged."""
-    query = _begun(run)
+    query = begun(run)
     offset, position = query.stage(1)
     query.decide(1, (offset, position - 8))
 
@@ -307,14 +307,14 @@ def repeated_batch(run: SmallRun, draw: random.Random) -> None:
 
 def driver_gone(run: SmallRun, draw: random.Random) -> None:
     """A driver never came back: its rows are dropped, or wait."""
-    query = _begun(run)
+    query = begun(run)
     waits, goes = query.stage(1), query.stage(1)
     query.drop(draw.choice([waits, goes]))
 
 
 def under_way(run: SmallRun, draw: random.Random) -> None:
     """The run ended between the messages of a batch."""
-    query = _begun(run)
+    query = begun(run)
     first, second = query.stage(1), query.stage(1)
     query.decide(1, first, second)
     query.show(first)
@@ -322,7 +322,7 @@ def under_way(run: SmallRun, draw: random.Random) -> None:
 
 def topic_gone(run: SmallRun, draw: random.Random) -> None:
     """The topic was deleted while rows that count waited."""
-    query = _begun(run)
+    query = begun(run)
     place = query.stage(1)
     query.decide(1, place)
     run.add(control=("delete_topic", {"topic": SUNK}))
@@ -332,7 +332,7 @@ def topic_gone(run: SmallRun, draw: random.Random) -> None:
 
 def closed(run: SmallRun, draw: random.Random) -> None:
     """A name was closed, and begins anew."""
-    query = _begun(run)
+    query = begun(run)
     query.decide(_LAST)
     query.batch(0)
 
@@ -346,7 +346,7 @@ def decided_elsewhere(run: SmallRun, draw: random.Random) -> None:
 
 def shown_in_a_tail(run: SmallRun, draw: random.Random) -> None:
     """Rows became messages in the log of one node, in a tail that nobody was told of."""
-    query = _begun(run)
+    query = begun(run)
     place = query.stage(1)
     first = query.next_offset(SUNK)
     rows = [replace(row, offset=first + n) for n, row in enumerate(query.rows[place])]
@@ -356,7 +356,7 @@ def shown_in_a_tail(run: SmallRun, draw: random.Random) -> None:
 
 def half_removed(run: SmallRun, draw: random.Random) -> None:
     """Old segments were removed, with some of what batches consist of."""
-    query = _begun(run)
+    query = begun(run)
     for number in range(1, 5):
         query.batch(number)
     run.removed = dict.fromkeys(NODES, draw.randint(1, 12))
@@ -364,7 +364,7 @@ def half_removed(run: SmallRun, draw: random.Random) -> None:
 
 def transactions(run: SmallRun, draw: random.Random) -> None:
     """Other half messages ended, and a write of a named producer decided nothing."""
-    query = _begun(run)
+    query = begun(run)
     half = next(m for e in run.logs["n0"] for m in e.messages if m.topic == HALF_TOPIC)
     query.drop((half.offset, 0))
     note = [query.name, 7, 0, 9, "", [], []]

@@ -85,6 +85,29 @@ def _times_deleted(run: Inputs, topic: str) -> int:
     return times
 
 
+def asked_for(run: Inputs) -> Iterator[Finding]:
+    """17: logs forbid nothing, and delete no group, that no tool has asked for."""
+    acts, readers = run.of("act"), (*run.of("deliver"), *run.of("commit"))
+    groups = {event["group"] for event in readers}
+    topics = {event["topic"] for event in readers} | {*run.topics}
+    for name, arguments, _ in changes(run.logs):
+        deleted = arguments["group"] if name == "delete_group" else None
+        if deleted in groups and not any(
+            a["act"] == "delete-group" and a["group"] == deleted for a in acts
+        ):
+            yield 17, "unasked", None, None, None, None
+        for config in arguments.get("topics", ()):
+            own = [a for a in acts if a["act"] == "put-topic" and a["topic"] == config["topicName"]]
+            is_closed = config["topicName"] in topics and config["perm"] & 6 != 6
+            if is_closed and not {config["perm"], None} & {a.get("perm") for a in own}:
+                yield 17, "unasked", None, None, None, None
+        for config in arguments.get("groups", ()):
+            own = [a for a in acts if a["act"] == "put-group" and a["group"] == config["groupName"]]
+            is_closed = config["groupName"] in groups and not config["consumeEnable"]
+            if is_closed and not {False, None} & {a.get("enabled") for a in own}:
+                yield 17, "unasked", None, None, None, None
+
+
 def in_a_log(run: Inputs) -> Iterator[Finding]:
     """17: an act that was answered is in a log, with what it set."""
     if run.begin:
@@ -105,4 +128,9 @@ def in_a_log(run: Inputs) -> Iterator[Finding]:
             yield 17, "unlogged", None, None, None, None
 
 
-JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (obeyed, gone, in_a_log)
+JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
+    obeyed,
+    gone,
+    asked_for,
+    in_a_log,
+)

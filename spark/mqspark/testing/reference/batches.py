@@ -92,14 +92,14 @@ def _followed(
 ) -> Iterator[Finding]:
     sure = [decision for decision in decisions if decision.position < _alike(run)]
     seen: list[int] = []
-    named: set[tuple[str, int, int]] = set()
+    named: set[tuple[tuple[str, int, int], tuple[str, int, int, str]]] = set()
     for decision in sure:
         whom = (decision.name, decision.epoch, decision.batch, run.broker)
         for place in decision.places:
             _, offset, position = place
-            if place[0] != run.broker or place in named:
+            if place[0] != run.broker or (place, whom) in named:
                 continue
-            named.add(place)
+            named.add((place, whom))
             held = [s for s in staged if (s.offset, s.position) == (offset, position)]
             if not held or held[0].whom != whom:
                 if min(run.begins.values()) <= position < _alike(run):

@@ -251,7 +251,8 @@ def rightly_buried(run: Inputs) -> Iterator[Finding]:
 
 
 def passed_when_given(run: Inputs) -> Iterator[Finding]:
-    """15: the offset of a group that pops never goes back, and all below it was given before."""
+    """15: the offset of a group that pops never goes back, nor beyond the queue's end, and all
+    below it was given before."""
     popped = {
         queue_of(e)
         for e in run.of("deliver")
@@ -263,6 +264,9 @@ def passed_when_given(run: Inputs) -> Iterator[Finding]:
         earlier = [e for e in told if queue_of(e) == queue_of(answer) and e["t"] < answer["began"]]
         if any(event["offset"] > answer["offset"] for event in earlier):
             yield 15, "back", None, None, answer["queue_id"], answer["offset"]
+        committed = any(queue_of(e) == queue_of(answer) for e in run.of("commit"))
+        if not run.begin and not committed and answer["offset"] > run.end_of(answer["queue_id"]):
+            yield 15, "beyond", None, None, answer["queue_id"], answer["offset"]
         begin = min(event["offset"] for event in own)
         seen = {event["offset"] for event in own if event["t"] <= answer["t"]}
         for (queue_id, offset), names in run.named.items():

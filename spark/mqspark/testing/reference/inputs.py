@@ -137,6 +137,21 @@ class Inputs:
             said += [r.position for r in waiting if r.message_id == message_id]
         return min(said, default=-1)
 
+    def came_before_it_waited(self, message_id: str) -> bool:
+        """Whether a message is in its topic before it is where it waits, in logs that are whole."""
+        came = [r.position for _, r in self.all_records if r.message_id == message_id]
+        came += [e["position"] for e in self.of("ack") if e["id"] == message_id]
+        held = self.held_at(message_id)
+        return bool(came) and held >= 0 and not self.begin and min(came) < held
+
+    def end_of(self, queue_id: int) -> int:
+        """The offset behind all that anybody says is in a queue, unsettled tails included."""
+        said = [
+            e["offset"] for e in (*self.of("ack"), *self.of("deliver")) if e["queue_id"] == queue_id
+        ]
+        said += [r.queue_offset for _, r in self.all_records if r.queue_id == queue_id]
+        return max(said, default=-1) + 1
+
     def changes(self, name: str, rows: str) -> list[list[Any]]:
         """The rows of all changes of state that have this name, in any log."""
         return [row for named, fields in self._changes if named == name for row in fields[rows]]

@@ -80,6 +80,17 @@ def authentic(run: Inputs) -> Iterator[Finding]:
                 yield 2, "altered", letter.message_id, holder, None, None
 
 
+def in_its_topic(run: Inputs) -> Iterator[Finding]:
+    """2: what is read is in the topic to which it was sent."""
+    reads: list[tuple[str | None, str, str | None]] = [
+        (None, event["id"], event["topic"]) for event in run.of("deliver")
+    ]
+    reads += [(node, str(record.message_id), record.topic) for node, record in run.all_records]
+    for reader, message_id, topic in reads:
+        if message_id in run.sent and run.sent[message_id]["topic"] != topic:
+            yield 2, "astray", message_id, reader, None, None
+
+
 def identical_names(run: Inputs) -> Iterator[Finding]:
     """3: an offset of a queue names one message."""
     for (queue_id, offset), names in run.named.items():
@@ -184,17 +195,28 @@ def elected(run: Inputs) -> Iterator[Finding]:
         nodes = sorted({event["node"] for event in leads if event["term"] == term})
         if len(nodes) > 1:
             yield 6, "two leaders", None, ", ".join(nodes), None, None
-    for node in {event["node"] for event in votes}:
+    for node in {event["node"] for event in (*leads, *votes)}:
         own = [event for event in votes if event["node"] == node]
+        for lead in leads:
+            chosen = {v["vote"] for v in own if v["term"] == lead["term"]} - {None}
+            if lead["node"] == node and chosen and node not in chosen:
+                yield 6, "unelected", None, node, None, None
         for vote in own:
             chosen = {v["vote"] for v in own if v["term"] == vote["term"]} - {None}
             if len(chosen) > 1:
                 yield 6, "two votes", None, node, None, None
             if any(
-                v["term"] > vote["term"] and v["t"] < vote["t"] and not lost_disk(run, v, vote)
+                (v["term"] > vote["term"] or _is_taken_back(v, vote))
+                and v["t"] < vote["t"]
+                and not lost_disk(run, v, vote)
                 for v in own
             ):
                 yield 6, "forgotten", None, node, None, None
+
+
+def _is_taken_back(before: Said, after: Said) -> bool:
+    """Whether of two notes of a node in one term the first has a vote, and the other has none."""
+    return before["term"] == after["term"] and before["vote"] is not None and after["vote"] is None
 
 
 def lost_disk(run: Inputs, before: Said, after: Said) -> bool:
@@ -253,6 +275,11 @@ def transacted(run: Inputs) -> Iterator[Finding]:
     told = {e["id"]: e["t"] for e in run.of("resolve") if e["transaction"] == "commit"}
     for message_id, send in run.sent.items():
         where = {node for node, record in run.all_records if record.message_id == message_id}
+        if send.get("transaction") and (
+            run.came_before_it_waited(message_id)
+            or any(ack["id"] == message_id for ack in run.of("ack"))
+        ):
+            yield 10, "visible", message_id, None, None, None
         read = [e["t"] for e in run.of("deliver") if e["id"] == message_id]
         acks = [e["t"] for e in run.of("waiting") if e["id"] == message_id]
         if send.get("transaction") == "rollback" and (where or read):
@@ -285,7 +312,10 @@ def in_time(run: Inputs) -> Iterator[Finding]:
         acks = [e["t"] for e in run.of("waiting") if e["id"] == message_id]
         there = any(record.message_id == message_id for _, record in run.all_records)
         slack = CLOCK_SLACK_MS * MS + CLOCK_SLACK_SHARE * (send["due"] - send["t"])
-        if read and min(read) < send["due"] - slack:
+        told = [e["t"] for e in run.of("ack") if e["id"] == message_id]
+        if min([*read, *told], default=send["due"]) < send["due"] - slack:
+            yield 11, "early", message_id, None, None, None
+        if run.came_before_it_waited(message_id):
             yield 11, "early", message_id, None, None, None
         since = max(send["due"], *acks, 0)
         if acks and read and run.overdue(since, min(read), DELAY_LATE_S_MAX):
@@ -308,7 +338,8 @@ def in_life(run: Inputs) -> Iterator[Finding]:
 
 
 def fresh(run: Inputs) -> Iterator[Finding]:
-    """12: the end of a queue is above all that was acknowledged before it was asked for."""
+    """12: the end of a queue is above all that was acknowledged before it was asked for, and not
+    above what any log has."""
     for told in run.of("queue_end"):
         earlier = [
             ack["offset"]
@@ -317,6 +348,8 @@ def fresh(run: Inputs) -> Iterator[Finding]:
         ]
         if earlier and max(earlier) >= told["offset"]:
             yield 12, "stale", None, None, told["queue_id"], max(earlier)
+        if not run.begin and told["offset"] > run.end_of(told["queue_id"]):
+            yield 12, "beyond", None, None, told["queue_id"], told["offset"]
 
 
 def readable(run: Inputs) -> Iterator[Finding]:
@@ -420,6 +453,7 @@ JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
     durable,
     readable,
     authentic,
+    in_its_topic,
     identical_names,
     ordered,
     others_in_order,

@@ -1,0 +1,187 @@
+"""More faults in the batches of a sink: rows that change places, decisions for others, ends at the
+wrong time.
+
+Each is found by the word in `FOUND`, or is innocent (`NOTHING`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from mqspark.testing.plants.batch import SUNK, Place, Query, begun
+from mqspark.testing.small_runs import SmallRun
+
+
+def rows_turned_round(run: SmallRun, draw: random.Random) -> None:
+    """Rows of an entry became messages in another order."""
+    query, place = _decided(run)
+    query.show(place, query.rows[place][::-1])
+
+
+def one_row_more(run: SmallRun, draw: random.Random) -> None:
+    """A row became a message that was never staged."""
+    query, place = _decided(run)
+    last = query.rows[place][-1]
+    query.show(place, [*query.rows[place], replace(last, id=f"{last.id}+")])
+
+
+def one_row_twice(run: SmallRun, draw: random.Random) -> None:
+    """A row became two messages."""
+    query, place = _decided(run)
+    query.show(place, [query.rows[place][0], *query.rows[place]])
+
+
+def rows_traded(run: SmallRun, draw: random.Random) -> None:
+    """Rows of two entries became messages in each other's place."""
+    query = begun(run)
+    first, second = query.stage(1), query.stage(1)
+    query.decide(1, first, second)
+    query.show(first, query.rows[second])
+    query.show(second, query.rows[first])
+
+
+def renamed_row(run: SmallRun, draw: random.Random) -> None:
+    """A row became a message under another id."""
+    query, place = _decided(run)
+    first, *others = query.rows[place]
+    query.show(place, [replace(first, id=f"{first.id[:-1]}x"), *others])
+
+
+def dropped_and_shown(run: SmallRun, draw: random.Random) -> None:
+    """Rows that counted were dropped, and became messages afterwards."""
+    query, place = _decided(run)
+    query.drop(place)
+    query.show(place)
+
+
+def dropped_before_its_topic(run: SmallRun, draw: random.Random) -> None:
+    """Rows that counted were dropped, and their topic was deleted only afterwards."""
+    query, place = _decided(run)
+    query.drop(place)
+    run.add(control=("delete_topic", {"topic": SUNK}))
+
+
+def dropped_in_a_new_life(run: SmallRun, draw: random.Random) -> None:
+    """Rows that counted were dropped, which were staged after the deletion of their topic."""
+    query = begun(run)
+    run.add(control=("delete_topic", {"topic": SUNK}))
+    place = query.stage(1)
+    query.decide(1, place)
+    query.drop(place)
+
+
+def of_an_earlier_batch(run: SmallRun, draw: random.Random) -> None:
+    """A decision names once more what the batch before it had named."""
+    query = Query(run)
+    first, *_ = query.batch(0)
+    query.decide(1, first, query.stage(1))
+
+
+def of_its_neighbour(run: SmallRun, draw: random.Random) -> None:
+    """A decision names the offset of one entry, and the position of another."""
+    query = begun(run)
+    (first, _), (_, second) = query.stage(1), query.stage(1)
+    query.decide(1, (first, second))
+
+
+def of_another_query(run: SmallRun, draw: random.Random) -> None:
+    """A query's decision names what another has staged."""
+    query, other = begun(run), Query(run)
+    other.name += "b"
+    query.decide(1, other.stage(1))
+
+
+def shown_for_another_query(run: SmallRun, draw: random.Random) -> None:
+    """Rows that one query has staged became messages by the decision of another."""
+    query, other = begun(run), Query(run)
+    other.name += "b"
+    other.batch(0)
+    place = other.stage(1)
+    query.decide(1, place)
+    other.show(place)
+
+
+def missing_amid_others(run: SmallRun, draw: random.Random) -> None:
+    """The second of three entries that count never became messages, through two batches."""
+    query = begun(run)
+    places = [query.stage(1) for _ in range(3)]
+    query.decide(1, *places)
+    query.show(places[0])
+    query.show(places[2])
+    query.batch(2)
+    query.batch(3)
+
+
+def last_of_a_batch_too_late(run: SmallRun, draw: random.Random) -> None:
+    """The last entry of a batch became messages after the first of the next one."""
+    query = begun(run)
+    first, last, following = query.stage(1), query.stage(1), query.stage(2)
+    query.decide(1, first, last)
+    query.show(first)
+    query.decide(2, following)
+    query.show(following)
+    query.show(last)
+
+
+def shown_by_an_older_instance(run: SmallRun, draw: random.Random) -> None:
+    """Rows that an older instance staged, and decided too late, became messages."""
+    query = begun(run)
+    query.epoch += 1
+    query.batch(1)
+    query.epoch -= 1
+    place = query.stage(2)
+    query.decide(2, place)
+    query.show(place)
+
+
+def shown_for_the_last_time(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: an older instance staged rows of a batch, which are dropped as others count."""
+    query = begun(run)
+    late = query.stage(1)
+    query.epoch += 1
+    place = query.stage(1, 3)
+    query.decide(1, place)
+    query.show(place)
+    query.drop(late)
+
+
+def nothing_counts(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: a batch was decided in which nothing counts, and what was staged is dropped."""
+    query = begun(run)
+    place = query.stage(1)
+    query.decide(1)
+    query.drop(place)
+    query.batch(2)
+
+
+def _decided(run: SmallRun) -> tuple[Query, Place]:
+    """A query with one more batch that is decided, of three rows in one entry."""
+    query = begun(run)
+    place = query.stage(1, 3)
+    query.decide(1, place)
+    return query, place
+
+
+_Plant = Callable[[SmallRun, random.Random], None]
+FOUND: Final[tuple[tuple[int, str, _Plant], ...]] = (
+    (19, "altered", rows_turned_round),
+    (19, "altered", one_row_more),
+    (19, "altered", one_row_twice),
+    (19, "altered", rows_traded),
+    (19, "altered", renamed_row),
+    (19, "dropped", dropped_and_shown),
+    (19, "twice", dropped_and_shown),
+    (19, "dropped", dropped_before_its_topic),
+    (19, "dropped", dropped_in_a_new_life),
+    (19, "misnamed", of_an_earlier_batch),
+    (19, "misnamed", of_its_neighbour),
+    (19, "misnamed", of_another_query),
+    (19, "undecided", shown_for_another_query),
+    (19, "missing", missing_amid_others),
+    (19, "disordered", last_of_a_batch_too_late),
+    (19, "undecided", shown_by_an_older_instance),
+)
+NOTHING: Final[tuple[_Plant, ...]] = (shown_for_the_last_time, nothing_counts)

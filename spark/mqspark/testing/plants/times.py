@@ -1,0 +1,330 @@
+"""Faults of messages that wait: early by other ways than a delivery, late by a little, hidden in
+part, given after their end. All of it happens behind the run.
+
+Each is found by the word in `FOUND`, or is innocent (`NOTHING`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from dledger.checksum import crc32
+from mqspark.testing.plants.life import Story
+from mqspark.testing.plants.waiting import left_open
+from mqspark.testing.small_runs import (
+    END_T,
+    HALF_TOPIC,
+    MS,
+    NODES,
+    OP_TOPIC,
+    OUTPUTS,
+    OUTPUTS_QUEUE,
+    POPPERS,
+    SAID,
+    SCHEDULE_TOPIC,
+    TOPIC,
+    SmallRun,
+    Stored,
+)
+
+_S: Final = 1_000 * MS
+_BODY: Final = b"waiting!"
+
+
+class _Waiting:
+    """A message that waits, step by step."""
+
+    def __init__(self, run: SmallRun, **fields: object) -> None:
+        """The message is sent; `due` and `expires` count from now."""
+        self.run, self.story = run, Story(run)
+        self.sent = self.story.t
+        self.id = f"{run.broker}-waits{self.story.number:03}"
+        times = {"due", "expires"} & fields.keys()
+        fields |= {name: self.sent + int(str(fields[name])) for name in times}
+        said = {"crc": crc32(_BODY), "size": 8, "properties": SAID, "id": self.id, "topic": TOPIC}
+        event = self.story.note("send", client="p", **said, **fields)
+        del event["broker"]
+        self.topic = HALF_TOPIC if "transaction" in fields else SCHEDULE_TOPIC
+
+    def hold(self) -> None:
+        """The message is stored where it waits, and acknowledged."""
+        offset = sum(m.topic == self.topic for e in self.run.logs["n0"] for m in e.messages)
+        (position,) = self.run.add(Stored(self.id, self.topic, 0, offset, _BODY))
+        place = {"queue_id": 0, "offset": offset, "position": position, "waiting": True}
+        self.story.note("ack", client="p", id=self.id, topic=TOPIC, **place)
+
+    def end(self, outcome: str) -> None:
+        """The producer is told that the transaction ended so."""
+        del self.story.note("resolve", client="p", id=self.id, transaction=outcome)["broker"]
+
+    def come(self) -> Stored:
+        """The message comes into its topic."""
+        message = Stored(self.id, TOPIC, 0, self.story.ends[0], _BODY)
+        self.story.ends[0] += 1
+        self.run.add(message)
+        return message
+
+    def at(self, since_sent: int) -> None:
+        """Time passes, until so long after the send."""
+        self.story.t = self.sent + since_sent
+
+    def fault(self, broker: str = "") -> None:
+        """A node is healed."""
+        fields = {"fault": "restart", "node": "n0", "broker": broker or self.run.broker}
+        self.run.events.append({"kind": "fault", "t": self.story.t, **fields})
+
+
+def _at_once(run: SmallRun, draw: random.Random, **fields: object) -> None:
+    """A message is stored in its topic when it is sent, and so acknowledged."""
+    wait = _Waiting(run, **fields)
+    message = Stored(wait.id, TOPIC, 0, wait.story.ends[0], _BODY)
+    (position,) = run.add(message)
+    place = {"queue_id": 0, "offset": message.offset, "position": position}
+    wait.story.note("ack", client="p", id=wait.id, topic=TOPIC, **place)
+    wait.at(60 * _S)
+    wait.story.read(message)
+
+
+def delayed_not_at_all(run: SmallRun, draw: random.Random) -> None:
+    """A delayed message was stored in its topic at once; it was read only when it was due."""
+    _at_once(run, draw, due=50 * _S)
+
+
+def delayed_by_nothing(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: a message was due so soon that the broker did not let it wait."""
+    _at_once(run, draw, due=10)
+
+
+def begun_as_a_plain_send(run: SmallRun, draw: random.Random) -> None:
+    """A transaction's message was stored in its topic at once."""
+    _at_once(run, draw, transaction="commit")
+
+
+def came_before_it_waited(run: SmallRun, draw: random.Random) -> None:
+    """A delayed message is in its topic before the place where it waits."""
+    wait = _Waiting(run, due=50 * _S)
+    message = wait.come()
+    wait.hold()
+    wait.at(60 * _S)
+    wait.story.read(message)
+
+
+def committed_before_it_began(run: SmallRun, draw: random.Random) -> None:
+    """A transaction's message is in its topic before its half."""
+    wait = _Waiting(run, transaction="commit")
+    message = wait.come()
+    wait.hold()
+    wait.end("commit")
+    wait.story.read(message)
+
+
+def rolled_back_into_another_topic(run: SmallRun, draw: random.Random) -> None:
+    """All logs have what was rolled back, among the outputs."""
+    wait = _Waiting(run, transaction="rollback")
+    wait.hold()
+    wait.end("rollback")
+    offset = sum(m.topic == OUTPUTS for e in run.logs["n0"] for m in e.messages)
+    run.add(Stored(wait.id, OUTPUTS, OUTPUTS_QUEUE, offset, _BODY))
+
+
+def rolled_back_everywhere_but_on_one(run: SmallRun, draw: random.Random) -> None:
+    """Two nodes, the majority, have in its topic what was rolled back."""
+    wait = _Waiting(run, transaction="rollback")
+    wait.hold()
+    wait.come()
+    del run.logs["n2"][-1]
+
+
+def hidden_by_a_majority(run: SmallRun, draw: random.Random) -> None:
+    """Two nodes lack a message in its topic whose transaction was committed."""
+    message_id = run.of("resolve", transaction="commit")[0]["id"]
+    for node in draw.sample(NODES, 2):
+        run.drop(node, message_id)
+
+
+def committed_into_another_topic(run: SmallRun, draw: random.Random) -> None:
+    """A committed message is in a topic that no client tells of."""
+    wait = _Waiting(run, transaction="commit")
+    wait.hold()
+    wait.end("commit")
+    run.add(Stored(wait.id, "Others", 0, 0, _BODY))
+
+
+def read_and_gone(run: SmallRun, draw: random.Random) -> None:
+    """A committed message was delivered, and no log has it in its topic."""
+    wait = _Waiting(run, transaction="commit")
+    wait.hold()
+    wait.end("commit")
+    wait.story.read(Stored(wait.id, TOPIC, 0, wait.story.ends[0], _BODY))
+
+
+def committed_a_second_late(run: SmallRun, draw: random.Random) -> None:
+    """A committed message came a second later than it may."""
+    _committed(run, 122 * _S)
+
+
+def committed_just_in_time(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: a committed message came a second sooner than it must."""
+    _committed(run, 119 * _S)
+
+
+def _committed(run: SmallRun, after: int, healed: str | None = None) -> None:
+    wait = _Waiting(run, transaction="commit")
+    wait.hold()
+    wait.end("commit")
+    if healed is not None:
+        wait.at(after // 2)
+        wait.fault(healed)
+    message = wait.come()
+    wait.at(after)
+    wait.story.read(message)
+
+
+def committed_late_beside_another_fault(run: SmallRun, draw: random.Random) -> None:
+    """A committed message came too late, and meanwhile a node of another broker was healed."""
+    _committed(run, 130 * _S, "another")
+
+
+def open_after_a_fault(run: SmallRun, draw: random.Random) -> None:
+    """A transaction to be committed never ended, minutes after the last fault."""
+    left_open(run, draw)
+    fault = {"kind": "fault", "fault": "restart", "broker": run.broker, "node": "n0"}
+    run.events.append({**fault, "t": END_T - 130 * _S})
+
+
+def early_within_a_second(run: SmallRun, draw: random.Random) -> None:
+    """A message came earlier by more than a thousandth of its delay."""
+    _delayed(run, 1_000 * _S, 1_000 * _S - _S - 10 * MS)
+
+
+def early_by_a_thousandth(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: a message came earlier by less than a thousandth of its delay."""
+    _delayed(run, 1_000 * _S, 1_000 * _S - _S + 10 * MS)
+
+
+def late_by_a_second(run: SmallRun, draw: random.Random) -> None:
+    """A message came a second later than it may."""
+    _delayed(run, 10 * _S, 41 * _S)
+
+
+def in_time_by_a_second(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: a message came a second sooner than it must."""
+    _delayed(run, 10 * _S, 39 * _S)
+
+
+def late_after_a_fault(run: SmallRun, draw: random.Random) -> None:
+    """A message came half a minute and a second after the last fault."""
+    _delayed(run, 10 * _S, 61 * _S, fault_at=30 * _S)
+
+
+def late_before_a_fault(run: SmallRun, draw: random.Random) -> None:
+    """A message came too late, and a node was killed only afterwards."""
+    _delayed(run, 10 * _S, 41 * _S, fault_at=50 * _S)
+
+
+def _delayed(run: SmallRun, due: int, read: int, fault_at: int | None = None) -> None:
+    wait = _Waiting(run, due=due)
+    wait.hold()
+    message = wait.come()
+    if fault_at is not None:
+        wait.at(fault_at)
+        wait.fault()
+    wait.at(read - 2_000)
+    wait.story.read(message)
+
+
+def early_for_one_group(run: SmallRun, draw: random.Random) -> None:
+    """A group got a message before its time, and another group in time."""
+    wait = _Waiting(run, due=20 * _S)
+    wait.hold()
+    message = wait.come()
+    wait.at(10 * _S)
+    wait.story.read(message, "hasty")
+    wait.at(21 * _S)
+    wait.story.read(message)
+
+
+def early_by_a_pop(run: SmallRun, draw: random.Random) -> None:
+    """A member popped a message before its time."""
+    wait = _Waiting(run, due=20 * _S)
+    wait.hold()
+    message = wait.come()
+    wait.story.read(message, "hasty", asked=wait.story.t, pop_time=9)
+
+
+def never_again(run: SmallRun, draw: random.Random) -> None:
+    """A delayed message was stored anew to wait longer, and never came."""
+    wait = _Waiting(run, due=20 * _S)
+    wait.hold()
+    held = run.stored(wait.id, SCHEDULE_TOPIC)
+    assert held is not None
+    note = Stored(f"{run.broker}-note", OP_TOPIC, 0, 0, b"rmq_sys_wheel_timer 0 0-1")
+    run.add(note, replace(held, offset=held.offset + 1))
+
+
+def popped_after_its_end(run: SmallRun, draw: random.Random) -> None:
+    """A member popped a message long after its end."""
+    delivery = draw.choice(run.of("deliver", group=POPPERS))
+    last = max(event["t"] for event in run.of("deliver", id=delivery["id"]))
+    run.of("send", id=delivery["id"])[0]["expires"] = last - 3 * _S
+
+
+def given_again_after_its_end(run: SmallRun, draw: random.Random) -> None:
+    """A group got a message in time, and once more after its end."""
+    _ending(run, 10 * _S, 5 * _S, 13 * _S)
+
+
+def given_again_before_its_end(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: a group got a message twice, both times before its end."""
+    _ending(run, 10 * _S, 5 * _S, 9 * _S)
+
+
+def due_after_its_end(run: SmallRun, draw: random.Random) -> None:
+    """A message ends before its time comes, and was delivered in its time."""
+    _ending(run, 10 * _S, 21 * _S, due=20 * _S)
+
+
+def _ending(run: SmallRun, expires: int, *moments: int, **fields: object) -> None:
+    wait = _Waiting(run, expires=expires, due=fields.get("due", 0))
+    wait.hold()
+    message = wait.come()
+    for moment in moments:
+        wait.at(moment)
+        wait.story.read(message)
+
+
+_Plant = Callable[[SmallRun, random.Random], None]
+FOUND: Final[tuple[tuple[int, str, _Plant], ...]] = (
+    (10, "visible", begun_as_a_plain_send),
+    (10, "visible", committed_before_it_began),
+    (10, "visible", rolled_back_into_another_topic),
+    (10, "visible", rolled_back_everywhere_but_on_one),
+    (10, "hidden", hidden_by_a_majority),
+    (10, "hidden", committed_into_another_topic),
+    (10, "hidden", read_and_gone),
+    (10, "late", committed_a_second_late),
+    (10, "late", committed_late_beside_another_fault),
+    (10, "open", open_after_a_fault),
+    (11, "early", delayed_not_at_all),
+    (11, "early", came_before_it_waited),
+    (11, "early", early_within_a_second),
+    (11, "early", early_for_one_group),
+    (11, "early", early_by_a_pop),
+    (11, "late", late_by_a_second),
+    (11, "late", late_after_a_fault),
+    (11, "late", late_before_a_fault),
+    (11, "missing", never_again),
+    (11, "expired", popped_after_its_end),
+    (11, "expired", given_again_after_its_end),
+    (11, "expired", due_after_its_end),
+)
+NOTHING: Final[tuple[_Plant, ...]] = (
+    delayed_by_nothing,
+    committed_just_in_time,
+    early_by_a_thousandth,
+    in_time_by_a_second,
+    given_again_before_its_end,
+)

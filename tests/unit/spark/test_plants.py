@@ -1,0 +1,39 @@
+"""Plants: for each group of properties there are many kinds, and the audit's page says how many."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from mqspark.testing.innocents import INNOCENT
+from mqspark.testing.small_plants import FAULTS
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "explanation" / "audit.md"
+KINDS_MIN: Final = 30
+#: The groups of properties by the chapters of the page. Small runs have no derived files: what is
+#: wrong in them is planted by `test_derived.py`.
+GROUPS: Final = (
+    (1, 2, 3, 4, 9, 12),
+    (5, 6, 7, 13),
+    (8, 14, 15, 16),
+    (10, 11),
+    (17,),
+    (19,),
+)
+
+
+@pytest.mark.parametrize("numbers", GROUPS)
+def test_each_group_of_properties_has_many_kinds_of_faults(numbers: tuple[int, ...]) -> None:
+    """At least thirty, each another function."""
+    kinds = {fault.plant for fault in FAULTS if fault.number in numbers}
+    assert len(kinds) >= KINDS_MIN, len(kinds)
+
+
+def test_the_page_says_how_many_plants_there_are() -> None:
+    """Of faults, and of what only looks odd."""
+    text = PAGE.read_text()
+    (told,) = re.findall(r"plants (\d+) faults in them, and `innocents.py` (\d+) things", text)
+    assert told == (str(len(FAULTS)), str(len(INNOCENT)))
