@@ -5,7 +5,8 @@ another send, for which one more copy is allowed: a broker may take it for a ret
 
 Each replica's log is counted for itself, its tail included: the second copy of an idempotent send
 must never have been appended, committed or not. What waits, for its time or its transaction, may
-be once where it waits and once in its topic. A topic that was deleted and made again is another.
+be once where it waits and once in its topic. A topic that was deleted and made again is another,
+so copies are counted life by life; copies in several topics count together.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.violations import Property, counted, text, violation
+from mqspark.screening.changes import LIFE
 
 AGAIN: Final = "again"
 
@@ -31,11 +33,14 @@ def violations(evidence: Evidence) -> DataFrame:
     again = evidence.noted.where(F.col("kind") == AGAIN)
     more = again.groupBy("id").agg(F.count(F.lit(1)).alias("more"))
     allowed = F.coalesce("more", F.lit(0)) + evidence.meta.copies_max
+    is_later = F.col("topic").contains(LIFE)
+    life = F.when(is_later, F.substring_index("topic", LIFE, -1)).otherwise("")
     rows = (
-        copies.groupBy("id", "broker", "replica", "waits", *(["topic"] if evidence.lives else []))
+        copies.withColumn("life", life)
+        .groupBy("id", "broker", "replica", "waits", "life")
         .agg(
             F.sort_array(F.collect_set("position")).alias("positions"),
-            *([] if evidence.lives else [F.min("topic").alias("topic")]),
+            F.min("topic").alias("topic"),
             F.array_join(
                 F.sort_array(
                     F.collect_set(

@@ -227,13 +227,13 @@ def _unasked(evidence: Evidence) -> DataFrame:
 def _unforbidden(evidence: Evidence) -> list[DataFrame]:
     """Deletions of groups and prohibitions that a log has, and nobody has asked for."""
     groups, topics = {*evidence.screened.groups}, {*evidence.meta.topics}
-    logged = {
-        (broker, act, whom, value)
-        for broker, act, whom, value, _ in evidence.screened.acts
-        if (act == _PUT_TOPIC and whom in topics and value & _ALL != _ALL)
-        or (act == _PUT_GROUP and whom in groups and value == 0)
-        or (act == DELETE_GROUP and whom in groups)
-    }
+
+    def forbids(act: str, whom: str, value: int) -> bool:
+        if act == _PUT_TOPIC:
+            return whom in topics and value & _ALL != _ALL
+        return whom in groups and (act == DELETE_GROUP or (act == _PUT_GROUP and value == 0))
+
+    logged = sorted(each for each in evidence.screened.acts if forbids(*each[1:4]))
     if not logged:
         return []
     asked = {
@@ -241,18 +241,20 @@ def _unforbidden(evidence: Evidence) -> list[DataFrame]:
         for row in evidence.noted.where(F.col("kind") == ACT).collect()
         for value in ({row.perm} if row.act == _PUT_TOPIC else {row.enabled})
     }
-    rows = [
-        (broker, act, whom, value)
-        for broker, act, whom, value in sorted(logged)
-        if not {(broker, act, whom, known) for known in (value, None)} & asked
-    ]
+    unasked = defaultdict[tuple[str, str, str, int], list[int]](list)
+    for broker, act, whom, value, position in logged:
+        if not {(broker, act, whom, known) for known in (value, None)} & asked:
+            unasked[broker, act, whom, value].append(position)
+    rows = [(*what, positions) for what, positions in unasked.items()]
     return [
         violation(
             evidence.session.createDataFrame(
-                rows, "broker string, act string, topic string, value long"
+                rows,
+                "broker string, act string, topic string, value long, positions array<bigint>",
             ),
             "unasked",
             text("the log has {act} of {topic} ({value}), and no act of the history asked for it"),
+            positions=F.col("positions"),
         )
     ]
 

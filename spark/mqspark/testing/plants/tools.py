@@ -64,9 +64,9 @@ def disabled_unasked(run: SmallRun, draw: random.Random) -> None:
 def others_closed_unasked(run: SmallRun, draw: random.Random) -> None:
     """Innocent: the logs close a topic, and disable and delete groups, that no client tells of."""
     run.add(control=("put_topics", {"topics": [{"topicName": "Others", "perm": 0}], "now_ms": 1}))
-    config = {"groupName": "strangers", "consumeEnable": False}
+    config = {"groupName": "silent", "consumeEnable": False}
     run.add(control=("put_groups", {"groups": [config], "now_ms": 1}))
-    run.add(control=("delete_group", {"group": "strangers", "with_offsets": True, "now_ms": 1}))
+    run.add(control=("delete_group", {"group": "silent", "with_offsets": True, "now_ms": 1}))
 
 
 def closed_by_a_lost_act(run: SmallRun, draw: random.Random) -> None:

@@ -79,7 +79,7 @@ def ends_beyond_where_none_is(run: SmallRun, draw: random.Random) -> None:
 
 def ends_far_beyond(run: SmallRun, draw: random.Random) -> None:
     """A node told the end of a queue of outputs that is behind every offset."""
-    _told(run, OUTPUTS, OUTPUTS_QUEUE, 2**63 - 1)
+    _told(run, OUTPUTS, OUTPUTS_QUEUE, 2**61 - 1)
 
 
 def ends_in_a_tail(run: SmallRun, draw: random.Random) -> None:
