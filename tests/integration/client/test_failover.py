@@ -117,7 +117,7 @@ async def test_pipelined_sends_keep_their_order_through_a_kill(tmp_path: Path) -
     """Hundreds of messages are under way when the leader dies; each key's order holds."""
     async with (
         running(tmp_path) as (cluster, probe),
-        Producer(cluster.layout.namesrv_addr, "PG") as producer,
+        Producer(cluster.layout.namesrv_addr, "PG", timeout_s=30) as producer,
     ):
         await producer.send(Message("T", b"first"))
         leader = await probe.wait_for_leader(BROKER)

@@ -223,7 +223,7 @@ async def test_what_waits_for_its_time_ends_with_its_topic(tmp_path: Path, renew
                 await here.make_again()
         if renewed:
             core = here.broker.broker.core
-            deliveries = here.broker.broker._deliveries
+            deliveries = here.broker.broker._delivering._deliveries
             assert deliveries.renew(Old(1 << 62, 1 << 62), lambda _: None)
             assert len(core.machine.timers) == 1
         here.later_ms += 90_000_000

@@ -218,6 +218,15 @@ def code_of_tags(tag: bytes | None) -> int:
     return tags_code(tag.decode(errors="replace")) if tag else 0  # as Java reads it
 
 
+def _inverses(odd: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The inverses of odd numbers modulo 2^32, by Newton's method: a step doubles the bits that are
+    right, and an odd number is its own inverse modulo 8."""
+    inverses = odd.copy()
+    for _ in range(4):
+        inverses *= 2 - odd * inverses
+    return inverses
+
+
 def codes_of_tags(tags: Sequence[bytes]) -> Sequence[int]:
     """The tags codes of many values that are not empty and have no end."""
     distinct = [*dict.fromkeys(tags)]
@@ -234,6 +243,6 @@ def codes_of_tags(tags: Sequence[bytes]) -> Sequence[int]:
     powers = np.full(len(units), _JAVA_BASE_INVERSE, np.uint32)
     units *= np.cumprod(powers, dtype=np.uint32, out=powers)
     codes = np.add.reduceat(units, begins, dtype=np.uint32)
-    codes *= np.array([pow(_JAVA_BASE, end, 1 << 32) for end in ends.tolist()], np.uint32)
+    codes *= _inverses(powers[ends - 1])
     by_tag = dict(zip(distinct, codes.view(np.int32).tolist(), strict=True))
     return [by_tag[tag] for tag in tags]

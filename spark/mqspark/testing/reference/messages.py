@@ -151,7 +151,8 @@ def kept(run: Inputs) -> Iterator[Finding]:
 
 def unchanged(run: Inputs) -> Iterator[Finding]:
     """5 and 13: the logs say the same, as far as they are settled. An entry's chain CRC stands for
-    all before it too, what was removed included."""
+    all before it too, what was removed included. An index that a log has twice is not the
+    others'."""
     first: dict[tuple[int, str], str] = {}
     for index, held in run.held.items():
         settled = run.position_at(index) < run.settled_end
@@ -176,6 +177,8 @@ def unchanged(run: Inputs) -> Iterator[Finding]:
             settled = max(one.position, other.position) < run.settled_end
             if one.index == other.index and (settled or one.term == other.term):
                 first.setdefault((5, node), "changed")
+                if settled:
+                    first.setdefault((13, node), "different")
     for (number, node), what in first.items():
         yield number, what, None, node, None, None
 
