@@ -188,12 +188,13 @@ class Evidence:
         if not self.is_agreed:
             placed = self.suspects.where(F.col("source").isin(ACK, DELIVER, STORED))
             named = named.unionByName(placed.select("queue", "queue_offset"))
-        ends = named.groupBy("queue").agg((F.max("queue_offset") + 1).alias("end"))
+        last = named.groupBy("queue").agg(F.max("queue_offset").alias("last"))
         whole = answers.where(F.col("broker").isin(*self.whole))
         return self.kept(
-            whole.join(ends, "queue", "left")
-            .fillna(0, ["end"])
-            .where(F.col("offset") > F.col("end"))
+            whole.join(last, "queue", "left")
+            .fillna(-1, ["last"])
+            .where(F.col("offset") - 1 > F.col("last"))  # No number is behind the last offset.
+            .withColumn("end", F.col("last") + 1)
         )
 
     @cached_property
