@@ -91,7 +91,7 @@ def equality_violations(evidence: Evidence) -> DataFrame:
     """Property 13: a row for each replica that differs from the others in the settled part."""
     if evidence.logs is not None:
         return evidence.nothing()
-    differing = _deviations(evidence).where("(deviates OR absent) AND settled")
+    differing = _deviations(evidence).where("(deviates AND unlike OR absent) AND settled")
     what = F.when(F.col("absent"), "incomplete").otherwise("different")
     found = F.when(F.col("absent"), text("lacks entry {index} or can't read it")).otherwise(
         text("entry {index} of term {term} is not the other replicas'")
@@ -110,7 +110,8 @@ def _deviations(evidence: Evidence) -> DataFrame:
 
     Columns: broker, replica, index, term, position, end, chain_crc, settled; `absent` if the
     replica has no readable entry there, `deviates` if it has another, `same_term` if another
-    replica's differs though it has the same term.
+    replica's differs though it has the same term; `unlike` if not all have the same entries there,
+    of which a damaged log may have several.
     """
     expected = evidence.disputes.select(
         "broker",
@@ -134,6 +135,8 @@ def _deviations(evidence: Evidence) -> DataFrame:
         F.collect_set(F.when(F.col("votes") == best, F.col("chain_crc"))).over(everyone)
     )
     disagree = F.size(F.collect_set("chain_crc").over(everyone)) > 1
+    own = Window.partitionBy("broker", "replica", "index")
+    rows = rows.withColumn("own", F.sort_array(F.collect_set("chain_crc").over(own)))
     deviations = rows.select(
         "broker",
         "replica",
@@ -146,6 +149,7 @@ def _deviations(evidence: Evidence) -> DataFrame:
         (~present).alias("absent"),
         (present & disagree & ((F.col("votes") < best) | (rivals > 1))).alias("deviates"),
         (present & (F.size(F.collect_set("chain_crc").over(one_term)) > 1)).alias("same_term"),
+        (F.size(F.collect_set("own").over(everyone)) > 1).alias("unlike"),
     )
     return evidence.kept(deviations)
 

@@ -35,6 +35,7 @@ from dledger.remoting.message import (
     properties_encode,
     sender_crc,
 )
+from dledger.remoting.numbers import INT64_MAX
 from dledger.remoting.record import encode_record
 from mqspark.testing.planting import Event
 from mqspark.testing.synthetic import LogWriter
@@ -217,14 +218,16 @@ class SmallRun:
         return next((m for m in found if m.topic == topic), None)
 
     def next_offset(self, queue_id: int, node: str = "n0") -> int:
-        """The first free offset of a queue in a node's log."""
+        """The first free offset of a queue in a node's log. AssertionError if there is none."""
         offsets = [
             m.offset
             for entry in self.logs[node]
             for m in entry.messages
             if (m.topic, m.queue_id) == (TOPIC, queue_id)
         ]
-        return max(offsets, default=-1) + 1
+        last = max(offsets, default=-1)
+        assert last < INT64_MAX
+        return last + 1
 
 
 def write_runs(runs: Sequence[SmallRun], directory: Path) -> tuple[Path, list[Path]]:
