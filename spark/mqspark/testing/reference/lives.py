@@ -78,16 +78,18 @@ def _moved(message: StoredMessage, gone: Mapping[str, Sequence[int]]) -> StoredM
 
 
 def _windows(run: Inputs, topic: str, ends: Sequence[int]) -> list[tuple[int, int]]:
-    """Between which moments each deletion came about."""
+    """Between which moments each deletion came about. Of several places of a message the lowest
+    counts."""
     spans = []
+    lowest = {message_id: min(positions) for message_id, positions in _positions(run).items()}
     for end in ends:
         low = [0]
         high = [_FOR_EVER]
-        for message_id, positions in _positions(run).items():
+        for message_id, position in lowest.items():
             sent = run.sent.get(message_id)
-            if sent is not None and min(positions) < end:
+            if sent is not None and position < end:
                 low.append(sent["t"])
-        high += [ack["t"] for ack in run.of("ack") if ack["position"] > end]
+        high += [ack["t"] for ack in run.of("ack") if lowest[ack["id"]] > end]
         spans.append((max(low), min(high)))
     acts = sorted(
         (a["began"], a["t"])
