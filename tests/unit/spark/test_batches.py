@@ -192,7 +192,9 @@ notes = st.lists(values, min_size=9, max_size=9).map(msgspec.msgpack.encode) | s
 
 
 @given(
-    notes, st.text(st.characters(exclude_characters="\x02"), max_size=12), st.binary(max_size=90)
+    notes,
+    st.text(st.characters(codec="utf-8", exclude_characters="\x02"), max_size=12),
+    st.binary(max_size=90),
 )
 def test_any_bytes_say_something_or_nothing(note: bytes, waits: str, body: bytes) -> None:
     """A log may hold anything under right checksums."""
