@@ -87,7 +87,7 @@ def ends_in_a_tail(run: SmallRun, draw: random.Random) -> None:
     end = run.next_offset(1)
     found = run.stored(acked(run, draw)["id"])
     assert found is not None
-    ghost = f"{run.broker}-ghost"
+    ghost = f"{run.broker}-tail"
     run.events.append(run.of("send", id=found.id)[0] | {"id": ghost})
     message = replace(found, id=ghost, queue_id=1, offset=end)
     run.logs["n1"].append(Entry(2, (message,)))
