@@ -158,6 +158,7 @@ class Ledger(Node):
     async def changed(self) -> None:
         """Return when more is applied on this node, or its log has begun anew. Raises
         LedgerClosed."""
+        self._check_open()
         await self._stepper.more_applied()
         self._check_open()
 

@@ -299,8 +299,10 @@ class _Layout(NamedTuple):
 def _layout_of(message_type: type[PeerMessage]) -> _Layout:
     fields = msgspec.structs.fields(message_type)
     types = tuple(field.type for field in fields if field.name != "run")
+    own = message_type.kind.value
+    kind = Annotated[int, msgspec.Meta(ge=own, le=own)]
     bounded = [_Number if each is int else each for each in types]
-    read = msgspec.msgpack.Decoder(tuple.__class_getitem__((int, *bounded))).decode
+    read = msgspec.msgpack.Decoder(tuple.__class_getitem__((kind, *bounded))).decode
     return _Layout(message_type.kind.name, message_type, types, len(types) < len(fields), read)
 
 

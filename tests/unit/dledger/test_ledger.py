@@ -105,6 +105,8 @@ async def test_who_waits_for_a_ledger_hears_that_it_was_closed(tmp_path: Path) -
                 outer.start_soon(wait, lambda: ledger.wait_applied(never))
                 outer.start_soon(wait, lambda: ledger.wait_durable(never))
             assert await ledger.wait_fenced() is None
+        await wait(ledger.changed)
+        await wait(lambda: ledger.wait_applied(never))
 
 
 class Older(KeepsNothing):

@@ -71,7 +71,10 @@ SAID: list[tuple[PeerMessage, list[object]]] = [
 
 
 def frame_of(head: list[object], run: bytes = b"") -> bytes:
-    packed = msgpack.packb(head)
+    return framed(msgpack.packb(head), run)
+
+
+def framed(packed: bytes, run: bytes = b"") -> bytes:
     crc = crc32(run, crc32(packed, len(packed)))
     return PREFIX.pack(6 + len(packed) + len(run), len(packed), crc) + packed + run
 
@@ -102,3 +105,16 @@ def test_a_field_beyond_its_bounds_or_of_another_type_is_refused(
         for value in (-1, NUMBER_MAX + 1, None, "1", 1.0, b"1", other):
             with pytest.raises(FrameError):
                 decode_message(memoryview(frame_of([*head[:at], value, *head[at + 1 :]])))
+
+
+@pytest.mark.parametrize(("message", "head"), SAID, ids=lambda case: type(case).__name__)
+def test_a_head_that_is_packed_in_another_way_is_no_message_of_another_kind(
+    message: PeerMessage, head: list[object]
+) -> None:
+    """The array's length takes two bytes, the first of which looks like a kind."""
+    packed = b"\xdc\x00" + bytes([len(head)]) + msgpack.packb(head)[1:]
+    try:
+        found = decode_message(memoryview(framed(packed, bytes(getattr(message, "run", b"")))))
+    except FrameError:
+        return
+    assert found == message
