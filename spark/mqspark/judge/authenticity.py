@@ -18,9 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.alone import record_violations
 from mqspark.judge.evidence import Evidence
+from mqspark.judge.lives import own_topic
 from mqspark.judge.logs import lacking_parts
 from mqspark.judge.violations import Property, counted, text, together, violation
-from mqspark.screening.changes import LIFE
 from mqspark.screening.testimony import ACK, BURIED, DELIVER, FAIL, SEND
 
 _PLACE: Final = (
@@ -118,8 +118,7 @@ def _sent(said: DataFrame) -> DataFrame:
 
 def _astray(reads: DataFrame, sent: DataFrame) -> DataFrame:
     """Readings in another topic than that of the send."""
-    topic = F.substring_index("topic", LIFE, 1)
-    return reads.join(sent, "id").where(topic != F.col("sent_topic"))
+    return reads.join(sent, "id").where(own_topic() != F.col("sent_topic"))
 
 
 def _refused(said: DataFrame) -> DataFrame:

@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
+from mqspark.judge.lives import life
 from mqspark.judge.violations import Property, counted, text, violation
-from mqspark.screening.changes import LIFE
 
 AGAIN: Final = "again"
 
@@ -33,10 +33,8 @@ def violations(evidence: Evidence) -> DataFrame:
     again = evidence.noted.where(F.col("kind") == AGAIN)
     more = again.groupBy("id").agg(F.count(F.lit(1)).alias("more"))
     allowed = F.coalesce("more", F.lit(0)) + evidence.meta.copies_max
-    is_later = F.col("topic").contains(LIFE)
-    life = F.when(is_later, F.substring_index("topic", LIFE, -1)).otherwise("")
     rows = (
-        copies.withColumn("life", life)
+        copies.withColumn("life", life())
         .groupBy("id", "broker", "replica", "waits", "life")
         .agg(
             F.sort_array(F.collect_set("position")).alias("positions"),

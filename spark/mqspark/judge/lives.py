@@ -19,7 +19,7 @@ import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from mqspark.screening.changes import DELETE_TOPIC, Lives, life_name, numbers_in
+from mqspark.screening.changes import DELETE_TOPIC, LIFE, Lives, life_name, numbers_in
 from mqspark.screening.tasks import ACT, POSITIONS, QUEUE_END
 from mqspark.screening.testimony import ACK, DELIVER, STORED
 from mqspark.source.members import Members
@@ -27,6 +27,16 @@ from mqspark.source.members import Members
 _FOR_EVER: Final = 2**62
 _SPANS: Final = "broker string, topic string, first long, end long, mixer long, named string"
 Moments = list[tuple[int, int]]
+
+
+def own_topic() -> Column:
+    """The topic's own name, whatever its life is, of a row with `topic`."""
+    return F.substring_index("topic", LIFE, 1)
+
+
+def life() -> Column:
+    """The topic's life of a row with `topic`: a text, empty for the first one."""
+    return F.substr(F.col("topic"), F.length(own_topic()) + 1)
 
 
 @dataclass(frozen=True)

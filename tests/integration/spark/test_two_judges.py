@@ -247,7 +247,7 @@ def test_what_only_looks_odd_is_found_by_neither(judged: Judged, name: str) -> N
 
 
 def test_two_judges_agree_on_random_runs(judged: Judged) -> None:
-    """Those of seed 0."""
+    """Random runs of seed 0, which are judged with all others."""
     runs = random_runs(0)
     assert disagreements(judged, {name: plants for name, (_, plants) in runs.items()}) == []
 

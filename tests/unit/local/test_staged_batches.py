@@ -448,7 +448,7 @@ async def test_a_stock_end_of_a_staged_entry_is_refused(
 async def test_the_first_that_can_not_be_ended_keeps_those_behind_it(
     autojump_clock: MockClock, cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
-    """So the order of the decision stays; and a request has a bound."""
+    """The order of the decision stays; and a request has a bound."""
     staged = await begin(cluster, 0)
     places = await stage(cluster, staged, range(120))
     ((group, [first, second, third, *_]), *_) = places.items()
@@ -473,7 +473,7 @@ async def test_the_first_that_can_not_be_ended_keeps_those_behind_it(
 
 
 def test_whoever_ends_staged_entries_needs_the_right_to_the_topic_of_each() -> None:
-    """They may be of several topics."""
+    """Staged entries that end together may be of several topics."""
     topics = {10: "A", 20: "B", 30: "C"}
     request = Command(
         RequestCode.END_STAGED, encode_header(EndStagedHeader(1, 10, [(2, 20), (3, 30)]))

@@ -33,7 +33,7 @@ def test_each_group_of_properties_has_many_kinds_of_faults(numbers: tuple[int, .
 
 
 def test_the_page_says_how_many_plants_there_are() -> None:
-    """Of faults, and of what only looks odd."""
+    """The page tells how many faults there are, and how much only looks odd."""
     text = PAGE.read_text()
     (told,) = re.findall(r"plants (\d+) faults in them, and `innocents.py` (\d+) things", text)
     assert told == (str(len(FAULTS)), str(len(INNOCENT)))

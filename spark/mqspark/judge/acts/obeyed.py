@@ -34,8 +34,9 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.acts.entitled import DELETE_GROUP
 from mqspark.judge.evidence import Evidence
+from mqspark.judge.lives import own_topic
 from mqspark.judge.violations import Property, text, together, violation
-from mqspark.screening.changes import DELETE_TOPIC, KINDS, LIFE
+from mqspark.screening.changes import DELETE_TOPIC, KINDS
 from mqspark.screening.tasks import ACT, RESET
 from mqspark.screening.testimony import ACK, DELIVER, SEND, WAITING
 
@@ -100,7 +101,7 @@ def _forbidden(evidence: Evidence, acts: DataFrame) -> list[DataFrame]:
     unread = _spans(of_topics, "topic", is_set & (perm.bitwiseAND(_READ) == 0))
     of_groups = acts.where(F.col("group").isNotNull())
     disabled = _spans(of_groups, "group", (F.col("act") == _PUT_GROUP) & ~F.col("enabled"))
-    said = evidence.testimony.withColumn("topic", F.substring_index("topic", LIFE, 1))
+    said = evidence.testimony.withColumn("topic", own_topic())
     sent = said.where(F.col("source") == SEND).groupBy("id").agg(F.min("t").alias("sent_t"))
     acked = said.where(F.col("source").isin(ACK, WAITING)).join(sent, "id")
     given = (
@@ -157,7 +158,7 @@ def _revived(evidence: Evidence, acts: DataFrame) -> DataFrame:
     popped = evidence.testimony.where((F.col("source") == DELIVER) & F.col("asked").isNotNull())
     again = (
         popped.drop("position")
-        .withColumn("own", F.substring_index("topic", LIFE, 1))
+        .withColumn("own", own_topic())
         .join(F.broadcast(last), ["broker", "own"])
         .join(placed, "id")
         .where("asked > gone_t AND position < gone_at")
