@@ -19,6 +19,9 @@ one of its own."""
 
 TOPIC_BATCH_BYTES_MIN = MIB
 """Bytes up to which answers of brokers are put together, to make one Arrow batch."""
+FETCHED_BYTES_MAX = 8 * MIB
+"""Bytes of bodies that were compressed, or lay in parts, in one Arrow batch; the body that passes
+this is the last one of its batch."""
 TASK_MESSAGES = 8_192
 """Messages for each task of a batch; no queue is cut for it. A task by itself costs as much as
 reading some thousand messages."""

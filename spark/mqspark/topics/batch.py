@@ -38,7 +38,7 @@ class TopicReader(DataSourceReader):
                     raise ConfigError(f"option assign: {queue} is not there (mqadmin topicRoute)")
             start = beginning(reader, options, known)
             end = ending(reader, options, known)
-        return partitions_of(tasks(start, end, options.min_partitions))
+        return partitions_of(tasks(start, end, options.min_partitions, options.task_records_max))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a task's ranges."""

@@ -9,7 +9,7 @@ elsewhere, and property strings that no sender of ours or RocketMQ's writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -25,7 +25,7 @@ from dledger.remoting.message import KEYS, TAGS, UNIQ_KEY, properties_decode
 from dledger.remoting.record import COMPRESSED, CRC_MASK
 from dledger.remoting.record.table import RecordTable
 from mqclient.models import ReceivedMessage
-from mqspark.limits import TIME_MS_MAX
+from mqspark.limits import FETCHED_BYTES_MAX, TIME_MS_MAX
 
 Ints = npt.NDArray[np.int64]
 
@@ -48,6 +48,7 @@ COLUMNS: Final[Mapping[str, pa.DataType]] = {
     "properties": _MAP,
 }
 PROPERTIES: Final = "properties"
+BODY: Final = "value"
 #: Stand between a property's name and its value, and between two properties.
 _NAME_END: Final = b"\x01"
 _BETWEEN: Final = 2
@@ -91,15 +92,20 @@ class BatchMaker:
         self._body_of = body_of
         self._tags = pa.array(sorted(tags), pa.string()) if tags else None
 
-    def make(self, table: RecordTable) -> pa.RecordBatch:
-        """The batch of all records of a table. Raises RecordError for damage."""
+    def batches(self, table: RecordTable) -> Iterator[pa.RecordBatch]:
+        """The batches of all records of a table: one, or more if many bodies are inflated or
+        fetched. Raises RecordError for damage."""
         columns = _Columns(table, self._queue, self._body_of)
-        batch = pa.RecordBatch.from_arrays(
-            [columns.column(field.name) for field in self._schema], schema=self._schema
-        )
-        if self._tags is None:
-            return batch
-        return batch.filter(pc.is_in(columns.column("tags"), self._tags))
+        names = self._schema.names
+        begin = 0
+        for bodies in columns.bodies() if BODY in names else [None]:
+            rows = slice(begin, len(table) if bodies is None else begin + len(bodies))
+            arrays = [bodies if name == BODY else columns.column(name)[rows] for name in names]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+            if self._tags is not None:
+                batch = batch.filter(pc.is_in(columns.column("tags")[rows], self._tags))
+            yield batch
+            begin = rows.stop
 
 
 class _Columns:
@@ -134,7 +140,6 @@ class _Columns:
         if name == PROPERTIES:
             return self._properties.maps()
         makers: dict[str, Callable[[], pa.Array]] = {
-            "value": self._bodies,
             "queue": lambda: numbers(np.full(len(table), queue.queue_id), pa.int32()),
             "offset": lambda: numbers(table.queue_offsets, pa.int64()),
             "storeTimestamp": lambda: _times(table.store_timestamps_ms),
@@ -144,8 +149,9 @@ class _Columns:
         }
         return makers[name]()
 
-    def _bodies(self) -> pa.Array:
-        """The bodies, each compared with its CRC."""
+    def bodies(self) -> Iterator[pa.Array]:
+        """The bodies, each compared with its CRC. Those that are inflated or fetched make a new
+        array whenever they pass FETCHED_BYTES_MAX."""
         table = self._table
         begins, ends, _, _ = table.spans
         odd = (table.sys_flags & COMPRESSED != 0) | (begins == ends)
@@ -155,14 +161,15 @@ class _Columns:
         wrong = (crcs & CRC_MASK != table.body_crcs) & ~odd
         if wrong.any():
             raise self._damaged(int(np.flatnonzero(wrong)[0]))
-        rows = np.flatnonzero(odd)
-        if not len(rows):
-            return plain
-        bodies = [self._odd_body(number) for number in rows.tolist()]
-        places = np.arange(len(table))
-        places[rows] = len(table) + np.arange(len(rows))
-        both = pa.concat_arrays([plain, pa.array(bodies, pa.binary())])
-        return both.take(numbers(places, pa.int64()))
+        begin, size_bytes, fetched = 0, 0, dict[int, bytes]()
+        for row in np.flatnonzero(odd).tolist():
+            fetched[row] = self._odd_body(row)
+            size_bytes += len(fetched[row])
+            if size_bytes >= FETCHED_BYTES_MAX:
+                yield _merged(plain, begin, row + 1, fetched)
+                begin, size_bytes, fetched = row + 1, 0, {}
+        if begin < len(table):
+            yield _merged(plain, begin, len(table), fetched)
 
     def _odd_body(self, number: int) -> bytes:
         message = ReceivedMessage(None, self._queue.broker_name, self._table, number)
@@ -256,6 +263,17 @@ class _Properties:
             except BadInput:
                 found.append({})
         return found
+
+
+def _merged(plain: pa.Array, begin: int, end: int, fetched: Mapping[int, bytes]) -> pa.Array:
+    """The bodies of the rows from `begin` to `end`: of some, those that were fetched."""
+    rows = plain[begin:end]
+    if not fetched:
+        return rows
+    places = np.arange(len(rows))
+    places[np.array([*fetched]) - begin] = len(rows) + np.arange(len(fetched))
+    both = pa.concat_arrays([rows, pa.array([*fetched.values()], pa.binary())])
+    return both.take(numbers(places, pa.int64()))
 
 
 def gather(buffer: memoryview, begins: Ints, ends: Ints) -> pa.Array:

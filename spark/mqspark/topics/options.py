@@ -38,6 +38,7 @@ _COMMON: Final = (
     "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "minPartitions",
+    "maxRecordsPerPartition",
     "failOnDataLoss",
     "lossTable",
     "includeHeaders",
@@ -85,6 +86,7 @@ class Options:
     fail_on_data_loss: bool
     loss_table: str
     min_partitions: int
+    task_records_max: int | None
     rows_max: int | None
     bytes_max: int | None
     group: str
@@ -146,6 +148,7 @@ def parse(given: Mapping[str, str], *, streaming: bool) -> Options:
         fail_on_data_loss=fails,
         loss_table=text("lossTable"),
         min_partitions=_count("minPartitions", text("minPartitions")) or 0,
+        task_records_max=_count("maxRecordsPerPartition", text("maxRecordsPerPartition")),
         rows_max=_count("maxOffsetsPerTrigger", text("maxOffsetsPerTrigger")),
         bytes_max=_count("maxBytesPerTrigger", text("maxBytesPerTrigger")),
         group=text("group"),

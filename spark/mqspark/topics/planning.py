@@ -6,9 +6,14 @@ repeats, after a crash or from an old checkpoint, is the same batch:
 - a queue that both positions have, with the same life, is read from one offset to the other;
 - a queue that only the end has, or has with another life, is *announced*: nothing is read, and the
   next batch begins at the offset that the end names, the queue's first message;
-- with `minPartitions`, each range has a task, and the largest ones are cut into equal pieces;
-- without it, neighbouring ranges share a task as long as they are small: a task costs as much as
+- with `minPartitions` or `maxRecordsPerPartition`, each range has a task, and large ones are cut
+  into equal pieces;
+- without them, neighbouring ranges share a task as long as they are small: a task costs as much as
   reading some thousand messages.
+
+Tasks are counted in messages, not in bytes: a position says nothing of sizes, and one that did
+would have to be asked for at brokers, for each queue and batch, and differ from itself when asked
+again, so that Spark would see a new position where there is no new message.
 
 The end is chosen before: `advance` looks at what the queues have now, and `limit` shares out what a
 batch may read. Both say nothing but positions, so it does not matter what they looked at.
@@ -55,7 +60,9 @@ class Known:
     told: Collection[tuple[str, str]] = ()
 
 
-def ranges(start: Positions, end: Positions, min_partitions: int = 0) -> list[Range]:
+def ranges(
+    start: Positions, end: Positions, min_partitions: int = 0, records_max: int | None = None
+) -> list[Range]:
     """The ranges of a batch, in the order of their queues."""
     found = [
         Range(queue, start[queue].offset, position.offset, position.life)
@@ -64,31 +71,31 @@ def ranges(start: Positions, end: Positions, min_partitions: int = 0) -> list[Ra
         and start[queue].life == position.life
         and start[queue].offset < position.offset
     ]
-    total = sum(each.end - each.begin for each in found)
-    if len(found) >= min_partitions:
-        return found
-    return [
-        piece
-        for each in found
-        for piece in _cut(each, round((each.end - each.begin) * min_partitions / total))
-    ]
+    sizes = [each.end - each.begin for each in found]
+    pieces = [-(-size // (records_max or size)) for size in sizes]
+    if len(found) < min_partitions:
+        shares = [round(size * min_partitions / sum(sizes)) for size in sizes]
+        pieces = [*map(max, pieces, shares)]
+    return [piece for each, count in zip(found, pieces, strict=True) for piece in _cut(each, count)]
 
 
 def _cut(whole: Range, pieces: int) -> list[Range]:
     size = whole.end - whole.begin
-    pieces = max(1, min(pieces, size))
+    pieces = min(pieces, size)
     ends = [whole.begin + size * number // pieces for number in range(pieces + 1)]
     return [whole._replace(begin=begin, end=end) for begin, end in pairwise(ends)]
 
 
-def tasks(start: Positions, end: Positions, min_partitions: int = 0) -> list[tuple[Range, ...]]:
+def tasks(
+    start: Positions, end: Positions, min_partitions: int = 0, records_max: int | None = None
+) -> list[tuple[Range, ...]]:
     """The ranges of a batch, as tasks read them: in the order of their queues.
 
     There is a task for each `TASK_MESSAGES`, as far as there are ranges. A range belongs to the
     task in whose equal share of all messages its middle lies.
     """
-    found = ranges(start, end, min_partitions)
-    if min_partitions:
+    found = ranges(start, end, min_partitions, records_max)
+    if min_partitions or records_max:
         return [(each,) for each in found]
     total = sum(each.end - each.begin for each in found)
     wanted = -(-total // TASK_MESSAGES)

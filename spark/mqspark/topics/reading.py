@@ -2,7 +2,8 @@
 
 A worker is forked, so the connection is opened here, for this task, and closed with it. The next
 pull is under way while a batch is made. Small answers, as of brokers that give 32 messages at a
-time, are put together.
+time, are put together. The bodies of compressed and of large messages are many times their records:
+an answer with them makes several batches, so that a worker's memory is bounded.
 """
 
 from __future__ import annotations
@@ -76,10 +77,10 @@ def _read(
             if piece.table is not None:
                 held.append(piece.table)
             if sum(len(table.buffer) for table in held) >= TOPIC_BATCH_BYTES_MIN:
-                yield maker.make(_together(held))
+                yield from maker.batches(_together(held))
                 held = []
     if held:
-        yield maker.make(_together(held))
+        yield from maker.batches(_together(held))
 
 
 def _pieces(reader: RangeReader, wanted: Range, options: Options) -> Generator[Piece, None, None]:

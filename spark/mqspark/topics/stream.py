@@ -87,8 +87,9 @@ class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         """The tasks of a batch: they follow from `start`, `end` and the options alone."""
-        planned = tasks(from_json(start), from_json(end), self._options.min_partitions)
-        return partitions_of(planned)
+        options = self._options
+        positions = from_json(start), from_json(end)
+        return partitions_of(tasks(*positions, options.min_partitions, options.task_records_max))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of a task's ranges, on a worker."""

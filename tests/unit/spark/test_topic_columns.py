@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from dledger.errors import RecordError
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import host_bytes, properties_decode
-from dledger.remoting.record import encode_record
+from dledger.remoting.record import COMPRESSED, encode_record
 from dledger.remoting.record.table import RecordTable
 from mqclient.compression import check_compression
 from mqclient.models import ReceivedMessage
@@ -100,6 +101,11 @@ def maker(*names: str, tags: frozenset[str] = frozenset()) -> BatchMaker:
     return BatchMaker(QUEUE, schema, lambda message: message.body, tags)
 
 
+def only(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+    (batch,) = batches
+    return batch
+
+
 def test_each_row_is_what_its_message_says() -> None:
     """Whatever hosts, bodies, compression and properties the records have."""
     seed = random.randrange(2**32)
@@ -109,7 +115,7 @@ def test_each_row_is_what_its_message_says() -> None:
         odd = chance.random() < 0.5
         count = chance.randrange(1, 40)
         table = RecordTable(b"".join(some_record(chance, n, odd=odd) for n in range(count)))
-        batch = maker().make(table)
+        batch = only(maker().batches(table))
         batch.validate(full=True)
         assert batch.schema == SCHEMA
         rows = batch.to_pylist()
@@ -124,19 +130,46 @@ def test_any_columns_come_in_any_order() -> None:
     """Those that are named, and only those are made."""
     chance = random.Random(39)
     table = RecordTable(b"".join(some_record(chance, n) for n in range(20)))
-    whole = maker().make(table)
+    whole = only(maker().batches(table))
     for _ in range(20):
         names = chance.sample([*COLUMNS], chance.randrange(1, len(COLUMNS) + 1))
-        assert maker(*names).make(table) == whole.select(names)
+        assert only(maker(*names).batches(table)) == whole.select(names)
+
+
+def test_bodies_that_are_inflated_or_fetched_are_no_more_than_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They make several batches of the rows of one, with and without a filter; only the body that
+    passes the bound is beyond it."""
+    chance = random.Random(39)
+    table = RecordTable(b"".join(some_record(chance, n) for n in range(200)))
+    for tags in (frozenset[str](), frozenset({"A"})):
+        monkeypatch.setattr("mqspark.topics.columns.FETCHED_BYTES_MAX", 10**9)
+        whole = only(maker(tags=tags).batches(table)).to_pylist()
+        for most in (1, 500, 1200):
+            monkeypatch.setattr("mqspark.topics.columns.FETCHED_BYTES_MAX", most)
+            batches = [batch.to_pylist() for batch in maker(tags=tags).batches(table)]
+            assert [row for rows in batches for row in rows] == whole
+            fetched = [
+                sum(len(row["value"]) for row in rows if row["sysFlag"] & COMPRESSED)
+                for rows in batches
+            ]
+            assert len(batches) > 10
+            assert max(fetched) <= -(-most // 500) * 500
 
 
 def test_tags_are_compared_themselves() -> None:
     """Brokers compare hashes: what has another tag is left out here, and what has none."""
     chance = random.Random(39)
     table = RecordTable(b"".join(some_record(chance, n, odd=False) for n in range(200)))
-    wanted = [row["offset"] for row in maker().make(table).to_pylist() if row["tags"] == "A"]
+    wanted = [
+        row["offset"] for row in only(maker().batches(table)).to_pylist() if row["tags"] == "A"
+    ]
     assert wanted
-    assert maker("offset", tags=frozenset({"A", "C"})).make(table)["offset"].to_pylist() == wanted
+    assert (
+        only(maker("offset", tags=frozenset({"A", "C"})).batches(table))["offset"].to_pylist()
+        == wanted
+    )
 
 
 def test_damage_is_told_with_its_place() -> None:
@@ -148,7 +181,7 @@ def test_damage_is_told_with_its_place() -> None:
         spoilt = bytearray(data)
         spoilt[chance.randrange(88, len(data))] ^= 1 << chance.randrange(8)
         with suppress(RecordError):
-            maker(*schema).make(RecordTable(spoilt))
+            only(maker(*schema).batches(RecordTable(spoilt)))
     spoilt = bytearray(some_record(random.Random(3), 7, odd=False))
     while True:
         table = RecordTable(spoilt)
@@ -158,8 +191,8 @@ def test_damage_is_told_with_its_place() -> None:
         spoilt = bytearray(some_record(chance, 7, odd=False))
     spoilt[int(begins[0])] ^= 1
     with pytest.raises(RecordError, match="body of message 7 of .* does not match its CRC"):
-        maker(*schema).make(RecordTable(spoilt))
-    assert maker("offset").make(RecordTable(spoilt)).num_rows == 1
+        only(maker(*schema).batches(RecordTable(spoilt)))
+    assert only(maker("offset").batches(RecordTable(spoilt))).num_rows == 1
 
 
 def test_the_types_are_those_that_spark_gives_its_columns() -> None:

@@ -113,6 +113,7 @@ def test_messages_are_filtered_by_tags_or_sql() -> None:
         ({"maxOffsetsPerTrigger": "0"}, "whole number from 1 on"),
         ({"maxBytesPerTrigger": "1k"}, "whole number from 1 on"),
         ({"minPartitions": "-1"}, "whole number from 1 on"),
+        ({"maxRecordsPerPartition": "0"}, "whole number from 1 on"),
         ({"failOnDataLoss": "yes"}, "'true' or 'false'"),
         ({"includeHeaders": "1"}, "'true' or 'false'"),
         ({"lossTable": "gone"}, "needs failOnDataLoss=false"),

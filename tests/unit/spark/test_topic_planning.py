@@ -210,8 +210,9 @@ def test_pieces_of_a_range_are_the_range() -> None:
     for _ in range(300):
         start, end = some_positions(chance, 9), some_positions(chance)
         whole = ranges(start, end)
-        pieces = ranges(start, end, chance.randrange(40))
-        assert all(piece.begin < piece.end for piece in pieces)
+        most = chance.choice((None, 1, 3, 50))
+        pieces = ranges(start, end, chance.randrange(40), most)
+        assert all(0 < piece.end - piece.begin <= (most or 10**9) for piece in pieces)
         for each in whole:
             mine = [piece for piece in pieces if piece.queue == each.queue]
             ends = [piece.end for piece in mine]
@@ -221,12 +222,15 @@ def test_pieces_of_a_range_are_the_range() -> None:
 
 def test_small_ranges_share_a_task_and_large_ones_have_their_own() -> None:
     """A batch has a task for each `TASK_MESSAGES`, up to one a range: so a small one has one, and a
-    large one as many as it has queues. With minPartitions each range has a task."""
+    large one as many as it has queues. With minPartitions or maxRecordsPerPartition each range has
+    a task, and large ranges are cut."""
 
-    def sizes(*messages: int, min_partitions: int = 0) -> list[list[int]]:
+    def sizes(
+        *messages: int, min_partitions: int = 0, records_max: int | None = None
+    ) -> list[list[int]]:
         end = {queue: Position(each) for queue, each in zip(QUEUES, messages, strict=False)}
         start = dict.fromkeys(end, Position(0))
-        found = tasks(start, end, min_partitions)
+        found = tasks(start, end, min_partitions, records_max)
         return [[each.end - each.begin for each in ranges] for ranges in found]
 
     most = TASK_MESSAGES
@@ -239,6 +243,9 @@ def test_small_ranges_share_a_task_and_large_ones_have_their_own() -> None:
     assert sizes(1, most * 9, 1, 1) == [[1], [most * 9], [1, 1]]
     assert sizes(1, 1, 1, min_partitions=1) == [[1]] * 3
     assert sizes(9, 1, min_partitions=4) == [[2], [2], [2], [3], [1]]
+    assert sizes(9, 1, 1, records_max=4) == [[3], [3], [3], [1], [1]]
+    assert sizes(9, 1, min_partitions=2, records_max=4) == [[3], [3], [3], [1]]
+    assert sizes(9, 1, min_partitions=8, records_max=4) == [[1], [1], [1], [2], [1], [1], [2], [1]]
 
 
 def test_tasks_have_the_ranges_of_the_batch_in_order() -> None:

@@ -287,7 +287,9 @@ def test_a_batch_of_any_plan_is_the_same_batch(
     make(cluster, "Shared", 3)
     send(cluster, "Shared", numbered(60))
     counts, batches = [], []
-    for messages, more in ((1000, {}), (25, {}), (1, {}), (1000, {"minPartitions": 12})):
+    plans: list[tuple[int, dict[str, int]]] = [(1000, {}), (25, {}), (1, {})]
+    plans += [(1000, {"minPartitions": 12}), (1000, {"maxRecordsPerPartition": 5})]
+    for messages, more in plans:
         monkeypatch.setattr(planning, "TASK_MESSAGES", messages)
         given = source(cluster, subscribe="Shared", **more)
         reader = given.reader(given.schema())
@@ -295,7 +297,7 @@ def test_a_batch_of_any_plan_is_the_same_batch(
         rows = [row for task in tasks for row in task]
         counts.append(len(tasks))
         batches.append([(row["broker"], row["queue"], row["offset"], row["value"]) for row in rows])
-    assert counts == [1, 3, 6, 12]
+    assert counts == [1, 3, 6, 12, 12]
     assert all(rows == sorted(batches[0]) for rows in batches)
     assert sorted(value for *_, value in batches[0]) == numbered(60)
 
