@@ -62,7 +62,7 @@ class Servers:
     def command(self, name: str, main: str, *words: str) -> list[str]:
         """The program as a command line."""
         home = self._folder / name
-        places = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
+        places = (f"-D{key}={home}" for key in ("user.home", "rocketmq.home.dir", "java.io.tmpdir"))
         return [*JVM, *OPENED, *places, "-cp", f"{self._jars}/*", main, *words]
 
     def start(self, name: str, main: str, *words: str) -> None:

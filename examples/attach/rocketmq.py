@@ -87,7 +87,7 @@ def java(
     words = [
         *("java", f"-Xms{heap}", f"-Xmx{heap}", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC"),
         *OPENED,
-        *(f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"),
+        *(f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", f"-Djava.io.tmpdir={home}"),
         *("-cp", f"{fetch(version)}/*", main, *arguments),
     ]
     with (home / "out.log").open("ab") as out:
