@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from dledger.ledger.ledger import Ledger, open_ledger
     from dledger.log.entry import Draft, Entry, Kind
     from dledger.raft.appends import Appended
-    from dledger.raft.engine import StateMachine
+    from dledger.raft.replication.applying import StateMachine
     from dledger.raft.roles import Timing
 
 __all__ = [
@@ -85,7 +85,7 @@ _HOMES = {
     "ledger.ledger": "Ledger open_ledger",
     "log.entry": "Draft Entry Kind",
     "raft.appends": "Appended",
-    "raft.engine": "StateMachine",
+    "raft.replication.applying": "StateMachine",
     "raft.roles": "Timing",
 }
 

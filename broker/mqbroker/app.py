@@ -22,7 +22,7 @@ import trio
 from dledger.errors import Fenced, StorageError, WrittenByNewer
 from dledger.failpoints import failpoint
 from dledger.ledger.ledger import Ledger, open_ledger
-from dledger.log.space import FULL
+from dledger.log.segments.space import FULL
 from dledger.metrics.config import Port, port_of
 from dledger.metrics.text import Buckets
 from dledger.net import serve_remoting

@@ -41,7 +41,7 @@ from dledger.log.disk import Disk, copy_whole, make_folder, new_file
 from dledger.log.head import LogHead, decode_head, encode_head
 from dledger.log.replica import MANIFEST_FILE, PARTIAL_FILE, Manifest, identity_of
 from dledger.log.scanning.tail import WATERMARK_BYTES, encode_watermark
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.log.store import SegmentedLog
 
 #: Hard links can't be made: another file system, or one without them.

@@ -35,11 +35,11 @@ from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.replica import hold_replica
-from dledger.log.retention import SegmentInfo
+from dledger.log.segments.retention import SegmentInfo
 from dledger.raft.appends import Appended, OnDone
-from dledger.raft.engine import StateMachine
 from dledger.raft.links import listen
 from dledger.raft.membership.configuration import Member
+from dledger.raft.replication.applying import StateMachine
 from dledger.raft.roles import Role
 from dledger.trust.rolling import Secrets
 from dledger.trust.secret import require_secret
@@ -142,13 +142,13 @@ class Ledger(Node):
         """
         index = self._machine.applied_index
         make_again()
-        self._engine.went_back(index)
+        self._engine.applying.went_back(index)
         self._stepper.wake()
 
     @property
     def applying_s(self) -> float:
         """How long this process has spent on applying entries."""
-        return self._engine.applying_s
+        return self._engine.applying.applying_s
 
     async def wait_applied(self, index: int) -> None:
         """Return when everything up to `index` is applied on this node. Raises LedgerClosed."""

@@ -24,9 +24,10 @@ from dledger.log.hard_state import HardStateFile
 from dledger.log.store import SegmentedLog
 from dledger.observe import get_logger
 from dledger.raft.election.transfer import Preference
-from dledger.raft.engine import RaftEngine, StateMachine
+from dledger.raft.engine import RaftEngine
 from dledger.raft.limits import PREFERRED_HEALTHY_S
 from dledger.raft.membership.members import Members
+from dledger.raft.replication.applying import StateMachine
 from dledger.world import world
 
 log = get_logger("dledger.ledger.ledger")

@@ -29,7 +29,7 @@ from dledger.log.disk import Disk, copy_whole
 from dledger.log.hard_state import HardState, HardStateFile, read_slots
 from dledger.log.recovery.verify import verify_replica
 from dledger.log.replica import Manifest, describe_replica, identity_of
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 
 TERMS_BETWEEN_LIVES: Final = 1 << 20
 

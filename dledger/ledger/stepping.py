@@ -111,11 +111,11 @@ class Stepper:
     def applying_held(self) -> Iterator[None]:
         """Nothing is applied within the block."""
         engine = self._engine
-        engine.holds += 1
+        engine.applying.holds += 1
         try:
             yield
         finally:
-            engine.holds -= 1
+            engine.applying.holds -= 1
             self.wake()
 
     def step_soon(self) -> None:

@@ -124,7 +124,7 @@ class Upkeep:
         space = self._log.space
         lacked = space.lacking
         try:
-            prepared = await world().in_thread(self._log.prepare_segment)
+            prepared = await world().in_thread(self._log.next_segment.prepare)
         except OSError as error:
             if not space.lacks(error):
                 raise

@@ -3,21 +3,18 @@
 Layout
 ------
 ``entry``        the 48-byte entry header, its two checksums, and what an entry is (pure)
-``segment``      one file: preallocated, written by position, read through a mapping
+``segments``     the files, and the room for more of them
 ``scanning``     what a segment's bytes say
 ``store``        :class:`~dledger.log.store.SegmentedLog`: append, cut, sync, trim, replace
-``contents``     which entries a log holds, and where
 ``checkpoints``  when a checkpoint is due, and what is in it
 ``jobs``         slow work that a log hands out: syncs and removals
 ``writing``      what was appended and is not in the files yet
 ``reading``      entries by index, bytes by position
 ``head``         where a log begins whose first segments are gone (pure)
-``retention``    which old segments may be removed (pure)
 ``hard_state``   term, vote and seat, durable before any message that depends on them
 ``recovery``     finding damage, and mending it
 ``replica``      the folder of all this: it belongs to one node, and one process at a time
 ``disk``         the few file operations that durability rests on: the seam for simulated disks
-``space``        room for more on the disk
 
 Positions are identical on every replica, byte for byte: where an entry lands depends only on the
 entries before it and on the segment size, which a group agrees on.

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Protocol
 
 from dledger.errors import Rot
-from dledger.log.contents import Contents
 from dledger.log.disk import Disk
 from dledger.log.scanning.checkpoint import Checkpoint, encode_checkpoint
+from dledger.log.segments.contents import Contents
 
 
 class Durable(Protocol):
@@ -35,8 +35,8 @@ class Durable(Protocol):
 
 
 class Checkpoints:
-    """The checkpoints of one log. They hold no strong reference to it, as :mod:`dledger.log.space`
-    explains."""
+    """The checkpoints of one log. They hold no strong reference to it: when it is dropped its
+    mappings must go at once, or its file system could not be unmounted."""
 
     def __init__(self, log: Durable, contents: Contents, disk: Disk) -> None:
         self._of = weakref.ref(log)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dledger.failpoints import failpoint
 from dledger.log.head import LogHead
-from dledger.log.segment import Segment
+from dledger.log.segments.segment import Segment
 
 if TYPE_CHECKING:
     from dledger.log.store import SegmentedLog

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 
 from dledger.errors import Rot, StorageError
-from dledger.log.contents import Contents
 from dledger.log.disk import Disk
 from dledger.log.entry import Entry, Header
 from dledger.log.head import LogHead
-from dledger.log.retention import SegmentInfo
 from dledger.log.scanning.walk import walk
-from dledger.log.segment import Segment
+from dledger.log.segments.contents import Contents
+from dledger.log.segments.retention import SegmentInfo
+from dledger.log.segments.segment import Segment
 from dledger.log.writing import Writing
 
 

@@ -8,9 +8,9 @@ it durable is a separate step that may run in a thread: :meth:`SegmentedLog.star
 sync would cover, `run` of that job does it, :meth:`SegmentedLog.finish_sync` moves `durable_index`.
 Appending may go on meanwhile; later entries wait for the next sync.
 
-A log has three parts, and only a part changes its own fields: `Contents` knows the entries,
-`Writing` those that are not in the files yet, and `LogReader` reads both. This module decides what
-is appended, cut and removed.
+A log has four parts, and only a part changes its own fields: `Contents` knows the entries,
+`Writing` those that are not in the files yet, and `LogReader` reads both. `NextSegment` makes the
+file of the next segment. This module decides what is appended, cut and removed.
 
 Invariants
 ----------
@@ -34,7 +34,6 @@ from dledger.buffers import Buffer
 from dledger.errors import CorruptLog, StorageError, TooLarge
 from dledger.failpoints import failpoint
 from dledger.log.checkpoints import Checkpoints
-from dledger.log.contents import Contents
 from dledger.log.disk import Disk
 from dledger.log.entry import (
     HEADER_BYTES,
@@ -49,13 +48,15 @@ from dledger.log.head import LogHead, encode_head, first_entry_of
 from dledger.log.jobs import SyncJob, TrimJob
 from dledger.log.reading import LogReader
 from dledger.log.scanning.tail import WATERMARK_BYTES
-from dledger.log.segment import PreparedSegment, Segment, segment_path
-from dledger.log.space import Space
+from dledger.log.segments.contents import Contents
+from dledger.log.segments.next_segment import NextSegment
+from dledger.log.segments.segment import PreparedSegment, Segment, segment_path
+from dledger.log.segments.space import Space
 from dledger.log.writing import Writing
 
 
 class SegmentedLog:
-    """A replica's log. Only `run` of jobs and `prepare_segment` may be called in other threads.
+    """A replica's log. Other threads may call `run` of jobs and `next_segment.prepare` only.
 
     What is in it is read by its `reader`.
     """
@@ -84,16 +85,12 @@ class SegmentedLog:
         self.durable_index = self.last_index
         self._syncing: tuple[Segment, ...] = ()
         self._retired: list[Segment] = []
-        self._generation = 0
-        self._spare: PreparedSegment | None = None
-        self._creating = Lock()
-        #: The segment's file that was made last, and is durable under its name.
-        self._made: Path | None = None
         #: How often the whole log was replaced.
         self.replacements = 0
         self._replacing = Lock()
         #: Whether the disk has room for more.
-        self.space = Space(self)
+        self.next_segment = NextSegment(folder, self._contents, disk)
+        self.space = Space(self._contents, self.next_segment)
         #: What a restart need not read again.
         self.checkpoints = Checkpoints(self, self._contents, disk)
         self.reader = LogReader(self._contents, self._writing, disk, unchecked_index)
@@ -134,18 +131,6 @@ class SegmentedLog:
     def fenced(self) -> str | None:
         """Why the log takes no more entries; None if it does."""
         return self._writing.fenced
-
-    @property
-    def room_bytes(self) -> int | None:
-        """The room for another entry in the last segment; None if there is no segment."""
-        segments = self._contents.segments
-        return segments[-1].capacity_bytes - segments[-1].end if segments else None
-
-    def is_next_segment(self, position: int) -> bool:
-        """Whether a position is in the segment behind the last one."""
-        segments = self._contents.segments
-        ahead = position - segments[-1].base_position if segments else 0
-        return self.segment_bytes <= ahead < 2 * self.segment_bytes
 
     @property
     def kept_index(self) -> int:
@@ -214,13 +199,9 @@ class SegmentedLog:
         base = header.position - header.position % self.segment_bytes
         path = segment_path(self.folder, base)
         try:
-            if self._spare is not None and self._spare.base_position == base:
-                descriptor = self._spare.descriptor
-            else:
-                descriptor = self._create(path)
+            descriptor = self.next_segment.take(base)
         except OSError as error:
             self._writing.fence(f"creating {path}", error)
-        self._spare = None
         return Segment(self._disk, path, header.index, self.segment_bytes, descriptor)
 
     @property
@@ -228,54 +209,14 @@ class SegmentedLog:
         """Whether the next segment should be prepared now: the last one is half full, or the disk
         had no room for it when an entry needed it."""
         segments = self._contents.segments
-        if self._spare is not None or not segments or self._writing.fenced is not None:
+        if self.next_segment.is_ready or not segments or self._writing.fenced is not None:
             return False
         return segments[-1].end * 2 > self.segment_bytes or self.space.lacking is not None
 
-    def prepare_segment(self) -> PreparedSegment:
-        """Create the next segment's file, durable. Slow, so it may run in a thread."""
-        generation = self._generation
-        base = self._contents.segments[-1].base_position + self.segment_bytes
-        descriptor = self._create(segment_path(self.folder, base))
-        return PreparedSegment(base, descriptor, generation)
-
-    def _create(self, path: Path) -> int:
-        # The log may need a segment while a thread is still preparing it. The second of the two
-        # takes the file that the first one made, and never replaces it. But a file that an attempt
-        # has left which failed is replaced: its name may not be durable, and with the power went
-        # whatever was acknowledged in it.
-        with self._creating:
-            if self._made == path and self._disk.size(path) is not None:
-                return self._disk.open(path)
-            self._made = None
-            descriptor = self._disk.create(path, self.segment_bytes)
-            self._made = path
-            return descriptor
-
-    def begin_segment(self) -> None:
-        """Make the next segment's file now. Raises OSError."""
-        if self._spare is None:
-            self.adopt_segment(self.prepare_segment())
-
     def adopt_segment(self, prepared: PreparedSegment) -> None:
-        """Keep a prepared segment for when it is needed.
-
-        Not if the log was cut meanwhile: the cut may have removed this file, and what is written to
-        a removed file is gone after a restart.
-        """
+        """Keep the next segment, which was prepared; so the disk had room for it."""
         self.space.lacking = None
-        fits = self.is_next_segment(prepared.base_position)
-        if fits and self._spare is not None:
-            self._disk.close(prepared.descriptor)  # the log could not wait for it
-        elif fits and prepared.generation == self._generation:
-            self._spare = prepared
-        else:
-            self._discard(prepared)
-
-    def _discard(self, prepared: PreparedSegment) -> None:
-        self._disk.close(prepared.descriptor)
-        if prepared.base_position > self._contents.segments[-1].base_position:
-            self._disk.remove(segment_path(self.folder, prepared.base_position))
+        self.next_segment.adopt(prepared)
 
     def forget_pages(self) -> None:
         """Keep the mapped part of the files small, however much is read.
@@ -318,14 +259,14 @@ class SegmentedLog:
         # Marked here and not in the sync's thread: after a cut in between, a watermark would vouch
         # for entries that are gone.
         self._syncing = self._writing.take_unsynced(self.durable_index)
-        return SyncJob(self._syncing, self.last_index, self._generation)
+        return SyncJob(self._syncing, self.last_index, self._contents.generation)
 
     def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
         """Note that a sync has ended. Raises Fenced if it failed."""
         if error is not None:
             self._writing.fence("fdatasync", error)
         self._syncing = ()
-        if job.generation == self._generation:
+        if job.generation == self._contents.generation:
             self.durable_index = max(self.durable_index, job.target_index)
         for segment in self._retired:
             segment.close()
@@ -350,7 +291,7 @@ class SegmentedLog:
             )
         self.on_cut(first_index, self.last_index)
         self._writing.write_out()
-        self._generation += 1
+        self._contents.begin_removal()
         self.durable_index = min(self.durable_index, first_index - 1)
         try:
             self._cut_files(first_index)
@@ -369,9 +310,7 @@ class SegmentedLog:
         watermarks are lowered before anything is removed, that of the segment before, too: it may
         vouch for the first entry that is cut.
         """
-        if self._spare is not None:
-            self._discard(self._spare)
-            self._spare = None
+        if self.next_segment.discard():
             self._disk.sync_folder(self.folder)
         contents = self._contents
         for segment in contents.segments_from(first_index - 1):
@@ -436,7 +375,7 @@ class SegmentedLog:
         self._writing.check()
         header, raw_header, body = first_entry_of(head)
         self.on_cut(self.first_index, self.last_index)
-        self._generation += 1
+        self._contents.begin_removal()
         try:
             with self._replacing:
                 self.replacements += 1
@@ -455,9 +394,7 @@ class SegmentedLog:
             self._writing.fence("replacing the log", error)
 
     def _drop_all(self, head: LogHead) -> None:
-        if self._spare is not None:
-            self._discard(self._spare)
-            self._spare = None
+        self.next_segment.discard()
         for segment in reversed(self._contents.segments):
             self._disk.remove(segment.path)
         self._disk.remove(self.folder / "checkpoint")
@@ -480,6 +417,4 @@ class SegmentedLog:
         """Close the files. A later read opens its file again, until the next call."""
         for segment in (*self._contents.segments, *self._retired):
             segment.close()
-        if self._spare is not None:
-            self._disk.close(self._spare.descriptor)
-            self._spare = None
+        self.next_segment.close()

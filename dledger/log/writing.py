@@ -14,9 +14,9 @@ from typing import NoReturn
 from dledger.buffers import Buffer
 from dledger.errors import Fenced
 from dledger.failpoints import failpoint
-from dledger.log.contents import Contents
 from dledger.log.entry import ALIGNMENT
-from dledger.log.segment import Segment
+from dledger.log.segments.contents import Contents
+from dledger.log.segments.segment import Segment
 
 
 class Writing:

@@ -17,7 +17,7 @@ Layout
 ``limits``       bounds, waits and paces of all these (pure)
 ``claims``       which terms and leaders a node believes of a peer (pure)
 ``election``     elections, and handing leadership over
-``replication``  what a leader sends, and reads
+``replication``  what a leader sends, what is read, and what is applied
 ``membership``   the members of the group
 ``library``      PySyncObj itself: no other folder uses a name of it
 

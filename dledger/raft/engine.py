@@ -28,7 +28,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
 
 from dledger.buffers import Buffer
 from dledger.errors import (
@@ -39,7 +38,7 @@ from dledger.errors import (
     NoSpace,
     NotLeader,
 )
-from dledger.log.entry import HEADER_BYTES, Draft, Entry, Kind
+from dledger.log.entry import Draft, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.jobs import SyncJob
 from dledger.log.store import SegmentedLog
@@ -55,8 +54,6 @@ from dledger.raft.library.adapter import Core
 from dledger.raft.library.journal import LogJournal
 from dledger.raft.library.transport import PeerTransport
 from dledger.raft.limits import (
-    APPLY_BYTES_PER_STEP,
-    APPLY_S_PER_STEP,
     BUSY_RETRY_AFTER_S,
     LATE_S,
     MESSAGES_PER_STEP_MAX,
@@ -70,6 +67,7 @@ from dledger.raft.messages import Ack, PeerMessage
 from dledger.raft.parts import Consensus, Replica
 from dledger.raft.peer import Link, Peer
 from dledger.raft.peers import Peers
+from dledger.raft.replication.applying import Applying, StateMachine
 from dledger.raft.replication.base_state import BaseState
 from dledger.raft.replication.majority_space import MajoritySpace
 from dledger.raft.replication.reads import OnRead, Reads
@@ -77,25 +75,6 @@ from dledger.raft.replication.repair import Giving
 from dledger.raft.replication.sending import Sending
 from dledger.raft.replication.state_transfer import StateTransfer
 from dledger.raft.roles import Role, Standing, Timing
-
-
-class StateMachine(Protocol):
-    """The meaning of the log's entries. All calls come from one thread, in log order."""
-
-    applied_index: int
-    """The machine already holds everything up to here, from its own snapshot. 0: nothing.
-
-    `apply` may lower it: then entries are applied again from there on (`RaftEngine.went_back`).
-    """
-
-    def apply(self, entry: Entry) -> object:
-        """Apply a committed entry, a no-op too. `entry.body` is valid during the call only."""
-
-    def leading(self, term: int) -> None:
-        """This node leads and has applied all entries of earlier terms: appends may begin."""
-
-    def following(self, leader: str | None, term: int) -> None:
-        """This node does not lead, or no longer. `leader` is None if unknown."""
 
 
 class RaftEngine:
@@ -124,8 +103,6 @@ class RaftEngine:
         self.urgent = False
         #: Why this node takes no messages, if its log does not know; None if it does take them.
         self.refusal: str | None = None
-        #: How long applying entries has taken so far: a replay of them takes as long again.
-        self.applying_s = 0.0
         #: Called in a step, when there is something to sync: the shell begins to.
         self.on_written: Callable[[], None] = lambda: None
         self._clock = clock
@@ -134,8 +111,6 @@ class RaftEngine:
         self.members = members
         self._inbox: deque[tuple[str, Link, PeerMessage, float]] = deque()
         self._pending = PendingAppends()
-        self._whole_index = 0
-        self._standing: Standing | None = None
         self.base_state = BaseState(log, machine)
         self.transport = transport = PeerTransport(log, members)
         journal = LogJournal(log, hard_state, members)
@@ -143,19 +118,20 @@ class RaftEngine:
         core = self.core = Core(node_id, journal, transport, timing, self._role_changed)
         self.peers = Peers(node_id, core, transport, members)
         consensus = Consensus(core, transport, self.peers)
-        replica = Replica(log, hard_state, members, self.base_state)
+        replica = Replica(log, hard_state, members, machine, self.base_state)
         acks = self.acknowledging = Acknowledging(consensus, replica, sync=sync)
         self._claims = Claims(core, node_id)
         self.sending = Sending(consensus, replica)
+        self.state_transfer = StateTransfer(consensus, replica)
+        self.applying = Applying(
+            consensus, replica, self._pending, self.sending, self.state_transfer, clock
+        )
         gate = ElectionGate(node_id, members.is_majority, timing, rng)
         self.elections = Elections(
-            consensus, replica, gate, self._unapplied, self._lacks_room, clock
+            consensus, replica, gate, self.applying.missing, self._lacks_room, clock
         )
         transport.begin(core, self.peers, acks, self.elections.is_wished)
         self._joining = Joining(consensus, replica, acks)
-        self.state_transfer = StateTransfer(consensus, replica, machine)
-        #: How many of the machine's owner read its state in slices: nothing is applied meanwhile.
-        self.holds = 0
         self.changes = Changes(consensus, replica)
         self._reads = Reads(consensus, replica)
         self._majority_space = MajoritySpace(consensus, replica, timing.heartbeat_s)
@@ -173,7 +149,7 @@ class RaftEngine:
         Raises NotLeader, Busy or TooLarge if the entry was definitely not taken, StorageError if
         the log can't take any more.
         """
-        self._check_serving()
+        self._check_appends()
         size = self.log.checked_size(body)
         self._pending.check_room(size)
         try:
@@ -184,9 +160,8 @@ class RaftEngine:
         self._pending.add(header.index, size, on_done)
         self.urgent = True
 
-    def _check_serving(self) -> None:
-        if self._standing is None or not self._standing.serving:
-            raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
+    def _check_appends(self) -> None:
+        self.applying.check_serving()
         if self._hand_over.target is not None:
             raise Busy(f"leadership goes to {self._hand_over.target}", BUSY_RETRY_AFTER_S)
 
@@ -201,8 +176,7 @@ class RaftEngine:
 
         Raises NotLeader or Busy at once.
         """
-        if not self.standing.serving:
-            raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
+        self.applying.check_serving()
         self._reads.add(on_read)
         self.urgent = True
 
@@ -212,8 +186,7 @@ class RaftEngine:
         `on_done` is called once, from a later step: with None when this node leads no longer, or
         with the reason why it still leads. Raises NotLeader or TransferFailed at once.
         """
-        if not self.standing.serving:
-            raise NotLeader(None if self.core.role is Role.LEADER else self.core.leader_id)
+        self.applying.check_serving()
         self.urgent = True
         return self._hand_over.begin(target, self._clock(), on_done)
 
@@ -284,9 +257,9 @@ class RaftEngine:
         transferring = self.state_transfer.step(now)
         self.members.committed(self.core.commit_index)
         self._promote(now)
-        more = self._apply_committed()
-        self._announce()
-        if self.standing.serving:
+        more = self.applying.step()
+        self.applying.announce()
+        if self.applying.serving:
             self._reads.step(now, self.machine.applied_index)
             self._hand_over.step(now, self.log.last_index - self.machine.applied_index)
         return more or transferring or bool(self._inbox) or (self.solo and self._lags())
@@ -297,13 +270,13 @@ class RaftEngine:
         Everything that a step does only because time has passed must be named here, or it is done
         late or never. The simulation steps its nodes at these times only.
         """
-        stepped_at, standing = self.stepped_at, self._standing
+        stepped_at = self.stepped_at
         picture_at = self.state_transfer.next_at()
         due = min(self.core.patience_ends_at, self._joining.next_at(stepped_at), picture_at)
         if self.core.role is not Role.LEADER:
             return due
         due = min(due, self.sending.next_at(stepped_at))
-        if standing is None or not standing.serving:
+        if not self.applying.serving:
             return due
         later = self.changes.next_at(stepped_at)
         return min(due, later, self._reads.next_at, self._hand_over.next_at)
@@ -384,7 +357,7 @@ class RaftEngine:
         `on_done` is called as for :meth:`append`. Raises what that and :meth:`Changes.addition` do.
         The leader makes the learner a voter when it is ready.
         """
-        self._check_serving()
+        self._check_appends()
         members = self.changes.addition(node_id, member)
         if members is not None:
             self._append_configuration(members, on_done)
@@ -392,7 +365,7 @@ class RaftEngine:
 
     def remove_member(self, node_id: str, on_done: OnDone) -> bool:
         """Remove another member by an entry. Always True; raises what :meth:`add_member` does."""
-        self._check_serving()
+        self._check_appends()
         if node_id == self.node_id:
             raise ChangePending(f"{node_id} leads: it has to hand leadership over first")
         self._append_configuration(self.changes.removal(node_id), on_done)
@@ -400,7 +373,7 @@ class RaftEngine:
 
     def _promote(self, now: float) -> None:
         learners = self.members.current.learners
-        if learners and self.standing.serving and self.handing_over_to is None:
+        if learners and self.applying.serving and self.handing_over_to is None:
             members = self.changes.promotion(now)
             if members is not None:
                 self._append_configuration(members, lambda outcome: None)
@@ -423,78 +396,24 @@ class RaftEngine:
             self.sending.begin_to_lead()
         if old != Role.LEADER:
             return
-        led_term = self._standing.term if self._standing is not None else None
-        self._standing = None
+        led_term = self.applying.deposed()
         self._pending.give_up()
         self._reads.fail(NotLeader(None))
         self._hand_over.deposed()
         self.elections.resigned(led_term)
 
-    # -- applying --------------------------------------------------------------------------
-
-    def _apply_committed(self) -> bool:
-        """Apply committed entries, up to two bounds; returns whether some are left."""
-        machine, commit_index = self.machine, self.core.commit_index
-        held = self.holds or self.state_transfer.holds or self.base_state.is_missing
-        if held or machine.applied_index >= commit_index:
-            return False
-        now = self._clock()
-        until, budget = now + APPLY_S_PER_STEP, APPLY_BYTES_PER_STEP
-        while machine.applied_index < commit_index and budget > 0 and now <= until:
-            entry = self.log.reader.checked_entry(machine.applied_index + 1)
-            budget -= HEADER_BYTES + len(entry.body)
-            result, started = machine.apply(entry), now
-            now = self._clock()
-            self.applying_s += now - started
-            if machine.applied_index < entry.index - 1:
-                self.went_back(entry.index - 1)
-                return True
-            machine.applied_index = entry.index
-            if self._pending.applied(entry, result) and self.sending.has_burst:
-                self.sending.send_new(now)
-        return machine.applied_index < commit_index
-
-    def went_back(self, index: int) -> None:
-        """The state machine had applied everything up to `index`, and now rebuilds a part of it.
-
-        Until it has reached `index` again this node does not serve.
-        """
-        self._whole_index = max(self._whole_index, index)
-        self.state_transfer.spoiled()
-        self._announce()
-
     def _lacks_room(self) -> bool:
         """Whether this node would take no messages if it led."""
         return self.refusal is not None or self.log.space.lacking is not None
 
-    def _unapplied(self) -> int:
-        """How many entries this node would have to apply before it could serve."""
-        return max(self.log.last_index, self._whole_index) - self.machine.applied_index
-
-    def _announce(self) -> None:
-        """Tell the state machine when the leader has changed, or begun to serve."""
-        core, told, noop_index = self.core, self._standing, self.core.noop_index
-        leads, serving = core.role is Role.LEADER, False
-        if leads and noop_index is not None:
-            serving = self.machine.applied_index >= max(noop_index, self._whole_index)
-        leader, term = None if leads and not serving else core.leader_id, core.term
-        if told is not None and told == (serving, leader, term):
-            return
-        self._standing = Standing(serving, leader, term)
-        if serving:
-            self.machine.leading(core.term)
-        else:
-            self.machine.following(leader, core.term)
-
     @property
     def standing(self) -> Standing:
         """The leader, as far as this node knows."""
-        return self._standing or Standing(serving=False, leader=None, term=self.core.term)
+        return self.applying.standing
 
     def fence(self, error: DledgerError | OSError) -> None:
         """Stop taking part: every pending append and read is answered, with an unknown outcome."""
         self.fenced = str(error)
         self._role_changed(Role.LEADER, Role.FOLLOWER)
-        self._standing = Standing(serving=False, leader=None, term=self.core.term)
-        self.machine.following(None, self.core.term)
+        self.applying.fenced()
         self.peers.close_links(self.fenced)

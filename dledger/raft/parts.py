@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dledger.raft.library.transport import PeerTransport
     from dledger.raft.membership.members import Members
     from dledger.raft.peers import Peers
+    from dledger.raft.replication.applying import StateMachine
     from dledger.raft.replication.base_state import BaseState
 
 
@@ -32,4 +33,5 @@ class Replica:
     log: SegmentedLog
     hard_state: HardStateFile
     members: Members
+    machine: StateMachine
     base_state: BaseState

@@ -36,8 +36,8 @@ from dledger.log.entry import (
     place_body,
 )
 from dledger.raft.appends import Appended
-from dledger.raft.engine import StateMachine
 from dledger.raft.membership.configuration import Member, check_member
+from dledger.raft.replication.applying import StateMachine
 
 _Waiting = tuple[Entry, Callable[[Appended | AppendError], None]]
 

@@ -20,7 +20,7 @@ from dledger.log.entry import HEADER_BYTES, Draft, Entry, Header, Kind
 from dledger.log.head import LogHead
 from dledger.log.jobs import SyncJob
 from dledger.log.recovery.startup import open_log
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import SimulatedDisk
 

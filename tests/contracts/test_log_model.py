@@ -19,7 +19,7 @@ from dledger.errors import DledgerError
 from dledger.log.entry import HEADER_BYTES, Kind, make_header
 from dledger.log.head import LogHead
 from dledger.log.jobs import SyncJob, TrimJob
-from dledger.log.segment import PreparedSegment
+from dledger.log.segments.segment import PreparedSegment
 from dledger.log.store import SegmentedLog
 from dledger.testing.contracts.log_model import MemoryLog
 from dledger.testing.disk import Crashed
@@ -232,7 +232,7 @@ class LogAndModel(RuleBasedStateMachine):
     def prepare_segment(self) -> None:
         """A thread makes the next segment."""
         try:
-            self.prepared = self.log.prepare_segment()
+            self.prepared = self.log.next_segment.prepare()
         except Crashed:
             self.found()
 

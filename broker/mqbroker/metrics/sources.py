@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dledger.log.retention import SegmentInfo
+from dledger.log.segments.retention import SegmentInfo
 from dledger.metrics.text import Buckets
 from dledger.net.watchdog import Watchdog
 from mqbroker.flow.following import Following

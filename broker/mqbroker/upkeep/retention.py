@@ -20,7 +20,7 @@ from dledger.errors import AppendError
 from dledger.failpoints import failpoint
 from dledger.ledger.ledger import Ledger
 from dledger.log.entry import Kind
-from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
+from dledger.log.segments.retention import RetentionPolicy, SegmentInfo, first_kept
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.config import BrokerConfig
 from mqbroker.leader.role import Role

@@ -12,7 +12,7 @@ from pathlib import Path
 from dledger.errors import DledgerError
 from dledger.log.recovery.verify import verify_replica
 from dledger.log.scanning.scan import Found
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from mqchaos.cluster.processes import ClusterError
 
 

@@ -29,7 +29,7 @@ from dledger.failpoints import failpoint
 from dledger.log.disk import Disk
 from dledger.log.entry import Header, chain, padded
 from dledger.log.recovery.rescue import make_empty, rescue
-from dledger.log.segment import Segment, segment_path
+from dledger.log.segments.segment import Segment, segment_path
 
 _CHAINED_PREFIX_BYTES = 36
 

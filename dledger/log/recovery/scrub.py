@@ -15,7 +15,7 @@ from dledger.errors import Rot
 from dledger.log.entry import HEADER_BYTES, decode_header, padded
 from dledger.log.recovery.repair import Place
 from dledger.log.scanning.walk import walk
-from dledger.log.segment import Segment
+from dledger.log.segments.segment import Segment
 from dledger.log.store import SegmentedLog
 
 SLICE_BYTES = 256 << 10

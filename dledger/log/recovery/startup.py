@@ -28,7 +28,7 @@ from dledger.log.scanning.tail import (
     first_valid_after,
     scan_segment,
 )
-from dledger.log.segment import Segment, segment_path
+from dledger.log.segments.segment import Segment, segment_path
 from dledger.log.store import SegmentedLog
 
 _WIPE_BYTES = 1 << 20

@@ -35,7 +35,7 @@ from dledger.log.scanning.tail import (
     decode_watermark,
     encode_watermark,
 )
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 
 Severity = Literal["damaged", "torn", "stale"]
 OnEntry = Callable[[int, Found], None]

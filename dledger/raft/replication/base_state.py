@@ -19,10 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dledger.buffers import Buffer
 from dledger.log.store import SegmentedLog
+
+if TYPE_CHECKING:
+    from dledger.raft.replication.applying import StateMachine
 
 
 class Hold(Enum):
@@ -30,12 +33,6 @@ class Hold(Enum):
 
     NOTHING = "nothing"
     APPLYING = "applying"
-
-
-class Applying(Protocol):
-    """Applies the log's entries."""
-
-    applied_index: int
 
 
 @runtime_checkable
@@ -69,7 +66,7 @@ class BaseState:
     vouches that a restart finds the state.
     """
 
-    def __init__(self, log: SegmentedLog, machine: Applying) -> None:
+    def __init__(self, log: SegmentedLog, machine: StateMachine) -> None:
         self._log = log
         self._machine = machine
         self._portable = machine if isinstance(machine, PortableState) else None

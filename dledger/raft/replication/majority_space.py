@@ -1,9 +1,10 @@
 """Whether the disks of a majority have room for what a leader takes.
 
-A follower whose disk is full drops the entries of the next segment (`dledger.log.space`). Once the
-others are no majority, nothing more is committed: appends would wait until their deadlines and end
-with an unknown outcome. Behind them would wait the entry that lets old segments be removed, which
-could make room. So a follower tells its leader, each second, while it can't begin another segment.
+A follower whose disk is full drops the entries of the next segment (`dledger.log.segments.space`).
+Once the others are no majority, nothing more is committed: appends would wait until their deadlines
+and end with an unknown outcome. Behind them would wait the entry that lets old segments be removed,
+which could make room. So a follower tells its leader, each second, while it can't begin another
+segment.
 While a majority can't, the leader goes by that as on a full disk of its own: what is free in the
 present segment is the last room that there is, messages leave a part of it for the rest, and what
 does not fit is definitely not taken.

@@ -23,7 +23,7 @@ from dledger.errors import StorageError
 from dledger.failpoints import failpoint
 from dledger.raft.limits import PICTURE_KEPT_S, STATE_ASK_AGAIN_S
 from dledger.raft.messages import PeerMessage, State, Wanted
-from dledger.raft.replication.base_state import Applying, Hold, PortableState
+from dledger.raft.replication.base_state import Hold, PortableState
 from dledger.raft.replication.state_copy import Copy, Picture
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 class StateTransfer:
     """The state machine's state on its way, to this node or from it."""
 
-    def __init__(self, consensus: Consensus, replica: Replica, machine: Applying) -> None:
+    def __init__(self, consensus: Consensus, replica: Replica) -> None:
         self._core = consensus.core
         self._peers = consensus.peers
         self._log = replica.log
         self._base_state = replica.base_state
-        self._machine = machine
+        self._machine = replica.machine
         self._copy = Copy()
         self._asked_at = -math.inf
         self._asked: str | None = None

@@ -33,7 +33,7 @@ def change_before_the_own_term_is_committed() -> Planted:
         if self.core.role is not Role.LEADER:
             raise NotLeader(None)
 
-    return patch.object(RaftEngine, "_check_serving", check)
+    return patch.object(RaftEngine, "_check_appends", check)
 
 
 def remove_two_at_once() -> Planted:

@@ -34,6 +34,7 @@ from dledger.raft.messages import (
     Voted,
 )
 from dledger.raft.peer import Held, Peer
+from dledger.raft.replication.applying import Applying
 from dledger.raft.roles import Role
 
 Planted = AbstractContextManager[object]
@@ -219,26 +220,26 @@ def serve_early() -> Planted:
 
 def answer_early() -> Planted:
     """An append is acknowledged when it is in the leader's own log."""
-    original = RaftEngine._apply_committed
+    original = Applying.step
 
-    def apply(self: RaftEngine) -> bool:
-        for index in range(self.machine.applied_index + 1, self.log.last_index + 1):
-            self._pending.applied(self.log.reader.entry(index), None)
+    def apply(self: Applying) -> bool:
+        for index in range(self._machine.applied_index + 1, self._log.last_index + 1):
+            self._pending.applied(self._log.reader.entry(index), None)
         return original(self)
 
-    return patch.object(RaftEngine, "_apply_committed", apply)
+    return patch.object(Applying, "step", apply)
 
 
 def apply_early() -> Planted:
     """A node applies what is in its log, committed or not."""
-    original = RaftEngine._apply_committed
+    original = Applying.step
 
-    def apply(self: RaftEngine) -> bool:
-        end = self.log.last_index
+    def apply(self: Applying) -> bool:
+        end = self._log.last_index
         with patch.object(Core, "commit_index", property(lambda _: end)):
             return original(self)
 
-    return patch.object(RaftEngine, "_apply_committed", apply)
+    return patch.object(Applying, "step", apply)
 
 
 # -- terms, votes, leadership ------------------------------------------------------------------
@@ -345,7 +346,7 @@ def never_tell_of_lost_leadership() -> Planted:
 
 def append_what_was_refused() -> Planted:
     """A node appends what it refused as a follower, once it leads."""
-    append_now, announce = RaftEngine.append, RaftEngine._announce
+    append_now, step = RaftEngine.append, RaftEngine.step
     refused: list[tuple[RaftEngine, Buffer | Draft, int]] = []
 
     def append(self: RaftEngine, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
@@ -355,15 +356,16 @@ def append_what_was_refused() -> Planted:
             refused.append((self, body, kind))
             raise
 
-    def announce_and_append(self: RaftEngine) -> None:
-        announce(self)
+    def step_and_append(self: RaftEngine) -> bool:
+        more = step(self)
         if self.standing.serving:
             mine = [held for held in refused if held[0] is self]
             refused[:] = [held for held in refused if held[0] is not self]
             for _, body, kind in mine:
                 append_now(self, body, kind, lambda outcome: None)
+        return more
 
     return together(
         patch.object(RaftEngine, "append", append),
-        patch.object(RaftEngine, "_announce", announce_and_append),
+        patch.object(RaftEngine, "step", step_and_append),
     )

@@ -9,13 +9,14 @@ from unittest.mock import patch
 
 from dledger.log import entry
 from dledger.log.checkpoints import Checkpoints
-from dledger.log.contents import Contents
 from dledger.log.entry import Header, decode_header
 from dledger.log.jobs import SyncJob
 from dledger.log.recovery import startup
 from dledger.log.scanning import walk
 from dledger.log.scanning.checkpoint import Checkpoint, SealedSegment, decode_checkpoint
-from dledger.log.segment import PreparedSegment, Segment
+from dledger.log.segments.contents import Contents
+from dledger.log.segments.next_segment import NextSegment
+from dledger.log.segments.segment import PreparedSegment, Segment
 from dledger.log.store import SegmentedLog
 from dledger.log.writing import Writing
 from dledger.testing.disk import SimulatedDisk
@@ -74,23 +75,23 @@ def rely_on_unsynced_names() -> Planted:
 def use_a_removed_segment() -> Planted:
     """A segment that was being prepared while the log was cut is used, although the cut may have
     removed its file."""
-    original = SegmentedLog.adopt_segment
+    original = NextSegment.adopt
 
-    def adopt(self: SegmentedLog, prepared: PreparedSegment) -> None:
-        original(self, replace(prepared, generation=self._generation))
+    def adopt(self: NextSegment, prepared: PreparedSegment) -> None:
+        original(self, replace(prepared, generation=self._contents.generation))
 
-    return patch.object(SegmentedLog, "adopt_segment", adopt)
+    return patch.object(NextSegment, "adopt", adopt)
 
 
 def take_a_name_that_was_not_synced() -> Planted:
     """A segment's file that is there is taken, although making it failed at the folder's sync."""
 
-    def create(self: SegmentedLog, path: Path) -> int:
+    def create(self: NextSegment, path: Path) -> int:
         if self._disk.size(path) is not None:
             return self._disk.open(path)
-        return self._disk.create(path, self.segment_bytes)
+        return self._disk.create(path, self._contents.segment_bytes)
 
-    return patch.object(SegmentedLog, "_create", create)
+    return patch.object(NextSegment, "_create", create)
 
 
 def keep_the_watermark() -> Planted:

@@ -19,7 +19,7 @@ from dledger.log.entry import HEADER_BYTES
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import DamagedLog, LogRepair
 from dledger.log.recovery.startup import open_log
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.raft.appends import Appended
 from dledger.raft.messages import Given, PeerMessage
 from dledger.raft.replication.base_state import Hold

@@ -21,7 +21,7 @@ from dledger.log.hard_state import HardStateFile
 from dledger.log.jobs import SyncJob, TrimJob
 from dledger.log.recovery.scrub import Scrub
 from dledger.log.recovery.startup import open_log
-from dledger.log.segment import PreparedSegment
+from dledger.log.segments.segment import PreparedSegment
 from dledger.log.store import SegmentedLog
 from dledger.raft.appends import OnDone
 from dledger.raft.election.transfer import Preference
@@ -294,7 +294,7 @@ class SimulatedNode:
             rng = streams["prepare"]
             wait_s = rng.uniform(0, rng.choice((0.05, 2.0)))
             try:
-                self._prepared = now + wait_s, self.log.prepare_segment()
+                self._prepared = now + wait_s, self.log.next_segment.prepare()
             except OSError as error:
                 if not self.log.space.lacks(error):
                     raise

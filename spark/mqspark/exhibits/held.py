@@ -15,7 +15,7 @@ from dledger.log.disk import mapped
 from dledger.log.entry import HEADER_BYTES, OF_MESSAGES, Kind
 from dledger.log.scanning.scan import Found, scan_entries
 from dledger.log.scanning.walk import walk
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.remoting.message import properties_decode
 from dledger.remoting.record import Record
 from dledger.verdict.form import Held

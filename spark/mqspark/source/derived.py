@@ -29,7 +29,7 @@ import numpy.typing as npt
 from dledger.checksum import crc32
 from dledger.log.disk import mapped
 from dledger.log.scanning.scan import scan_entries
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.remoting.record import BORN_HOST_IPV6, MAGIC, STORE_HOST_IPV6
 from dledger.remoting.record.columns import FRONT
 from dledger.remoting.record.layout import (

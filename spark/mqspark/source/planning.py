@@ -21,7 +21,7 @@ from dledger.errors import ConfigError, CorruptLog
 from dledger.log.disk import Disk, Unreadable
 from dledger.log.head import decode_head
 from dledger.log.replica import Manifest, describe_replica
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from mqspark.limits import TASK_BYTES_MIN
 
 PATH_SEPARATOR = ";"

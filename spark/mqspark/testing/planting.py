@@ -20,7 +20,7 @@ from typing import Any
 
 from dledger.errors import ConfigError
 from dledger.log.entry import HEADER_BYTES
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from mqspark.source.planning import Replica, find_replicas
 from mqspark.testing.rewriting import StoredMessage, read_log, rewrite
 

@@ -15,7 +15,7 @@ from typing import Final
 from dledger.checksum import crc32
 from dledger.log.entry import HEADER_BYTES, OF_MESSAGES, Kind
 from dledger.log.scanning.scan import scan_entries
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.remoting.record import CRC_MASK
 from dledger.remoting.record.layout import (
     BODY_AT,

@@ -24,7 +24,7 @@ from dledger.checksum import crc32
 from dledger.log.entry import HEADER_BYTES, Kind, padded
 from dledger.log.head import LogHead, encode_head
 from dledger.log.scanning.tail import WATERMARK_BYTES
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.remoting.message import (
     KEYS,
     LARGE_BODY,

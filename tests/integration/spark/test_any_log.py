@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.head import LogHead, encode_head
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from mqspark.auditing import judge_run, write_report
 from mqspark.source.planning import Replica
 from mqspark.testing import planting

@@ -20,7 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dledger.log.entry import Kind
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from mqspark.auditing import gather
 from mqspark.exhibits.collecting import exhibits
 from mqspark.source.planning import Replica

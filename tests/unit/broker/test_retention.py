@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dledger.log.entry import Entry
-from dledger.log.retention import RetentionPolicy, SegmentInfo
+from dledger.log.segments.retention import RetentionPolicy, SegmentInfo
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import properties_encode

@@ -23,7 +23,7 @@ from dledger.log.entry import Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import DamagedLog
 from dledger.log.recovery.startup import open_log
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.raft.membership.configuration import encode_members, initial
 from dledger.raft.membership.members import open_members
 from dledger.testing.local import KeepsNothing

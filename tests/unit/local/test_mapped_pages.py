@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from dledger.log.disk import Disk
-from dledger.log.segment import Segment
+from dledger.log.segments.segment import Segment
 from mqlocal import local_cluster
 
 

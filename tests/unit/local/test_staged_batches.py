@@ -16,7 +16,7 @@ from trio.testing import MockClock
 
 from dledger.limits import STAGED_ENDED_TOGETHER_MAX
 from dledger.log.scanning.scan import scan_entries
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.remoting.bodies.staged import Places, Staged
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command

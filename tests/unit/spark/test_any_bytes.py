@@ -18,7 +18,7 @@ from dledger.errors import ConfigError, CorruptLog
 from dledger.log.entry import HEADER, HEADER_BYTES, Kind
 from dledger.log.head import LogHead, decode_head, encode_head
 from dledger.log.replica import describe_replica
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.remoting.record.layout import BODY_AT
 from mqspark.source.planning import Replica, find_replicas
 from mqspark.source.reader import SegmentReader

@@ -42,7 +42,7 @@ from dledger.checksum import crc32
 from dledger.errors import FrameError
 from dledger.log.entry import HEADER_BYTES, Entry
 from dledger.log.head import decode_head
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.raft.engine import RaftEngine
 from dledger.raft.limits import TRANSFER_TIMEOUT_S

@@ -19,7 +19,7 @@ from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.hard_state import HardStateFile
 from dledger.log.scanning.checkpoint import decode_checkpoint
 from dledger.log.scanning.tail import decode_watermark
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.simulation.judge.configurations import is_majority

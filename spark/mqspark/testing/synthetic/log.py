@@ -7,7 +7,7 @@ from typing import Final
 
 from dledger.log.entry import HEADER_BYTES, make_header, padded
 from dledger.log.scanning.tail import WATERMARK_BYTES
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 
 TERM: Final = 1
 

@@ -17,7 +17,7 @@ from dledger.log.hard_state import HardState, HardStateFile
 from dledger.log.head import LogHead, encode_head
 from dledger.log.recovery.repair import DamagedLog
 from dledger.log.recovery.startup import open_log
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.planted.catalogue import plant
@@ -94,7 +94,7 @@ def prepare(life: Life) -> None:
     for _ in range(3):
         while not life.log.wants_segment:
             life.append(1, 1)
-        life.log.adopt_segment(life.log.prepare_segment())
+        life.log.adopt_segment(life.log.next_segment.prepare())
         life.append(4, 1)
         life.sync()
 
@@ -106,7 +106,7 @@ def cut_back(life: Life) -> None:
     life.checkpoint()
     while not life.log.wants_segment:
         life.append(1, 1)
-    life.log.adopt_segment(life.log.prepare_segment())
+    life.log.adopt_segment(life.log.next_segment.prepare())
     life.append(1, 1)
     life.sync()
     life.cut(8)
@@ -181,7 +181,7 @@ def test_a_segment_that_a_cut_removed_is_not_used_again() -> None:
         life = Life(disk)
         while not life.log.wants_segment:
             life.append(1, 1)
-        prepared = life.log.prepare_segment()
+        prepared = life.log.next_segment.prepare()
         life.append(10, 1)
         life.sync()
         life.cut(3)
@@ -208,7 +208,7 @@ def test_a_segment_whose_name_is_not_durable_is_made_again() -> None:
         disk.full = True
         disk.writes += 1 - disk.writes % 2
         with pytest.raises(OSError, match="no space"):
-            life.log.prepare_segment()
+            life.log.next_segment.prepare()
         disk.full = False
         while life.log.wants_segment:
             life.append(1, 1)
@@ -369,7 +369,7 @@ def test_a_restart_walks_over_no_sealed_segment(monkeypatch: pytest.MonkeyPatch)
     life = Life(disk)
     life.append(100, 1)
     life.log.close()
-    monkeypatch.delattr("dledger.log.segment.entry_offsets")
+    monkeypatch.delattr("dledger.log.segments.segment.entry_offsets")
     again, recovery = open_log(FOLDER, SEGMENT_BYTES, disk)
     assert again.last_index == 100
     assert recovery.entries_checked < 12

@@ -10,8 +10,8 @@ import pytest
 from dledger.errors import CorruptLog, Rot
 from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.recovery.startup import open_log
-from dledger.log.retention import RetentionPolicy, SegmentInfo, first_kept
-from dledger.log.segment import segment_path
+from dledger.log.segments.retention import RetentionPolicy, SegmentInfo, first_kept
+from dledger.log.segments.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import Crashed, SimulatedDisk
 from dledger.testing.log_store import FOLDER, SEGMENT_BYTES, entries_of, fill, head_at

@@ -9,7 +9,7 @@ from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.recovery.repair import DamagedLog
 from dledger.log.recovery.scrub import SLICE_BYTES, Scrub
 from dledger.log.recovery.startup import open_log
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.log.store import SegmentedLog
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.scripted.node import FOLDER

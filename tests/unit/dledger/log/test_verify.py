@@ -20,7 +20,7 @@ from dledger.log.recovery.startup import open_log
 from dledger.log.recovery.verify import verify_replica
 from dledger.log.replica import hold_replica
 from dledger.log.scanning.scan import Found
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from mqclient.commands.mqadmin import main
 
 SEGMENT_BYTES = 4096

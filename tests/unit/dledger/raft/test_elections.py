@@ -109,7 +109,7 @@ def test_a_leader_that_replays_for_seconds_is_heard_meanwhile() -> None:
 
 def hold_replay(node: SimulatedNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on the node applies nothing: as if it had much to replay."""
-    monkeypatch.setattr(node.engine, "_apply_committed", lambda: False)
+    monkeypatch.setattr(node.engine.applying, "step", lambda: False)
 
 
 @pytest.mark.parametrize("seed", range(6))

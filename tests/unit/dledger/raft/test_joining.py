@@ -12,7 +12,7 @@ from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import FrameError, Rot
 from dledger.log.entry import HEADER_BYTES
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.raft.limits import ACK_AGAIN_S
 from dledger.raft.membership.seat import Barrier, Forming
 from dledger.raft.messages import (

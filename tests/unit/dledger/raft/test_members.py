@@ -21,7 +21,7 @@ from dledger.errors import (
 )
 from dledger.log.entry import HEADER_BYTES, Kind
 from dledger.log.recovery.startup import open_log
-from dledger.log.segment import segment_path
+from dledger.log.segments.segment import segment_path
 from dledger.raft.appends import Appended
 from dledger.raft.membership.configuration import (
     Configuration,

@@ -15,7 +15,7 @@ from dledger.log.entry import HEADER_BYTES
 from dledger.log.hard_state import HardStateFile
 from dledger.log.recovery.repair import DamagedLog, LogRepair
 from dledger.log.recovery.startup import open_log
-from dledger.log.segment import Segment, segment_path
+from dledger.log.segments.segment import Segment, segment_path
 from dledger.log.store import SegmentedLog
 from dledger.raft.limits import BATCH_BYTES, HEARTBEAT_S
 from dledger.raft.messages import Ack, Append, Confirmed, Given, Lacking

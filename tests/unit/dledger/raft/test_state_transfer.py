@@ -137,7 +137,7 @@ def test_a_leader_is_heard_and_answers_reads_of_what_it_has_applied_under_a_pict
 def test_a_picture_of_a_state_that_is_made_again_is_none() -> None:
     """Its tables were read before and after. Who asked for it asks again."""
     node = leader()
-    node.engine.went_back(node.machine.applied_index)
+    node.engine.applying.went_back(node.machine.applied_index)
     node.step()
     assert not node.take("f", State)
     node.receive("f", Wanted(node.engine.core.term, 0, 0))
@@ -162,11 +162,11 @@ def test_nothing_is_applied_while_the_machines_owner_holds_it(holds: int) -> Non
     node = ScriptedNode(machine=Large())
     node.serve("g")
     before = node.machine.applied_index
-    node.engine.holds = holds
+    node.engine.applying.holds = holds
     index = commit_one_more(node)
     node.step()
     assert (node.engine.core.commit_index, node.machine.applied_index) == (index, before)
-    node.engine.holds = 0
+    node.engine.applying.holds = 0
     node.step()
     assert node.machine.applied_index == index
 

@@ -13,7 +13,7 @@ from dledger.failpoints import failpoint
 from dledger.log.entry import Header
 from dledger.log.head import LogHead
 from dledger.log.scanning.tail import WATERMARK_BYTES
-from dledger.log.segment import Segment
+from dledger.log.segments.segment import Segment
 
 RECENT_HEADERS = 8192
 """Headers of the last entries that are kept decoded: each is read several times until it is
@@ -41,6 +41,9 @@ class Contents:
         self.segments = segments
         self.head = head
         self.recent: dict[int, Header] = {}
+        #: How often entries were taken away. What was begun before, a sync or the next segment's
+        #: file, no longer counts.
+        self.generation = 0
         self._begin()
         self._end_with(last)
 
@@ -58,6 +61,12 @@ class Contents:
         if size_bytes <= room:
             return end
         return (end // self.segment_bytes + 1) * self.segment_bytes
+
+    @property
+    def room_bytes(self) -> int | None:
+        """The room for another entry in the last segment; None if there is no segment."""
+        segments = self.segments
+        return segments[-1].capacity_bytes - segments[-1].end if segments else None
 
     def segment_of(self, index: int) -> Segment:
         """The segment that holds an entry. Raises StorageError if it is not in the log."""
@@ -121,6 +130,10 @@ class Contents:
         self.last_index = last.index if last else head.first_index - 1
         self.end_position = last.end if last else head.base_position
         self.chain_crc = last.chain_crc if last else head.chain_crc
+
+    def begin_removal(self) -> None:
+        """Entries at the end are about to be taken away."""
+        self.generation += 1
 
     def drop_last_segment(self) -> Segment:
         """Drop the last segment, whose file is gone; a cut goes on before it."""

@@ -15,11 +15,11 @@ goes on without it, and sends the entries again when it asks for them.
 from __future__ import annotations
 
 import errno
-import weakref
-from typing import Protocol
 
 from dledger.errors import NoSpace
 from dledger.log.entry import OF_MESSAGES, Header
+from dledger.log.segments.contents import Contents
+from dledger.log.segments.next_segment import NextSegment
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 MESSAGES_KEEP_BACK = 16
@@ -27,42 +27,13 @@ MESSAGES_KEEP_BACK = 16
 OTHERS_KEEP_BACK = 256
 
 
-class Roomy(Protocol):
-    """The facts that a log gives of its last segment."""
-
-    segment_bytes: int
-
-    @property
-    def last_index(self) -> int:
-        """The index of the last entry."""
-
-    @property
-    def room_bytes(self) -> int | None:
-        """Room in the last segment; None if there is no segment."""
-
-    def is_next_segment(self, position: int) -> bool:
-        """Whether a position is in the segment behind the last one."""
-
-    def begin_segment(self) -> None:
-        """Make the next segment's file, unless it is there. OSError."""
-
-
 class Space:
-    """Whether a log can take more entries. `lacking`: why it can't begin another segment, or None.
+    """Whether a log can take more entries. `lacking`: why it can't begin another segment."""
 
-    It holds no strong reference to its log: when the log is dropped its mappings must go at once,
-    or its file system could not be unmounted.
-    """
-
-    def __init__(self, log: Roomy) -> None:
-        self._of = weakref.ref(log)
+    def __init__(self, contents: Contents, next_segment: NextSegment) -> None:
+        self._contents = contents
+        self._next = next_segment
         self.lacking: str | None = None
-
-    @property
-    def _log(self) -> Roomy:
-        log = self._of()
-        assert log is not None, "a log outlives its parts"
-        return log
 
     def lacks(self, error: OSError) -> bool:
         """The next segment could not be made; returns whether the disk is full."""
@@ -82,7 +53,7 @@ class Space:
         `elsewhere`: why other nodes, without which nothing is committed, can't begin another
         segment.
         """
-        room, lacking = self._log.room_bytes, self.lacking or elsewhere
+        room, lacking = self._contents.room_bytes, self.lacking or elsewhere
         if room is None:
             return
         if size_bytes > room:
@@ -91,13 +62,13 @@ class Space:
             self._begin_segment()
         elif lacking is not None and not urgent:
             part = MESSAGES_KEEP_BACK if kind in OF_MESSAGES else OTHERS_KEEP_BACK
-            if room - size_bytes < self._log.segment_bytes // part:
+            if room - size_bytes < self._contents.segment_bytes // part:
                 raise NoSpace(lacking)
 
     def takes(self, new: Header) -> bool:
         """Whether there is room for entries that a leader sent, all of one segment, of which this
         is the first that is not held yet. Raises OSError."""
-        if not self._log.is_next_segment(new.position):
+        if not self._next.is_at(new.position):
             return True
         try:
             self._begin_segment()
@@ -109,7 +80,8 @@ class Space:
         if self.lacking is not None:
             raise NoSpace(self.lacking)
         try:
-            self._log.begin_segment()
+            if not self._next.is_ready:
+                self._next.adopt(self._next.prepare())
         except OSError as error:
             if self.lacks(error):
                 raise NoSpace(str(self.lacking)) from error
