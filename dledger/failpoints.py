@@ -121,7 +121,7 @@ _TOLD: Final = {
         "members.saved": "new members are saved, their entry is not in the log",
     },
     (When.EMPTY, By.FOLLOWER): {
-        "members.seat": "a node may vote, and has not saved that",
+        "members.eligible": "a node may vote, and has not saved that",
     },
     (When.CUT, By.FOLLOWER): {
         "log.cut": "a tail is about to be cut",

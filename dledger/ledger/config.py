@@ -68,7 +68,7 @@ class LedgerStatus:
 
     `fenced`: why it takes no further part until it is restarted. `repairing`: the damage that the
     leader is to repair; after that it takes part again. `counted`: whether its copy counts for a
-    majority, according to the node: it has a seat, and the state before its log is saved.
+    majority, according to the node: it is eligible, and the state before its log is saved.
     `sync_times`: how long syncs of the log took, in seconds, since it was opened.
     `elections`: how many it has begun since then, by reason. `hears_leader`: whether a leader that
     it follows is alive; `leader_id` goes on to name the last one. `durable_index`: the last entry

@@ -1,7 +1,7 @@
 """A replica made of a copy: how a group whose replicas are all lost begins its second life.
 
 Whatever a copy holds was committed. Members that are all restored from copies hold equal entries at
-equal places, so each may vote and be counted at once: it is given its seat.
+equal places, so each may vote and be counted at once: it is made eligible.
 
 Invariant: no entry of the second life has an index and a term that an entry of the first one has.
 The crash that would break it: a node of the first life was only away, with entries behind the
@@ -90,7 +90,7 @@ def _check(copy: Path, group: str, segment_bytes: int) -> Manifest:
 
 
 def _build(copy: Path, building: Path, manifest: Manifest, state_file: str) -> None:
-    """The log with its term and seat, and the state."""
+    """The log with its term and eligibility, and the state."""
     disk, log = Disk(), building / "log"
     log.mkdir(FOLDER_MODE)
     for base in describe_replica(copy).segments:
@@ -102,7 +102,7 @@ def _build(copy: Path, building: Path, manifest: Manifest, state_file: str) -> N
     slots = read_slots(disk.read(copy / "log" / "term"))
     term = max([manifest.last_term, *(state.term for _, state in slots)])
     hard_state = HardStateFile(log / "term", disk)
-    hard_state.save(HardState(term + TERMS_BETWEEN_LIVES, None, seated=True))
+    hard_state.save(HardState(term + TERMS_BETWEEN_LIVES, None, eligible=True))
     hard_state.close()
     if (copy / state_file).exists():
         with (copy / state_file).open("rb") as state:

@@ -11,7 +11,7 @@ Layout
 ``writing``      what was appended and is not in the files yet
 ``reading``      entries by index, bytes by position
 ``head``         where a log begins whose first segments are gone (pure)
-``hard_state``   term, vote and seat, durable before any message that depends on them
+``hard_state``   term, vote and eligibility, durable before any message that depends on them
 ``recovery``     finding damage, and mending it
 ``replica``      the folder of all this: it belongs to one node, and one process at a time
 ``disk``         the few file operations that durability rests on: the seam for simulated disks

@@ -1,11 +1,11 @@
-"""Term, vote and seat: what Raft must remember across a crash, whatever else is lost.
+"""Term, vote and eligibility: what Raft must remember across a crash, whatever else is lost.
 
 Invariant: a node gives at most one vote in a term, over restarts. The crash that would break it:
 the vote is sent, the power fails, and the node starts again with the older term or without its
 vote. So `save` returns only when the new state is durable, and the transport sends afterwards.
 
-A node also remembers that it has a seat: that it may vote and be counted. An emptied folder has
-lost the seat with everything else, so its node can't vote without what it once promised.
+A node also remembers that it is eligible: that it may vote and be counted. An emptied folder has
+lost that with everything else, so its node can't vote without what it once promised.
 
 The file has two slots of 512 bytes (a sector is written whole or not at all), used in turn, each
 with a sequence number and a CRC. A torn write spoils the slot being written, never the other. If no
@@ -39,7 +39,7 @@ class HardState:
 
     term: int = 0
     vote: str | None = None
-    seated: bool = False
+    eligible: bool = False
 
 
 _LOST: Final = b"\xff" * 2 * _SLOT_BYTES
@@ -50,7 +50,7 @@ def encode_slot(sequence: int, state: HardState) -> bytes:
     """The bytes of one slot."""
     vote = b"" if state.vote is None else state.vote.encode()
     length = _NO_VOTE if state.vote is None else len(vote)
-    raw = _SLOT.pack(_MAGIC, sequence, state.term, length, vote, state.seated)
+    raw = _SLOT.pack(_MAGIC, sequence, state.term, length, vote, state.eligible)
     return raw + _CRC.pack(crc32(raw))
 
 
@@ -61,11 +61,11 @@ def decode_slot(raw: bytes) -> tuple[int, HardState] | None:
     fields, crc = raw[: _SLOT.size], _CRC.unpack_from(raw, _SLOT.size)[0]
     if crc32(fields) != crc:
         return None
-    magic, sequence, term, length, vote, seated = _SLOT.unpack(fields)
+    magic, sequence, term, length, vote, eligible = _SLOT.unpack(fields)
     if magic != _MAGIC:
         return None
     voted = None if length == _NO_VOTE else vote[:length].decode()
-    return sequence, HardState(term, voted, seated)
+    return sequence, HardState(term, voted, eligible)
 
 
 def read_slots(raw: bytes) -> list[tuple[int, HardState]]:

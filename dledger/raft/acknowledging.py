@@ -39,9 +39,9 @@ class Acknowledging:
         self._asked_without_space_at = float("-inf")
 
     @property
-    def seated(self) -> bool:
+    def eligible(self) -> bool:
         """Whether this node may vote and is counted."""
-        return self._hard_state.state.seated
+        return self._hard_state.state.eligible
 
     @property
     def vouched_index(self) -> int:
@@ -52,7 +52,7 @@ class Acknowledging:
     @property
     def is_counted(self) -> bool:
         """Whether a leader may count this node's acknowledgements for a majority."""
-        return self.seated and self._base_state.is_saved
+        return self.eligible and self._base_state.is_saved
 
     @property
     def counted_index(self) -> int:

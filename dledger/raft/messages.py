@@ -10,7 +10,7 @@ TCP's checksum of sixteen bits misses some flipped bits. So a frame with a wrong
 link, and what was in flight is sent again on the next one.
 
 Every head starts with the kind of message and the sender's term. Then come the fields of the
-message's own type, in their order; the types below say what each message means. `seat` and
+message's own type, in their order; the types below say what each message means. `eligibility` and
 `state_copy` explain the messages for nodes that join, `repair` explains `Lacking` and `Given`.
 """
 
@@ -55,7 +55,7 @@ class PeerKind(IntEnum):
     FORMING = 9
     FORMED = 10
     LEARNED = 11
-    SEATED = 12
+    ELIGIBLE = 12
     HEAD = 13
     WANTED = 14
     STATE = 15
@@ -184,23 +184,23 @@ class Resigned(PeerMessage, frozen=True):
     kind = PeerKind.RESIGNED
 
 
-class Unseated(PeerMessage, frozen=True):
-    """I have no seat: is there a group?"""
+class Ineligible(PeerMessage, frozen=True):
+    """I am not eligible: is there a group?"""
 
     kind = PeerKind.FORMING
 
 
 class Formed(PeerMessage, frozen=True):
-    """The answer to Unseated: whether I hold no entries, either."""
+    """The answer to Ineligible: whether I hold no entries, either."""
 
     kind = PeerKind.FORMED
     fresh: bool
 
 
-class Seated(PeerMessage, frozen=True):
-    """Once you hold everything up to `index`, take your seat."""
+class Eligible(PeerMessage, frozen=True):
+    """Once you hold everything up to `index`, you are eligible."""
 
-    kind = PeerKind.SEATED
+    kind = PeerKind.ELIGIBLE
     index: int
 
 
@@ -277,8 +277,8 @@ class Given(PeerMessage, frozen=True):
 
 
 _MESSAGES: Final[tuple[type[PeerMessage], ...]] = (
-    *(Append, Ack, Vote, Voted, Denied, Prevote, Prevoted, TakeOver, Resigned, Unseated, Formed),
-    *(Learned, Seated, Head, Wanted, State, Confirm, Confirmed, Introduction, Lacking, Given),
+    *(Append, Ack, Vote, Voted, Denied, Prevote, Prevoted, TakeOver, Resigned, Ineligible, Formed),
+    *(Learned, Eligible, Head, Wanted, State, Confirm, Confirmed, Introduction, Lacking, Given),
     *(Declined, Consult, Willing),
 )
 

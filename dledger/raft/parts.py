@@ -27,8 +27,8 @@ class Consensus:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """The data that this node keeps on its disk: the log, term, vote and seat, the members; and
-    whether the state before the log is there."""
+    """The data that this node keeps on its disk: the log, term, vote and eligibility, the members;
+    and whether the state before the log is there."""
 
     log: SegmentedLog
     hard_state: HardStateFile

@@ -15,7 +15,7 @@ from dledger.raft.replication.flow_control import FlowControl
 if TYPE_CHECKING:
     from dledger.buffers import Buffer
     from dledger.raft.library.adapter import Node
-    from dledger.raft.membership.seat import Barrier
+    from dledger.raft.membership.eligibility import Barrier
     from dledger.raft.messages import Ack, Answer
 
 

@@ -41,7 +41,7 @@ def test_a_scenario_is_as_it_is_written(scenario: str) -> None:
         (
             "power_loss",
             "sync nothing",
-            "n1: follows nobody in term 1; has a seat; log ends with 1 of",
+            "n1: follows nobody in term 1; is eligible; log ends with 1 of",
         ),
         ("check_quorum", "never check the quorum", "not within 10.0 s"),
     ],

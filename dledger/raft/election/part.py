@@ -113,7 +113,7 @@ class Elections:
     def may_vote(self, message: Vote, now: float) -> bool:
         """Whether to pass a vote request on to the library. Not if a leader is alive, unless it
         asked for this election."""
-        if not self._hard_state.state.seated:
+        if not self._hard_state.state.eligible:
             return False
         return message.is_wished or not self._gate.leader_alive(now)
 
@@ -179,7 +179,7 @@ class Elections:
         This goes by its own configuration. It grants its vote to others in any case: a candidate
         may know a newer configuration, in which this node is a voter.
         """
-        return self._hard_state.state.seated and self._members.current.votes(self._peers.node_id)
+        return self._hard_state.state.eligible and self._members.current.votes(self._peers.node_id)
 
     @property
     def _replays(self) -> bool:
@@ -212,7 +212,7 @@ class Elections:
         grant = (
             message.term >= core.term
             and (message.last_term, message.last_index) >= (last.term, last.index)
-            and self._hard_state.state.seated
+            and self._hard_state.state.eligible
             and core.role is not Role.LEADER
             and not self._gate.leader_alive(now)
         )
@@ -252,7 +252,7 @@ class Elections:
     def _obstacle(self) -> Obstacle | None:
         """Why this node would be no good leader now."""
         if not self._may_stand:
-            return Obstacle.NO_SEAT
+            return Obstacle.NOT_ELIGIBLE
         if self._replays:
             return Obstacle.REPLAYS
         return Obstacle.NO_ROOM if self._lacks_room() else None

@@ -43,7 +43,7 @@ class Next(Enum):
 class Obstacle(IntEnum):
     """Why a node that is told to take over declines. The numbers are those of the wire."""
 
-    NO_SEAT = 0
+    NOT_ELIGIBLE = 0
     REPLAYS = 1
     NO_ROOM = 2
     NO_SEGMENT = 3
@@ -51,7 +51,7 @@ class Obstacle(IntEnum):
 
 
 _IN_WORDS: Final = {
-    Obstacle.NO_SEAT: "it may not vote yet",
+    Obstacle.NOT_ELIGIBLE: "it may not vote yet",
     Obstacle.REPLAYS: "it still replays its log",
     Obstacle.NO_ROOM: "it has no room for messages",
     Obstacle.NO_SEGMENT: "its disk has no room for another segment",

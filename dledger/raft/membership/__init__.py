@@ -4,5 +4,5 @@
 ``members``        the configurations in this node's log, kept over restarts
 ``changes``        a leader adds and removes members, one at a time
 ``joining``        how a node joins its group: new, with an emptied folder, or after too long
-``seat``           which nodes may vote and are counted (pure)
+``eligibility``    which nodes may vote and are counted (pure)
 """

@@ -2,9 +2,9 @@
 
 A new member begins as a learner: it is sent the log, but its acknowledgements are not counted. So a
 node that holds nothing yet never slows down or stops a group. It becomes a voter, by a second
-entry, when it holds nearly all that the leader does, has its seat
-(:mod:`dledger.raft.membership.seat`), and no longer asks for the state. The leader of that time
-does so, so an addition is finished even if its first leader dies. A removal is one entry.
+entry, when it holds nearly all that the leader does, is eligible
+(:mod:`dledger.raft.membership.eligibility`), and no longer asks for the state. The leader of that
+time does so, so an addition is finished even if its first leader dies. A removal is one entry.
 
 :mod:`dledger.raft.membership.configuration` says which changes are safe. A leader also refuses a
 change after which the group could not go on: if no majority of the new voters is in touch with it.
@@ -152,7 +152,7 @@ class Changes:
         )
 
     def _in_touch(self, peer: Peer) -> bool:
-        """Whether a peer has a seat, has acknowledged something in this term, and not long ago."""
+        """Whether a peer is eligible, has acknowledged something in this term, and not long ago."""
         answered_s = self._core.now - self._core.last_contact(peer.node)
         return self._core.match_index(peer.node) > 0 and answered_s < IN_TOUCH_S
 

@@ -2,7 +2,7 @@
 
 Three things may be missing, and each comes in its own way:
 
-- a seat (:mod:`dledger.raft.membership.seat`);
+- eligibility (:mod:`dledger.raft.membership.eligibility`);
 - entries that the others no longer hold: the leader sends the head of its log, with the first entry
   that it holds, and this node begins a new log there. It gets later entries as any follower does;
 - the state that those entries build on. :mod:`dledger.raft.replication.base_state` says why it must
@@ -19,14 +19,14 @@ from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.raft.limits import LOOK_AGAIN_S
 from dledger.raft.membership.configuration import Configuration, decode_members
-from dledger.raft.membership.seat import Barrier, Forming
+from dledger.raft.membership.eligibility import Barrier, Forming
 from dledger.raft.messages import (
+    Eligible,
     Formed,
+    Ineligible,
     Introduction,
     Learned,
     PeerMessage,
-    Seated,
-    Unseated,
 )
 from dledger.raft.roles import Role
 
@@ -53,21 +53,21 @@ class Joining:
         self._lacks_something = True
         self._members = members = replica.members
         self._forming = Forming(sorted({*members.base.members} - {peers.node_id}))
-        self._take_seat_if_new()
+        self._become_eligible_if_new()
 
     @property
-    def seated(self) -> bool:
+    def eligible(self) -> bool:
         """Whether this node may vote and is counted."""
-        return self._acknowledging.seated
+        return self._acknowledging.eligible
 
     # -- links and time --------------------------------------------------------------------
 
     def link_up(self, node_id: str) -> None:
         """A connection to a peer stands: ask the peer whether there is a group."""
         self._forming.lost(node_id)
-        if not self.seated:
+        if not self.eligible:
             peer = self._peers.known[node_id]
-            self._peers.post(peer, Unseated(self._core.term))
+            self._peers.post(peer, Ineligible(self._core.term))
 
     def link_down(self, node_id: str) -> None:
         """A connection broke: what the peer said of itself may no longer hold."""
@@ -94,7 +94,7 @@ class Joining:
         """A message that concerns joining. Raises FrameError."""
         core = self._core
         match message:
-            case Unseated():
+            case Ineligible():
                 fresh = self._fresh and str(peer.node.id) in self._members.current.members
                 self.introduce(peer)
                 self._peers.post(peer, Formed(core.term, fresh))
@@ -102,12 +102,12 @@ class Joining:
                 self._take_configuration(message)
             case Formed():
                 self._forming.heard(str(peer.node.id), message.term, fresh=message.fresh)
-                self._take_seat_if_new(peer)
+                self._become_eligible_if_new(peer)
             case Learned():
                 self._acknowledging.deliver_ack(peer, message)
                 self._admit(peer, message)
-            case Seated():
-                self._take_offered_seat(peer, message)
+            case Eligible():
+                self._take_offer(peer, message)
 
     # -- the members -----------------------------------------------------------------------
 
@@ -124,26 +124,26 @@ class Joining:
             members, place = decode_members(message.run), (message.index, message.entry_term)
             self._members.adopt(Configuration(members, *place))
 
-    # -- the seat --------------------------------------------------------------------------
+    # -- eligibility -----------------------------------------------------------------------
 
     @property
     def _fresh(self) -> bool:
         """Whether this node holds no entry, so that nothing can have been committed on it.
 
-        Its term does not matter: a member that took its seat first may ask for votes before the
-        others have heard all answers, and these must still be able to take their seats.
+        Its term does not matter: a member that became eligible first may ask for votes before the
+        others have heard all answers, and these must still be able to become eligible.
         """
         return self._log.last_index <= 1 and not self._members.current.index
 
-    def _take_seat_if_new(self, answering: Peer | None = None) -> None:
-        if not self.seated and self._fresh and self._forming.complete:
+    def _become_eligible_if_new(self, answering: Peer | None = None) -> None:
+        if not self.eligible and self._fresh and self._forming.complete:
             if answering is not None:
                 self._transport.step_down(answering, self._forming.unused_term)
-            self._take_seat()
+            self._become_eligible()
 
-    def _take_seat(self) -> None:
-        failpoint("members.seat")
-        self._hard_state.save(replace(self._hard_state.state, seated=True))
+    def _become_eligible(self) -> None:
+        failpoint("members.eligible")
+        self._hard_state.save(replace(self._hard_state.state, eligible=True))
 
     def _admit(self, peer: Peer, message: Learned) -> None:
         """A learner acknowledged entries: set its barrier, or check whether it has passed it."""
@@ -158,15 +158,15 @@ class Joining:
         if message.success and peer.newcomer.barrier.passed(
             commit_index=core.commit_index, held_index=message.next_index - 1
         ):
-            self._peers.post(peer, Seated(core.term, peer.newcomer.barrier.index))
+            self._peers.post(peer, Eligible(core.term, peer.newcomer.barrier.index))
 
-    def _take_offered_seat(self, peer: Peer, message: Seated) -> None:
+    def _take_offer(self, peer: Peer, message: Eligible) -> None:
         core, index = self._core, message.index
-        if self.seated or message.term != core.term or core.leader_id != str(peer.node.id):
+        if self.eligible or message.term != core.term or core.leader_id != str(peer.node.id):
             return
         if not self._base_state.is_saved:
             return  # the learner answers again and again, so this is tried again
         # A log that began anew behind the barrier counts too, if it holds an entry of this term.
         held = max(index, self._log.first_index)
         if held <= self._log.durable_index and self._log.reader.header(held).term == core.term:
-            self._take_seat()
+            self._become_eligible()

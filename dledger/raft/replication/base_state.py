@@ -3,16 +3,17 @@
 A log whose head is gone has only the later part of what happened. So a node holds an entry only
 together with everything before it: the earlier entries, and the state before the first of them.
 Invariant: a node can restore whatever it is counted for, state and entries, from its own disk after
-any crash. So while its saved state ends before its log begins it is not counted and takes no seat.
+any crash. So while its saved state ends before its log begins it is not counted and does not become
+eligible.
 
 The crash that would break it: a node has begun anew behind a leader's head and acknowledges
 entries, but has the state in memory only, or not at all. It is killed. The others' disks are
-replaced, one after the other, each when the one before has its seat again. Then all acknowledged
+replaced, one after the other, each when the one before is eligible again. Then all acknowledged
 entries are in the logs, and no node can serve them, since no node has the state that they build on.
 
-Until its state is saved, a node with or without a seat copies entries as a learner does, and no
-append waits for it. It may vote: a vote depends on its log only, and keeps a node that lacks
-committed entries from leading. As a leader it commits nothing.
+Until its state is saved, a node copies entries as a learner does, eligible or not, and no append
+waits for it. If it is eligible it may vote: a vote depends on its log only, and keeps a node that
+lacks committed entries from leading. As a leader it commits nothing.
 """
 
 from __future__ import annotations

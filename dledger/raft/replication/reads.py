@@ -13,8 +13,8 @@ or earlier ones. What this leader acknowledged is committed, so it lies at or be
 What earlier leaders acknowledged lies before this leader's no-op, and reads are taken only when
 that is applied.
 
-A node without a seat does not confirm: it may have forgotten a vote. Reads that come during a round
-wait for the next one and share it: its confirmations are sent after they came.
+A node that is not eligible does not confirm: it may have forgotten a vote. Reads that come during a
+round wait for the next one and share it: its confirmations are sent after they came.
 """
 
 from __future__ import annotations
@@ -114,5 +114,5 @@ class Reads:
         if isinstance(message, Confirmed):
             if message.number == self._round:
                 self._confirmed.add(str(peer.node.id))
-        elif self._hard_state.state.seated:
+        elif self._hard_state.state.eligible:
             self._peers.post(peer, Confirmed(core.term, message.number))

@@ -2,8 +2,8 @@
 
 While its log is damaged a node only tells its peers which entry it lacks. It does not vote,
 acknowledges nothing and answers no pre-vote, so it does no more harm than a node that is down. What
-must be shown is that it may take part afterwards, with its seat, its term and its vote, which it
-never lost.
+must be shown is that it may take part afterwards, with its eligibility, its term and its vote,
+which it never lost.
 
 - *What it is given* is committed, so these are the right entries. Each answer comes from a leader
   that serves, after a round of confirmations that began after the question arrived (as for a read,

@@ -91,10 +91,14 @@ PLANTED = (
     PlantedBug("leave what lies behind the log", (), storage.leave_what_lies_behind),
     PlantedBug("skip the body's checksum", (), storage.skip_the_body_checksum, seed=1),
     PlantedBug("vote with an emptied disk", (), joining.vote_with_an_emptied_disk, seed=61),
-    PlantedBug("seat only where nobody has a term", (), joining.seat_only_where_nobody_has_a_term),
+    PlantedBug(
+        "make eligible only where nobody has a term",
+        (),
+        joining.make_eligible_only_where_nobody_has_a_term,
+    ),
     PlantedBug("vote anew in a new group", (), joining.vote_anew_in_a_new_group),
     PlantedBug("count a learner", (), joining.count_a_learner, seed=3),
-    PlantedBug("seat a learner at once", (), joining.seat_a_learner_at_once),
+    PlantedBug("make a learner eligible at once", (), joining.make_a_learner_eligible_at_once),
     PlantedBug(
         "remove before the head is written", (), joining.remove_before_the_head_is_written, seed=43
     ),
@@ -110,7 +114,9 @@ PLANTED = (
     PlantedBug("apply under a picture", (), joining.apply_under_a_picture, seed=60),
     PlantedBug("count without the state", (), joining.count_without_the_state, seed=0),
     PlantedBug("take memory for a saved state", (), joining.take_memory_for_a_saved_state, seed=0),
-    PlantedBug("take a seat without the state", (), joining.take_a_seat_without_the_state, seed=11),
+    PlantedBug(
+        "become eligible without the state", (), joining.become_eligible_without_the_state, seed=11
+    ),
     PlantedBug("give what is not committed", (), repair.give_what_is_not_committed, seed=8),
     PlantedBug("give without a round", (), repair.give_without_a_round, seed=8),
     PlantedBug("chase the leader's end", (), repair.chase_the_leaders_end),

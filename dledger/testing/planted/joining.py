@@ -1,4 +1,4 @@
-"""Planted bugs of seats, lost disks and logs without a head."""
+"""Planted bugs of eligibility, lost disks and logs without a head."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dledger.log.head import LogHead, encode_head
 from dledger.log.jobs import TrimJob
 from dledger.log.store import SegmentedLog
 from dledger.raft.acknowledging import Acknowledging
+from dledger.raft.membership.eligibility import Barrier, Forming
 from dledger.raft.membership.joining import Joining
-from dledger.raft.membership.seat import Barrier, Forming
-from dledger.raft.messages import Ack, Answer, Seated
+from dledger.raft.messages import Ack, Answer, Eligible
 from dledger.raft.peer import Peer
 from dledger.raft.replication.base_state import BaseState
 from dledger.raft.replication.state_transfer import StateTransfer
@@ -24,17 +24,17 @@ Planted = AbstractContextManager[object]
 
 
 def vote_with_an_emptied_disk() -> Planted:
-    """Every node has a seat from the start, whatever its disk has forgotten."""
+    """Every node is eligible from the start, whatever its disk has forgotten."""
 
     def take(self: Joining) -> None:
-        if not self.seated:
-            self._take_seat()
+        if not self.eligible:
+            self._become_eligible()
 
-    return patch.object(Joining, "_take_seat_if_new", take)
+    return patch.object(Joining, "_become_eligible_if_new", take)
 
 
-def seat_only_where_nobody_has_a_term() -> Planted:
-    """A member is new only in term 0: a quick candidate leaves the others without seats."""
+def make_eligible_only_where_nobody_has_a_term() -> Planted:
+    """A member is new only in term 0: a quick candidate leaves the others ineligible."""
 
     def fresh(self: Joining) -> bool:
         return self._log.last_index <= 1 and self._core.term == 0
@@ -43,7 +43,7 @@ def seat_only_where_nobody_has_a_term() -> Planted:
 
 
 def vote_anew_in_a_new_group() -> Planted:
-    """A member of a new group takes its seat in the term in which it may have voted before."""
+    """A member of a new group becomes eligible in the term in which it may have voted before."""
     return patch.object(Forming, "unused_term", property(lambda self: 0))
 
 
@@ -59,11 +59,11 @@ def count_a_learner() -> Planted:
     return patch.object(Acknowledging, "deliver_ack", deliver)
 
 
-def seat_a_learner_at_once() -> Planted:
-    """A learner takes its seat with the first thing that it acknowledges."""
+def make_a_learner_eligible_at_once() -> Planted:
+    """A learner becomes eligible with the first thing that it acknowledges."""
     return together(
         patch.object(Barrier, "passed", lambda self, commit_index, held_index: True),
-        patch.object(Joining, "_take_offered_seat", lambda self, peer, message: self._take_seat()),
+        patch.object(Joining, "_take_offer", lambda self, peer, message: self._become_eligible()),
     )
 
 
@@ -94,7 +94,7 @@ def apply_under_a_picture() -> Planted:
 
 
 def count_without_the_state() -> Planted:
-    """A node takes a seat and is counted without the state before its log's first entry."""
+    """A node becomes eligible and is counted without the state before its log's first entry."""
     return patch.object(BaseState, "is_saved", True)
 
 
@@ -103,15 +103,15 @@ def take_memory_for_a_saved_state() -> Planted:
     return patch.object(BaseState, "is_saved", property(lambda self: not self.is_missing))
 
 
-def take_a_seat_without_the_state() -> Planted:
-    """A learner takes its seat for its log alone."""
-    original = Joining._take_offered_seat
+def become_eligible_without_the_state() -> Planted:
+    """A learner becomes eligible for its log alone."""
+    original = Joining._take_offer
 
-    def take(self: Joining, peer: Peer, message: Seated) -> None:
+    def take(self: Joining, peer: Peer, message: Eligible) -> None:
         with patch.object(BaseState, "is_saved", True):
             original(self, peer, message)
 
-    return patch.object(Joining, "_take_offered_seat", take)
+    return patch.object(Joining, "_take_offer", take)
 
 
 def apply_before_the_state_is_there() -> Planted:

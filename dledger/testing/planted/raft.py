@@ -246,11 +246,11 @@ def apply_early() -> Planted:
 
 
 def forget_term_and_vote() -> Planted:
-    """Term and vote are kept in memory only; that there is a seat is on the disk."""
+    """Term and vote are kept in memory only; eligibility is on the disk."""
     original = HardStateFile.save
 
     def save(self: HardStateFile, state: HardState) -> None:
-        original(self, HardState(seated=state.seated))
+        original(self, HardState(eligible=state.eligible))
         self.state = state
 
     return together(patch.object(HardStateFile, "save", save), accept_old_vote())

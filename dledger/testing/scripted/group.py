@@ -92,7 +92,7 @@ class ScriptedGroup:
                 segment_bytes=SEGMENT_BYTES,
                 log=log,
                 machine=Portable(self._saved[node_id]),
-                seated=False,
+                eligible=False,
                 seed=sum(node_id.encode()),
             )
             self._disconnect(node_id, members - {*self.nodes})

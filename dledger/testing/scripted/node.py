@@ -138,7 +138,7 @@ class ScriptedNode:
         segment_bytes: int = SEGMENT_BYTES,
         log: SegmentedLog | None = None,
         machine: Recorder | None = None,
-        seated: bool = True,
+        eligible: bool = True,
         seed: int = 1,
     ) -> None:
         self.node_id = node_id
@@ -151,8 +151,8 @@ class ScriptedNode:
         use_clock(self.clock)
         self.log = log or open_log(FOLDER, segment_bytes, self.disk)[0]
         hard_state = HardStateFile(FOLDER / "term", self.disk)
-        if seated:
-            hard_state.save(replace(hard_state.state, seated=True))
+        if eligible:
+            hard_state.save(replace(hard_state.state, eligible=True))
         addresses = dict.fromkeys((node_id, *peers), ("host", 1))
         self.engine = RaftEngine(
             node_id,
@@ -220,7 +220,7 @@ class ScriptedNode:
             disk=self.disk,
             now=self.now,
             segment_bytes=self._segment_bytes,
-            seated=False,
+            eligible=False,
         )
 
     # -- what peers say and hear -----------------------------------------------------------
@@ -319,7 +319,7 @@ def log_without_head(
         log.append(index, 1, Kind.MESSAGES, body)
     log.commit_index = log.last_index
     log.sync()
-    HardStateFile(FOLDER / "term", disk).save(HardState(1, None, seated=True))
+    HardStateFile(FOLDER / "term", disk).save(HardState(1, None, eligible=True))
     return log
 
 

@@ -14,6 +14,7 @@ from dledger.raft.messages import (
     Confirm,
     Confirmed,
     Declined,
+    Eligible,
     Formed,
     Given,
     Head,
@@ -23,7 +24,6 @@ from dledger.raft.messages import (
     PeerMessage,
     Prevote,
     Prevoted,
-    Seated,
     State,
     Vote,
     split_run,
@@ -57,7 +57,7 @@ def _said_by_leader(message: PeerMessage) -> str | None:
             return f"{what}; committed {message.commit_index}"
         case State():
             return f"as of entry {message.index}, {message.total_bytes} bytes"
-        case Seated():
+        case Eligible():
             return f"with entry {message.index}"
         case Confirm():
             return f"round {message.number}"
@@ -107,7 +107,7 @@ def facts_of(node: ScriptedNode) -> dict[str, str]:
     end = f"{last.index} of term {last.term}" if last is not None else "nothing"
     return {
         "role": role,
-        "seat": "has a seat" if node.engine.acknowledging.seated else "has no seat",
+        "eligible": "is eligible" if node.engine.acknowledging.eligible else "is not eligible",
         "members": f"members {', '.join(members.voters)}"
         + (f"; learner {', '.join(members.learners)}" if members.learners else ""),
         "head": f"log begins with {log.first_index}",

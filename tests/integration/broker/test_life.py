@@ -140,7 +140,7 @@ async def test_old_segments_go_and_consumers_are_sent_to_the_first_that_is_left(
 
 async def test_an_emptied_folder_is_filled_again_behind_retention(tmp_path: Path) -> None:
     """The folder of a follower is lost, and the others' logs lost their heads: it copies what
-    they have, takes its seat, and can then replace one of them."""
+    they have, becomes eligible, and can then replace one of them."""
     settings = {"commitLogSizeMax": KEPT_BYTES, "cleanResourceInterval": 200}
     async with group(tmp_path, **settings) as cluster:
         leader = await leader_of(cluster)

@@ -2,7 +2,7 @@
 
 - one vote: a node gives its vote to at most one candidate of a term;
 - election safety: at most one leader a term, and it has the votes of a majority;
-- a node without a seat stands for no election;
+- a node that is not eligible stands for no election;
 - configurations: a node acts by the last one in its log that may be committed, or by a newer one
   that is; a leader adds or removes one voter at a time, after the change before and an entry of
   its own term are committed. A node counts majorities by the configuration in its own log;
@@ -23,8 +23,8 @@
 - a leader that hears from no majority stops serving;
 - a log that lost its head begins with a committed entry, and a state that was taken over is one
   that the group had;
-- no node holds an entry durably, or takes a seat, without a saved state from before its log's first
-  entry;
+- no node holds an entry durably, or becomes eligible, without a saved state from before its log's
+  first entry;
 - a leader that hands leadership over takes appends again if that is not done in time.
 
 :mod:`dledger.testing.simulation.judge.client_history` judges the answers to clients.
@@ -87,7 +87,7 @@ class Seen:
     led_since: float = 0.0
     handing_over_since: float | None = None
     voters: frozenset[str] = frozenset()
-    seated: bool = False
+    eligible: bool = False
 
 
 class Judge:
@@ -179,7 +179,7 @@ class Judge:
 
     def started(self, node_id: str, engine: RaftEngine) -> None:
         """A node starts anew: it must hold the committed entries that were durable there."""
-        self._seen[node_id] = Seen(seated=engine.acknowledging.seated)
+        self._seen[node_id] = Seen(eligible=engine.acknowledging.eligible)
         promised = self._promised[node_id]
         if promised and not self._holds(node_id, engine.log, promised):
             raise self.violation(
@@ -233,8 +233,8 @@ class Judge:
         self._check_configuration(node_id, engine)
         self._check_commit(node_id, seen, engine)
         self._check_promises(node_id, seen, log)
-        if core.role is not Role.FOLLOWER and not engine.acknowledging.seated:
-            raise self.violation(f"{node_id} stands for term {core.term} without a seat")
+        if core.role is not Role.FOLLOWER and not engine.acknowledging.eligible:
+            raise self.violation(f"{node_id} stands for term {core.term} without being eligible")
         elected = core.role is Role.LEADER and (seen.role, seen.term) != (Role.LEADER, core.term)
         if elected:
             seen.led_since = now
@@ -254,11 +254,15 @@ class Judge:
                     f"{SERVES_ALONE_S} s after it last heard from a majority"
                 )
         self._check_match(node_id, seen, engine)
-        if engine.acknowledging.seated and not seen.seated and not self._has_base_state(node_id):
-            raise self.violation(f"{node_id} takes a seat without a saved state to build on")
+        if (
+            engine.acknowledging.eligible
+            and not seen.eligible
+            and not self._has_base_state(node_id)
+        ):
+            raise self.violation(f"{node_id} becomes eligible without a saved state to build on")
         self._check_transfer(node_id, seen, engine, now)
         seen.role, seen.term, seen.last_index = core.role, core.term, log.last_index
-        seen.voters, seen.seated = self._voters(log), engine.acknowledging.seated
+        seen.voters, seen.eligible = self._voters(log), engine.acknowledging.eligible
         return elected
 
     def _voters(self, log: SegmentedLog) -> frozenset[str]:

@@ -122,14 +122,14 @@ class Damages:
     ) -> bool:
         """Whether those that are well are a majority, also if damaged learners become voters."""
         well = {*self._group.node_ids} - {*damaged, *away}
-        seated = [node_id for node_id in well if self._holds_its_own(node_id)]
-        return is_majority(seated, {*voters, *({*members} & {*damaged})})
+        eligible = [node_id for node_id in well if self._holds_its_own(node_id)]
+        return is_majority(eligible, {*voters, *({*members} & {*damaged})})
 
     def _holds_its_own(self, node_id: str) -> bool:
-        """Whether its seat would outlive a power loss: the sync of it may have failed."""
+        """Whether its eligibility would outlive a power loss: the sync of it may have failed."""
         path, disk, kept = FOLDER / "term", self._group.disks[node_id], SimulatedDisk()
         kept.replace(path, disk.durable_bytes(path, 0, disk.size(path) or 0))
-        return HardStateFile(path, kept).state.seated
+        return HardStateFile(path, kept).state.eligible
 
 
 def damage_log(

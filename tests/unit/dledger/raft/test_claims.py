@@ -13,13 +13,13 @@ from dledger.log.entry import HEADER_BYTES, make_header
 from dledger.raft.messages import (
     Denied,
     Head,
+    Ineligible,
     Introduction,
     PeerMessage,
     Prevote,
     Resigned,
     State,
     TakeOver,
-    Unseated,
     Vote,
     Wanted,
 )
@@ -49,7 +49,7 @@ def forged_head(node: ScriptedNode, peer: str, term: int, first: int, commit: in
     node.step()
 
 
-@pytest.mark.parametrize("said", [Denied, Unseated, Resigned, TakeOver])
+@pytest.mark.parametrize("said", [Denied, Ineligible, Resigned, TakeOver])
 def test_a_term_that_no_elections_explain_closes_the_link(said: type[PeerMessage]) -> None:
     """2^32 elections ahead is believed, one more is not, and nothing of it is kept."""
     node, _ = follower()
@@ -76,7 +76,7 @@ def test_the_furthest_term_that_elections_explain_is_taken() -> None:
 
 def test_a_node_that_was_in_no_term_takes_what_its_group_has() -> None:
     """A replica with an emptied folder can't judge, and a group may be in whatever term."""
-    node, donor = ScriptedNode(seated=False), Donor()
+    node, donor = ScriptedNode(eligible=False), Donor()
     donor.add(1)
     node.receive_append("f", 1 << 50, donor, 2, 2)
     node.step()

@@ -153,12 +153,12 @@ def without_its_state() -> ScriptedNode:
     """Its log has lost its head, and its state with it."""
     disk = SimulatedDisk()
     log = log_without_head(100, 3, b"body", disk)
-    return ScriptedNode(disk=disk, log=log, machine=Portable(0), seated=False)
+    return ScriptedNode(disk=disk, log=log, machine=Portable(0), eligible=False)
 
 
 def newcomer() -> ScriptedNode:
-    """It has no seat, and nobody tells it anything."""
-    return ScriptedNode(seated=False)
+    """It is not eligible, and nobody tells it anything."""
+    return ScriptedNode(eligible=False)
 
 
 def cut_off() -> ScriptedNode:

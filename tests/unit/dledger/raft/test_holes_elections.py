@@ -134,16 +134,16 @@ class Busy(ScriptedNode):
 
 
 def test_hole_21_time_that_passes_within_a_step_starts_no_election() -> None:
-    """Nobody answers a node for ten seconds, and one that has no seat is no candidate, ever."""
+    """Nobody answers a node for ten seconds, and one that is not eligible is no candidate, ever."""
 
-    def votes_asked_for(*, seated: bool) -> int:
-        node = Busy(seated=seated)
+    def votes_asked_for(*, eligible: bool) -> int:
+        node = Busy(eligible=eligible)
         until = node.now + 10
         while node.now < until:
             node.step()
-        assert not seated or node.take("g", Prevote)
+        assert not eligible or node.take("g", Prevote)
         return len(node.take("f", Vote))
 
-    assert [votes_asked_for(seated=seated) for seated in (True, False)] == [0, 0]
+    assert [votes_asked_for(eligible=eligible) for eligible in (True, False)] == [0, 0]
     with plant("elect as the clock goes on"):
-        assert min(votes_asked_for(seated=seated) for seated in (True, False)) > 0
+        assert min(votes_asked_for(eligible=eligible) for eligible in (True, False)) > 0

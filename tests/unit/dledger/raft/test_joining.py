@@ -1,4 +1,4 @@
-"""Nodes that begin, or begin again: seats, new heads, and the state that goes with them."""
+"""Nodes that begin, or begin again: eligibility, new heads, and the state that goes with them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dledger.errors import FrameError, Rot
 from dledger.log.entry import HEADER_BYTES
 from dledger.log.segments.segment import segment_path
 from dledger.raft.limits import ACK_AGAIN_S
-from dledger.raft.membership.seat import Barrier, Forming
+from dledger.raft.membership.eligibility import Barrier, Forming
 from dledger.raft.messages import (
     Ack,
     Append,
+    Eligible,
     Formed,
     Head,
+    Ineligible,
     Learned,
     PeerKind,
     Prevote,
     Prevoted,
-    Seated,
     State,
-    Unseated,
     Vote,
     Voted,
     Wanted,
@@ -61,15 +61,15 @@ class Portable(Recorder):
         self.applied_index = first_index - 1
 
 
-def without_a_seat(**options: object) -> ScriptedNode:
-    return ScriptedNode(seated=False, **options)
+def that_is_not_eligible(**options: object) -> ScriptedNode:
+    return ScriptedNode(eligible=False, **options)
 
 
 def test_a_group_forms_when_every_member_says_that_it_holds_nothing() -> None:
     """One that has not answered may be the one that knows."""
-    node = without_a_seat()
+    node = that_is_not_eligible()
     node.step()
-    assert node.take("f", Unseated)
+    assert node.take("f", Ineligible)
     node.receive("f", Formed(0, True))
     node.advance(3.0)
     assert not node.take("f", Prevote)
@@ -79,10 +79,10 @@ def test_a_group_forms_when_every_member_says_that_it_holds_nothing() -> None:
 
 
 def test_a_candidate_that_holds_no_entry_still_says_so() -> None:
-    """The member that takes its seat first asks for votes before the others have theirs."""
+    """The member that becomes eligible first asks for votes before the others have theirs."""
 
     def says_that_it_is_new() -> list[bool]:
-        node = without_a_seat()
+        node = that_is_not_eligible()
         node.receive("f", Formed(0, True))
         node.receive("g", Formed(0, True))
         with pytest.raises(AssertionError, match="no election"):
@@ -91,20 +91,20 @@ def test_a_candidate_that_holds_no_entry_still_says_so() -> None:
         node.receive("f", Prevoted(asked.term, True, asked.term))
         node.step()
         assert node.engine.core.term == 1
-        node.receive("f", Unseated(0))
+        node.receive("f", Ineligible(0))
         node.step()
         return [message.fresh for message in node.take("f", Formed)]
 
     assert says_that_it_is_new() == [True]
-    with plant("seat only where nobody has a term"):
+    with plant("make eligible only where nobody has a term"):
         assert says_that_it_is_new() == [False]
 
 
-def test_a_seat_in_a_new_group_is_taken_in_a_term_that_no_forgotten_vote_is_of() -> None:
+def test_a_new_groups_member_becomes_eligible_in_a_term_that_no_forgotten_vote_is_of() -> None:
     """With an emptied folder it may have voted for any member that now says it holds nothing."""
 
     def votes_in(term: int) -> bool:
-        node = without_a_seat()
+        node = that_is_not_eligible()
         node.receive("f", Formed(4, True))
         node.receive("g", Formed(2, True))
         node.receive("g", Vote(term, 1, 0, True))
@@ -119,7 +119,7 @@ def test_a_seat_in_a_new_group_is_taken_in_a_term_that_no_forgotten_vote_is_of()
 
 def test_a_node_with_an_emptied_folder_neither_votes_nor_asks_for_votes() -> None:
     """It can't know for whom it voted, nor what it acknowledged."""
-    node = without_a_seat()
+    node = that_is_not_eligible()
     node.receive("f", Formed(7, False))
     node.receive("g", Formed(0, True))
     node.receive("f", Vote(8, 50, 7, False))
@@ -131,21 +131,21 @@ def test_a_node_with_an_emptied_folder_neither_votes_nor_asks_for_votes() -> Non
     assert node.engine.core.term == 0
 
 
-def test_a_learner_takes_its_seat_at_the_barrier_and_keeps_it() -> None:
-    """Its acknowledgements say that they do not count, until a leader has offered the seat."""
+def test_a_learner_becomes_eligible_at_the_barrier_and_stays_so() -> None:
+    """Its acknowledgements say that they do not count, until a leader has made it eligible."""
     donor = Donor()
     donor.add(3, 5)
-    node = without_a_seat()
+    node = that_is_not_eligible()
     node.receive_append("f", 3, donor, 2, 6)
     node.step()
     assert node.take("f", Learned)
-    node.receive("g", Seated(3, 6))  # not the leader
-    node.receive("f", Seated(2, 6))  # of an older term
-    node.receive("f", Seated(3, 7))  # not held yet
+    node.receive("g", Eligible(3, 6))  # not the leader
+    node.receive("f", Eligible(2, 6))  # of an older term
+    node.receive("f", Eligible(3, 7))  # not held yet
     node.receive_append("f", 3, donor, 7, 6)
     node.step()
     assert not node.take("f", Ack)
-    node.receive("f", Seated(3, 6))
+    node.receive("f", Eligible(3, 6))
     node.receive_append("f", 3, donor, 7, 6)
     node.step()
     assert node.take("f", Ack)
@@ -168,22 +168,22 @@ def test_a_leader_counts_a_learner_only_after_a_barrier_without_it() -> None:
     assert node.log.last_index == end + 1, "a no-op, so that the barrier can be passed"
     node.receive("f", Learned(term, end + 2, False, True, 1 << 32))
     node.step()
-    assert not node.take("f", Seated)
+    assert not node.take("f", Eligible)
     node.acknowledge("g", end + 1)
     node.receive("f", Learned(term, end + 2, False, True, 1 << 32))
     node.step()
-    assert [message.index for message in node.take("f", Seated)] == [end + 1]
+    assert [message.index for message in node.take("f", Eligible)] == [end + 1]
 
 
-def test_a_learner_seated_at_once_could_vote_for_who_lacks_what_it_held() -> None:
+def test_a_learner_eligible_at_once_could_vote_for_who_lacks_what_it_held() -> None:
     """What the barrier prevents: a vote that its holder, before it forgot, would not have given."""
 
     def votes_for_a_shorter_log() -> int:
         donor = Donor()
         donor.add(3, 5)
-        node = without_a_seat()
+        node = that_is_not_eligible()
         node.receive_append("f", 3, donor, 2, 3)
-        node.receive("f", Seated(3, 6))
+        node.receive("f", Eligible(3, 6))
         node.step()
         node.engine.link_down("f", node.wires["f"])
         node.receive("g", Vote(4, 3, 3, False))
@@ -191,7 +191,7 @@ def test_a_learner_seated_at_once_could_vote_for_who_lacks_what_it_held() -> Non
         return len(node.take("g", Voted))
 
     assert votes_for_a_shorter_log() == 0
-    with plant("seat a learner at once"):
+    with plant("make a learner eligible at once"):
         assert votes_for_a_shorter_log() == 1
 
 
@@ -266,7 +266,7 @@ def hears_the_leader(node: ScriptedNode, donor: Donor, end: int) -> list[PeerKin
 
 
 def test_a_follower_that_begins_anew_is_not_counted_before_its_state_is_saved() -> None:
-    """It copies entries as a learner meanwhile, although it keeps its seat. With either bug it
+    """It copies entries as a learner meanwhile, although it stays eligible. With either bug it
     would be counted, and could lose what the entries build on."""
 
     def answers() -> list[PeerKind]:
@@ -304,25 +304,25 @@ def test_a_follower_whose_state_is_older_on_disk_than_in_memory_is_not_counted_e
     assert hears_the_leader(node, donor, 300) == [PeerKind.ACK]
 
 
-def test_a_seat_is_taken_only_with_a_saved_state() -> None:
+def test_a_node_becomes_eligible_only_with_a_saved_state() -> None:
     """The leader offers it with every answer that it gets. Three disks replaced one after the
     other would otherwise leave a group with its log and no state."""
 
-    def seated_after_the_offer(saved_index: int) -> bool:
+    def eligible_after_the_offer(saved_index: int) -> bool:
         donor, machine = Donor(), Portable()
         donor.add(1, 300)
-        node = without_a_seat(machine=machine)
+        node = that_is_not_eligible(machine=machine)
         given_a_head(node, donor, 100, 300)
         given_the_state(node, 280)
         machine.saved_index = saved_index
-        node.receive("f", Seated(1, 300))
+        node.receive("f", Eligible(1, 300))
         node.step()
-        return node.engine.acknowledging.seated
+        return node.engine.acknowledging.eligible
 
-    assert not seated_after_the_offer(98)
-    assert seated_after_the_offer(99)
-    with plant("take a seat without the state"):
-        assert seated_after_the_offer(98)
+    assert not eligible_after_the_offer(98)
+    assert eligible_after_the_offer(99)
+    with plant("become eligible without the state"):
+        assert eligible_after_the_offer(98)
 
 
 def test_a_leader_commits_nothing_before_its_state_is_saved() -> None:

@@ -134,9 +134,9 @@ def test_a_follower_confirms_its_own_term_only() -> None:
     assert not node.take("g", Confirmed)
 
 
-def test_who_has_no_seat_confirms_nothing() -> None:
+def test_who_is_not_eligible_confirms_nothing() -> None:
     """It may have voted for a later leader, and forgotten it."""
-    node = ScriptedNode(seated=False)
+    node = ScriptedNode(eligible=False)
     node.receive("f", Confirm(5, 1))
     node.step()
     assert not node.take("f", Confirmed)

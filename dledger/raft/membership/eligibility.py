@@ -1,22 +1,22 @@
-"""Seats: only nodes that have one in their group may vote and are counted. Pure.
+"""Eligibility: only nodes that remember their promises may vote and are counted. Pure.
 
 A node whose folder was emptied has forgotten which entries it acknowledged and for whom it voted.
-If it went on voting, a majority might form that has never heard of a committed entry. So a seat is
-saved on the disk, with term and vote, and an empty folder means: no seat. A node without a seat
-takes entries, but its acknowledgements are not counted, and it does not vote.
+If it went on voting, a majority might form that has never heard of a committed entry. So a node's
+eligibility is saved on the disk, with term and vote, and an empty folder means: not eligible. Such
+a node takes entries, but its acknowledgements are not counted, and it does not vote.
 
-There are two ways to a seat.
+A node becomes eligible in one of two ways.
 
 *A new group.* Every other member says that it holds no entry either. Then nothing was ever
 committed. All must say so, not just a majority: of three members, one may never have been started
 and one may have lost its disk, and only the third would know of an entry. Some may have voted
-already, because one took its seat first, and this node too before it forgot. But the candidate that
-it voted for is in that term and tells it. So this node enters a later term than all of them, and
-can't vote twice.
+already, because one became eligible first, and this node too before it forgot. But the candidate
+that it voted for is in that term and tells it. So this node enters a later term than all of them,
+and can't vote twice.
 
 *A barrier.* A leader that hears from a learner notes the end of its log, and appends a no-op. Once
 an entry behind that end is committed by a majority without the learner, and the learner holds it,
-it may take its seat. What the learner forgot can then do no harm. Entries: all that was committed
+it may become eligible. What the learner forgot can then do no harm. Entries: all that was committed
 before lies below the barrier. Votes: suppose it voted for X in a later term before it forgot. X has
 been in that term since, so X took no part in the barrier's majority and lacks the entry. The nodes
 of that majority do not vote for a log that lacks the entry, and without any of them X has no
@@ -60,11 +60,11 @@ class Forming:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A leader's barrier for one learner on one link: what it must hold to take its seat."""
+    """A leader's barrier for one learner on one link: what it must hold to become eligible."""
 
     term: int
     index: int
 
     def passed(self, *, commit_index: int, held_index: int) -> bool:
-        """Whether the learner may take its seat."""
+        """Whether the learner may become eligible."""
         return min(commit_index, held_index) >= self.index
