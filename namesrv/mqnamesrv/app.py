@@ -21,8 +21,8 @@ from dledger.tls.servers import ServerContexts
 from dledger.trust.proof import NONCE_BYTES
 from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
-from mqnamesrv.dispatch import Dispatcher
 from mqnamesrv.metrics import Recorder, serve_metrics
+from mqnamesrv.requests.dispatch import Dispatcher
 from mqnamesrv.rolling import keep_secrets
 from mqnamesrv.saved.away import Away
 from mqnamesrv.saved.kv_file import KvStore

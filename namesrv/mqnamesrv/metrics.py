@@ -24,7 +24,7 @@ from dledger.program.pulse import look
 from dledger.tls.servers import ServerContexts
 from dledger.version import __version__
 from dledger.world import unix_ms
-from mqnamesrv.dispatch import Dispatcher
+from mqnamesrv.requests.dispatch import Dispatcher
 
 
 class NamesrvFigures:

@@ -14,7 +14,7 @@ from dledger.program.pulse import look
 from dledger.trust.rolling import refusal
 from dledger.trust.secret import SecretFile
 from mqnamesrv.door import Door
-from mqnamesrv.users import UserDoor
+from mqnamesrv.requests.users import UserDoor
 
 
 async def keep_secrets(path: Path, door: Door, users: UserDoor) -> None:

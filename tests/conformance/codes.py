@@ -17,7 +17,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.probe import Probe
 from mqclient.connection.peers import PeerPool
 from mqnamesrv.config import NamesrvConfig
-from mqnamesrv.dispatch import NOT_SERVED, Dispatcher
+from mqnamesrv.requests.dispatch import NOT_SERVED, Dispatcher
 from mqnamesrv.saved.kv_file import KvStore
 
 TIMEOUT_S = 3.0

@@ -49,7 +49,7 @@ from mqbroker.state.decisions import decode_staged_note
 from mqbroker.state.derived.indexing import index_entry, index_sends
 from mqbroker.state.groups.given_up import decode_given_up
 from mqbroker.state.once import decode_decision, decode_once
-from mqnamesrv.registration import read_registration
+from mqnamesrv.routing.registration import read_registration
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 CORPUS = Path(__file__).with_name("corpus.txt")

@@ -24,7 +24,7 @@ from dledger.remoting.headers import Header
 from dledger.testing.logs import capture_logs
 from dledger.trust.proof import NONCE_BYTES
 from mqnamesrv.config import NamesrvConfig
-from mqnamesrv.dispatch import Dispatcher
+from mqnamesrv.requests.dispatch import Dispatcher
 from mqnamesrv.saved.kv_file import KvStore
 
 Code = RequestCode

@@ -40,9 +40,9 @@ from dledger.trust.users import User, Users
 from dledger.trust.wrapping import Wrapping
 from mqnamesrv import limits
 from mqnamesrv.config import NamesrvConfig
-from mqnamesrv.dispatch import Dispatcher
-from mqnamesrv.groups import Registration, RegistrationRefused
-from mqnamesrv.routes import RouteTable
+from mqnamesrv.requests.dispatch import Dispatcher
+from mqnamesrv.routing.groups import Registration, RegistrationRefused
+from mqnamesrv.routing.routes import RouteTable
 from mqnamesrv.saved.kv_file import KvStore
 
 Code = RequestCode

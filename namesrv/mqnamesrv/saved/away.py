@@ -26,8 +26,8 @@ from dledger.program.pulse import look
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.numbers import Int32
 from mqnamesrv import limits
+from mqnamesrv.routing.topics import AbsentGroup, TopicTable
 from mqnamesrv.saved.kv_file import KvStore
-from mqnamesrv.topics import AbsentGroup, TopicTable
 
 ABSENT_QUEUES = "ABSENT_QUEUES"
 """The namespace of the entries."""

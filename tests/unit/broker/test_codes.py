@@ -23,7 +23,7 @@ from mqbroker.requests.needs import Needs
 from mqbroker.requests.unsupported import REASONS, not_supported
 from mqbroker.testing import memory_broker
 from mqnamesrv.config import NamesrvConfig
-from mqnamesrv.dispatch import Dispatcher as NameServer
+from mqnamesrv.requests.dispatch import Dispatcher as NameServer
 from mqnamesrv.saved.kv_file import KvStore
 
 

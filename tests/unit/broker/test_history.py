@@ -13,8 +13,8 @@ from mqbroker.metrics.history import Recorder
 from mqbroker.testing import served
 from mqbroker.testing.requests import ask, heartbeat, produce_request
 from mqnamesrv.config import NamesrvConfig
-from mqnamesrv.dispatch import Dispatcher
 from mqnamesrv.metrics import Recorder as NamesrvRecorder
+from mqnamesrv.requests.dispatch import Dispatcher
 from mqnamesrv.saved.kv_file import KvStore
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"

@@ -27,7 +27,7 @@ from mqbroker.state.machine import Machine
 from mqbroker.state.topics import read_write
 from mqbroker.testing import until
 from mqnamesrv.config import NamesrvConfig
-from mqnamesrv.dispatch import Dispatcher
+from mqnamesrv.requests.dispatch import Dispatcher
 from mqnamesrv.saved.kv_file import KvStore
 
 BROKER = "broker-a"

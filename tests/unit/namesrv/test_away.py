@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from dledger.remoting.bodies import QueueData, TopicConfig
 from mqnamesrv import limits
-from mqnamesrv.routes import RouteTable
+from mqnamesrv.routing.routes import RouteTable
+from mqnamesrv.routing.topics import AbsentGroup
 from mqnamesrv.saved.away import ABSENT_QUEUES, Away, groups_in, values_of
 from mqnamesrv.saved.kv_file import KvStore
-from mqnamesrv.topics import AbsentGroup
 from tests.unit.namesrv.test_routes import N0, leader, topic
 
 

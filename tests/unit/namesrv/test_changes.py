@@ -9,8 +9,8 @@ import pytest
 from dledger.remoting.bodies import DataVersion, TopicConfig
 from dledger.slices import drained
 from mqnamesrv import limits
-from mqnamesrv.groups import Registration, RegistrationRefused
-from mqnamesrv.routes import RouteTable
+from mqnamesrv.routing.groups import Registration, RegistrationRefused
+from mqnamesrv.routing.routes import RouteTable
 
 N0, N1 = "127.0.0.1:10911", "127.0.0.1:10921"
 

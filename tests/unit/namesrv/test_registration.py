@@ -14,8 +14,8 @@ from dledger.remoting.bodies import DataVersion, TopicConfig
 from dledger.remoting.headers import RegisterBrokerHeader
 from dledger.slices import drained
 from mqnamesrv import limits
-from mqnamesrv.groups import Registration
-from mqnamesrv.registration import expiry_s, read_registration
+from mqnamesrv.routing.groups import Registration
+from mqnamesrv.routing.registration import expiry_s, read_registration
 
 TOPIC_A = TopicConfig(topic_name="TopicA", read_queue_nums=4, write_queue_nums=3, perm=6)
 #: As captured from a stock 4.9.8 broker, shortened to one topic.

@@ -11,7 +11,7 @@ import pytest
 from dledger.remoting.bodies import DataVersion, TopicConfig
 from dledger.slices import drained
 from mqnamesrv import limits
-from mqnamesrv.groups import (
+from mqnamesrv.routing.groups import (
     Departure,
     Group,
     Member,
@@ -19,7 +19,7 @@ from mqnamesrv.groups import (
     RegistrationRefused,
     UnknownBroker,
 )
-from mqnamesrv.routes import RouteTable
+from mqnamesrv.routing.routes import RouteTable
 
 N0, N1, N2 = "127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.1:10931"
 Doomed: TypeAlias = Callable[[Group, Member], bool]

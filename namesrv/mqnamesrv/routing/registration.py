@@ -23,8 +23,8 @@ from dledger.remoting.headers import RegisterBrokerHeader
 from dledger.remoting.names import PERM_READ_WRITE
 from mqnamesrv import limits
 from mqnamesrv.door import Trust
-from mqnamesrv.groups import Registration
-from mqnamesrv.topics import Steps
+from mqnamesrv.routing.groups import Registration
+from mqnamesrv.routing.topics import Steps
 
 _CRC_MASK = 0x7FFF_FFFF
 _WORD = struct.Struct(">i")

@@ -30,12 +30,12 @@ from dledger.remoting.headers import (
 )
 from dledger.trust.rights import GET, cluster
 from mqnamesrv import limits
-from mqnamesrv.routes import RouteTable
+from mqnamesrv.requests.users import CHANGE
+from mqnamesrv.routing.routes import RouteTable
 from mqnamesrv.saved.kv import ORDER_TOPIC_CONFIG, WIPED_BROKERS
 from mqnamesrv.saved.kv_file import KvStore
-from mqnamesrv.users import CHANGE
 
-_log = get_logger("mqnamesrv.dispatch")
+_log = get_logger("mqnamesrv.requests.dispatch")
 
 
 class KvRequests:

@@ -58,14 +58,14 @@ from dledger.world import unix_ms, world
 from mqnamesrv import limits
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
 from mqnamesrv.door import Door, Trust
-from mqnamesrv.groups import Departure, NotWhole, RegistrationRefused, UnknownBroker
-from mqnamesrv.kv_requests import KvRequests
-from mqnamesrv.registration import read_registration
-from mqnamesrv.routes import RouteTable
+from mqnamesrv.requests.kv_requests import KvRequests
+from mqnamesrv.requests.users import CHANGE, SETTINGS, Lists, UserDoor
+from mqnamesrv.routing.groups import Departure, NotWhole, RegistrationRefused, UnknownBroker
+from mqnamesrv.routing.registration import read_registration
+from mqnamesrv.routing.routes import RouteTable
+from mqnamesrv.routing.topics import Steps
 from mqnamesrv.saved.kv import ORDER_TOPIC_CONFIG
 from mqnamesrv.saved.kv_file import KvStore
-from mqnamesrv.topics import Steps
-from mqnamesrv.users import CHANGE, SETTINGS, Lists, UserDoor
 
 NOT_SERVED: Mapping[int, str] = {
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: "a name server takes topics from the brokers that have "

@@ -49,8 +49,8 @@ from dledger.trust.users import Users, decoded, unwrapped
 from mqnamesrv import limits
 from mqnamesrv.config import RUNTIME_KEYS, NamesrvConfig
 from mqnamesrv.door import Door, Trust
-from mqnamesrv.routes import RouteTable
-from mqnamesrv.topics import Steps
+from mqnamesrv.routing.routes import RouteTable
+from mqnamesrv.routing.topics import Steps
 
 _log = get_logger("namesrv")
 

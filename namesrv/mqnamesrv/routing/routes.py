@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable
 
 from dledger.remoting.bodies import ClusterInfo, DataVersion, TopicRouteData
 from mqnamesrv import limits
-from mqnamesrv.groups import (
+from mqnamesrv.routing.groups import (
     LEADER_ID,
     Departure,
     Group,
@@ -47,7 +47,7 @@ from mqnamesrv.groups import (
     stale,
     unproven,
 )
-from mqnamesrv.topics import Steps, TopicTable
+from mqnamesrv.routing.topics import Steps, TopicTable
 
 
 class RouteTable:
