@@ -177,7 +177,7 @@ async def _serve(
         nursery.start_soon(keep_running, "secrets", rolling.run, core.faults)
         await stop()
         _log.info("broker stopping", node=config.node_id)
-        await ledger.step_aside()
+        await ledger.resign()
         registration.stop()
         with trio.move_on_after(limits.STOP_S):
             await registration.stopped()

@@ -196,7 +196,7 @@ class TransactionEnded(ClientError):
         how = (
             "committed"
             if committed
-            else "rolled back, or laid aside in TRANS_CHECK_MAX_TIME_TOPIC after too many checks"
+            else "rolled back, or moved to TRANS_CHECK_MAX_TIME_TOPIC after too many checks"
         )
         super().__init__(
             f"transaction {unique_key} (topic {topic!r}) was {how} before: a checker of its "

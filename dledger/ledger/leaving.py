@@ -37,7 +37,7 @@ class Leaving:
             raise TransferFailed(f"{failed}; {self._node_id} still leads")
         return chosen
 
-    async def step_aside(self) -> None:
+    async def resign(self) -> None:
         """Return when another leads, or none can, or after a second."""
         if self._engine.solo or not self._engine.standing.serving:
             return

@@ -138,7 +138,7 @@ class Ledger(Node):
         """Make the state machine derive its data from the log again. `make_again` lowers its
         `applied_index`, and the entries behind that are applied once more.
 
-        Until they are, this node does not serve; a caller who can wait should `step_aside` first.
+        Until they are, this node does not serve; a caller who can wait should `resign` first.
         """
         index = self._machine.applied_index
         make_again()

@@ -72,7 +72,7 @@ class Node:
         )
         store.on_cut = self._log_cut
         self._upkeep = Upkeep(
-            config, store, lambda: config.repair and not self._engine.solo, self.step_aside
+            config, store, lambda: config.repair and not self._engine.solo, self.resign
         )
         self._upkeep.keep_from(self._kept_from)
         self._stepper = Stepper(config, self._engine, store, members, self._upkeep.look)
@@ -168,6 +168,6 @@ class Node:
         else:
             self._log.close_files()
 
-    async def step_aside(self) -> None:
+    async def resign(self) -> None:
         """Before a stop: if this node leads, let another take over. Also returns if none can."""
-        await self._leaving.step_aside()
+        await self._leaving.resign()

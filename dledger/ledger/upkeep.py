@@ -27,7 +27,7 @@ log = get_logger("dledger.ledger.upkeep")
 class Upkeep:
     """The loops that look after one replica's log.
 
-    `scrubs`: whether there are peers that could repair rot. `step_aside` is called before this node
+    `scrubs`: whether there are peers that could repair rot. `resign` is called before this node
     stops for a repair.
     """
 
@@ -36,12 +36,12 @@ class Upkeep:
         config: LedgerConfig,
         store: SegmentedLog,
         scrubs: Callable[[], bool],
-        step_aside: Callable[[], Awaitable[None]],
+        resign: Callable[[], Awaitable[None]],
     ) -> None:
         self._node_id = config.node_id
         self._log = store
         self._scrubs = scrubs
-        self._step_aside = step_aside
+        self._resign = resign
         self._kept_from = 1
         self._wake = trio.Event()
         self._saved_checkpoint = b""
@@ -65,7 +65,7 @@ class Upkeep:
         """Wait until a reader finds damage, and stop for it. Raises Rot."""
         await self._rotten.wait()
         assert self._rot is not None
-        await self._step_aside()
+        await self._resign()
         raise self._rot
 
     def keep_from(self, index: int) -> None:
@@ -169,7 +169,7 @@ class Upkeep:
             except FileNotFoundError:
                 pass  # removed by retention meanwhile
             except Rot:
-                await self._step_aside()
+                await self._resign()
                 raise
             except OSError as error:
                 # Too few descriptors, say: that tells nothing about what is on the disk.

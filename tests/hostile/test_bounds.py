@@ -469,7 +469,7 @@ async def test_transactions_of_one_producer_group_leave_room_for_others(
         assert honest.code == ResponseCode.SUCCESS
         assert len(found.machine.halves) == taken + 1
         await found.pass_time(1)
-        for _ in range(20):  # nobody knows how they ended: they are moved aside
+        for _ in range(20):  # nobody knows how they ended: they are given up
             await found.pass_time(60)
         assert len(found.machine.halves) == 0
         assert (await fill(stranger, lambda: half(TOPIC, "Greedy")))[0] == taken

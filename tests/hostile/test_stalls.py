@@ -502,7 +502,7 @@ def test_held_pulls_of_one_connection_are_forgotten_whether_due_or_not() -> None
 # -- many topics -------------------------------------------------------------------------------
 
 
-def test_files_of_no_use_are_set_aside_at_a_start_and_removed_later(tmp_path: Path) -> None:
+def test_files_of_no_use_are_moved_away_at_a_start_and_removed_later(tmp_path: Path) -> None:
     """Ten thousand directories took half a minute, in which no leader could be elected."""
     queues = ConsumeQueues(tmp_path / "queues")
     for number in range(10):
@@ -515,13 +515,13 @@ def test_files_of_no_use_are_set_aside_at_a_start_and_removed_later(tmp_path: Pa
     again.adopt(drained(again.restoring(ends, {})))
     again.trim()
     assert sorted(path.name for path in (tmp_path / "queues").iterdir()) == ["T0.0", "T1.1", "T2.2"]
-    (aside,) = again.take_deleted()
-    assert len(list(aside.iterdir())) == 7
+    (useless,) = again.take_deleted()
+    assert len(list(useless.iterdir())) == 7
 
     third = ConsumeQueues(tmp_path / "queues")
     third.trim()
     assert not (tmp_path / "queues").exists()
-    assert aside in third.take_deleted()
+    assert useless in third.take_deleted()
 
 
 def test_a_queue_is_cut_back_before_it_is_written_to(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_two_reminders_come_when_they_should(namesrv: str) -> None:
 
 
 def test_a_payment_is_tried_again_or_given_up(namesrv: str) -> None:
-    """examples/retries.py: nobody waits for the bank, and what is no amount is kept aside."""
+    """examples/retries.py: nobody waits for the bank, and what is no amount is kept."""
     printed = python("examples/retries.py", namesrv).splitlines()
 
     assert printed == [

@@ -154,3 +154,25 @@ def test_a_page_is_plain_english(page: Path) -> None:
     ]
 
     assert wrong == []
+
+
+NOT_OF_THE_FIELD = re.compile(
+    r"(?<![a-z])(?:seat(?:s|ed)?|footing|greeting|sealing|weather(?!/)"
+    r"|(?:step|stand|lay|laid|left)s?[ _]aside)(?![a-z])",
+    re.IGNORECASE,
+)
+"""Private words for: may vote, progress, handshake, checkpoints, odds, giving up."""
+
+
+def test_words_are_the_fields(modules: list[Source], others: list[Source]) -> None:
+    """Code, tests and pages have no word that once was ours alone; what changed may name it."""
+    sources = (each.path for each in (*modules, *others) if each.path != Path(__file__))
+    pages = (page for page in PAGES if page.name != "CHANGELOG.md")
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in (*sources, *pages)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if NOT_OF_THE_FIELD.search(line)
+    ]
+
+    assert not wrong, "\n".join(wrong)

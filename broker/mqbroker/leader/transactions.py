@@ -90,7 +90,7 @@ class Half(NamedTuple):
 
 
 class Checks(NamedTuple):
-    """Half messages: those to ask about, to lay aside, and those whose topic's life is over."""
+    """Half messages: those to ask about, to give up, and those whose topic's life is over."""
 
     asked: list[Half]
     given_up: list[Half]
@@ -159,9 +159,10 @@ class Transactions:
         return topic if lasts else None
 
     def give_up(self, half: Half, on_done: OnDone) -> None:
-        """No producer knows how the transaction ended: move the half message aside."""
-        aside = NewRecord.copy(half.record)
-        self._take(half.offset, self._to([Arrival(CHECKED_TOO_OFTEN_TOPIC, 0, aside)]), on_done)
+        """No producer knows how the transaction ended: move the half message to a topic
+        of its own."""
+        given_up = NewRecord.copy(half.record)
+        self._take(half.offset, self._to([Arrival(CHECKED_TOO_OFTEN_TOPIC, 0, given_up)]), on_done)
 
     def as_sent(self, half: Half) -> bytes:
         """The record as its producer sent it: with its real topic and queue."""

@@ -22,7 +22,7 @@ are more than `DECIDED_MAX`, those are forgotten that decided nothing for the lo
 A staged entry is a half message whose body is finished records (`dledger.remoting.bodies.staged`).
 It is stored with a mark and a note before it. The mark reads like a move out of a topic that no
 version has, so that an older replica stops there (see `mqbroker.state.once`): as a leader, it would
-ask producers about it, and put it aside after a while.
+ask producers about it, and give it up after a while.
 
 Staged entries share the room of half messages. They have their own part of it, of which a name may
 have as much as it leaves free: neither one query nor all of them take the room of transactions.

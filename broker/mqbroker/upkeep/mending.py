@@ -35,7 +35,7 @@ class Mending:
     async def _mend(self, reason: str) -> None:
         machine, ledger = self._machine, self._ledger
         _log.error("files damaged", reason=reason, remedy="they are made again from the log")
-        await ledger.step_aside()
+        await ledger.resign()
         ledger.derive_again(machine.derive_again)
         machine.damage.take()
         await ledger.wait_applied(machine.state_index)

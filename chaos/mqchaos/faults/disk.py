@@ -112,11 +112,11 @@ def lose_file(store: Path) -> None:
     A log without a commit and a checkpoint looks like one that is new.
     """
     for segment in sorted((store / "log").glob("*.seg"))[:1]:
-        aside = segment.rename(store / segment.name)  # on the same disk, which may be its own
+        moved = segment.rename(store / segment.name)  # on the same disk, which may be its own
         if is_damaged(store):
-            aside.unlink()
+            moved.unlink()
             return
-        aside.rename(segment)
+        moved.rename(segment)
     raise ClusterError(f"{store} has nothing yet that would miss its first segment")
 
 

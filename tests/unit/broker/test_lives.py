@@ -257,7 +257,7 @@ async def test_a_transaction_ends_with_its_topic(tmp_path: Path) -> None:
 async def test_nobody_is_asked_about_a_transaction_whose_topic_is_gone(
     tmp_path: Path, again: bool
 ) -> None:
-    """Its half message is dropped, and not laid aside; one of the new life is asked about."""
+    """Its half message is dropped, and not given up; one of the new life is asked about."""
     async with scene(tmp_path) as here:
         asked: list[Command] = []
         async with connect_peer("127.0.0.1", here.broker.port, on_request=asked.append) as producer:
@@ -277,8 +277,8 @@ async def test_nobody_is_asked_about_a_transaction_whose_topic_is_gone(
             await until(lambda: len(asked) == int(again))
             here.later_ms += 20 * 60_000
             await until(lambda: len(halves) == 0)
-        aside = here.bodies("TRANS_CHECK_MAX_TIME_TOPIC")
-        assert aside == [b"new"] * again
+        given_up = here.bodies("TRANS_CHECK_MAX_TIME_TOPIC")
+        assert given_up == [b"new"] * again
 
 
 async def test_a_send_that_is_repeated_in_the_new_life_is_stored_there(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ async def test_a_new_leader_goes_on_asking(tmp_path: Path) -> None:
         assert await its.visible() == []
 
 
-async def test_what_nobody_can_tell_is_laid_aside(tmp_path: Path) -> None:
+async def test_what_nobody_can_tell_is_given_up(tmp_path: Path) -> None:
     """After as many checks as the config says; it can be read there."""
     config = BrokerConfig(transaction_check_max=2)
     async with scene(tmp_path, config) as its:
@@ -217,8 +217,8 @@ async def test_what_nobody_can_tell_is_laid_aside(tmp_path: Path) -> None:
         await until(lambda: queues.end("TRANS_CHECK_MAX_TIME_TOPIC", 0) == 1)
         assert len(its.broker.machine.halves) == 0
         assert await its.visible() == []
-        aside = pull_request(0, topic="TRANS_CHECK_MAX_TIME_TOPIC")
-        (record,) = records(await its.producer.request(aside, 5))
+        given_up = pull_request(0, topic="TRANS_CHECK_MAX_TIME_TOPIC")
+        (record,) = records(await its.producer.request(given_up, 5))
         assert properties_decode(record.properties)["REAL_TOPIC"] == "Orders"
 
 

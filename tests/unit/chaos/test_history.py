@@ -80,7 +80,7 @@ def test_a_line_names_its_kind_and_fields(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_read_file_after_file(tmp_path: Path) -> None:
-    """A directory of histories reads like one, other files left aside."""
+    """A directory of histories reads like one, leaving out other files."""
     for name in ("b", "a"):
         with HistoryWriter(tmp_path / f"{name}.jsonl") as history:
             history.write(Fault(1, "kill", name, "n0"))

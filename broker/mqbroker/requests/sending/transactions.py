@@ -99,7 +99,7 @@ class TransactionHandler:
             traffic.roll_back(topic, after_s)
 
     def check(self) -> None:
-        """Ask the producers of half messages that are due; move those aside that were asked about
+        """Ask the producers of half messages that are due; give up those that were asked about
         too often, and drop those whose topic is deleted."""
         self._transactions.producer_came(cache(lambda group: bool(self._clients.producers(group))))
         checks = self._transactions.checks(self._core.assignments.now_ms())

@@ -375,7 +375,7 @@ class ConsumeQueues:
         self._topics = topics
 
     def trim(self) -> None:
-        """Move all files aside that belong to no queue; `take_deleted` hands them out.
+        """Move all files away that belong to no queue; `take_deleted` hands them out.
 
         A queue's own files are cut back to what was restored at its next write. After a crash there
         may be thousands of both, and the start of this replica waits for this.

@@ -85,7 +85,7 @@ class Transaction:
         """Commit: consumers get the message.
 
         Raises TransactionUnknown if no answer came, TransactionEnded if the message was rolled back
-        or moved aside before, Refused if the topic is gone.
+        or given up before, Refused if the topic is gone.
         """
         await self._end(Decision.COMMIT)
 

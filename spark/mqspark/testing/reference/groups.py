@@ -17,7 +17,7 @@ from mqspark.testing.reference.inputs import (
 
 
 def read_in_order(run: Inputs) -> Iterator[Finding]:
-    """4: a group reads a queue without a gap and in order, repeats left aside, unless it pops."""
+    """4: a group reads a queue without a gap and in order, not counting repeats, unless it pops."""
     for group, queue_id, first_t in _readings(run):
         offsets = sorted(first_t)
         if run.is_deleted(group):

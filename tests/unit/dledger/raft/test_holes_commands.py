@@ -19,11 +19,11 @@ from pysyncobj.transport import Transport
 from dledger.checksum import crc32
 from dledger.errors import FrameError, NotLeader, OutcomeUnknown
 from dledger.log.entry import Entry, Kind
-from dledger.raft import engine as engine_module
 from dledger.raft.appends import Appended
 from dledger.raft.handshake import Handshaker
 from dledger.raft.library.adapter import Node, use_clock
 from dledger.raft.messages import PREFIX, PeerKind, decode_message
+from dledger.raft.replication import applying
 from dledger.testing.disk import SimulatedDisk
 from dledger.testing.planted.catalogue import plant
 from dledger.testing.scripted.node import (
@@ -252,7 +252,7 @@ def test_hole_18_a_restart_applies_what_the_machine_lacks_in_bounded_steps() -> 
     disk = SimulatedDisk()
     log = log_without_head(1, 100, bytes(1000), disk)
     counts = [0]
-    with patch.object(engine_module, "APPLY_BYTES_PER_STEP", 8000):
+    with patch.object(applying, "APPLY_BYTES_PER_STEP", 8000):
         node = ScriptedNode(disk=disk, log=log, machine=Recorder(applied_index=60))
         while node.engine.step():
             counts.append(len(node.machine.applied))
