@@ -367,6 +367,20 @@ class Evidence:
         return self.kept(self.ledger.join(F.broadcast(everyone), "broker").where(differs))
 
     @cached_property
+    def splits(self) -> DataFrame:
+        """The disputes in which replicas differ from each other. The others are of an index that a
+        log has several times, and all have it so."""
+        everywhere = self.disputes.where("holders = everyone").select("broker", "index")
+        own = (
+            self.entries.join(F.broadcast(everywhere), ["broker", "index"], "left_semi")
+            .groupBy("broker", "index", "replica")
+            .agg(F.sort_array(F.collect_set("chain_crc")).alias("chains"))
+        )
+        alike = own.groupBy("broker", "index").agg(F.count_distinct("chains").alias("different"))
+        same = self.kept(alike.where("different = 1"))
+        return self.kept(self.disputes.join(F.broadcast(same), ["broker", "index"], "left_anti"))
+
+    @cached_property
     def ledger(self) -> DataFrame:
         """A row for each index of a broker's log: who holds it, and the spread of its values."""
         good = F.col("error").isNull()
@@ -423,7 +437,7 @@ class Evidence:
         Of a message with several copies only the first counts: the others may be in a tail.
         """
         if self.alone:
-            return settled_alone(self.entries, self.ledger, self.members)
+            return settled_alone(self.entries, self.splits, self.members)
         told = zip(self.members.brokers, self.screened.totals["told"], strict=True)
         ends = {name: end + 1 for name, end in told if end != NONE}
         common = self.common_ends
@@ -431,11 +445,11 @@ class Evidence:
 
     @cached_property
     def common_ends(self) -> dict[str, int]:
-        """Where each log's first index is on which not all replicas agree; else where it ends."""
+        """Where each log's first index is on which replicas differ; else where it ends."""
         if self.logs is not None:
             return {name: log.end for name, log in self.logs.items()}
         ends = self.ledger.groupBy("broker").agg(F.max("end").alias("at"))
-        splits = self.disputes.groupBy("broker").agg(F.min("position").alias("at"))
+        splits = self.splits.groupBy("broker").agg(F.min("position").alias("at"))
         of_all = {row.broker: int(row.at) for row in ends.collect()}
         return of_all | {row.broker: int(row.at) for row in splits.collect()}
 

@@ -13,16 +13,19 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from mqspark.source.members import Members
 
 
-def settled_alone(entries: DataFrame, ledger: DataFrame, members: Members) -> dict[str, int]:
-    """For each broker: the position up to which its replicas alone show that its log is settled."""
+def settled_alone(entries: DataFrame, splits: DataFrame, members: Members) -> dict[str, int]:
+    """For each broker: the position up to which its replicas alone show that its log is settled.
+
+    `splits`: the rows of the ledger on which replicas differ.
+    """
     whole = entries.where("error IS NULL AND index IS NOT NULL")
     ends = (
         whole.groupBy("broker", "replica")
         .agg(F.max(F.col("position") + F.col("size")).alias("end"))
         .collect()
     )
-    splits = ledger.where("term_min != term_max").groupBy("broker")
-    settled = {row.broker: row.at for row in splits.agg(F.min("position").alias("at")).collect()}
+    terms = splits.where("term_min != term_max").groupBy("broker")
+    settled = {row.broker: row.at for row in terms.agg(F.min("position").alias("at")).collect()}
     for row in ends:
         settled[row.broker] = min(row.end, settled.get(row.broker, row.end))
     for name in members.brokers:

@@ -52,6 +52,7 @@ TESTIMONY: Final = pa.schema(
     {
         "source": pa.string(),
         "t": pa.int64(),
+        "client": pa.string(),
         "id": pa.string(),
         "group": pa.string(),
         "broker": pa.string(),

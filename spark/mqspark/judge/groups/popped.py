@@ -9,6 +9,8 @@ with a message that was given up, which is a dead letter of the same group by th
 most as often as it is stored, and on every replica if that was answered. An ack that counted is an
 entry of a log, and what it was about, if that is stored once, is no dead letter of that group.
 
+**One delivery has one member.** Two members never note a message by the same pop time.
+
 **What is passed was given.** The group's offset is the lowest that is not done. It never goes back,
 from an answer to that of a question which was asked later; and it is never beyond the end of the
 queue, unless a member has committed it. When it was told to be n, each message
@@ -65,6 +67,7 @@ def violations(evidence: Evidence) -> DataFrame:
     messages = _messages(evidence)
     return together(
         _again(evidence, messages, places),
+        _shared(evidence, places),
         _back(evidence, told),
         _passed(evidence, sure, deliveries, messages),
         _beyond(evidence, told),
@@ -124,6 +127,24 @@ def _again(evidence: Evidence, messages: DataFrame, places: DataFrame) -> DataFr
         evidence.kept(rows),
         "again",
         text("group {group} was through with it by the delivery {done}, and got it by {last}"),
+        message_id=F.col("id"),
+    )
+
+
+def _shared(evidence: Evidence, places: DataFrame) -> DataFrame:
+    """Deliveries that several members say were theirs."""
+    rows = (
+        evidence.testimony.where((F.col("source") == DELIVER) & F.col("pop_time").isNotNull())
+        .join(F.broadcast(places), list(_PLACE), "left_semi")
+        .groupBy("id", *_PLACE, "queue_offset", "pop_time")
+        .agg(F.array_sort(F.collect_set("client")).alias("clients"))
+        .where(F.size("clients") > 1)
+        .withColumn("members", F.array_join("clients", ", "))
+    )
+    return violation(
+        evidence.kept(rows),
+        "shared",
+        text("{members} of group {group} all got it by the delivery {pop_time}"),
         message_id=F.col("id"),
     )
 

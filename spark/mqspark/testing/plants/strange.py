@@ -171,6 +171,12 @@ def index_twice(run: SmallRun, draw: random.Random) -> None:
         run.logs[node].append(Entry(2, left_out=-1))
 
 
+def index_twice_in_two_terms(run: SmallRun, draw: random.Random) -> None:
+    """On all nodes the last two entries have one index, and are of two terms."""
+    for node in NODES:
+        run.logs[node].append(Entry(3, left_out=-1))
+
+
 def entries_traded(run: SmallRun, draw: random.Random) -> None:
     """On all nodes two entries stand in each other's place."""
     log = run.logs["n0"]
@@ -323,6 +329,7 @@ FOUND: Final[tuple[tuple[int, str, _Plant], ...]] = (
     (15, "buried twice", buried_twice_beside_a_reset),
     (15, "unburied", letter_of_another),
     (5, "disordered", index_twice),
+    (5, "changed", index_twice_in_two_terms),
     (1, "moved", entries_traded),
     (5, "disordered", term_falls_and_rises),
     (7, "unlogged", term_of_nobody),

@@ -180,6 +180,25 @@ def _count(run: SmallRun, topic: str) -> int:
     return sum(m.topic == topic for entry in run.logs["n0"] for m in entry.messages)
 
 
+def popped_by_two(run: SmallRun, draw: random.Random) -> None:
+    """Two members of a group were given a message by one delivery."""
+    delivery = draw.choice(run.of("deliver", group=POPPERS))
+    run.events.append({**delivery, "t": delivery["t"] + 1, "client": "another"})
+
+
+def popped_by_one_after_another(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: a member did not settle what it was given, and another one was given it later."""
+    deliveries = run.of("deliver", group=POPPERS)
+    first = next(d for d in deliveries if len(run.of("deliver", group=POPPERS, id=d["id"])) > 1)
+    first["client"] = "another"
+
+
+def noted_by_itself_twice(run: SmallRun, draw: random.Random) -> None:
+    """Innocent: a member has noted a delivery twice."""
+    delivery = draw.choice(run.of("deliver", group=POPPERS))
+    run.events.append({**delivery})
+
+
 _Plant = Callable[[SmallRun, random.Random], None]
 FOUND: Final[tuple[tuple[int, str, _Plant], ...]] = (
     (6, "unelected", led_against_its_vote),
@@ -195,6 +214,7 @@ FOUND: Final[tuple[tuple[int, str, _Plant], ...]] = (
     (2, "astray", acknowledged_in_another_topic),
     (2, "astray", delivered_from_another_topic),
     (2, "astray", copied_to_another_topic),
+    (15, "shared", popped_by_two),
 )
 NOTHING: Final[tuple[_Plant, ...]] = (
     forgot_with_its_disk,
@@ -203,4 +223,6 @@ NOTHING: Final[tuple[_Plant, ...]] = (
     ends_where_logs_do,
     popped_to_the_end,
     popped_after_a_commit,
+    popped_by_one_after_another,
+    noted_by_itself_twice,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import Final
 
 from mqspark.limits import IN_HAND_MAX
@@ -225,6 +226,20 @@ def done_for_ever(run: Inputs) -> Iterator[Finding]:
                 yield 15, "unlogged", settle["id"], None, settle["queue_id"], settle["offset"]
 
 
+def given_to_one(run: Inputs) -> Iterator[Finding]:
+    """15: a delivery of a popped message is one member's."""
+    popped = [e for e in run.of("deliver") if e.get("pop_time") is not None and e.get("client")]
+    for one, other in combinations(popped, 2):
+        if (
+            all(one[name] == other[name] for name in ("id", "group", "queue_id", "offset"))
+            and one["pop_time"] == other["pop_time"]
+            and one["client"] != other["client"]
+            and not run.is_reset(one)
+            and not run.is_deleted(one["group"])
+        ):
+            yield 15, "shared", one["id"], None, one["queue_id"], one["offset"]
+
+
 def rightly_buried(run: Inputs) -> Iterator[Finding]:
     """15: what is stored once and done by an ack is no dead letter of that group; none is more
     often than it is stored, unless a tool had the group go back."""
@@ -333,6 +348,7 @@ JUDGES: Final[tuple[Callable[[Inputs], Iterator[Finding]], ...]] = (
     stored_commits,
     with_outputs,
     done_for_ever,
+    given_to_one,
     rightly_buried,
     passed_when_given,
     highest_first,
