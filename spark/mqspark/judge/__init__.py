@@ -10,7 +10,8 @@ what the evidence proves:
   hold it alike, since then every future leader holds it.
 - Deliveries may repeat. They must not skip a message, or come before their predecessors.
 
-``evidence``      the data for all judges, gathered once
+``ledger``        the data of the logs, entry by entry, and how far they are settled
+``evidence``      the data of messages, queues and groups beside it: all that judges ask
 ``alone``         what replicas show without a history
 ``lives``         which life of its topic a statement is about
 ``settled``       how far logs are settled without one
