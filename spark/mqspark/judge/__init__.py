@@ -14,7 +14,6 @@ what the evidence proves:
 ``evidence``      the data of messages, queues and groups beside it: all that judges ask
 ``alone``         what replicas show without a history
 ``lives``         which life of its topic a statement is about
-``settled``       how far logs are settled without one
 ``logs``          what logs say beside the history's messages
 ``violations``    the form of findings
 ``durability``    property 1

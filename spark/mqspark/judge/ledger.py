@@ -3,6 +3,11 @@
 The ledger has one row for each (broker, index) of the logs' entries. All else is made from the few
 rows of it on which replicas disagree; where they hold one log alike and whole, the screening has
 said so, and no entry is read.
+
+Without a history logs are settled up to where nothing can change any more. A copy that a broker
+made of itself says how far it was committed. Stopped replicas are compared up to the end of the
+shortest one, and not beyond the first entry in which their terms differ: such a tail may be
+replaced (:mod:`mqspark.judge.alone`).
 """
 
 from __future__ import annotations
@@ -14,7 +19,6 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from mqspark.judge.settled import settled_alone
 from mqspark.limits import FEW_ROWS_MAX
 from mqspark.screening.logs import Log
 from mqspark.screening.packets import NONE
@@ -205,3 +209,25 @@ class LogEvidence:
         for rows in self._persisted:
             rows.unpersist()
         self.screened.close()
+
+
+def settled_alone(entries: DataFrame, splits: DataFrame, members: Members) -> dict[str, int]:
+    """For each broker: the position up to which its replicas alone show that its log is settled.
+
+    `splits`: the rows of the ledger on which replicas differ.
+    """
+    whole = entries.where("error IS NULL AND index IS NOT NULL")
+    ends = (
+        whole.groupBy("broker", "replica")
+        .agg(F.max(F.col("position") + F.col("size")).alias("end"))
+        .collect()
+    )
+    terms = splits.where("term_min != term_max").groupBy("broker")
+    settled = {row.broker: row.at for row in terms.agg(F.min("position").alias("at")).collect()}
+    for row in ends:
+        settled[row.broker] = min(row.end, settled.get(row.broker, row.end))
+    for name in members.brokers:
+        told = [replica.manifest for replica in members.of(name)]
+        committed = min(0 if each is None else each.end_position for each in told)
+        settled[name] = max(committed, settled.get(name, 0))
+    return settled

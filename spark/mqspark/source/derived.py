@@ -191,14 +191,11 @@ class Derived:
         extra = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
         extra += np.where(flags & STORE_HOST_IPV6, HOST_IPV6_EXTRA_BYTES, 0)
         starts = units["position"].astype(np.int64) + extra
-        # Records of one queue that stand beside each other came together: the first is asked.
-        ends = units["position"] + units["size"]
-        asked = good & np.concatenate(([True], units["position"][1:] != ends[:-1]))
-        body, known = self._bytes(starts + BODY_LENGTH_AT, 4, asked)
+        body, known = self._bytes(starts + BODY_LENGTH_AT, 4, good)
         lengths = body.view(">u4")[:, 0].astype(np.int64)
         name = np.frombuffer(bytes([len(topic.encode()) & 255]) + topic.encode(), np.uint8)
-        there_named, both = self._bytes(starts + BODY_AT + lengths, len(name), asked & known)
-        named: Flags = good & (~asked | (both & np.all(there_named == name, axis=1)))
+        there_named, both = self._bytes(starts + BODY_AT + lengths, len(name), good & known)
+        named: Flags = both & np.all(there_named == name, axis=1)
         return named
 
     def _are_records(self, positions: npt.NDArray[np.uint64]) -> Flags:

@@ -8,5 +8,6 @@
 ``small_plants``  faults for these
 ``innocents``     what only looks odd in them
 ``plants``        both, by what they are about
+``derived``       faults of what a broker makes from a log, and what only looks odd there
 ``reference``  a second judge, without Spark
 """

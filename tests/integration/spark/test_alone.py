@@ -22,6 +22,8 @@ from mqspark.verdict import Verdict
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 RUN = Run(messages=200, queues=4, batch=20, segment_bytes=16_384)
+#: The entry that has the index of the one before, which is of another term.
+TWICE = 5
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +167,25 @@ def test_a_damaged_replica_is_not_asked_for_the_order(copy: Path, session: Spark
 
     assert (5, "damaged", "n0") in found(verdict)
     assert {each for each in found(verdict) if each[0] == 4} == {(4, "hole", "n1, n2")}
+
+
+def test_replicas_are_compared_beyond_an_index_that_all_have_twice(
+    copy: Path, session: SparkSession
+) -> None:
+    """Such an index is no place where terms of replicas differ: what differs behind it is found."""
+    for replica in replicas(copy):
+        entries = read_log(replica)
+        shutil.rmtree(Path(replica.directory) / "log")
+        log = LogWriter(Path(replica.directory), RUN.segment_bytes)
+        for number, entry in enumerate(entries):
+            log.next_index -= number == TWICE
+            log.append(entry.kind, entry.body, entry.term + (number >= TWICE))
+        log.append(1, replica.node.encode() if replica.node == "n1" else b"", entries[-1].term + 1)
+        log.close()
+
+    verdict = audited(copy, session)
+
+    assert found(verdict) >= {(5, "disordered", "n0, n1, n2"), (13, "different", "n1")}
 
 
 @pytest.mark.long

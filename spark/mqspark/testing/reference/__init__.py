@@ -14,6 +14,7 @@ offset or None), with None for what the audit chooses among equals.
 ``acts``      what tools have set
 ``batches``   batches that are stored whole
 ``lives``     each life of a topic as queues of its own
+``derived``   files that a broker makes from its log, unit by unit; judged by themselves
 """
 
 from __future__ import annotations
