@@ -2,14 +2,14 @@
 
 ::
 
-    spark-submit sink_driver.py SOURCE TARGET IN OUT CHECKPOINT ROWS_MAX STEP BATCH TASKS_OF
+    spark-submit sink_driver.py SOURCE TARGET IN OUT CHECKPOINT ROWS_MAX STEP BATCH TASKS_OF TASKS
 
 SOURCE and TARGET are addresses of IN's and OUT's name servers. Each queue has a task. At STEP of
 the first batch that is BATCH or later, the driver's Python and JVM are killed: after a task wrote
 (staged), before the decision (before), when some of its rows are messages (within), or after our
-commit, before Spark's commit log (after). With the step "none" it lives. Processes that run the
-first attempts of the tasks of batch TASKS_OF are killed when these have written, and noted in
-CHECKPOINT.killed.
+commit, before Spark's commit log (after). With the step "none" it lives. Executors that run the
+first attempts of the first TASKS tasks of batch TASKS_OF are killed when these have written, and
+noted in CHECKPOINT.killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mqspark.topics.sink_once import running
 
 
 def dying(
-    step: str, batch: int, tasks_of: int, pids: tuple[int, ...], killed: str
+    step: str, batch: int, tasks_of: int, tasks: int, pids: tuple[int, ...], killed: str
 ) -> type[RocketmqSource]:
     """The source whose sink has the driver killed at a step."""
 
@@ -55,7 +55,8 @@ def dying(
                 number = running().batch
                 if step == "staged" and number >= batch:
                     die()
-                if number == tasks_of and not context.attemptNumber():
+                is_first = context.partitionId() < tasks and not context.attemptNumber()
+                if number == tasks_of and is_first:
                     with Path(killed).open("a") as file:
                         file.write(f"{executor()}\n")
                     os.kill(executor(), signal.SIGKILL)
@@ -91,13 +92,12 @@ def executor() -> int:
 
 def main() -> None:
     """Run the query until all that the topic has is written, or it dies."""
-    source, target, read, written, checkpoint, rows_max, step, batch, tasks_of = sys.argv[1:]
+    source, target, read, written, checkpoint, rows_max, step, *numbers = sys.argv[1:]
+    batch, tasks_of, tasks = map(int, numbers)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     session = open_session("sink", brief=True)
     pids = (os.getppid(), os.getpid())
-    session.dataSource.register(
-        dying(step, int(batch), int(tasks_of), pids, f"{checkpoint}.killed")
-    )
+    session.dataSource.register(dying(step, batch, tasks_of, tasks, pids, f"{checkpoint}.killed"))
     stream = session.readStream.format("rocketmq").options(
         nameServer=source, subscribe=read, startingOffsets="earliest",
         maxOffsetsPerTrigger=rows_max, minPartitions=1,

@@ -44,6 +44,8 @@ SPARK = Path(pyspark.__file__).parent
 DRIVER = Path(__file__).with_name("sink_driver.py")
 STEPS = ("staged", "before", "within", "after")
 """Of a micro-batch, at which a driver dies."""
+TASKS = 4
+"""Of a batch: each queue has one."""
 KEYS = 7
 LIFE_S = 600.0
 SEED = int(os.environ.get("SINK_SEED", "20261127"))
@@ -107,14 +109,19 @@ class Query:
         names = [path.name for path in commits.iterdir()] if commits.exists() else []
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
-    def live(self, step: str, rows_max: int, batch: int = 0, tasks_of: int = -1) -> None:
-        """The life of a driver, which dies at a step of a batch. Spark itself ends a query, too, if
+    def live(
+        self, step: str, rows_max: int, batch: int = 0, tasks_of: int = -1, tasks: int = TASKS
+    ) -> None:
+        """The life of a driver, which dies at a step of a batch; before, executors of the first
+        tasks of batch `tasks_of` do. Spark itself ends a query, too, if
         a Python worker is not there within 10 s: then another driver begins."""
         expected = 0 if step == "none" else -signal.SIGKILL
-        while (found := self._live(step, rows_max, batch, tasks_of))[0] != expected:
+        while (found := self._live(step, rows_max, batch, tasks_of, tasks))[0] != expected:
             assert "Python worker failed to connect back" in found[1], found[1][-4000:]
 
-    def _live(self, step: str, rows_max: int, batch: int, tasks_of: int) -> tuple[int, str]:
+    def _live(
+        self, step: str, rows_max: int, batch: int, tasks_of: int, tasks: int
+    ) -> tuple[int, str]:
         """A driver's exit status, and its log."""
         self.lives += 1
         master = "local[2]" if tasks_of < 0 else "local-cluster[2,1,512]"
@@ -124,7 +131,7 @@ class Query:
             *("--conf", f"spark.executor.extraJavaOptions={SHORT_LIVED}"),
             *("--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m"),
             *(str(DRIVER), *self.addresses, "In", "Out", str(self.checkpoint)),
-            *(str(rows_max), step, str(batch), str(tasks_of)),
+            *(str(rows_max), step, str(batch), str(tasks_of), str(tasks)),
         ]
         log = self.directory / f"driver-{self.lives}-{step}.log"
         with log.open("wb") as out:
@@ -179,7 +186,8 @@ def test_each_row_is_there_once_whatever_is_killed(
                 cluster.start([away])
             trio.run(serving, cluster)
             away = trio.run(kill_leader, cluster, cluster.layout.brokers[steps.index(step) % 2])
-        query.live("none", rows // batches, tasks_of=query.committed + 1)
+        tasks = 1 if len(steps) == 1 else TASKS  # an executor takes some ten seconds to start
+        query.live("none", rows // batches, tasks_of=query.committed + 1, tasks=tasks)
         assert (tmp_path / "checkpoint.killed").read_text()
         check(cluster, rows)
 

@@ -177,7 +177,7 @@ def test_two_workers_copy_a_topic(tmp_path: Path, workers: Workers) -> None:
             writer.flush()
         done = workers.submit(
             *(driver, *[brokers.namesrv_addr] * 2, "In", "Out", str(tmp_path / "checkpoint")),
-            *("100", "none", "0", "-1"),
+            *("100", "none", "0", "-1", "0"),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
         found = list[int]()
