@@ -23,7 +23,16 @@ from mqspark.judge.violations import COLUMNS
 from mqspark.screening import tasks
 from mqspark.screening.packets import SLOT, SUSPECT, WAITER, Rows
 from mqspark.screening.queues import doubtful_queues
-from mqspark.screening.testimony import ACK, DELIVER, HELD, RECORD_COLUMNS, SEND, STORED, TESTIMONY
+from mqspark.screening.testimony import (
+    ACK,
+    DELIVER,
+    HELD,
+    RECORD_COLUMNS,
+    SEND,
+    STORED,
+    TESTIMONY,
+    WAITING,
+)
 from mqspark.source.schema import MESSAGES
 
 
@@ -173,7 +182,8 @@ class Evidence(LogEvidence):
         """Acknowledgements of messages in their queues, the first of each place.
 
         Columns: identity, broker, queue (a number), queue_offset, position, ack_t. Messages that
-        wait have a position and no place in a queue yet.
+        wait have a position and no place in a queue yet: that of the acknowledgement, where a
+        replica has another one.
         """
         columns = ("identity", "broker", "queue", "queue_offset", "position", "ack_t")
         broker = self.members.by_number(str)
@@ -186,11 +196,16 @@ class Evidence(LogEvidence):
             .withColumn("queue", F.lit(None).cast("long"))
             .withColumn("queue_offset", F.lit(None).cast("long"))
         )
-        acks = agreed.select(*columns).unionByName(waiting.select(*columns))
         if self.is_agreed:
-            return acks
+            return agreed.select(*columns).unionByName(waiting.select(*columns))
+        doubted = self.suspects.select("identity").distinct()
+        sure = waiting.join(F.broadcast(doubted), "identity", "left_anti")
+        acks = agreed.select(*columns).unionByName(sure.select(*columns))
+        in_queue = F.col("source") == ACK
         disputed = (
-            self.suspects.where(F.col("source") == ACK)
+            self.suspects.where(F.col("source").isin(ACK, WAITING))
+            .withColumn("queue", F.when(in_queue, F.col("queue")))
+            .withColumn("queue_offset", F.when(in_queue, F.col("queue_offset")))
             .groupBy("identity", "broker", "queue", "queue_offset", "position")
             .agg(F.min("t").alias("ack_t"))
         )

@@ -32,8 +32,10 @@ from mqspark.testing.small_making import small_run
 from mqspark.testing.small_plants import FAULTS
 from mqspark.testing.small_runs import (
     GROUP,
+    HALF_TOPIC,
     OUTPUTS,
     QUEUES,
+    SCHEDULE_TOPIC,
     SEGMENT_BYTES,
     TOPIC,
     SmallRun,
@@ -216,6 +218,18 @@ def try_to(plant: small_plants.Plant, run: SmallRun, draw: random.Random) -> boo
     return True
 
 
+def lacks_what_a_node_has_lower(run: SmallRun, draw: random.Random) -> None:
+    """A new leader's log ended where a message waits, and a node that lost another one before has
+    it below that."""
+    before, lost = run.of("ack", waiting=True)[:2]
+    run.drop("n2", before["id"], SCHEDULE_TOPIC)
+    run.drop("n2", before["id"], HALF_TOPIC)
+    lead = run.of("lead")[1]
+    assert lost["t"] < lead["began"]
+    lead["end_position"] = lost["position"]
+
+
+LOWER = "k0000"
 FAULTY = {f"f{number:04}": fault for number, fault in enumerate(FAULTS)}
 ODD = {f"i{number:04}": plant for number, plant in enumerate(INNOCENT)}
 ROTTEN = [f"d{number:04}" for number in range(len(FLIPPED))]
@@ -226,6 +240,7 @@ def judged(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> J
     """One audit of all that the tests here look at."""
     runs = [planted(fault.plant, name) for name, fault in FAULTY.items()]
     runs += [planted(plant, name) for name, plant in ODD.items()]
+    runs += [planted(lacks_what_a_node_has_lower, LOWER)]
     runs += [small_run(name, name) for name in ROTTEN]
     runs += [run for run, _ in random_runs(0).values()]
     return judged_runs(session, runs, tmp_path_factory.mktemp("judged") / "runs", ROTTEN)
@@ -244,6 +259,20 @@ def test_each_planted_fault_is_found_by_both_judges(judged: Judged, name: str) -
 def test_what_only_looks_odd_is_found_by_neither(judged: Judged, name: str) -> None:
     """Nothing at all is said of such a run."""
     assert (judged.found[name], judged.second[name]) == (set(), set()), ODD[name].__name__
+
+
+def test_what_a_leader_lacked_is_judged_where_its_acknowledgement_says(judged: Judged) -> None:
+    """Though a node has it lower: both judges name that message."""
+    (named,) = {finding[2] for finding in judged.found[LOWER] if finding[0] == 7}
+    assert named == second_that_waits(judged.history)
+    assert disagreements(judged, {LOWER: [lacks_what_a_node_has_lower.__name__]}) == []
+
+
+def second_that_waits(history: Path) -> str:
+    """The second message that was acknowledged to wait."""
+    ((_, events),) = events_of(history, [LOWER])
+    waiting = [event for event in events if event["kind"] == "ack" and event.get("waiting")]
+    return str(waiting[1]["id"])
 
 
 def test_two_judges_agree_on_random_runs(judged: Judged) -> None:
