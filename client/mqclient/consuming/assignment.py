@@ -81,6 +81,8 @@ class Assignment:
     _wanted: set[MessageQueue] = field(default_factory=set)
     _wake: Wakeup = field(default_factory=Wakeup)
     _cause: str = "joined"
+    #: Whether brokers are still to make the group's retry topic, or to tell name servers of it.
+    _lacks_retries: bool = False
     _routeless: set[str] = field(default_factory=set)
     _computed: dict[str, tuple[tuple[str, ...], _Share, _Share]] = field(default_factory=dict)
 
@@ -101,7 +103,8 @@ class Assignment:
                 complete = False
             if complete:
                 attempt = 0
-                await self._wake.wait(world().seldom_s(limits.REBALANCE_POLL_S))
+                poll_s = limits.REBALANCE_POLL_S
+                await self._wake.wait(poll_s if self._lacks_retries else world().seldom_s(poll_s))
             else:
                 attempt += 1
                 await self.beat()
@@ -110,7 +113,7 @@ class Assignment:
     async def rebalance(self, cause: str) -> bool:
         """Compute this member's queues and take over the difference; whether it could be done."""
         wanted: set[MessageQueue] = set()
-        complete = True
+        complete, self._lacks_retries = True, False
         asked: dict[tuple[str, ...], tuple[str, ...]] = {}
         for topic in [*self.subscriptions]:
             share = await self._share(topic, await self.find_route(topic), asked)
@@ -118,7 +121,9 @@ class Assignment:
                 # No route, or the brokers do not know this member (yet, or again): what it has
                 # stays for now.
                 share = tuple(queue for queue in self.fetchers if queue.topic == topic)
-                complete = complete and topic.startswith(RETRY_PREFIX)
+                is_retries = topic.startswith(RETRY_PREFIX)
+                self._lacks_retries |= is_retries
+                complete = complete and is_retries
             wanted.update(share)
         if self.draining:
             return True

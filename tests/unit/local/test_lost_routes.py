@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from itertools import count
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from dledger.remoting.headers import DeleteTopicInNamesrvHeader
 from dledger.world import world
 from mqbroker.limits import REGISTER_INTERVAL_S
-from mqclient import Admin
+from mqclient import Admin, Message, Nack, ReceivedMessage
+from mqclient.limits import REBALANCE_POLL_S
 from mqlocal import local_cluster
 
 SOON_S = 10.0
+RETRIES = "%RETRY%G"
 
 
 async def lose(admin: Admin, topic: str) -> None:
@@ -46,3 +49,32 @@ async def test_it_is_shown_again_in_time_though_other_topics_change(
                 if "T" in {info.topic for info in await admin.topics.list()}:
                     break
                 await trio.sleep(every_s / 5)
+
+
+async def test_a_retry_topic_that_is_shown_late_is_read_soon(autojump_clock: MockClock) -> None:
+    """A member that began without it looks for it every few seconds, and a retry is on time."""
+    delay_s = 2 * REBALANCE_POLL_S
+    handled_s: list[float] = []
+
+    async def fail_once(_: ReceivedMessage) -> None:
+        handled_s.append(trio.current_time())
+        if len(handled_s) == 1:
+            await admin.topics.update(RETRIES, read_queues=1, write_queues=1)
+            raise Nack(delay_s=delay_s)
+        tasks.cancel_scope.cancel()
+
+    async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
+        await admin.topics.update("T", read_queues=1, write_queues=1)
+        async with cluster.consumer("G", {"T": "*"}):
+            await trio.sleep(SOON_S)
+        await lose(admin, RETRIES)
+        async with (
+            cluster.producer("P") as producer,
+            cluster.consumer("G", {"T": "*"}) as consumer,
+            trio.open_nursery() as tasks,
+        ):
+            await trio.sleep(SOON_S)
+            await producer.send(Message("T", b"m"))
+            await consumer.run(fail_once)
+    first_s, again_s = handled_s
+    assert again_s - first_s == pytest.approx(delay_s, abs=0.1)
