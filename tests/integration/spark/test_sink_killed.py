@@ -45,7 +45,7 @@ DRIVER = Path(__file__).with_name("sink_driver.py")
 STEPS = ("staged", "before", "within", "after")
 """Of a micro-batch, at which a driver dies."""
 TASKS = 4
-"""Of a batch: each queue has one."""
+"""Tasks of a batch: each queue has one."""
 KEYS = 7
 LIFE_S = 600.0
 SEED = int(os.environ.get("SINK_SEED", "20261127"))

@@ -257,7 +257,7 @@ async def test_a_transaction_ends_with_its_topic(tmp_path: Path) -> None:
 async def test_nobody_is_asked_about_a_transaction_whose_topic_is_gone(
     tmp_path: Path, again: bool
 ) -> None:
-    """Its half message is dropped, and not given up; one of the new life is asked about."""
+    """The half message is dropped, and not given up; one of the new life is asked about."""
     async with scene(tmp_path) as here:
         asked: list[Command] = []
         async with connect_peer("127.0.0.1", here.broker.port, on_request=asked.append) as producer:

@@ -159,7 +159,7 @@ def doubtful(rows: Rows, *, from_start: bool = True) -> list[int]:
 
 @pytest.fixture(params=[4, 7, 100])
 def _range_offsets(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is wrong lies within a range, and between two."""
+    """Ranges so short that a fault lies within one, and between two."""
     monkeypatch.setattr(queues_module, "RANGE_OFFSETS", request.param)
 
 

@@ -157,7 +157,7 @@ def without_its_state() -> ScriptedNode:
 
 
 def newcomer() -> ScriptedNode:
-    """It is not eligible, and nobody tells it anything."""
+    """A node that is not eligible, and that nobody tells anything."""
     return ScriptedNode(eligible=False)
 
 

@@ -132,7 +132,7 @@ def test_a_node_with_an_emptied_folder_neither_votes_nor_asks_for_votes() -> Non
 
 
 def test_a_learner_becomes_eligible_at_the_barrier_and_stays_so() -> None:
-    """Its acknowledgements say that they do not count, until a leader has made it eligible."""
+    """A learner's acknowledgements say that they do not count, until a leader makes it eligible."""
     donor = Donor()
     donor.add(3, 5)
     node = that_is_not_eligible()
@@ -266,8 +266,8 @@ def hears_the_leader(node: ScriptedNode, donor: Donor, end: int) -> list[PeerKin
 
 
 def test_a_follower_that_begins_anew_is_not_counted_before_its_state_is_saved() -> None:
-    """It copies entries as a learner meanwhile, although it stays eligible. With either bug it
-    would be counted, and could lose what the entries build on."""
+    """The follower copies entries as a learner meanwhile, although it stays eligible. With either
+    bug it would be counted, and could lose what the entries build on."""
 
     def answers() -> list[PeerKind]:
         donor, machine = Donor(), Portable()
