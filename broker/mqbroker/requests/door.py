@@ -20,7 +20,6 @@ from dledger import limits
 from dledger.errors import FrameError
 from dledger.net import Connection
 from dledger.net.auditing import Auditor
-from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
@@ -35,7 +34,7 @@ from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER, body_hash
 from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from mqbroker.config import BrokerConfig
 from mqbroker.refusal import Refused
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_all
 
 FORWARDED_BY: Final = "forwardedBy"
 FORWARDED_ADMIN: Final = "forwardedAdmin"
@@ -66,7 +65,7 @@ class AdminDoor:
         nonce = partial(os.urandom, NONCE_BYTES)
         self._proofs = Proofs(secrets, BROKER_ID, broker_door, nonce)
 
-    @serves(RequestCode.PROVE, needs=Needs.NOTHING, right=Right.ANYONE, rights=OPEN)
+    @by_all(RequestCode.PROVE, rights=OPEN)
     def prove(self, request: Command, connection: Connection) -> Command:
         """Prove to each other that both know the secret: its two steps."""
         try:
@@ -74,7 +73,7 @@ class AdminDoor:
         except (NotLetIn, FrameError) as error:
             raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
 
-    @serves(RequestCode.SIGN_ON, needs=Needs.NOTHING, right=Right.ANYONE, rights=OPEN)
+    @by_all(RequestCode.SIGN_ON, rights=OPEN)
     def sign_on(self, request: Command, connection: Connection) -> Command:
         """The nonce that stamps on this connection must have."""
         answer = SignOnResponseHeader(self._guard.nonce(connection.id), body_hash())

@@ -1,5 +1,5 @@
-"""Conditions under which this replica answers a request. Each handler's method declares them with
-its codes.
+"""Conditions under which this replica answers a request, and who may ask. Each handler's method
+declares both with its codes.
 
 Followers hold the same state, but only a leader knows that nothing newer is acknowledged. So reads
 of messages and offsets need the leader too. Every replica answers clients' heartbeats, member lists
@@ -32,5 +32,15 @@ class Needs(Enum):
     """The leader answers; followers pass the request on to it."""
 
 
+by_leader = partial(serves, needs=Needs.LEADER, right=Right.ANYONE)
+"""Declares codes that anyone may ask the leader."""
+by_confirmed = partial(serves, needs=Needs.CONFIRMED, right=Right.ANYONE)
+"""Declares codes that anyone may ask the leader, once a majority has confirmed it."""
+by_all = partial(serves, needs=Needs.NOTHING, right=Right.ANYONE)
+"""Declares codes that anyone may ask any replica."""
+by_leader_to_admin = partial(serves, needs=Needs.LEADER, right=Right.ADMIN)
+"""Declares codes that only an administrator may ask the leader."""
+by_all_to_admin = partial(serves, needs=Needs.NOTHING, right=Right.ADMIN)
+"""Declares codes that only an administrator may ask any replica."""
 changes = partial(serves, needs=Needs.FORWARDED, right=Right.ADMIN)
 """Declares codes that change the cluster: an administrator may ask any member, the leader acts."""

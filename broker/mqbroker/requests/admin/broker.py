@@ -11,7 +11,6 @@ from dledger.errors import ConfigError
 from dledger.ledger.outcome import Outcome
 from dledger.metrics.history import history_answer
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.program.settings import FixedKey, parse_properties, write_properties
 from dledger.raft.appends import Appended
@@ -35,7 +34,7 @@ from mqbroker.limits import USERS_DIGEST_CHARACTERS
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_all, by_all_to_admin, by_leader_to_admin
 from mqbroker.requests.reading.earliest import EarliestMessage
 from mqbroker.state.topics import default_topic
 
@@ -52,7 +51,7 @@ class BrokerAdminHandler:
         self._started_ms = core.clock_ms()
         self._earliest = EarliestMessage(core.log)
 
-    @serves(RequestCode.GROUP_INFO, needs=Needs.NOTHING, right=Right.ANYONE, rights=OPEN)
+    @by_all(RequestCode.GROUP_INFO, rights=OPEN)
     def group_info(self, request: Command, _: Connection) -> Command:
         """The state of the group, as this replica sees it."""
         core = self._core
@@ -86,9 +85,7 @@ class BrokerAdminHandler:
         )
         return request.reply(ext=encode_header(answer))
 
-    @serves(
-        RequestCode.GET_BROKER_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE, rights=cluster(GET)
-    )
+    @by_all(RequestCode.GET_BROKER_CONFIG, rights=cluster(GET))
     def config(self, request: Command, _: Connection) -> Command:
         """The present config, as properties text; secrets are not shown."""
         text = write_properties(self._core.config, SECRET_KEYS)
@@ -96,12 +93,7 @@ class BrokerAdminHandler:
         header = GetBrokerConfigResponseHeader(version=version)
         return request.reply(ext=encode_header(header), body=text.encode())
 
-    @serves(
-        RequestCode.UPDATE_BROKER_CONFIG,
-        needs=Needs.LEADER,
-        right=Right.ADMIN,
-        rights=rights.SETTINGS,
-    )
+    @by_leader_to_admin(RequestCode.UPDATE_BROKER_CONFIG, rights=rights.SETTINGS)
     def update_config(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Change settings of all replicas. Keys that can't change are refused.
 
@@ -154,12 +146,10 @@ class BrokerAdminHandler:
                 + ("" if core.secrets else "; that needs the cluster's secret (secretFile)"),
             )
 
-    @serves(
+    @by_all_to_admin(
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
         RequestCode.CLEAN_UNUSED_TOPIC,
         RequestCode.DELETE_EXPIRED_COMMITLOG,
-        needs=Needs.NOTHING,
-        right=Right.ADMIN,
         rights=cluster(UPDATE),
     )
     def nothing_to_clean(self, request: Command, _: Connection) -> Command:
@@ -171,12 +161,7 @@ class BrokerAdminHandler:
         """
         return request.reply()
 
-    @serves(
-        RequestCode.VIEW_BROKER_STATS_DATA,
-        needs=Needs.NOTHING,
-        right=Right.ANYONE,
-        rights=rights.STATISTICS,
-    )
+    @by_all(RequestCode.VIEW_BROKER_STATS_DATA, rights=rights.STATISTICS)
     def statistics(self, request: Command, _: Connection) -> Command:
         """A figure of a topic, a group, or the broker."""
         header = decode_header(ViewBrokerStatsDataHeader, request)
@@ -190,17 +175,12 @@ class BrokerAdminHandler:
         minute, hour, day = (BrokerStatsItem(*window) for window in windows)
         return request.reply(body=encode_body(BrokerStatsData(minute, hour, day)))
 
-    @serves(RequestCode.VIEW_HISTORY, needs=Needs.NOTHING, right=Right.ANYONE, rights=cluster(GET))
+    @by_all(RequestCode.VIEW_HISTORY, rights=cluster(GET))
     def history(self, request: Command, _: Connection) -> Command:
         """Figures of the last hour."""
         return history_answer(self._core.history, request)
 
-    @serves(
-        RequestCode.GET_BROKER_RUNTIME_INFO,
-        needs=Needs.NOTHING,
-        right=Right.ANYONE,
-        rights=cluster(GET),
-    )
+    @by_all(RequestCode.GET_BROKER_RUNTIME_INFO, rights=cluster(GET))
     def runtime(self, request: Command, _: Connection) -> Command:
         """The keys that mqadmin shows."""
         core = self._core

@@ -19,7 +19,6 @@ from dledger.errors import DledgerError, StorageError
 from dledger.ledger.exporting import Export
 from dledger.log.replica import MANIFEST_FILE, Manifest
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -33,7 +32,7 @@ from dledger.trust.rights import UPDATE, cluster, fields
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_all_to_admin
 from mqbroker.state.saved.snapshot import open_snapshot
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
@@ -62,12 +61,7 @@ class ExportHandler:
         self._asked: _Asked | None = None
         self._due = trio.Event()
 
-    @serves(
-        RequestCode.EXPORT_REPLICA,
-        needs=Needs.NOTHING,
-        right=Right.ADMIN,
-        rights=cluster(UPDATE).naming(fields("to")),
-    )
+    @by_all_to_admin(RequestCode.EXPORT_REPLICA, rights=cluster(UPDATE).naming(fields("to")))
     def export(self, request: Command, _: Connection) -> Command:
         """Begin a copy, or say how far it is."""
         header = decode_header(ExportReplicaHeader, request)

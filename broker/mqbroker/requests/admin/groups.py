@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Generator, Iterable, Iterator
 
 from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.net.turns import encode_in_turns, in_turns, result_in_turns
 from dledger.raft.appends import Appended
 from dledger.remoting.bodies import (
@@ -45,7 +44,7 @@ from mqbroker.requests import rights
 from mqbroker.requests.admin.changes import check_rows, named_only
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
-from mqbroker.requests.needs import Needs, changes
+from mqbroker.requests.needs import by_leader, changes
 from mqbroker.state.attributes import GROUP_ATTRIBUTES, alter
 from mqbroker.state.topics import check_group_name
 
@@ -105,12 +104,7 @@ class GroupAdminHandler:
         await outcome.wait()
         return request.reply()
 
-    @serves(
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=SIGNED,
-    )
+    @by_leader(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, rights=SIGNED)
     def all_groups(self, request: Command, _: Connection) -> Awaitable[Command]:
         """The settings of every group that who asks may see."""
         groups, sight = self._core.machine.groups, self._core.guard.sight()
@@ -126,12 +120,7 @@ class GroupAdminHandler:
         wrapper = SubscriptionGroupWrapper(await result_in_turns(seen), version)
         return request.reply(body=await encode_in_turns(wrapper))
 
-    @serves(
-        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=group(GET),
-    )
+    @by_leader(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, rights=group(GET))
     def group_config(self, request: Command, _: Connection) -> Command:
         """The settings of one group."""
         name = decode_header(GetSubscriptiongroupConfigHeader, request).group
@@ -142,12 +131,7 @@ class GroupAdminHandler:
             )
         return request.reply(body=encode_body(config))
 
-    @serves(
-        RequestCode.GET_CONSUMER_CONNECTION_LIST,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=group(GET, at="consumerGroup"),
-    )
+    @by_leader(RequestCode.GET_CONSUMER_CONNECTION_LIST, rights=group(GET, at="consumerGroup"))
     def consumers(self, request: Command, _: Connection) -> Command:
         """The consumers of a group that are connected."""
         name = decode_header(GetConsumerConnectionListHeader, request).consumer_group
@@ -166,12 +150,7 @@ class GroupAdminHandler:
         )
         return request.reply(body=encode_body(answer))
 
-    @serves(
-        RequestCode.GET_PRODUCER_CONNECTION_LIST,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=cluster(GET),
-    )
+    @by_leader(RequestCode.GET_PRODUCER_CONNECTION_LIST, rights=cluster(GET))
     def producers(self, request: Command, _: Connection) -> Command:
         """The producers of a group that are connected."""
         name = decode_header(GetProducerConnectionListHeader, request).producer_group
@@ -181,12 +160,7 @@ class GroupAdminHandler:
         answer = ProducerConnection(_connections(members.values()))
         return request.reply(body=encode_body(answer))
 
-    @serves(
-        RequestCode.GET_ALL_PRODUCER_INFO,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=cluster(GET),
-    )
+    @by_leader(RequestCode.GET_ALL_PRODUCER_INFO, rights=cluster(GET))
     async def all_producers(self, request: Command, _: Connection) -> Command:
         """All producers that are connected, by group."""
         table: dict[str, list[ProducerInfo]] = {}
@@ -217,24 +191,14 @@ class GroupAdminHandler:
             table[name] = [info(*member) for member in members.items()]
             yield
 
-    @serves(
-        RequestCode.QUERY_TOPICS_BY_CONSUMER,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=group(GET),
-    )
+    @by_leader(RequestCode.QUERY_TOPICS_BY_CONSUMER, rights=group(GET))
     def topics_of_group(self, request: Command, _: Connection) -> Command:
         """The topics that a group has offsets for."""
         group = decode_header(QueryTopicsByConsumerHeader, request).group
         topics = sorted(self._core.machine.offsets.topics_of(group))
         return request.reply(body=encode_body(TopicList(topics)))
 
-    @serves(
-        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=group(GET) & topic(GET),
-    )
+    @by_leader(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, rights=group(GET) & topic(GET))
     def subscription(self, request: Command, _: Connection) -> Command:
         """A group's subscription to a topic."""
         header = decode_header(QuerySubscriptionByConsumerHeader, request)
@@ -243,12 +207,7 @@ class GroupAdminHandler:
         answer = QuerySubscriptionResponseBody(header.group, header.topic, subscription)
         return request.reply(body=encode_body(answer))
 
-    @serves(
-        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=topic(GET),
-    )
+    @by_leader(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, rights=topic(GET))
     def groups_of_topic(self, request: Command, _: Connection) -> Command:
         """The groups that subscribe to a topic now, or have offsets in it."""
         topic = decode_header(QueryTopicConsumeByWhoHeader, request).topic

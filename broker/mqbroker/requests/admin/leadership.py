@@ -16,7 +16,6 @@ from dledger.errors import (
     TransferFailed,
 )
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -32,7 +31,7 @@ from mqbroker.config import check_member_id
 from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader_to_admin
 
 
 class LeadershipHandler:
@@ -41,9 +40,7 @@ class LeadershipHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(
-        RequestCode.TRANSFER_LEADER, needs=Needs.LEADER, right=Right.ADMIN, rights=rights.MEMBER
-    )
+    @by_leader_to_admin(RequestCode.TRANSFER_LEADER, rights=rights.MEMBER)
     async def transfer(self, request: Command, _: Connection) -> Command:
         """Hand leadership over. If the request is repeated afterwards, the new leader says that it
         leads."""
@@ -57,7 +54,7 @@ class LeadershipHandler:
                 raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return request.reply(ext=encode_header(TransferLeaderResponseHeader(leader_id=target)))
 
-    @serves(RequestCode.ADD_MEMBER, needs=Needs.LEADER, right=Right.ADMIN, rights=rights.MEMBER)
+    @by_leader_to_admin(RequestCode.ADD_MEMBER, rights=rights.MEMBER)
     async def add_member(self, request: Command, _: Connection) -> Command:
         """Add a node as a member. A repeated request changes nothing.
 
@@ -76,7 +73,7 @@ class LeadershipHandler:
         place = header.node_id, header.host, header.port, header.client_addr
         return await self._change(request, lambda: log.add_member(*place))
 
-    @serves(RequestCode.REMOVE_MEMBER, needs=Needs.LEADER, right=Right.ADMIN, rights=rights.MEMBER)
+    @by_leader_to_admin(RequestCode.REMOVE_MEMBER, rights=rights.MEMBER)
     async def remove_member(self, request: Command, _: Connection) -> Command:
         """Remove a member."""
         header, log = decode_header(RemoveMemberHeader, request), self._core.log

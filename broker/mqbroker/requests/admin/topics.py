@@ -46,7 +46,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.admin.changes import check_rows, named_only, out_of_reach
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import Needs, by_all, by_confirmed, by_leader, changes
 from mqbroker.requests.replies import dialect_for
 from mqbroker.state.attributes import alter
 from mqbroker.state.topics import check_config
@@ -150,12 +150,7 @@ class TopicAdminHandler:
         begin = 0 if queue is None else queue.begin
         return begin, self._core.assignments.next_offset(topic, queue_id)
 
-    @serves(
-        RequestCode.DELETE_TOPIC_IN_BROKER,
-        needs=Needs.FORWARDED,
-        right=Right.ADMIN,
-        rights=topic(DELETE),
-    )
+    @changes(RequestCode.DELETE_TOPIC_IN_BROKER, rights=topic(DELETE))
     async def delete_topic(self, request: Command, _: Connection) -> Command:
         """Delete a topic, with its queues, its locks, and every group's offsets in it."""
         topic = decode_header(DeleteTopicInBrokerHeader, request).topic
@@ -173,9 +168,7 @@ class TopicAdminHandler:
         self._core.announcements.when_confirmed(topic, confirmed.set)
         await confirmed.wait()
 
-    @serves(
-        RequestCode.GET_ALL_TOPIC_CONFIG, needs=Needs.NOTHING, right=Right.ANYONE, rights=SIGNED
-    )
+    @by_all(RequestCode.GET_ALL_TOPIC_CONFIG, rights=SIGNED)
     def all_topics(self, request: Command, _: Connection) -> Command | Awaitable[Command]:
         """Every topic's settings, as far as who asks may see them."""
         table, sight = self._core.topic_table(), self._core.guard.sight()
@@ -187,23 +180,13 @@ class TopicAdminHandler:
         seen = await result_in_turns(sight.topics(table.topic_config_table))
         return request.reply(body=encode_body(TopicConfigWrapper(seen, table.data_version)))
 
-    @serves(
-        RequestCode.GET_TOPIC_CONFIG,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=topic(GET, SUB, PUB),
-    )
+    @by_leader(RequestCode.GET_TOPIC_CONFIG, rights=topic(GET, SUB, PUB))
     def topic_config(self, request: Command, _: Connection) -> Command:
         """The settings of one topic."""
         topic = decode_header(GetTopicConfigHeader, request).topic
         return request.reply(body=encode_body(self._core.definitions.topic(topic)))
 
-    @serves(
-        RequestCode.GET_TOPIC_STATS_INFO,
-        needs=Needs.CONFIRMED,
-        right=Right.ANYONE,
-        rights=topic(GET),
-    )
+    @by_confirmed(RequestCode.GET_TOPIC_STATS_INFO, rights=topic(GET))
     async def topic_stats(self, request: Command, _: Connection) -> Command:
         """The first and last offset of each queue, and its newest store time."""
         config = self._core.definitions.topic(decode_header(GetTopicStatsInfoHeader, request).topic)
@@ -214,12 +197,7 @@ class TopicAdminHandler:
         body = await encode_in_turns(TopicStats(table), dialect_for(request))
         return request.reply(body=body)
 
-    @serves(
-        RequestCode.QUERY_CONSUME_QUEUE,
-        needs=Needs.CONFIRMED,
-        right=Right.ANYONE,
-        rights=topic(GET),
-    )
+    @by_confirmed(RequestCode.QUERY_CONSUME_QUEUE, rights=topic(GET))
     def consume_queue(self, request: Command, _: Connection) -> Command:
         """Units of one queue, for people who search for a message's place."""
         header = decode_header(QueryConsumeQueueHeader, request)
@@ -243,12 +221,7 @@ class TopicAdminHandler:
         )
         return request.reply(body=encode_body(answer))
 
-    @serves(
-        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
-        needs=Needs.NOTHING,
-        right=Right.ANYONE,
-        rights=SIGNED,
-    )
+    @by_all(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, rights=SIGNED)
     def system_topics(self, request: Command, _: Connection) -> Command:
         """The topics that belong to the broker."""
         config = self._core.config

@@ -15,7 +15,6 @@ import trio
 from dledger import limits
 from dledger.errors import BadInput
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.net.turns import in_turns, result_in_turns
 from dledger.observe import get_logger
 from dledger.program.audit_pages import answer_of
@@ -52,7 +51,7 @@ from dledger.trust.wrapping import Wrapping
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs, changes
+from mqbroker.requests.needs import by_all_to_admin, changes
 from mqbroker.state.control import DeleteUser, PutUser
 
 _TYPES: Final = {"super": True, "normal": False}
@@ -129,7 +128,7 @@ class UserHandler:
             self._check_last(known)
         return DeleteUser(name, self._core.assignments.now_ms())
 
-    @serves(RequestCode.GET_USER, needs=Needs.NOTHING, right=Right.ADMIN, rights=rights.ONESELF)
+    @by_all_to_admin(RequestCode.GET_USER, rights=rights.ONESELF)
     def get_user(self, request: Command, connection: Connection) -> Command:
         """A user; no body if there is none. The password is told to super users who ask for it."""
         header = decode_header(GetUserHeader, request)
@@ -145,7 +144,7 @@ class UserHandler:
             )
         return request.reply(body=write_standard(_info(user, password)))
 
-    @serves(RequestCode.LIST_USER, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(GET))
+    @by_all_to_admin(RequestCode.LIST_USER, rights=cluster(GET))
     def list_users(self, request: Command, _: Connection) -> Awaitable[Command]:
         """The users whose names contain a text."""
         wanted = decode_header(ListUserHeader, request).filter or ""
@@ -208,7 +207,7 @@ class UserHandler:
         self._last_revoked = header, now_s
         return self._put(user._replace(entries=kept))
 
-    @serves(RequestCode.GET_ACL, needs=Needs.NOTHING, right=Right.ADMIN, rights=rights.ONESELF)
+    @by_all_to_admin(RequestCode.GET_ACL, rights=rights.ONESELF)
     def get_acl(self, request: Command, _: Connection) -> Command:
         """Entries of a user; the body is empty if there are none."""
         user = self._subject(decode_header(GetAclHeader, request).subject, _NO_SUBJECT)
@@ -216,7 +215,7 @@ class UserHandler:
             return request.reply()
         return request.reply(body=write_standard(described(user.name, user.entries)))
 
-    @serves(RequestCode.LIST_ACL, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(GET))
+    @by_all_to_admin(RequestCode.LIST_ACL, rights=cluster(GET))
     def list_acls(self, request: Command, _: Connection) -> Awaitable[Command]:
         """The policies of subjects, with the entries of resources, that contain texts."""
         header = decode_header(ListAclHeader, request)
@@ -229,7 +228,7 @@ class UserHandler:
         )
         return _listed(request, found)
 
-    @serves(RequestCode.LIST_OBSERVED, needs=Needs.NOTHING, right=Right.ADMIN, rights=cluster(GET))
+    @by_all_to_admin(RequestCode.LIST_OBSERVED, rights=cluster(GET))
     def list_observed(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Rights that users needed and lacked, and senders that nobody knows, at this replica since
         it started."""
@@ -244,7 +243,7 @@ class UserHandler:
         )
         return _listed(request, (*needs, *unknown))
 
-    @serves(RequestCode.LIST_AUDITED, needs=Needs.NOTHING, right=Right.ADMIN, rights=BY_SUPER)
+    @by_all_to_admin(RequestCode.LIST_AUDITED, rights=BY_SUPER)
     async def list_audited(self, request: Command, _: Connection) -> Command:
         """A page of this replica's own audit log."""
         return await result_in_turns(answer_of(request, self._core.auditor.log))

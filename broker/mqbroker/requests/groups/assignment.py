@@ -19,7 +19,6 @@ import trio
 
 from dledger.errors import BadInput, RemotingError
 from dledger.net import Connection, connect_peer
-from dledger.net.serving import Right, serves
 from dledger.remoting.allocation import (
     allocate_averagely,
     allocate_by_circle,
@@ -44,7 +43,7 @@ from mqbroker import limits
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_all
 from mqbroker.state.groups.modes import RequestMode
 
 _Queues: TypeAlias = tuple[MessageQueue, ...]
@@ -62,12 +61,7 @@ class AssignmentHandler:
         self._routes: dict[str, tuple[float, _Queues]] = {}
         self._asking = trio.CapacityLimiter(limits.ROUTES_ASKED_MAX)
 
-    @serves(
-        RequestCode.QUERY_ASSIGNMENT,
-        needs=Needs.NOTHING,
-        right=Right.ANYONE,
-        rights=rights.ASSIGNMENT,
-    )
+    @by_all(RequestCode.QUERY_ASSIGNMENT, rights=rights.ASSIGNMENT)
     async def query(self, request: Command, _: Connection) -> Command:
         """The member's queues of a topic."""
         body = decode_body(QueryAssignmentBody, request.payload)

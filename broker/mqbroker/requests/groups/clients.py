@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.remoting.bodies import (
     CheckClientConfigBody,
@@ -42,7 +41,7 @@ from mqbroker.requests.filters import parse_subscription
 from mqbroker.requests.groups.membership import Client, Membership
 from mqbroker.requests.held_pulls import HeldPull, HeldPulls, Takes
 from mqbroker.requests.later import Later
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_all, by_leader
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name
 
@@ -71,9 +70,7 @@ class ClientHandler:
         self._membership = membership
         self._connections: dict[int, Connection] = {}
 
-    @serves(
-        RequestCode.HEART_BEAT, needs=Needs.NOTHING, right=Right.ANYONE, rights=rights.HEARTBEAT
-    )
+    @by_all(RequestCode.HEART_BEAT, rights=rights.HEARTBEAT)
     def heartbeat(self, request: Command, connection: Connection) -> Command:
         """Note a client's groups. Missing consumer groups are made; the answer does not wait for
         that."""
@@ -95,9 +92,7 @@ class ClientHandler:
             )
         return request.reply()
 
-    @serves(
-        RequestCode.UNREGISTER_CLIENT, needs=Needs.NOTHING, right=Right.ANYONE, rights=rights.LEFT
-    )
+    @by_all(RequestCode.UNREGISTER_CLIENT, rights=rights.LEFT)
     def unregister(self, request: Command, connection: Connection) -> Command:
         """A client leaves its groups."""
         header = decode_header(UnregisterClientHeader, request)
@@ -108,12 +103,7 @@ class ClientHandler:
             self._left(connection.id, header.consumer_group)
         return request.reply()
 
-    @serves(
-        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
-        needs=Needs.NOTHING,
-        right=Right.ANYONE,
-        rights=group(SUB, GET, at="consumerGroup"),
-    )
+    @by_all(RequestCode.GET_CONSUMER_LIST_BY_GROUP, rights=group(SUB, GET, at="consumerGroup"))
     def consumer_list(self, request: Command, _: Connection) -> Command:
         """The ids of a group's consumers."""
         header = decode_header(GetConsumerListByGroupHeader, request)
@@ -125,19 +115,14 @@ class ClientHandler:
         ids = sorted({client.client_id for client in group.members.values()})
         return request.reply(body=encode_body(ConsumerIdList(ids)))
 
-    @serves(
-        RequestCode.CHECK_CLIENT_CONFIG,
-        needs=Needs.NOTHING,
-        right=Right.ANYONE,
-        rights=rights.CLIENT_CONFIG,
-    )
+    @by_all(RequestCode.CHECK_CLIENT_CONFIG, rights=rights.CLIENT_CONFIG)
     def check_config(self, request: Command, _: Connection) -> Command:
         """Whether a subscription would be accepted."""
         subscription = decode_body(CheckClientConfigBody, request.payload).subscription_data
         parse_subscription(subscription.sub_string, subscription.expression_type)
         return request.reply()
 
-    @serves(RequestCode.LOCK_BATCH_MQ, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.LOCKS)
+    @by_leader(RequestCode.LOCK_BATCH_MQ, rights=rights.LOCKS)
     def lock(self, request: Command, connection: Connection) -> Later[Locked]:
         """The queues that are the client's now. If a bound left out some, the remark names it.
 
@@ -198,9 +183,7 @@ class ClientHandler:
         answer = encode_body(LockBatchResponseBody(own, tokens))
         return request.reply(body=answer, remark=locked.bound)
 
-    @serves(
-        RequestCode.UNLOCK_BATCH_MQ, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.LOCKS
-    )
+    @by_leader(RequestCode.UNLOCK_BATCH_MQ, rights=rights.LOCKS)
     async def unlock(self, request: Command, connection: Connection) -> Command:
         """Give queues back, and take none of them any more."""
         body = decode_body(LockBatchBody, request.payload)

@@ -13,7 +13,6 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.net.turns import encode_in_turns, in_turns, result_in_turns
 from dledger.remoting.bodies import (
     BrokerStatsItem,
@@ -40,7 +39,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.lag import Standing, stored_ms
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_confirmed, by_leader_to_admin
 from mqbroker.requests.replies import dialect_for
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.groups.places import fault
@@ -57,12 +56,7 @@ class ProgressHandler:
         self._core = core
         self._standing = standing
 
-    @serves(
-        RequestCode.GET_CONSUME_STATS,
-        needs=Needs.CONFIRMED,
-        right=Right.ANYONE,
-        rights=rights.PROGRESS,
-    )
+    @by_confirmed(RequestCode.GET_CONSUME_STATS, rights=rights.PROGRESS)
     async def consume_stats(self, request: Command, _: Connection) -> Command:
         """The progress of a group in each queue of the topics that it consumes.
 
@@ -81,12 +75,7 @@ class ProgressHandler:
         body = await encode_in_turns(stats, dialect_for(request))
         return request.reply(body=body)
 
-    @serves(
-        RequestCode.GET_BROKER_CONSUME_STATS,
-        needs=Needs.CONFIRMED,
-        right=Right.ANYONE,
-        rights=cluster(GET),
-    )
+    @by_confirmed(RequestCode.GET_BROKER_CONSUME_STATS, rights=cluster(GET))
     async def broker_stats(self, request: Command, _: Connection) -> Command:
         """The progress of all groups, topic by topic."""
         only_ordered = decode_header(GetBrokerConsumeStatsHeader, request).is_order
@@ -132,12 +121,7 @@ class ProgressHandler:
                 f"{limits.PROGRESS_QUEUES_MAX} are told at once: {instead}",
             )
 
-    @serves(
-        RequestCode.QUERY_CONSUME_TIME_SPAN,
-        needs=Needs.CONFIRMED,
-        right=Right.ANYONE,
-        rights=rights.TIME_SPAN,
-    )
+    @by_confirmed(RequestCode.QUERY_CONSUME_TIME_SPAN, rights=rights.TIME_SPAN)
     async def time_span(self, request: Command, _: Connection) -> Command:
         """The store times of the messages that a group has still to consume in a topic."""
         header = decode_header(QueryConsumeTimeSpanHeader, request)
@@ -154,9 +138,7 @@ class ProgressHandler:
             spans.append(self._span(header.group, queue))
             yield
 
-    @serves(
-        RequestCode.CLONE_GROUP_OFFSET, needs=Needs.LEADER, right=Right.ADMIN, rights=rights.CLONED
-    )
+    @by_leader_to_admin(RequestCode.CLONE_GROUP_OFFSET, rights=rights.CLONED)
     async def clone(self, request: Command, _: Connection) -> Command:
         """Set one group's offsets to those of another."""
         header = decode_header(CloneGroupOffsetHeader, request)

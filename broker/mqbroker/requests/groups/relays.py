@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dledger.errors import RemotingError, RequestTimeout
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import (
     ConsumerStatusBody,
     ConsumerStatusFromClientBody,
@@ -34,7 +33,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader, by_leader_to_admin
 
 
 class RelayHandler:
@@ -44,12 +43,7 @@ class RelayHandler:
         self._core = core
         self._clients = clients
 
-    @serves(
-        RequestCode.GET_CONSUMER_RUNNING_INFO,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=group(GET, at="consumerGroup"),
-    )
+    @by_leader(RequestCode.GET_CONSUMER_RUNNING_INFO, rights=group(GET, at="consumerGroup"))
     async def running_info(self, request: Command, _: Connection) -> Command:
         """The running info of one consumer."""
         header = decode_header(GetConsumerRunningInfoHeader, request)
@@ -57,12 +51,7 @@ class RelayHandler:
         answer = await ask_client(connection, Command(request.code, dict(request.ext)))
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
 
-    @serves(
-        RequestCode.CONSUME_MESSAGE_DIRECTLY,
-        needs=Needs.LEADER,
-        right=Right.ADMIN,
-        rights=rights.HANDLED,
-    )
+    @by_leader_to_admin(RequestCode.CONSUME_MESSAGE_DIRECTLY, rights=rights.HANDLED)
     async def consume_directly(self, request: Command, _: Connection) -> Command:
         """Ask one consumer to handle one message now."""
         header = decode_header(ConsumeMessageDirectlyHeader, request)
@@ -74,12 +63,7 @@ class RelayHandler:
         answer = await ask_client(connection, Command(request.code, ext, body))
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
 
-    @serves(
-        RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=group(GET) & topic(GET),
-    )
+    @by_leader(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, rights=group(GET) & topic(GET))
     async def consumer_status(self, request: Command, _: Connection) -> Command:
         """The progress of each consumer of a group."""
         header = decode_header(InvokeBrokerToGetConsumerStatusHeader, request)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.net.turns import encode_in_turns, in_turns
 from dledger.remoting.bodies import (
     Dialect,
@@ -35,7 +34,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.groups.readers import Readers
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader_to_admin
 from mqbroker.state.control import CommitOffsets
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.groups.places import place
@@ -59,11 +58,8 @@ class ResetHandler:
         self._readers = readers
         self._on_reset = on_reset
 
-    @serves(
-        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
-        needs=Needs.LEADER,
-        right=Right.ADMIN,
-        rights=group(UPDATE) & topic(UPDATE),
+    @by_leader_to_admin(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, rights=group(UPDATE) & topic(UPDATE)
     )
     async def reset(self, request: Command, _: Connection) -> Command:
         """Commit the new offsets, tell the members, answer with all of them."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import partial
 
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import BatchAck, BatchAckMessageBody, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -28,7 +27,7 @@ from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 from mqbroker.requests.popping.asking import invalid, is_ours
 from mqbroker.requests.popping.settling import Change, Outcome, Row
 from mqbroker.requests.popping.waiting import Popping
@@ -41,7 +40,7 @@ class GivingBackHandler:
         self._core = core
         self._popping = popping
 
-    @serves(RequestCode.ACK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.CONSUME)
+    @by_leader(RequestCode.ACK_MESSAGE, rights=rights.CONSUME)
     def ack(self, request: Command, _: Connection) -> Later[Outcome]:
         """The message of a handle is done."""
         header = decode_header(AckMessageHeader, request)
@@ -51,12 +50,7 @@ class GivingBackHandler:
         row = Row(group, topic, queue_id, receipt.pop_time, header.offset, 1)
         return self._take_back(request, [row])
 
-    @serves(
-        RequestCode.BATCH_ACK_MESSAGE,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=rights.BATCH_ACK,
-    )
+    @by_leader(RequestCode.BATCH_ACK_MESSAGE, rights=rights.BATCH_ACK)
     def ack_many(self, request: Command, _: Connection) -> Command | Later[Outcome]:
         """The messages of many handles are done."""
         body = decode_body(BatchAckMessageBody, request.payload)
@@ -97,12 +91,7 @@ class GivingBackHandler:
             return request.reply()
         return request.reply(ext=encode_header(AckMessageResponseHeader(asked - outcome.found)))
 
-    @serves(
-        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=rights.CONSUME,
-    )
+    @by_leader(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, rights=rights.CONSUME)
     def change(self, request: Command, _: Connection) -> Later[Outcome]:
         """The message of a handle is hidden for another time, from now on."""
         header = decode_header(ChangeMessageInvisibletimeHeader, request)

@@ -6,7 +6,6 @@ Only members that let the broker share the queues out ask for it (QUERY_ASSIGNME
 from __future__ import annotations
 
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import SetMessageRequestModeBody, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -15,7 +14,7 @@ from mqbroker import limits
 from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import changes
 from mqbroker.requests.popping.asking import invalid
 from mqbroker.state.control import REQUEST_MODES, PutRequestMode
 from mqbroker.state.groups.modes import RequestMode
@@ -27,12 +26,7 @@ class RequestModeHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(
-        RequestCode.SET_MESSAGE_REQUEST_MODE,
-        needs=Needs.FORWARDED,
-        right=Right.ADMIN,
-        rights=rights.REQUEST_MODE,
-    )
+    @changes(RequestCode.SET_MESSAGE_REQUEST_MODE, rights=rights.REQUEST_MODE)
     async def put(self, request: Command, _: Connection) -> Command:
         """Set the mode, for all members from their next question on."""
         body = decode_body(SetMessageRequestModeBody, request.payload)

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from dledger.buffers import Buffer
 from dledger.errors import AppendError, StorageError
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -31,7 +30,7 @@ from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 from mqbroker.requests.popping.asking import check_waited, is_ours, want_of
 from mqbroker.requests.popping.held_pops import HeldPop
 from mqbroker.requests.popping.planning import Want
@@ -48,7 +47,7 @@ class PopHandler:
         self._popping = popping
         self._membership = membership
 
-    @serves(RequestCode.POP_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.CONSUME)
+    @by_leader(RequestCode.POP_MESSAGE, rights=rights.CONSUME)
     def pop(self, request: Command, connection: Connection) -> Command | None:
         """Answered when what is handed out is in the log, or when the wait is over."""
         header = decode_header(PopMessageHeader, request)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dledger.errors import StorageError
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -27,7 +26,7 @@ from mqbroker import limits
 from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 from mqbroker.requests.popping.asking import check_waited, look_of, queues_of, want_of
 from mqbroker.requests.popping.held_pops import HeldPop
 from mqbroker.requests.popping.planning import Want
@@ -42,7 +41,7 @@ class PopQuestionHandler:
         self._core = core
         self._popping = popping
 
-    @serves(RequestCode.PEEK_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.CONSUME)
+    @by_leader(RequestCode.PEEK_MESSAGE, rights=rights.CONSUME)
     def peek(self, request: Command, _: Connection) -> Command:
         """The messages that a pop would get now."""
         header = decode_header(PeekMessageHeader, request)
@@ -63,12 +62,7 @@ class PopQuestionHandler:
         code = ResponseCode.SUCCESS if seen.messages else ResponseCode.PULL_NOT_FOUND
         return request.reply(code, encode_header(answer), records_of(self._core, seen.messages))
 
-    @serves(
-        RequestCode.POLLING_INFO,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=group(GET, at="consumerGroup") & topic(GET),
-    )
+    @by_leader(RequestCode.POLLING_INFO, rights=group(GET, at="consumerGroup") & topic(GET))
     def polling_info(self, request: Command, _: Connection) -> Command:
         """How many pops wait with this queue in their request."""
         header = decode_header(PollingInfoHeader, request)
@@ -77,7 +71,7 @@ class PopQuestionHandler:
         answer = PollingInfoResponseHeader(self._popping.held.waiting(key, header.queue_id))
         return request.reply(ext=encode_header(answer))
 
-    @serves(RequestCode.NOTIFICATION, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.CONSUME)
+    @by_leader(RequestCode.NOTIFICATION, rights=rights.CONSUME)
     def notify(self, request: Command, connection: Connection) -> Command | None:
         """Whether there is something to pop; held until there is."""
         core = self._core

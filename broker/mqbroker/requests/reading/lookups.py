@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -37,7 +36,7 @@ from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.held_pulls import HeldPull, HeldPulls, Takes
 from mqbroker.requests.later import Later
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_confirmed, by_leader
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name
@@ -60,12 +59,7 @@ class LookupHandler:
         self._commits = commits
         self._counting = counting
 
-    @serves(
-        RequestCode.GET_MAX_OFFSET,
-        needs=Needs.CONFIRMED,
-        right=Right.ANYONE,
-        rights=topic(GET, SUB),
-    )
+    @by_confirmed(RequestCode.GET_MAX_OFFSET, rights=topic(GET, SUB))
     def max_offset(self, request: Command, _: Connection) -> Command:
         """The end of the queue. What is acknowledged is applied, so no acknowledged offset is above
         it."""
@@ -73,24 +67,14 @@ class LookupHandler:
         answer = GetMaxOffsetResponseHeader(self._span(header.topic, header.queue_id)[1])
         return request.reply(ext=encode_header(answer))
 
-    @serves(
-        RequestCode.GET_MIN_OFFSET,
-        needs=Needs.CONFIRMED,
-        right=Right.ANYONE,
-        rights=topic(GET, SUB),
-    )
+    @by_confirmed(RequestCode.GET_MIN_OFFSET, rights=topic(GET, SUB))
     def min_offset(self, request: Command, _: Connection) -> Command:
         """The first offset of the queue: earlier messages have expired."""
         header = decode_header(GetMinOffsetHeader, request)
         answer = GetMinOffsetResponseHeader(self._span(header.topic, header.queue_id)[0])
         return request.reply(ext=encode_header(answer))
 
-    @serves(
-        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
-        needs=Needs.CONFIRMED,
-        right=Right.ANYONE,
-        rights=topic(GET, SUB),
-    )
+    @by_confirmed(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, rights=topic(GET, SUB))
     def search_offset(self, request: Command, _: Connection) -> Command:
         """The first offset stored at or after a time; with UPPER the last one at or before it."""
         header = decode_header(SearchOffsetByTimestampHeader, request)
@@ -102,12 +86,7 @@ class LookupHandler:
             offset = queue.first_at(header.timestamp)
         return request.reply(ext=encode_header(SearchOffsetByTimestampResponseHeader(offset)))
 
-    @serves(
-        RequestCode.GET_EARLIEST_MSG_STORETIME,
-        needs=Needs.CONFIRMED,
-        right=Right.ANYONE,
-        rights=topic(GET, SUB),
-    )
+    @by_confirmed(RequestCode.GET_EARLIEST_MSG_STORETIME, rights=topic(GET, SUB))
     def earliest_store_time(self, request: Command, _: Connection) -> Command:
         """When the first message was stored; -1 for an empty queue, as in the reference."""
         header = decode_header(GetEarliestMsgStoretimeHeader, request)
@@ -118,19 +97,15 @@ class LookupHandler:
         answer = GetEarliestMsgStoretimeResponseHeader(timestamp_ms)
         return request.reply(ext=encode_header(answer))
 
-    @serves(
-        RequestCode.VIEW_MESSAGE_BY_ID, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.VIEWED
-    )
+    @by_leader(RequestCode.VIEW_MESSAGE_BY_ID, rights=rights.VIEWED)
     def view_message(self, request: Command, _: Connection) -> Command:
         """A record by its position in the log."""
         header = decode_header(ViewMessageByIdHeader, request)
         record = self._core.asked_record(header.offset)
         return request.reply(body=self._core.log.view(header.offset, record.size))
 
-    @serves(
+    @by_confirmed(
         RequestCode.QUERY_CONSUMER_OFFSET,
-        needs=Needs.CONFIRMED,
-        right=Right.ANYONE,
         rights=group(SUB, GET, at="consumerGroup") & topic(SUB, GET),
     )
     def consumer_offset(self, request: Command, connection: Connection) -> Later[None]:
@@ -244,10 +219,8 @@ class LookupHandler:
         answer = QueryConsumerOffsetResponseHeader(offset, life, begun_ms, held)
         return request.reply(ext=encode_header(answer))
 
-    @serves(
+    @by_leader(
         RequestCode.UPDATE_CONSUMER_OFFSET,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
         rights=group(SUB, UPDATE, at="consumerGroup") & topic(SUB, UPDATE),
     )
     def commit_offset(self, request: Command, connection: Connection) -> Command | Later[None]:

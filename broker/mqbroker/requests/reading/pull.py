@@ -12,7 +12,6 @@ from typing import Final
 from dledger.buffers import Buffer
 from dledger.errors import StorageError
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -37,7 +36,7 @@ from mqbroker.requests.filters import (
 from mqbroker.requests.groups.counting import Counting
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.held_pulls import HeldPull, HeldPulls
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 from mqbroker.requests.permissions import check_broadcast, check_enabled, check_readable
 from mqbroker.requests.reading.queue_reading import Found, read_queue
 from mqbroker.state.groups.locks import QueueKey
@@ -78,13 +77,7 @@ class PullHandler:
         self._counting = counting
         self._held = held
 
-    @serves(
-        RequestCode.PULL_MESSAGE,
-        RequestCode.LITE_PULL_MESSAGE,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=rights.CONSUME,
-    )
+    @by_leader(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, rights=rights.CONSUME)
     def pull(self, request: Command, connection: Connection) -> Command | None:
         """Answer at once, or hold the pull until there is a message for it."""
         header = decode_header(PullMessageHeader, request)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
@@ -25,7 +24,7 @@ from dledger.trust.rights import GET, SUB, topic
 from mqbroker import limits
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 
 
 class QueryHandler:
@@ -34,9 +33,7 @@ class QueryHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(
-        RequestCode.QUERY_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=topic(SUB, GET)
-    )
+    @by_leader(RequestCode.QUERY_MESSAGE, rights=topic(SUB, GET))
     def query(self, request: Command, _: Connection) -> Command:
         """The records, back to back."""
         header = decode_header(QueryMessageHeader, request)

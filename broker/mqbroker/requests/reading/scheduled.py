@@ -7,7 +7,6 @@ level's queue, so the first ones of all levels are looked at, and the earliest o
 from __future__ import annotations
 
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -20,7 +19,7 @@ from dledger.trust.rights import GET, cluster
 from mqbroker import limits
 from mqbroker.leader.waiting.deliveries import Deliveries
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 
 
 class ScheduledHandler:
@@ -30,7 +29,7 @@ class ScheduledHandler:
         self._core = core
         self._deliveries = deliveries
 
-    @serves(RequestCode.LIST_SCHEDULED, needs=Needs.LEADER, right=Right.ANYONE, rights=cluster(GET))
+    @by_leader(RequestCode.LIST_SCHEDULED, rights=cluster(GET))
     def scheduled(self, request: Command, _: Connection) -> Command:
         """The records, back to back, the earliest first; no more than fit into an answer."""
         header = decode_header(ListScheduledHeader, request)

@@ -17,7 +17,6 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput, RecordError
 from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -45,7 +44,7 @@ from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.later import Later
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_confirmed, by_leader
 from mqbroker.requests.sending.claims import claim_to
 from mqbroker.requests.sending.keys import check_keys
 from mqbroker.requests.sending.produce import check_sendable, draft_of
@@ -66,7 +65,7 @@ class OnceHandler:
         # How many names came over each connection.
         self._made: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
-    @serves(RequestCode.REGISTER_PRODUCER, needs=Needs.LEADER, right=Right.ANYONE, rights=SIGNED)
+    @by_leader(RequestCode.REGISTER_PRODUCER, rights=SIGNED)
     def register(self, request: Command, connection: Connection) -> Later[int]:
         """Give a name to the instance that asks; answered when that is in the log."""
         header = decode_header(RegisterProducerHeader, request)
@@ -102,9 +101,7 @@ class OnceHandler:
             )
         self._made[connection] = made + 1
 
-    @serves(
-        RequestCode.WRITE_ONCE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.WRITE_ONCE
-    )
+    @by_leader(RequestCode.WRITE_ONCE, rights=rights.WRITE_ONCE)
     def write(self, request: Command, connection: Connection) -> Later[Stored]:
         """Append outputs and offsets together; the answer follows when they can be read."""
         core = self._core
@@ -135,7 +132,7 @@ class OnceHandler:
         topics = dict.fromkeys(topic for topic, _, _ in header.parts)
         return Later(partial(self._once.write, draft, once, admit=admit), answer, (*topics,))
 
-    @serves(RequestCode.DECISION_OF, needs=Needs.CONFIRMED, right=Right.ANYONE, rights=SIGNED)
+    @by_confirmed(RequestCode.DECISION_OF, rights=SIGNED)
     def decision_of(self, request: Command, _: Connection) -> Command:
         """The last batch that was decided under a name, and what it consists of."""
         return self.decided(request)

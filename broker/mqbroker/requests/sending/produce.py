@@ -10,7 +10,6 @@ from dledger.buffers import Buffer
 from dledger.errors import RecordError
 from dledger.limits import PROPERTIES_SENT_BYTES_MAX
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -32,7 +31,7 @@ from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 from mqbroker.requests.sending.keys import check_batch, words_in_batch
 from mqbroker.state.attributes import check_records_type
 from mqbroker.state.dedup import dedup_key
@@ -44,7 +43,7 @@ class ProduceHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(RequestCode.PRODUCE, needs=Needs.LEADER, right=Right.ANYONE, rights=topic(PUB))
+    @by_leader(RequestCode.PRODUCE, rights=topic(PUB))
     def produce(self, request: Command, _: Connection) -> Later[Stored]:
         """Append the batch; the answer follows when it can be pulled."""
         core = self._core

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dledger.errors import BadInput
 from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.raft.appends import Appended
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -28,7 +27,7 @@ from dledger.trust.rights import PUB, topic
 from mqbroker.leader.waiting.deliveries import Deliveries
 from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 
 
 class RecallHandler:
@@ -38,7 +37,7 @@ class RecallHandler:
         self._core = core
         self._deliveries = deliveries
 
-    @serves(RequestCode.RECALL_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=topic(PUB))
+    @by_leader(RequestCode.RECALL_MESSAGE, rights=topic(PUB))
     async def recall(self, request: Command, _: Connection) -> Command:
         """Take a message back; answered once no replica will deliver it."""
         header = decode_header(RecallMessageHeader, request)

@@ -14,7 +14,6 @@ client may be connected. Source: ReplyMessageProcessor.
 from __future__ import annotations
 
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -30,7 +29,7 @@ from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.groups.relays import ask_client
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.sending.send import REGION, send_header
 
@@ -45,12 +44,8 @@ class ReplyHandler:
         self._core = core
         self._clients = clients
 
-    @serves(
-        RequestCode.SEND_REPLY_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=rights.SENT,
+    @by_leader(
+        RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2, rights=rights.SENT
     )
     async def reply(self, request: Command, connection: Connection) -> Command:
         """Push a reply to the client that waits for it, and answer when that client has

@@ -19,7 +19,6 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput
 from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_SENT_BYTES_MAX
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.net.turns import in_turns
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
@@ -47,7 +46,7 @@ from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 from mqbroker.requests.sending.batch_properties import NOT_KEPT, batch_properties
 from mqbroker.requests.sending.copies import properties_max
 from mqbroker.requests.sending.keys import check_properties
@@ -77,13 +76,7 @@ class SendHandler:
         self._added = f"{names.CLUSTER}\x01{core.config.broker_cluster_name}\x02{_TRACED}"
         self._added_bytes = self._added.encode()
 
-    @serves(
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=rights.SENT,
-    )
+    @by_leader(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, rights=rights.SENT)
     def send(self, request: Command, connection: Connection) -> Later[Stored]:
         """Append one message."""
         header = send_header(request)
@@ -116,9 +109,7 @@ class SendHandler:
         where = _Place(topic, queue_id, asked_topic)
         return self._append(request, connection, config, where, [record], keys)
 
-    @serves(
-        RequestCode.SEND_BATCH_MESSAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.SENT
-    )
+    @by_leader(RequestCode.SEND_BATCH_MESSAGE, rights=rights.SENT)
     def send_batch(
         self, request: Command, connection: Connection
     ) -> Later[Stored] | Awaitable[Later[Stored]]:

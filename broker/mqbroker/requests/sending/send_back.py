@@ -12,7 +12,6 @@ from __future__ import annotations
 from functools import partial
 
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.remoting import message as names
 from dledger.remoting.bodies import SubscriptionGroupConfig
@@ -33,7 +32,7 @@ from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.later import Later
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.popping.giving_up import GivingUp
 from mqbroker.requests.popping.settling import Row
@@ -56,12 +55,7 @@ class SendBackHandler:
         self._fence = fence
         self._giving_up = giving_up
 
-    @serves(
-        RequestCode.CONSUMER_SEND_MSG_BACK,
-        needs=Needs.LEADER,
-        right=Right.ANYONE,
-        rights=rights.SENT_BACK,
-    )
+    @by_leader(RequestCode.CONSUMER_SEND_MSG_BACK, rights=rights.SENT_BACK)
     def send_back(self, request: Command, _: Connection) -> Command | Later[Stored | None]:
         """Store the copy; answered once it is in the log."""
         core = self._core

@@ -20,7 +20,6 @@ from dledger.errors import AppendError, BadInput, RemotingError, StorageError
 from dledger.ledger.outcome import Outcome
 from dledger.limits import PROVEN_NAME_CHARACTERS_MAX, STAGED_ENDED_TOGETHER_MAX
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.program.pulse import beat
 from dledger.raft.appends import Appended
@@ -47,7 +46,7 @@ from mqbroker.refusal import Refused, busy
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 from mqbroker.requests.sending.claims import claim_to
 from mqbroker.requests.sending.homes import Homes
 from mqbroker.requests.sending.keys import check_keys
@@ -66,7 +65,7 @@ class StagedHandler:
         self._transactions = transactions
         self._after = -1
 
-    @serves(RequestCode.STAGE, needs=Needs.LEADER, right=Right.ANYONE, rights=topic(PUB))
+    @by_leader(RequestCode.STAGE, rights=topic(PUB))
     def stage(self, request: Command, connection: Connection) -> Later[Stored]:
         """Keep the records; answered when they are stored. A repeat is another staged entry. Where
         the name is registered, only its owner stages under it; elsewhere each user has a share of
@@ -102,9 +101,7 @@ class StagedHandler:
         )  # fmt: skip
         return Later(append, answer, (header.topic,))
 
-    @serves(
-        RequestCode.END_STAGED, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.ENDED_STAGED
-    )
+    @by_leader(RequestCode.END_STAGED, rights=rights.ENDED_STAGED)
     async def end(self, request: Command, _: Connection) -> Command:
         """Make messages of staged entries; they can be pulled when this is answered.
 

@@ -13,7 +13,6 @@ from functools import cache, partial
 
 from dledger.errors import StorageError
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
 from dledger.raft.appends import Appended
 from dledger.remoting import message as names
@@ -33,7 +32,7 @@ from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.later import Later
-from mqbroker.requests.needs import Needs
+from mqbroker.requests.needs import by_leader
 
 _COMMIT, _ROLLBACK = 8, 12
 
@@ -65,9 +64,7 @@ class TransactionHandler:
         """A leadership begins."""
         self._transactions.reset()
 
-    @serves(
-        RequestCode.END_TRANSACTION, needs=Needs.LEADER, right=Right.ANYONE, rights=rights.ENDED
-    )
+    @by_leader(RequestCode.END_TRANSACTION, rights=rights.ENDED)
     def end(self, request: Command, _: Connection) -> Command | Later[Appended]:
         """Commit or roll back. A committed message can be pulled when this is answered."""
         header = decode_header(EndTransactionHeader, request)
