@@ -25,14 +25,8 @@ from dledger.program.console import let_reader_leave
 from dledger.program.extras import require
 from dledger.program.whole import Whole
 from dledger.verdict.form import headline
+from mqchaos import limits
 from mqchaos.command_line import refuse_outside, run_command
-from mqchaos.limits import (
-    DEMO_DISK_BYTES_MIN,
-    DEMO_LOAD_S,
-    DEMO_RATE_PER_S_MAX,
-    DEMO_RATE_PER_S_MIN,
-    SEED_MAX,
-)
 from mqchaos.report.verdict import Report
 from mqchaos.run.load.workload import read_lines, split
 from mqchaos.run.perform import Order, perform
@@ -72,7 +66,7 @@ def demo(
 async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> int:
     require("the demo's audit", "spark")
     split(messages, PRODUCERS)
-    refuse_outside("seed", seed, 0, SEED_MAX)
+    refuse_outside("seed", seed, 0, limits.SEED_MAX)
     lines = [] if source is None else read_lines(source)
     line_bytes = sum(map(len, lines)) / max(1, len(lines))
     console = Console()
@@ -130,12 +124,14 @@ def keep_evidence(directory: Path, report: Path) -> None:
 
 def rate_for(messages: int) -> float:
     """The rate at which the load lasts long enough to tell the kills apart."""
-    return min(max(messages / DEMO_LOAD_S, DEMO_RATE_PER_S_MIN), DEMO_RATE_PER_S_MAX)
+    return min(
+        max(messages / limits.DEMO_LOAD_S, limits.DEMO_RATE_PER_S_MIN), limits.DEMO_RATE_PER_S_MAX
+    )
 
 
 def _refuse_full_disk(directory: Path, text_bytes: int) -> None:
     free = shutil.disk_usage(directory).free
-    needed = DEMO_DISK_BYTES_MIN + REPLICAS * text_bytes
+    needed = limits.DEMO_DISK_BYTES_MIN + REPLICAS * text_bytes
     if free < needed:
         raise StorageError(
             f"{free >> 20} MiB is free in {directory.parent}; the demo needs {needed >> 20} MiB "

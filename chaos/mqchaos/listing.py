@@ -40,7 +40,7 @@ def listed() -> list[Table]:
     faults = Table("fault", "what it does", "here")
     for fault in FAULTS.values():
         lacks = machine_lacks(fault.kind.name)
-        faults.add_row(fault.kind.name, f"a server {fault.kind.told}", _can(lacks))
+        faults.add_row(fault.kind.name, f"a server {fault.kind.words}", _can(lacks))
     return [scenarios, workloads, faults, _networks()]
 
 

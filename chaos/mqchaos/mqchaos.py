@@ -18,24 +18,13 @@ from dledger.program.console import let_reader_leave
 from dledger.program.extras import require
 from dledger.program.helping import FlowingHelp
 from dledger.program.whole import Whole
+from mqchaos import limits
 from mqchaos.attach.attached import Attach
 from mqchaos.attach.hooks import read_hooks
 from mqchaos.attach.performing import perform_attached
 from mqchaos.cluster.access import Identity
 from mqchaos.command_line import refuse_outside, run_app, run_command
 from mqchaos.faults.machine import all_lacking
-from mqchaos.limits import (
-    AWAY_S,
-    BUSY_MAX,
-    DURATION_S_MAX,
-    KILLS_MAX,
-    QUEUES_MAX,
-    RANDOM_SEND_TIMEOUT_S,
-    SEED_MAX,
-    SETTLE_S,
-    SHRINK_RUNS_MAX,
-    SOAK_HOURS_MAX,
-)
 from mqchaos.listing import listed, places, show
 from mqchaos.run import again
 from mqchaos.run.again import order_of, own, plan_of
@@ -175,7 +164,7 @@ def replay(*sources: Path, directory: Directory, busy: Whole | None = None) -> i
     require("the audit at the end of a run", "spark")
     if not sources:
         raise ConfigError("name the run or the plan to replay")
-    refuse_outside("busy", busy or 0, 0, BUSY_MAX)
+    refuse_outside("busy", busy or 0, 0, limits.BUSY_MAX)
     some = [plan_of(source, busy) for source in sources]
     if len(some) == 1:
         return run_command(partial(_perform, some[0], directory))
@@ -184,7 +173,12 @@ def replay(*sources: Path, directory: Directory, busy: Whole | None = None) -> i
 
 @app.command
 def shrink(
-    source: Path, /, *, directory: Directory, repeat: Whole = 2, runs: Whole = SHRINK_RUNS_MAX
+    source: Path,
+    /,
+    *,
+    directory: Directory,
+    repeat: Whole = 2,
+    runs: Whole = limits.SHRINK_RUNS_MAX,
 ) -> int:
     """Make the plan of a run with a violation smaller, as long as the violation stays.
 
@@ -204,7 +198,7 @@ def shrink(
         How many runs there are at most.
     """
     require("the audit at the end of a run", "spark")
-    for name, value, most in (("repeat", repeat, 100), ("runs", runs, SHRINK_RUNS_MAX)):
+    for name, value, most in (("repeat", repeat, 100), ("runs", runs, limits.SHRINK_RUNS_MAX)):
         refuse_outside(name, value, 1, most)
     return run_command(partial(again.shrink, source, own(directory), repeat, runs))
 
@@ -259,9 +253,9 @@ def soak(
         As of `run`.
     """
     require("the audit at the end of a run", "spark")
-    refuse_outside("seed", seed, 0, SEED_MAX)
-    refuse_outside("hours", hours, 0.0, SOAK_HOURS_MAX)
-    refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
+    refuse_outside("seed", seed, 0, limits.SEED_MAX)
+    refuse_outside("hours", hours, 0.0, limits.SOAK_HOURS_MAX)
+    refuse_outside("duration", duration, 1.0, limits.DURATION_S_MAX)
     chosen = [_known("workload", workload, WORKLOADS)] if workload else _workloads_here()
     made = _made(network, disks, clocks, history, busy, tls, users)
     some = plans(seed, duration, chosen, made, all_lacking(namespaces=made.namespaces))
@@ -305,7 +299,7 @@ def attach(
     topic: str = "",
     queues: Whole = 4,
     rate: float = 1_000.0,
-    settle: float = SETTLE_S,
+    settle: float = limits.SETTLE_S,
     away: float | None = None,
     tls: str = "",
     tls_cert: str = "",
@@ -364,12 +358,12 @@ def attach(
     read = read_hooks(hooks)
     chosen = _known("fault", fault or read.faults()[0], read.faults())
     for name, value, least, most in (
-        ("times", times, 1, KILLS_MAX),
-        ("queues", queues, 1, QUEUES_MAX),
+        ("times", times, 1, limits.KILLS_MAX),
+        ("queues", queues, 1, limits.QUEUES_MAX),
         ("rate", rate, 1.0, 1e6),
-        ("seed", seed, 0, SEED_MAX),
-        ("settle", settle, 0.0, DURATION_S_MAX),
-        ("away", away or 0.0, 0.0, DURATION_S_MAX),
+        ("seed", seed, 0, limits.SEED_MAX),
+        ("settle", settle, 0.0, limits.DURATION_S_MAX),
+        ("away", away or 0.0, 0.0, limits.DURATION_S_MAX),
     ):
         refuse_outside(name, value, least, most)
     own_topic = f"{ATTACHED_TOPIC}-{os.urandom(4).hex()}"
@@ -383,9 +377,9 @@ def attach(
         topic=topic or (own_topic if read.workload is None else ATTACHED_TOPIC),
         queues=queues,
         rate_per_s=rate,
-        send_timeout_s=RANDOM_SEND_TIMEOUT_S,
+        send_timeout_s=limits.RANDOM_SEND_TIMEOUT_S,
         settle_s=settle,
-        away_s=AWAY_S if away is None else (away, away),
+        away_s=limits.AWAY_S if away is None else (away, away),
         identity=Identity(tls, tls_cert, tls_key, user, password_file),
     )
     order.identity.access()  # says now what can't be read
@@ -413,7 +407,7 @@ def _made(
     tls: bool,
     users: bool,
 ) -> Made:
-    refuse_outside("busy", busy, 0, BUSY_MAX)
+    refuse_outside("busy", busy, 0, limits.BUSY_MAX)
     return Made(
         network == "namespaces",
         disks == "own",
@@ -432,9 +426,9 @@ def _planned(
     require("the audit at the end of a run", "spark")
     _known("scenario", scenario, [*SCENARIOS, RANDOM])
     _known("workload", workload, WORKLOADS)
-    refuse_outside("seed", seed, 0, SEED_MAX)
-    refuse_outside("kills", kills, 1, KILLS_MAX)
-    refuse_outside("duration", duration, 1.0, DURATION_S_MAX)
+    refuse_outside("seed", seed, 0, limits.SEED_MAX)
+    refuse_outside("kills", kills, 1, limits.KILLS_MAX)
+    refuse_outside("duration", duration, 1.0, limits.DURATION_S_MAX)
     if scenario == RANDOM:
         return random_plan(seed, duration, workload, made, all_lacking(namespaces=made.namespaces))
     return planned_of(SCENARIOS[scenario], seed, kills, workload, made)

@@ -17,16 +17,10 @@ from dledger.remoting.bodies import ClusterInfo, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import GroupInfoResponseHeader, decode_header
+from mqchaos import limits
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.processes import ClusterError, log_tail
-from mqchaos.limits import (
-    CATCH_UP_TIMEOUT_S,
-    LEADER_TIMEOUT_S,
-    PROBE_INTERVAL_S,
-    PROBE_TIMEOUT_S,
-    START_TIMEOUT_S,
-)
 from mqclient.connection.peers import PeerPool
 
 
@@ -66,7 +60,7 @@ class Probe:
             return NodeState(node, None, None)
         request = Command(RequestCode.GROUP_INFO)
         try:
-            answer = await self._pool.request(node.address, request, PROBE_TIMEOUT_S)
+            answer = await self._pool.request(node.address, request, limits.PROBE_TIMEOUT_S)
             info = decode_header(GroupInfoResponseHeader, answer)
         except DledgerError:
             return NodeState(node, pid, None)
@@ -103,17 +97,17 @@ class Probe:
     async def _cluster_info(self, namesrv: str) -> ClusterInfo | None:
         request = Command(RequestCode.GET_BROKER_CLUSTER_INFO)
         try:
-            answer = await self._pool.request(namesrv, request, PROBE_TIMEOUT_S)
+            answer = await self._pool.request(namesrv, request, limits.PROBE_TIMEOUT_S)
             return decode_body(ClusterInfo, answer.payload)
         except DledgerError:
             return None
 
-    async def wait_until_serving(self, timeout_s: float = START_TIMEOUT_S) -> None:
+    async def wait_until_serving(self, timeout_s: float = limits.START_TIMEOUT_S) -> None:
         """Until every group has a leader that every name server routes to."""
         for broker in self._cluster.layout.brokers:
             await self._wait(broker, self._serves, timeout_s, "serve and be routed to")
 
-    async def wait_until_answering(self, timeout_s: float = START_TIMEOUT_S) -> None:
+    async def wait_until_answering(self, timeout_s: float = limits.START_TIMEOUT_S) -> None:
         """Until every node that has a process answers."""
 
         async def answering(broker: str) -> bool:
@@ -123,13 +117,17 @@ class Probe:
         for broker in self._cluster.layout.brokers:
             await self._wait(broker, answering, timeout_s, "answer")
 
-    async def wait_for_leader(self, broker: str, timeout_s: float = LEADER_TIMEOUT_S) -> NodeState:
+    async def wait_for_leader(
+        self, broker: str, timeout_s: float = limits.LEADER_TIMEOUT_S
+    ) -> NodeState:
         """Until the group has a leader; returns it."""
         await self._wait(broker, self._has_leader, timeout_s, "have a leader")
         leader = await self.leader(broker)
         return leader or await self.wait_for_leader(broker, timeout_s)
 
-    async def wait_until_level(self, broker: str, timeout_s: float = CATCH_UP_TIMEOUT_S) -> None:
+    async def wait_until_level(
+        self, broker: str, timeout_s: float = limits.CATCH_UP_TIMEOUT_S
+    ) -> None:
         """Until every node has applied what the leader's log holds now, and is counted."""
         leader = await self.wait_for_leader(broker, timeout_s)
         wanted = leader.info.last_index if leader.info else 0
@@ -168,7 +166,7 @@ class Probe:
         with trio.move_on_after(timeout_s):
             while not await holds(broker):
                 self._refuse_if_dead(broker, may_be_down)
-                await trio.sleep(PROBE_INTERVAL_S)
+                await trio.sleep(limits.PROBE_INTERVAL_S)
             return
         states = await self.group(broker)
         worst = next((s for s in states if s.info is None), states[0])

@@ -23,7 +23,7 @@ import msgspec
 
 from dledger.errors import DledgerError
 from dledger.limits import FILE_MODE
-from mqchaos.limits import LOG_TAIL_LINES, POLL_S, PORT_FIRST, PORT_LAST, STOP_TIMEOUT_S
+from mqchaos import limits
 
 
 class ClusterError(DledgerError):
@@ -116,14 +116,14 @@ def start(
     return Process.of(pid)
 
 
-def stop(processes: Iterable[Process], timeout_s: float = STOP_TIMEOUT_S) -> list[Process]:
+def stop(processes: Iterable[Process], timeout_s: float = limits.STOP_TIMEOUT_S) -> list[Process]:
     """End all of them: SIGTERM, then SIGKILL at the deadline. Returns those that needed SIGKILL."""
     remaining = [process for process in processes if process.alive]
     for process in remaining:
         process.signal(signal.SIGTERM)
     deadline = time.monotonic() + timeout_s
     while remaining and time.monotonic() < deadline:
-        time.sleep(POLL_S)
+        time.sleep(limits.POLL_S)
         remaining = [process for process in remaining if process.alive]
     kill(remaining)
     return remaining
@@ -135,10 +135,10 @@ def kill(processes: Iterable[Process]) -> None:
     for process in remaining:
         process.signal(signal.SIGKILL)
     while any(process.alive for process in remaining):
-        time.sleep(POLL_S)
+        time.sleep(limits.POLL_S)
 
 
-def log_tail(log: Path, lines: int = LOG_TAIL_LINES) -> str:
+def log_tail(log: Path, lines: int = limits.LOG_TAIL_LINES) -> str:
     """The last lines of a server's log, indented, to be quoted in an error."""
     try:
         text = log.read_text(errors="replace")
@@ -161,12 +161,12 @@ def port_is_free(port: int) -> bool:
 
 def free_ports(count: int) -> list[int]:
     """Different free loopback ports, from a random place of the range on."""
-    first = random.randrange(PORT_FIRST, PORT_LAST)
-    span = PORT_LAST - PORT_FIRST
-    candidates = (PORT_FIRST + (first + step) % span for step in range(span))
+    first = random.randrange(limits.PORT_FIRST, limits.PORT_LAST)
+    span = limits.PORT_LAST - limits.PORT_FIRST
+    candidates = (limits.PORT_FIRST + (first + step) % span for step in range(span))
     found = [port for port, _ in zip(filter(port_is_free, candidates), range(count), strict=False)]
     if len(found) < count:
         raise ClusterError(
-            f"fewer than {count} ports between {PORT_FIRST} and {PORT_LAST} are free"
+            f"fewer than {count} ports between {limits.PORT_FIRST} and {limits.PORT_LAST} are free"
         )
     return found

@@ -23,22 +23,13 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import ClusterError
+from mqchaos.faults import kinds
 from mqchaos.faults.disk import DISK_FAULTS
 from mqchaos.faults.failpoints.clocks import CLOCK_FAULTS
 from mqchaos.faults.failpoints.disks import ORDERED_DISKS
 from mqchaos.faults.failpoints.places import PLACE_FAULTS, AtPlace
 from mqchaos.faults.killing import Killing
-from mqchaos.faults.kinds import (
-    KILL,
-    KILL_ALL,
-    KILL_MAJORITY,
-    KILL_NAMESRV,
-    PAUSE,
-    STOP,
-    STORM,
-    TRANSFER,
-    Kind,
-)
+from mqchaos.faults.kinds import Kind
 from mqchaos.faults.network import NETWORK_FAULTS
 from mqchaos.faults.obstacles import OfFew, OfMany, effect_of, not_serving
 from mqchaos.faults.surroundings.members import MEMBER_FAULTS
@@ -73,31 +64,31 @@ class Fault(Protocol):
 class Kill(OfFew, Killing):
     """SIGKILL of nodes that their group can miss."""
 
-    kind = KILL
+    kind = kinds.KILL
 
 
 class KillMajority(OfMany, Killing):
     """SIGKILL of the leader and half of the others, at once."""
 
-    kind = KILL_MAJORITY
+    kind = kinds.KILL_MAJORITY
 
 
 class KillAll(OfMany, Killing):
     """SIGKILL of a whole group, at once."""
 
-    kind = KILL_ALL
+    kind = kinds.KILL_ALL
 
 
 class KillNameServers(OfMany, Killing):
     """SIGKILL of name servers. One that is started again knows no route until brokers tell it."""
 
-    kind = KILL_NAMESRV
+    kind = kinds.KILL_NAMESRV
 
 
 class Stop(Kill):
     """SIGTERM: the node hands over what it leads, and ends in order, as for a new version."""
 
-    kind = STOP
+    kind = kinds.STOP
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Tell them to end, and wait until they have."""
@@ -107,7 +98,7 @@ class Stop(Kill):
 class Storm(OfMany, Killing):
     """SIGKILL, and SIGKILL again while it starts: in its imports, in its recovery, as it joins."""
 
-    kind = STORM
+    kind = kinds.STORM
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Kill them, and kill them at every one of a few moments of a start."""
@@ -121,7 +112,7 @@ class Storm(OfMany, Killing):
 class Pause(OfFew):
     """SIGSTOP: the process stands still, its connections open, and does not know that it did."""
 
-    kind = PAUSE
+    kind = kinds.PAUSE
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
         """Tell them to stop, and wait until the last of their threads has."""
@@ -142,7 +133,7 @@ class Pause(OfFew):
 class Transfer:
     """The leader is told to hand over: no process ends, and nobody misses anybody."""
 
-    kind = TRANSFER
+    kind = kinds.TRANSFER
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
         """While it serves, and another of its group."""

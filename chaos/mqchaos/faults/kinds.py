@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Final
 
 
@@ -30,7 +31,7 @@ class Needs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault. `name` and `undone` are the history's words, `told` those for people.
+    """A kind of fault. `name` and `undone` are the history's words, `words` those for people.
 
     `state`: what a node is from the fault to its end; "" if it stays what it was. `undone` is ""
     for what is over as soon as it has happened.
@@ -39,12 +40,20 @@ class Kind:
     name: str
     undone: str
     state: str
-    told: str
-    told_undone: str
+    words: str
+    words_undone: str
     gap_median_s_max: float = 0.6
     gap_worst_s_max: float = 1.5
     needs: Needs = Needs.NOTHING
 
+
+_on_links = partial(Kind, needs=Needs.LINKS)
+_on_packets = partial(Kind, needs=Needs.PACKETS)
+_at_place = partial(Kind, needs=Needs.PLACE)
+_ordered = partial(Kind, needs=Needs.ORDERS)
+_on_own_disk = partial(Kind, needs=Needs.OWN_DISK)
+_on_clock = partial(Kind, needs=Needs.CLOCK)
+_of_members = partial(Kind, needs=Needs.MEMBERS)
 
 _KILLED, _BACK = "is killed with SIGKILL", "is started again"
 
@@ -67,112 +76,43 @@ KILL_NAMESRV: Final = Kind("kill-namesrv", "restart-namesrv", "down", _KILLED, _
 
 _HEARD = "is heard again"
 
-PARTITION: Final = Kind(
-    "partition",
-    "joined",
-    "isolated",
-    "is cut off from the rest of its group",
-    _HEARD,
-    2.0,
-    3.5,
-    needs=Needs.LINKS,
+PARTITION: Final = _on_links(
+    "partition", "joined", "isolated", "is cut off from the rest of its group", _HEARD, 2.0, 3.5
 )
-ISLAND: Final = Kind(
-    "island",
-    "mainland",
-    "isolated",
-    "is cut off from everybody",
-    _HEARD,
-    2.0,
-    3.5,
-    needs=Needs.LINKS,
+ISLAND: Final = _on_links(
+    "island", "mainland", "isolated", "is cut off from everybody", _HEARD, 2.0, 3.5
 )
-BRIDGE: Final = Kind(
-    "bridge",
-    "bridge-over",
-    "",
-    "has one way only to the rest of its group",
-    _HEARD,
-    0.6,
-    2.5,
-    needs=Needs.LINKS,
+BRIDGE: Final = _on_links(
+    "bridge", "bridge-over", "", "has one way only to the rest of its group", _HEARD, 0.6, 2.5
 )
-RING: Final = Kind(
-    "ring", "ring-over", "", "hears its neighbours only", _HEARD, 0.6, 2.5, needs=Needs.LINKS
+RING: Final = _on_links("ring", "ring-over", "", "hears its neighbours only", _HEARD, 0.6, 2.5)
+MUTE: Final = _on_links(
+    "mute", "speaking", "isolated", "is not heard by its group", _HEARD, 2.0, 3.5
 )
-MUTE: Final = Kind(
-    "mute", "speaking", "isolated", "is not heard by its group", _HEARD, 2.0, 3.5, needs=Needs.LINKS
+DEAF: Final = _on_links(
+    "deaf", "hearing", "isolated", "hears nothing of its group", "hears again", 2.0, 3.5
 )
-DEAF: Final = Kind(
-    "deaf",
-    "hearing",
-    "isolated",
-    "hears nothing of its group",
-    "hears again",
-    2.0,
-    3.5,
-    needs=Needs.LINKS,
+CUT_CLIENTS: Final = _on_links(
+    "cut-clients", "clients-back", "", "can't be reached by clients", "can be reached again", 4.5, 6
 )
-CUT_CLIENTS: Final = Kind(
-    "cut-clients",
-    "clients-back",
-    "",
-    "can't be reached by clients",
-    "can be reached again",
-    4.5,
-    6,
-    needs=Needs.LINKS,
+CUT_NAMESRV: Final = _on_links(
+    "cut-namesrv", "namesrv-back", "", "can't reach a name server", "reaches them again", 0.3, 1
 )
-CUT_NAMESRV: Final = Kind(
-    "cut-namesrv",
-    "namesrv-back",
-    "",
-    "can't reach a name server",
-    "reaches them again",
-    0.3,
-    1,
-    needs=Needs.LINKS,
+SLOW: Final = _on_links("slow", "fast", "", "has slow links", "has fast links again", 0.6, 1.5)
+LOSSY: Final = _on_links("lossy", "sound", "", "has links that lose", "has sound links again", 1, 2)
+NARROW: Final = _on_links(
+    "narrow", "wide", "", "has narrow links", "has wide links again", 0.6, 1.5
 )
-SLOW: Final = Kind(
-    "slow", "fast", "", "has slow links", "has fast links again", 0.6, 1.5, needs=Needs.LINKS
+DOUBLED: Final = _on_packets(
+    "doubled", "single", "", "has links that double packets", "has sound links again", 0.6, 1.5
 )
-LOSSY: Final = Kind(
-    "lossy", "sound", "", "has links that lose", "has sound links again", 1, 2, needs=Needs.LINKS
+DISORDERED: Final = _on_packets(
+    "disordered", "in-order", "", "has links that disorder", "has links in order again", 0.6, 1.5
 )
-NARROW: Final = Kind(
-    "narrow", "wide", "", "has narrow links", "has wide links again", 0.6, 1.5, needs=Needs.LINKS
+GARBLED: Final = _on_packets(
+    "garbled", "clear", "", "has links that change bytes", "has sound links again", 1, 2
 )
-DOUBLED: Final = Kind(
-    "doubled",
-    "single",
-    "",
-    "has links that double packets",
-    "has sound links again",
-    0.6,
-    1.5,
-    needs=Needs.PACKETS,
-)
-DISORDERED: Final = Kind(
-    "disordered",
-    "in-order",
-    "",
-    "has links that disorder",
-    "has links in order again",
-    0.6,
-    1.5,
-    needs=Needs.PACKETS,
-)
-GARBLED: Final = Kind(
-    "garbled",
-    "clear",
-    "",
-    "has links that change bytes",
-    "has sound links again",
-    1,
-    2,
-    needs=Needs.PACKETS,
-)
-RESET: Final = Kind("reset", "", "", "has its connections reset", "", 0.6, 1.5, needs=Needs.LINKS)
+RESET: Final = _on_links("reset", "", "", "has its connections reset", "", 0.6, 1.5)
 
 WIPE: Final = Kind("wipe", "new-disk", "down", "is killed and loses its disk", _BACK)
 ROT: Final = Kind("rot", "rot-read", "down", "is killed, and a bit of its log turns", _BACK)
@@ -186,105 +126,42 @@ STALE: Final = Kind(
     "stale-file", "stale-read", "down", "is killed and gets an old file of its log back", _BACK
 )
 
-FAILPOINT_KILL: Final = Kind(
-    "failpoint-kill",
-    "failpoint-passed",
-    "down",
-    "ends at a named place",
-    _BACK,
-    2.0,
-    8,
-    needs=Needs.PLACE,
+FAILPOINT_KILL: Final = _at_place(
+    "failpoint-kill", "failpoint-passed", "down", "ends at a named place", _BACK, 2.0, 8
 )
-FAILPOINT_HOLD: Final = Kind(
-    "failpoint-hold",
-    "failpoint-left",
-    "paused",
-    "is held at a named place",
-    "goes on",
-    2.0,
-    8,
-    needs=Needs.PLACE,
+FAILPOINT_HOLD: Final = _at_place(
+    "failpoint-hold", "failpoint-left", "paused", "is held at a named place", "goes on", 2.0, 8
 )
 
-SLOW_DISK: Final = Kind(
-    "slow-disk",
-    "fast-disk",
-    "",
-    "has a disk that syncs slowly",
-    "has a fast disk again",
-    1,
-    2.5,
-    needs=Needs.ORDERS,
+SLOW_DISK: Final = _ordered(
+    "slow-disk", "fast-disk", "", "has a disk that syncs slowly", "has a fast disk again", 1, 2.5
 )
-BAD_SYNC: Final = Kind(
-    "bad-sync", "good-sync", "down", "has a disk that can't sync", _BACK, 1, 3, needs=Needs.ORDERS
+BAD_SYNC: Final = _ordered(
+    "bad-sync", "good-sync", "down", "has a disk that can't sync", _BACK, 1, 3
 )
-FULL_DISK: Final = Kind(
-    "full-disk", "room-again", "", "has a full disk", "has room again", 1, 5, needs=Needs.ORDERS
+FULL_DISK: Final = _ordered(
+    "full-disk", "room-again", "", "has a full disk", "has room again", 1, 5
 )
-READ_ONLY: Final = Kind(
-    "read-only",
-    "writable",
-    "down",
-    "has a disk that can't be written",
-    _BACK,
-    1,
-    3,
-    needs=Needs.ORDERS,
+READ_ONLY: Final = _ordered(
+    "read-only", "writable", "down", "has a disk that can't be written", _BACK, 1, 3
 )
-TORN: Final = Kind(
-    "torn-write",
-    "torn-read",
-    "down",
-    "ends in the middle of a write",
-    _BACK,
-    1,
-    3,
-    needs=Needs.ORDERS,
+TORN: Final = _ordered(
+    "torn-write", "torn-read", "down", "ends in the middle of a write", _BACK, 1, 3
 )
 
-POWER_LOSS: Final = Kind(
-    "power-loss",
-    "power-back",
-    "down",
-    "has a disk that loses its power",
-    _BACK,
-    1,
-    3,
-    needs=Needs.OWN_DISK,
+POWER_LOSS: Final = _on_own_disk(
+    "power-loss", "power-back", "down", "has a disk that loses its power", _BACK, 1, 3
 )
-NO_SPACE: Final = Kind(
-    "no-space",
-    "space-again",
-    "",
-    "has a file system without room",
-    "has room again",
-    1,
-    5,
-    needs=Needs.OWN_DISK,
+NO_SPACE: Final = _on_own_disk(
+    "no-space", "space-again", "", "has a file system without room", "has room again", 1, 5
 )
-ABORTED: Final = Kind(
-    "aborted",
-    "mounted-again",
-    "down",
-    "has a file system that found an error",
-    _BACK,
-    2,
-    5,
-    needs=Needs.OWN_DISK,
+ABORTED: Final = _on_own_disk(
+    "aborted", "mounted-again", "down", "has a file system that found an error", _BACK, 2, 5
 )
-WRITE_ERRORS: Final = Kind(
-    "write-errors",
-    "writes-again",
-    "down",
-    "has a disk whose writes fail",
-    _BACK,
-    4,
-    8,
-    needs=Needs.OWN_DISK,
+WRITE_ERRORS: Final = _on_own_disk(
+    "write-errors", "writes-again", "down", "has a disk whose writes fail", _BACK, 4, 8
 )
-LAST_WRITES: Final = Kind(
+LAST_WRITES: Final = _on_own_disk(
     "last-writes",
     "first-writes",
     "down",
@@ -292,22 +169,14 @@ LAST_WRITES: Final = Kind(
     _BACK,
     4,
     8,
-    needs=Needs.OWN_DISK,
 )
 
-CLOCK_AHEAD: Final = Kind(
-    "clock-ahead", "clock-fell-back", "", "has a clock ahead", "has not", needs=Needs.CLOCK
+CLOCK_AHEAD: Final = _on_clock("clock-ahead", "clock-fell-back", "", "has a clock ahead", "has not")
+CLOCK_BEHIND: Final = _on_clock(
+    "clock-behind", "clock-caught-up", "", "has a clock behind", "has not"
 )
-CLOCK_BEHIND: Final = Kind(
-    "clock-behind", "clock-caught-up", "", "has a clock behind", "has not", needs=Needs.CLOCK
-)
-CLOCK_STROBE: Final = Kind(
-    "clock-strobe",
-    "clock-still",
-    "",
-    "has a clock that jumps to and fro",
-    "has a steady clock",
-    needs=Needs.CLOCK,
+CLOCK_STROBE: Final = _on_clock(
+    "clock-strobe", "clock-still", "", "has a clock that jumps to and fro", "has a steady clock"
 )
 FEW_FILES: Final = Kind(
     "few-files", "enough-files", "", "may open a few files more only", "may open files", 1, 3
@@ -321,18 +190,11 @@ LOW_MEMORY: Final = Kind(
 SLOW_CPU: Final = Kind(
     "slow-cpu", "fast-cpu", "", "gets a tenth of a processor", "gets a processor again", 2.5, 5
 )
-JOIN: Final = Kind(
-    "join", "leave", "", "sees a node come to its group", "sees it go", 0.6, 3, needs=Needs.MEMBERS
+JOIN: Final = _of_members(
+    "join", "leave", "", "sees a node come to its group", "sees it go", 0.6, 3
 )
-DISMISS: Final = Kind(
-    "dismiss",
-    "readmit",
-    "",
-    "is removed from its group",
-    "is a member again",
-    0.6,
-    3,
-    needs=Needs.MEMBERS,
+DISMISS: Final = _of_members(
+    "dismiss", "readmit", "", "is removed from its group", "is a member again", 0.6, 3
 )
 BLANK_NAMESRV: Final = Kind(
     "blank-namesrv", "namesrv-told", "", "knows nothing", "is told by brokers again", 0.3, 1.5

@@ -16,24 +16,8 @@ import trio
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NETWORK
-from mqchaos.faults.kinds import (
-    BRIDGE,
-    CUT_CLIENTS,
-    CUT_NAMESRV,
-    DEAF,
-    DISORDERED,
-    DOUBLED,
-    GARBLED,
-    ISLAND,
-    LOSSY,
-    MUTE,
-    NARROW,
-    PARTITION,
-    RESET,
-    RING,
-    SLOW,
-    Kind,
-)
+from mqchaos.faults import kinds
+from mqchaos.faults.kinds import Kind
 from mqchaos.faults.obstacles import effect_of, majority_missing, not_serving
 from mqchaos.faults.targets import Victims
 from mqchaos.network import rules
@@ -111,19 +95,19 @@ class NetworkFault:
 
 
 NETWORK_FAULTS: Final = (
-    NetworkFault(PARTITION, rules.from_peers, CUT),
-    NetworkFault(ISLAND, rules.from_everybody, CUT),
-    NetworkFault(BRIDGE, rules.but_for_a_bridge, CUT),
-    NetworkFault(RING, rules.ring, CUT),
-    NetworkFault(MUTE, rules.unheard, CUT),
-    NetworkFault(DEAF, rules.unhearing, CUT),
-    NetworkFault(CUT_CLIENTS, rules.from_clients, CUT),
-    NetworkFault(CUT_NAMESRV, rules.from_namesrvs, CUT),
-    NetworkFault(SLOW, rules.among, Rule(delay_s=0.02, jitter_s=0.02)),
-    NetworkFault(LOSSY, rules.among, Rule(loss=0.01)),
-    NetworkFault(NARROW, rules.among, Rule(bytes_per_s=4e6)),
-    NetworkFault(DOUBLED, rules.among, Rule(doubled=0.1)),
-    NetworkFault(DISORDERED, rules.among, Rule(delay_s=0.01, hasty=0.25)),
-    NetworkFault(GARBLED, rules.among, Rule(garbled=0.01)),
-    NetworkFault(RESET, rules.from_everybody, None),
+    NetworkFault(kinds.PARTITION, rules.from_peers, CUT),
+    NetworkFault(kinds.ISLAND, rules.from_everybody, CUT),
+    NetworkFault(kinds.BRIDGE, rules.but_for_a_bridge, CUT),
+    NetworkFault(kinds.RING, rules.ring, CUT),
+    NetworkFault(kinds.MUTE, rules.unheard, CUT),
+    NetworkFault(kinds.DEAF, rules.unhearing, CUT),
+    NetworkFault(kinds.CUT_CLIENTS, rules.from_clients, CUT),
+    NetworkFault(kinds.CUT_NAMESRV, rules.from_namesrvs, CUT),
+    NetworkFault(kinds.SLOW, rules.among, Rule(delay_s=0.02, jitter_s=0.02)),
+    NetworkFault(kinds.LOSSY, rules.among, Rule(loss=0.01)),
+    NetworkFault(kinds.NARROW, rules.among, Rule(bytes_per_s=4e6)),
+    NetworkFault(kinds.DOUBLED, rules.among, Rule(doubled=0.1)),
+    NetworkFault(kinds.DISORDERED, rules.among, Rule(delay_s=0.01, hasty=0.25)),
+    NetworkFault(kinds.GARBLED, rules.among, Rule(garbled=0.01)),
+    NetworkFault(kinds.RESET, rules.from_everybody, None),
 )

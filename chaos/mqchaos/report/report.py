@@ -197,9 +197,9 @@ def events(found: Timeline) -> list[tuple[float, str]]:
             after = "" if hurt_at_s is None else f", {(mark.at_s - hurt_at_s) * 1000:.0f} ms later"
             told.append((mark.at_s, f"{mark.node} leads, term {mark.term}{after}"))
         elif mark.what in KINDS:
-            told.append((mark.at_s, f"{mark.node} {KINDS[mark.what].told}"))
+            told.append((mark.at_s, f"{mark.node} {KINDS[mark.what].words}"))
         elif mark.what in UNDONE:
-            told.append((mark.at_s, f"{mark.node} {UNDONE[mark.what].told_undone}"))
+            told.append((mark.at_s, f"{mark.node} {UNDONE[mark.what].words_undone}"))
         else:
             told.append((mark.at_s, f"{mark.node}: {mark.what}"))
         hurt_at_s = mark.at_s if mark.what in KINDS else None

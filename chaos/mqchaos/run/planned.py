@@ -13,16 +13,9 @@ import msgspec
 
 from dledger.errors import ConfigError
 from dledger.failpoints import PLACES
+from mqchaos import limits
 from mqchaos.faults.generator import AtShare, Plan
 from mqchaos.faults.kinds import AT_PLACES, KINDS, OF_CERTIFICATES
-from mqchaos.limits import (
-    BUSY_MAX,
-    NAMESRVS_MAX,
-    NODES_MAX,
-    SEED_MAX,
-    SEGMENT_BYTES,
-    SEND_TIMEOUT_S,
-)
 from mqchaos.run.load.workload import WORKLOADS
 
 PLAN_FILE: Final = "plan.json"
@@ -87,9 +80,9 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     busy: int = 0
     tls: bool = False
     users: bool = False
-    segment_bytes: int = SEGMENT_BYTES
+    segment_bytes: int = limits.SEGMENT_BYTES
     strict: bool = True
-    send_timeout_s: float = SEND_TIMEOUT_S
+    send_timeout_s: float = limits.SEND_TIMEOUT_S
     drawn_by: str = ""
     version: int = VERSION
 
@@ -130,10 +123,10 @@ def checked(planned: Planned, path: Path) -> Planned:
         raise ConfigError(f"{path} renews certificates, and has no TLS")
     for name, value, least, most in (
         ("version", planned.version, VERSION, VERSION),
-        ("seed", planned.seed, 0, SEED_MAX),
-        ("nodes", planned.nodes, 1, NODES_MAX),
-        ("namesrvs", planned.namesrvs, 1, NAMESRVS_MAX),
-        ("busy", planned.busy, 0, BUSY_MAX),
+        ("seed", planned.seed, 0, limits.SEED_MAX),
+        ("nodes", planned.nodes, 1, limits.NODES_MAX),
+        ("namesrvs", planned.namesrvs, 1, limits.NAMESRVS_MAX),
+        ("busy", planned.busy, 0, limits.BUSY_MAX),
         ("segment_bytes", planned.segment_bytes, 64 << 10, 1 << 30),
         ("rate_per_s", planned.rate_per_s, 1, 1e6),
         ("send_timeout_s", planned.send_timeout_s, 0.1, 3600),

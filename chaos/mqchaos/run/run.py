@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 from msgspec.structs import replace
 
+from mqchaos import limits
 from mqchaos.cluster import layout
 from mqchaos.cluster.access import enforce
 from mqchaos.cluster.busy import busy_machine, slowdown
@@ -37,14 +38,6 @@ from mqchaos.history.events import (
     Started,
 )
 from mqchaos.history.reading import read_history
-from mqchaos.limits import (
-    BACK_TIMEOUT_S,
-    DRAIN_TIMEOUT_S,
-    HISTORY_PART_BYTES,
-    PROBE_INTERVAL_S,
-    START_TIMEOUT_S,
-    STOP_TIMEOUT_S,
-)
 from mqchaos.network.switch import Switch
 from mqchaos.run.assigning import CONSUMERS, PRODUCERS, Assigning
 from mqchaos.run.load.tools import GIVE_BACK, MEDDLING, Tools
@@ -90,7 +83,7 @@ class Run:
         self.notes: list[str] = []
         self.machine_speed = MachineSpeed()
         self._lines = lines
-        self._part_bytes = HISTORY_PART_BYTES if planned.parquet else 0
+        self._part_bytes = limits.HISTORY_PART_BYTES if planned.parquet else 0
         self._packer = _packer(self.history, directory) if planned.parquet else None
         stock = WORKLOADS[planned.workload].stock
         self.group = group_of(stock, self.topic) if stock else GROUP
@@ -276,10 +269,12 @@ class Run:
 
     async def _first_acknowledgements(self) -> None:
         """A fault before them would find nobody who waits for one. Raises ClusterError."""
-        with trio.move_on_after(START_TIMEOUT_S):
+        with trio.move_on_after(limits.START_TIMEOUT_S):
             await _until(lambda: all(progress.acked for progress in self.produced))
             return
-        raise ClusterError(f"not every producer sent a message within {START_TIMEOUT_S:.0f} s")
+        raise ClusterError(
+            f"not every producer sent a message within {limits.START_TIMEOUT_S:.0f} s"
+        )
 
     async def _acknowledged_again(self) -> None:
         """Wait until each producer that waits for an outcome is given one, but not for ever.
@@ -288,7 +283,7 @@ class Run:
         time later. A next fault of links would meet no traffic. How long it took, the judge sees.
         """
         before = [progress.acked for progress in self.produced]
-        with trio.move_on_after(BACK_TIMEOUT_S):
+        with trio.move_on_after(limits.BACK_TIMEOUT_S):
             await _until(lambda: all(map(acknowledged_since, before, self.produced)))
 
     def _file(self, client: str) -> str:
@@ -318,7 +313,7 @@ class Run:
             self.nodes = await probe.group(BROKER)
             observer.note_leaders(self.nodes, began)
             observer.note_votes()
-            await trio.sleep(PROBE_INTERVAL_S)
+            await trio.sleep(limits.PROBE_INTERVAL_S)
 
     async def _end_producers(self) -> None:
         """Each ends by itself, or is told to. Raises ClusterError for one that never does."""
@@ -327,7 +322,7 @@ class Run:
             if self.planned.messages is not None:
                 await worker.finished.wait()
                 continue
-            patience_s = self.planned.send_timeout_s + DRAIN_TIMEOUT_S
+            patience_s = self.planned.send_timeout_s + limits.DRAIN_TIMEOUT_S
             with trio.move_on_after(patience_s):
                 await worker.finish()
             if not worker.finished.is_set():
@@ -350,7 +345,7 @@ class Run:
                 return [[progress] for progress in self.consumed]
             return [[*self.consumed, kept]]
 
-        with trio.move_on_after(DRAIN_TIMEOUT_S) as scope:
+        with trio.move_on_after(limits.DRAIN_TIMEOUT_S) as scope:
             if workload.lives:  # what was seen of ends may be of earlier lives
                 async with self.cluster.admin() as admin:
                     await nothing_left(admin, self.topic, GROUP)
@@ -360,12 +355,13 @@ class Run:
                 )
         if scope.cancelled_caught:
             self.findings.append(
-                f"the consumers had not caught up {DRAIN_TIMEOUT_S:.0f} s after the last send"
+                f"the consumers had not caught up {limits.DRAIN_TIMEOUT_S:.0f} s after the last "
+                "send"
             )
         self.phase = "letting the consumers leave"
         for worker in self.consumers:
             await worker.begun()
-            within_s = STOP_TIMEOUT_S * self.machine_speed.slowness
+            within_s = limits.STOP_TIMEOUT_S * self.machine_speed.slowness
             with trio.move_on_after(within_s):
                 await worker.finish()
             if not worker.finished.is_set():
@@ -414,4 +410,4 @@ async def _meddle(workload: Workload, tools: Tools, through: trio.Event) -> None
 async def _until(holds: Callable[[], bool]) -> None:
     """Wait until something that other processes report holds."""
     while not holds():  # noqa: ASYNC110 - their progress comes ten times a second, not as an event
-        await trio.sleep(PROBE_INTERVAL_S)
+        await trio.sleep(limits.PROBE_INTERVAL_S)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from dledger.failpoints import When
+from mqchaos.faults import kinds
 from mqchaos.faults.generator import (
     Plan,
     Uniform,
@@ -23,66 +24,7 @@ from mqchaos.faults.generator import (
     strikes,
     transfers,
 )
-from mqchaos.faults.kinds import (
-    ABORTED,
-    BAD_SYNC,
-    BLANK_NAMESRV,
-    BRIDGE,
-    CLOCK_AHEAD,
-    CLOCK_BEHIND,
-    CLOCK_STROBE,
-    CUT_CLIENTS,
-    CUT_NAMESRV,
-    DEAF,
-    DISMISS,
-    DISORDERED,
-    DOUBLED,
-    FAILPOINT_HOLD,
-    FAILPOINT_KILL,
-    FEW_FILES,
-    FULL_DISK,
-    GARBLED,
-    ISLAND,
-    JOIN,
-    KILL,
-    KILL_ALL,
-    KILL_MAJORITY,
-    KILL_NAMESRV,
-    KINDS,
-    LAST_WRITES,
-    LOSSY,
-    LOST_FILE,
-    LOW_MEMORY,
-    MUTE,
-    NARROW,
-    NO_SPACE,
-    OF_CERTIFICATES,
-    OF_CLOCKS,
-    OF_MEMBERS,
-    OF_NETWORK,
-    OF_OWN_DISKS,
-    OF_PACKETS,
-    PARTITION,
-    PAUSE,
-    POWER_LOSS,
-    READ_ONLY,
-    RENEW_CERTIFICATES,
-    RENEW_SECRET,
-    RESET,
-    RING,
-    ROT,
-    SHORT_FILE,
-    SLOW,
-    SLOW_CPU,
-    SLOW_DISK,
-    SMALL_FILES,
-    STALE,
-    STORM,
-    TORN,
-    WIPE,
-    WRITE_ERRORS,
-    Kind,
-)
+from mqchaos.faults.kinds import KINDS, Kind
 from mqchaos.faults.schedule import draw
 from mqchaos.faults.targets import Target
 from mqchaos.limits import (
@@ -119,10 +61,10 @@ class Scenario:
     """Whether ports take TLS alone, and clients are a user."""
 
 
-def _on_leader_and_follower(*kinds: Kind) -> Callable[[int, Uniform], Plan]:
+def _on_leader_and_follower(*struck: Kind) -> Callable[[int, Uniform], Plan]:
     """Each kind in turn on the leader, and then on a follower."""
     targets = (Target.LEADER, Target.FOLLOWER)
-    return partial(in_turn, [(kind, target) for target in targets for kind in kinds])
+    return partial(in_turn, [(kind, target) for target in targets for kind in struck])
 
 
 SCENARIOS = {
@@ -136,17 +78,17 @@ SCENARIOS = {
         Scenario(
             "leader-kill",
             "SIGKILL the leader, start it again, wait until it is level; under steady sends",
-            partial(strikes, KILL, Target.LEADER),
+            partial(strikes, kinds.KILL, Target.LEADER),
         ),
         Scenario(
             "follower-kill",
             "SIGKILL a follower, start it again, wait until it is level; under steady sends",
-            partial(strikes, KILL, Target.FOLLOWER),
+            partial(strikes, kinds.KILL, Target.FOLLOWER),
         ),
         Scenario(
             "leader-pause",
             "SIGSTOP the leader until another node leads, and SIGCONT: it does not know of it",
-            partial(strikes, PAUSE, Target.LEADER),
+            partial(strikes, kinds.PAUSE, Target.LEADER),
         ),
         Scenario(
             "rolling-restart",
@@ -156,17 +98,17 @@ SCENARIOS = {
         Scenario(
             "majority-kill",
             "SIGKILL the leader and another at once: nobody serves until they are back",
-            partial(strikes, KILL_MAJORITY, Target.MAJORITY),
+            partial(strikes, kinds.KILL_MAJORITY, Target.MAJORITY),
         ),
         Scenario(
             "all-kill",
             "SIGKILL all three nodes at once, start them again",
-            partial(strikes, KILL_ALL, Target.ALL),
+            partial(strikes, kinds.KILL_ALL, Target.ALL),
         ),
         Scenario(
             "restart-storm",
             "SIGKILL all three nodes, and again three times while they start",
-            partial(strikes, STORM, Target.ALL),
+            partial(strikes, kinds.STORM, Target.ALL),
         ),
         Scenario(
             "transfer-storm",
@@ -176,7 +118,7 @@ SCENARIOS = {
         Scenario(
             "namesrv-kill",
             "SIGKILL one of two name servers; started again it knows no route",
-            partial(strikes, KILL_NAMESRV, Target.NAMESRV),
+            partial(strikes, kinds.KILL_NAMESRV, Target.NAMESRV),
             namesrvs=2,
         ),
         Scenario(
@@ -188,87 +130,112 @@ SCENARIOS = {
         Scenario(
             "damaged-disks",
             "a node loses its disk, a bit of its log, a file, the end of one; its group mends it",
-            _on_leader_and_follower(WIPE, ROT, LOST_FILE, SHORT_FILE),
+            _on_leader_and_follower(kinds.WIPE, kinds.ROT, kinds.LOST_FILE, kinds.SHORT_FILE),
         ),
         Scenario(
             "leader-isolated",
             "the leader is cut off from its group, and the next time from clients as well",
-            partial(in_turn, [(PARTITION, Target.LEADER), (ISLAND, Target.LEADER)]),
+            partial(in_turn, [(kinds.PARTITION, Target.LEADER), (kinds.ISLAND, Target.LEADER)]),
             network=True,
         ),
         Scenario(
             "partition-halves",
             "five nodes: the leader and another don't hear the other three, clients reach all",
-            partial(strikes, PARTITION, Target.MINORITY),
+            partial(strikes, kinds.PARTITION, Target.MINORITY),
             nodes=5,
             network=True,
         ),
         Scenario(
             "partition-ring",
             "five nodes, each of which hears two others only",
-            partial(strikes, RING, Target.ALL),
+            partial(strikes, kinds.RING, Target.ALL),
             nodes=5,
             network=True,
         ),
         Scenario(
             "bridge",
             "the leader and a follower don't hear each other, and the third hears both",
-            partial(strikes, BRIDGE, Target.LEADER),
+            partial(strikes, kinds.BRIDGE, Target.LEADER),
             network=True,
         ),
         Scenario(
             "one-way",
             "nothing that the leader says reaches its group, and the next time the reverse",
-            partial(in_turn, [(MUTE, Target.LEADER), (DEAF, Target.LEADER)]),
+            partial(in_turn, [(kinds.MUTE, Target.LEADER), (kinds.DEAF, Target.LEADER)]),
             network=True,
         ),
         Scenario(
             "clients-cut",
             "clients can't reach the leader, which goes on leading; its group hears it well",
-            partial(strikes, CUT_CLIENTS, Target.LEADER),
+            partial(strikes, kinds.CUT_CLIENTS, Target.LEADER),
             network=True,
         ),
         Scenario(
             "namesrv-cut",
             "no broker reaches a name server",
-            partial(strikes, CUT_NAMESRV, Target.ALL),
+            partial(strikes, kinds.CUT_NAMESRV, Target.ALL),
             network=True,
         ),
         Scenario(
             "slow-links",
             "all links are slow, then lossy, then narrow; then all connections are reset",
-            partial(in_turn, [(kind, Target.ALL) for kind in (SLOW, LOSSY, NARROW, RESET)]),
+            partial(
+                in_turn,
+                [
+                    (kind, Target.ALL)
+                    for kind in (kinds.SLOW, kinds.LOSSY, kinds.NARROW, kinds.RESET)
+                ],
+            ),
             network=True,
         ),
         Scenario(
             "bad-packets",
             "the network loses packets, then doubles some, then changes some; then it is narrow",
-            partial(in_turn, [(kind, Target.ALL) for kind in (LOSSY, DOUBLED, GARBLED, NARROW)]),
+            partial(
+                in_turn,
+                [
+                    (kind, Target.ALL)
+                    for kind in (kinds.LOSSY, kinds.DOUBLED, kinds.GARBLED, kinds.NARROW)
+                ],
+            ),
             network=True,
         ),
         Scenario(
             "late-packets",
             "packets are late, and the next time some overtake others",
-            partial(in_turn, [(kind, Target.ALL) for kind in (SLOW, DISORDERED)]),
+            partial(in_turn, [(kind, Target.ALL) for kind in (kinds.SLOW, kinds.DISORDERED)]),
             network=True,
         ),
         Scenario(
             "failpoints",
             "a node ends, and the next time is held, at one named place of our code after another",
-            partial(at_places, [FAILPOINT_KILL, FAILPOINT_HOLD], _WITH_WHOLE_LOGS),
+            partial(at_places, [kinds.FAILPOINT_KILL, kinds.FAILPOINT_HOLD], _WITH_WHOLE_LOGS),
             network=True,
             segment_bytes=SHORT_SEGMENT_BYTES,
         ),
         Scenario(
             "sick-disks",
             "a disk syncs slowly, then not at all, is full, read-only, writes by halves, goes back",
-            _on_leader_and_follower(SLOW_DISK, BAD_SYNC, FULL_DISK, READ_ONLY, TORN, STALE),
+            _on_leader_and_follower(
+                kinds.SLOW_DISK,
+                kinds.BAD_SYNC,
+                kinds.FULL_DISK,
+                kinds.READ_ONLY,
+                kinds.TORN,
+                kinds.STALE,
+            ),
             segment_bytes=SHORT_SEGMENT_BYTES,
         ),
         Scenario(
             "wrecked-disks",
             "a disk loses its power, has no room left, turns read-only, fails writes; as root",
-            _on_leader_and_follower(POWER_LOSS, NO_SPACE, ABORTED, WRITE_ERRORS, LAST_WRITES),
+            _on_leader_and_follower(
+                kinds.POWER_LOSS,
+                kinds.NO_SPACE,
+                kinds.ABORTED,
+                kinds.WRITE_ERRORS,
+                kinds.LAST_WRITES,
+            ),
             segment_bytes=SHORT_SEGMENT_BYTES,
             disks=True,
         ),
@@ -277,30 +244,35 @@ SCENARIOS = {
             "the leader's clock is a minute ahead, then one behind, then jumps to and fro",
             partial(
                 in_turn,
-                [(kind, Target.LEADER) for kind in (CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE)],
+                [
+                    (kind, Target.LEADER)
+                    for kind in (kinds.CLOCK_AHEAD, kinds.CLOCK_BEHIND, kinds.CLOCK_STROBE)
+                ],
             ),
         ),
         Scenario(
             "starved",
             "the leader and then a follower lacks descriptors, room in files, memory, a processor",
-            _on_leader_and_follower(FEW_FILES, SMALL_FILES, LOW_MEMORY, SLOW_CPU),
+            _on_leader_and_follower(
+                kinds.FEW_FILES, kinds.SMALL_FILES, kinds.LOW_MEMORY, kinds.SLOW_CPU
+            ),
             segment_bytes=SHORT_SEGMENT_BYTES,
         ),
         Scenario(
             "membership-storm",
             "a fourth node comes and goes, then a follower is removed and added again",
-            partial(in_turn, [(JOIN, Target.LEADER), (DISMISS, Target.FOLLOWER)]),
+            partial(in_turn, [(kinds.JOIN, Target.LEADER), (kinds.DISMISS, Target.FOLLOWER)]),
         ),
         Scenario(
             "namesrv-blank",
             "one of two name servers knows nothing, and says so to anyone who asks",
-            partial(strikes, BLANK_NAMESRV, Target.NAMESRV),
+            partial(strikes, kinds.BLANK_NAMESRV, Target.NAMESRV),
             namesrvs=2,
         ),
         Scenario(
             "renewals",
             "all certificates, then the cluster's secret are renewed; the leader dies meanwhile",
-            partial(renewals, [RENEW_CERTIFICATES, RENEW_SECRET]),
+            partial(renewals, [kinds.RENEW_CERTIFICATES, kinds.RENEW_SECRET]),
             namesrvs=2,
             guarded=True,
         ),
@@ -358,12 +330,12 @@ def random_plan(
     """
     uniform = random.Random(seed).uniform
     network = uniform(0.0, 1.0) < PROXIED_SHARE or made.namespaces
-    left_out = {*lacking, *(OF_MEMBERS if network else OF_NETWORK)}
-    left_out |= frozenset() if made.namespaces else OF_PACKETS
-    left_out |= frozenset() if made.disks else OF_OWN_DISKS
-    left_out |= frozenset() if made.tls else OF_CERTIFICATES
+    left_out = {*lacking, *(kinds.OF_MEMBERS if network else kinds.OF_NETWORK)}
+    left_out |= frozenset() if made.namespaces else kinds.OF_PACKETS
+    left_out |= frozenset() if made.disks else kinds.OF_OWN_DISKS
+    left_out |= frozenset() if made.tls else kinds.OF_CERTIFICATES
     if WORKLOADS[workload].sends == "delayed":
-        left_out |= OF_CLOCKS  # what is due goes by them
+        left_out |= kinds.OF_CLOCKS  # what is due goes by them
     return Planned(
         RANDOM,
         seed,

@@ -156,7 +156,7 @@ async def test_what_a_member_did_wrong_as_it_left_is_named(
 ) -> None:
     """By what its successor is given again, or late. Handlers are slower than the producer, so a
     member has messages in hand whenever it leaves."""
-    monkeypatch.setattr(work, "HANDLING_S", (0.1,))
+    monkeypatch.setattr(work.limits, "HANDLING_S", (0.1,))
     name, owner, method, undone, told = OLD_FAULTS[what]
     monkeypatch.setattr(owner, method, undone)
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:

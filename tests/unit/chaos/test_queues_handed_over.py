@@ -165,7 +165,7 @@ async def test_locks_and_pops_that_are_left_behind_are_found(
     )
     monkeypatch.setattr(work, "time", clock)
     monkeypatch.setattr(noting, "time", clock)
-    monkeypatch.setattr(work, "HANDLING_S", (HANDLED_S,))
+    monkeypatch.setattr(work.limits, "HANDLING_S", (HANDLED_S,))
     member, owner, method, held_by = FORGOTTEN[what]
     gives_up, held = getattr(owner, method), list[int]()
 

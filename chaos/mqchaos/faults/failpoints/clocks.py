@@ -14,19 +14,13 @@ from typing import Final
 
 import trio
 
+from mqchaos import limits
 from mqchaos.cluster import faked_clock
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.faults.failpoints.orders import give, not_ordered, ordered, taken
 from mqchaos.faults.kinds import CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE, Kind
 from mqchaos.faults.obstacles import OfMany
 from mqchaos.faults.targets import Victims
-from mqchaos.limits import (
-    CLOCK_JUMP_S,
-    FAKED_SEEN_S,
-    SIGNED_CLOCK_JUMP_S,
-    STROBE_EVERY_S,
-    STROBE_JUMP_S,
-)
 
 
 class _Strobe:
@@ -75,10 +69,10 @@ class Clock(OfMany):
                 ahead_ms = round(ahead_s * 1000)
                 await give(cluster, victim.name, ahead_ms=ahead_ms, strobe_s=self.every_s)
         if cluster.layout.clocks:
-            await trio.sleep(FAKED_SEEN_S)
+            await trio.sleep(limits.FAKED_SEEN_S)
 
     def _ahead_s(self, cluster: Cluster) -> float:
-        most_s = SIGNED_CLOCK_JUMP_S if cluster.layout.users else CLOCK_JUMP_S
+        most_s = limits.SIGNED_CLOCK_JUMP_S if cluster.layout.users else limits.CLOCK_JUMP_S
         return max(-most_s, min(self.ahead_s, most_s))
 
     def _move(self, folder: Path, ahead_s: float) -> None:
@@ -112,7 +106,7 @@ class Clock(OfMany):
 
 
 CLOCK_FAULTS: Final = (
-    Clock(CLOCK_AHEAD, CLOCK_JUMP_S),
-    Clock(CLOCK_BEHIND, -CLOCK_JUMP_S),
-    Clock(CLOCK_STROBE, STROBE_JUMP_S, STROBE_EVERY_S),
+    Clock(CLOCK_AHEAD, limits.CLOCK_JUMP_S),
+    Clock(CLOCK_BEHIND, -limits.CLOCK_JUMP_S),
+    Clock(CLOCK_STROBE, limits.STROBE_JUMP_S, limits.STROBE_EVERY_S),
 )

@@ -20,12 +20,12 @@ from dledger.failpoints import By, Place, When
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import TransferLeaderHeader, encode_header
+from mqchaos import limits
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
 from mqchaos.cluster.probe import Probe
 from mqchaos.faults.failpoints.orders import has_done
 from mqchaos.faults.network import break_links
-from mqchaos.limits import EFFECT_S, ELECTED_S, POLL_S, PROVOKED_BYTES, PROVOKED_S, START_TIMEOUT_S
 from mqchaos.network import rules
 from mqchaos.network.control import Request
 from mqchaos.network.rules import CUT
@@ -62,7 +62,7 @@ async def clean_up(cluster: Cluster, node: NodeLayout, place: Place) -> None:
     if place.when in (When.MEMBERS, When.COPY):
         with suppress(DledgerError, BadInput):
             async with cluster.admin() as admin:
-                await admin.members.remove(node.broker, GUEST, within_s=EFFECT_S)
+                await admin.members.remove(node.broker, GUEST, within_s=limits.EFFECT_S)
 
 
 _CUT_NAME: Final = "provoked cut"
@@ -83,12 +83,12 @@ async def _roll(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
 async def filling(cluster: Cluster) -> None:
     """Send so much that segments become full, until cancelled."""
     async with Producer(
-        cluster.layout.namesrv_addr, "Provoking", timeout_s=PROVOKED_S, **cluster.access
+        cluster.layout.namesrv_addr, "Provoking", timeout_s=limits.PROVOKED_S, **cluster.access
     ) as producer:
         while True:
             with suppress(DledgerError):
-                for _ in range(max(1, cluster.layout.segment_bytes // PROVOKED_BYTES)):
-                    await producer.send_soon(Message(TOPIC, bytes(PROVOKED_BYTES)))
+                for _ in range(max(1, cluster.layout.segment_bytes // limits.PROVOKED_BYTES)):
+                    await producer.send_soon(Message(TOPIC, bytes(limits.PROVOKED_BYTES)))
                 await producer.flush()
 
 
@@ -98,10 +98,10 @@ async def _save(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
     while True:
         cluster.signal(node.name, signal.SIGTERM)
         while cluster.pid(node.name) is not None:  # noqa: ASYNC110 - a process's
-            await trio.sleep(POLL_S)
+            await trio.sleep(limits.POLL_S)
         if not has_done(cluster, node.name, [place.name]):
             cluster.start([node.name])
-        await trio.sleep(ELECTED_S)
+        await trio.sleep(limits.ELECTED_S)
 
 
 async def _start(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
@@ -121,11 +121,11 @@ async def _election(cluster: Cluster, node: NodeLayout, place: Place, order: Giv
             leader = await probe.leader(node.broker)
             if leader is not None and leader.node != node:
                 cluster.signal(leader.node.name, signal.SIGSTOP)
-                await trio.sleep(ELECTED_S)
+                await trio.sleep(limits.ELECTED_S)
                 cluster.signal(leader.node.name, signal.SIGCONT)
             elif leader is not None:
                 await _transfer_to(None, pool, leader.node)
-            await trio.sleep(ELECTED_S / 4)
+            await trio.sleep(limits.ELECTED_S / 4)
 
 
 async def _transfer(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
@@ -138,7 +138,7 @@ async def _transfer(cluster: Cluster, node: NodeLayout, place: Place, order: Giv
             if leader is not None:
                 goes_there = place.by is By.FOLLOWER and leader.node != node
                 await _transfer_to(node.node if goes_there else None, pool, leader.node)
-            await trio.sleep(ELECTED_S / 4)
+            await trio.sleep(limits.ELECTED_S / 4)
 
 
 async def _transfer_to(target: str | None, pool: PeerPool, leader: NodeLayout) -> None:
@@ -146,7 +146,7 @@ async def _transfer_to(target: str | None, pool: PeerPool, leader: NodeLayout) -
         RequestCode.TRANSFER_LEADER, ext=encode_header(TransferLeaderHeader(node_id=target))
     )
     with suppress(DledgerError, BadInput):  # it may end on the way
-        await pool.request(leader.address, request, EFFECT_S)
+        await pool.request(leader.address, request, limits.EFFECT_S)
 
 
 async def _members(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
@@ -160,9 +160,9 @@ async def _members(cluster: Cluster, node: NodeLayout, place: Place, order: Give
 async def _come_and_go(admin: Admin, cluster: Cluster, node: NodeLayout) -> None:
     nowhere = "127.0.0.1:1"
     with suppress(DledgerError, BadInput):
-        await admin.members.add(node.broker, GUEST, nowhere, nowhere, within_s=ELECTED_S / 2)
+        await admin.members.add(node.broker, GUEST, nowhere, nowhere, within_s=limits.ELECTED_S / 2)
     with suppress(DledgerError, BadInput):
-        await admin.members.remove(node.broker, GUEST, within_s=ELECTED_S)
+        await admin.members.remove(node.broker, GUEST, within_s=limits.ELECTED_S)
 
 
 async def _empty(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
@@ -186,14 +186,14 @@ async def _cut(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrde
             leader = await probe.wait_for_leader(node.broker)
             if leader.node != node:
                 await _transfer_to(node.node, pool, leader.node)
-                await trio.sleep(ELECTED_S / 4)
+                await trio.sleep(limits.ELECTED_S / 4)
                 continue
             await order()
             cut = sorted(rules.from_peers(cluster.layout, {node.name}))
             await break_links(cluster, Request(_CUT_NAME, cut, CUT))
-            await trio.sleep(2 * ELECTED_S)
+            await trio.sleep(2 * limits.ELECTED_S)
             await break_links(cluster, Request(_CUT_NAME, healed=True))
-            await trio.sleep(ELECTED_S)
+            await trio.sleep(limits.ELECTED_S)
 
 
 async def _repair(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
@@ -226,12 +226,12 @@ async def _delay(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOr
     """Send messages that wait a moment."""
     await order()
     async with Producer(
-        cluster.layout.namesrv_addr, "Provoking", timeout_s=PROVOKED_S, **cluster.access
+        cluster.layout.namesrv_addr, "Provoking", timeout_s=limits.PROVOKED_S, **cluster.access
     ) as producer:
         while True:
             with suppress(DledgerError):
                 await producer.send(Message(TOPIC, b"later", delay_s=0.1))
-            await trio.sleep(ELECTED_S / 4)
+            await trio.sleep(limits.ELECTED_S / 4)
 
 
 async def _transaction(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
@@ -240,7 +240,7 @@ async def _transaction(cluster: Cluster, node: NodeLayout, place: Place, order: 
     async with Producer(
         cluster.layout.namesrv_addr,
         "Provoking",
-        timeout_s=PROVOKED_S,
+        timeout_s=limits.PROVOKED_S,
         checker=lambda message: Decision.COMMIT,
         **cluster.access,
     ) as producer:
@@ -248,7 +248,7 @@ async def _transaction(cluster: Cluster, node: NodeLayout, place: Place, order: 
             with suppress(DledgerError):
                 async with producer.transaction(Message(TOPIC, b"perhaps")) as transaction:
                     await transaction.commit()
-            await trio.sleep(ELECTED_S / 4)
+            await trio.sleep(limits.ELECTED_S / 4)
 
 
 async def _topic(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
@@ -257,9 +257,9 @@ async def _topic(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOr
     async with cluster.admin() as admin:
         while True:
             for number in range(8):
-                with suppress(DledgerError, BadInput), trio.move_on_after(START_TIMEOUT_S):
+                with suppress(DledgerError, BadInput), trio.move_on_after(limits.START_TIMEOUT_S):
                     await admin.topics.update(f"{TOPIC}-{number}", read_queues=1, write_queues=1)
-            await trio.sleep(ELECTED_S / 4)
+            await trio.sleep(limits.ELECTED_S / 4)
 
 
 PROVOCATIONS: Final[dict[When, Provocation]] = {

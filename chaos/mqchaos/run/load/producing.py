@@ -14,22 +14,8 @@ from typing import Final
 import trio
 
 from dledger.errors import DledgerError
+from mqchaos import limits
 from mqchaos.history.events import Again, Fail, HistoryWriter, Resolve
-from mqchaos.limits import (
-    ASKED_FOR_S,
-    DELAY_LEVEL_1_S,
-    DELAY_MARGIN_S,
-    DELAYS_S,
-    EQUAL_IN_A_ROW,
-    FEW_KEYS,
-    NS_PER_S,
-    PACE_S,
-    PARTS_BODY_BYTES,
-    PARTS_EVERY,
-    PROGRESS_INTERVAL_S,
-    SENDS_IN_FLIGHT_MAX,
-    SENT_AGAIN_S,
-)
 from mqchaos.run.load.noting import acknowledged, sent
 from mqchaos.run.load.priorities import priority_of
 from mqchaos.run.load.workload import (
@@ -71,7 +57,7 @@ class ProducerWork:
         self._history = history
         self._made = made
         self._lines = read_lines(Path(task.lines))
-        self._room = trio.Semaphore(SENDS_IN_FLIGHT_MAX)
+        self._room = trio.Semaphore(limits.SENDS_IN_FLIGHT_MAX)
         self.progress = Progress()
 
     def checker(self) -> Checker | None:
@@ -104,7 +90,7 @@ class ProducerWork:
                     await self._send(producer, self.progress.sent)
                 if self.progress.sent == task.messages:
                     break
-                await trio.sleep(PACE_S)
+                await trio.sleep(limits.PACE_S)
             await self.finish(producer)
 
     async def _find_topic(self, producer: Producer, told_to_stop: trio.Event) -> None:
@@ -116,14 +102,14 @@ class ProducerWork:
             try:
                 await producer.prepare(self._task.topic)
             except DledgerError:
-                await trio.sleep(PROGRESS_INTERVAL_S)
+                await trio.sleep(limits.PROGRESS_INTERVAL_S)
             else:
                 return
 
     async def finish(self, producer: Producer) -> None:
         """Wait until all that was begun has an outcome."""
         await producer.flush()
-        for _ in range(SENDS_IN_FLIGHT_MAX):
+        for _ in range(limits.SENDS_IN_FLIGHT_MAX):
             await self._room.acquire()
 
     async def _send(self, producer: Producer, number: int) -> None:
@@ -176,8 +162,7 @@ class ProducerWork:
         self.progress.acked += 1
         if not self.waits:
             queue = f"{result.broker_name}/{result.queue_id}"
-            end = result.queue_offset + 1
-            self.progress.ends[queue] = max(end, self.progress.ends.get(queue, 0))
+            self.progress.reach(queue, result.queue_offset + 1)
         self._history.write(acknowledged(self._task.client, result, waits=self.waits))
 
     def _failed(self, unique: str, error: DledgerError) -> None:
@@ -197,7 +182,7 @@ class EqualWork(ProducerWork):
     """
 
     async def _send(self, producer: Producer, number: int) -> None:
-        task, key = self._task, f"key-{number // EQUAL_IN_A_ROW}"
+        task, key = self._task, f"key-{number // limits.EQUAL_IN_A_ROW}"
         message = Message(task.topic, self._body(0), key)
         self.progress.sent += 1
         now = time.monotonic_ns()
@@ -211,7 +196,7 @@ class FewWork(ProducerWork):
 
     def __init__(self, task: Produce, history: HistoryWriter, made: Producer | None = None) -> None:
         super().__init__(task, history, made)
-        self._lines = self._lines[:FEW_KEYS]
+        self._lines = self._lines[: limits.FEW_KEYS]
 
 
 class PatientWork(ProducerWork):
@@ -237,7 +222,7 @@ class PatientWork(ProducerWork):
                 self.progress.error = self.progress.error or str(error)
                 again = Again(time.monotonic_ns(), self._task.client, message.unique_key)
                 self._history.write(again)
-                await trio.sleep(SENT_AGAIN_S)
+                await trio.sleep(limits.SENT_AGAIN_S)
             else:
                 break
         self._room.release()
@@ -252,12 +237,12 @@ class DelayedWork(ProducerWork):
     def prepared(self, message: Message, number: int) -> int | None:
         """Ask for the delay; returns its length in ns."""
         message.delay_level, message.delay_s = delay_of(number)
-        return int((message.delay_s or DELAY_LEVEL_1_S) * NS_PER_S)
+        return int((message.delay_s or limits.DELAY_LEVEL_1_S) * limits.NS_PER_S)
 
     async def run(self, told_to_stop: trio.Event) -> None:
         """Send as others do; then wait until the last one was due."""
         await super().run(told_to_stop)
-        await trio.sleep(max(DELAYS_S) + DELAY_MARGIN_S)
+        await trio.sleep(max(limits.DELAYS_S) + limits.DELAY_MARGIN_S)
 
 
 class FleetingWork(ProducerWork):
@@ -269,7 +254,7 @@ class FleetingWork(ProducerWork):
         if ttl_s is None:
             return None
         message.ttl_s = ttl_s
-        return int(ttl_s * NS_PER_S)
+        return int(ttl_s * limits.NS_PER_S)
 
 
 class PriorityWork(ProducerWork):
@@ -292,12 +277,12 @@ class PartsWork(ProducerWork):
 
     def _body(self, index: int) -> bytes:
         line = super()._body(index)
-        if self.progress.sent % PARTS_EVERY:
+        if self.progress.sent % limits.PARTS_EVERY:
             return line
-        return (line + b"\n") * (PARTS_BODY_BYTES // (len(line) + 1) + 1)
+        return (line + b"\n") * (limits.PARTS_BODY_BYTES // (len(line) + 1) + 1)
 
     async def _hand_over(self, producer: Producer, message: Message, key: str | None) -> None:
-        if len(message.body) > PARTS_BODY_BYTES:
+        if len(message.body) > limits.PARTS_BODY_BYTES:
             self._nursery.start_soon(self._send_parts, producer, message, key)
         else:
             await super()._hand_over(producer, message, key)
@@ -327,7 +312,7 @@ class TransactionalWork(ProducerWork):
     async def finish(self, producer: Producer) -> None:
         """Wait for all that was begun, and stay to be asked."""
         await super().finish(producer)
-        await trio.sleep(ASKED_FOR_S)
+        await trio.sleep(limits.ASKED_FOR_S)
 
     def checker(self) -> Checker | None:
         """The checker of transactions, which decides by a transaction's number."""

@@ -18,26 +18,13 @@ from typing import Final, NamedTuple, TypeVar
 import trio
 
 from dledger.errors import BadInput, DledgerError
+from mqchaos import limits
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import CLIENTS
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults.generator import Uniform
 from mqchaos.history.events import Act, Event, Reset
-from mqchaos.limits import (
-    ACT_AGAIN_S,
-    ACT_EVERY_S,
-    ACT_LASTS_S,
-    ACT_TIMEOUT_S,
-    AWAY_S,
-    GROUP_STAYS_S,
-    MEDDLE_EVERY_S,
-    MEDDLED_MAX,
-    RESET_BACK_S,
-    RESET_SETTLES_S,
-    START_TIMEOUT_S,
-    WIDENED_QUEUES_MAX,
-)
 from mqclient import Admin
 from mqclient.admin import UnknownTarget
 from mqclient.admin.results import QueueReset
@@ -108,21 +95,21 @@ async def answered(ask: Callable[[], Awaitable[T]]) -> tuple[T, int]:
     Raises ClusterError if that takes too long.
     """
     began, told = time.monotonic_ns(), "nobody answered"
-    with trio.move_on_after(ACT_TIMEOUT_S):
+    with trio.move_on_after(limits.ACT_TIMEOUT_S):
         while True:
             try:
                 return await ask(), began
             except (DledgerError, BadInput) as error:
                 told = str(error)
-            await trio.sleep(ACT_AGAIN_S)
-    raise ClusterError(f"a tool was refused for {ACT_TIMEOUT_S:.0f} s: {told}")
+            await trio.sleep(limits.ACT_AGAIN_S)
+    raise ClusterError(f"a tool was refused for {limits.ACT_TIMEOUT_S:.0f} s: {told}")
 
 
 async def reset(tools: Tools) -> None:
     """Set the group's offsets back by a few seconds, now and then, for ever."""
     async with tools.admin() as admin:
         while True:
-            await trio.sleep(MEDDLE_EVERY_S)
+            await trio.sleep(limits.MEDDLE_EVERY_S)
             await _set_back(tools, admin)
 
 
@@ -133,13 +120,13 @@ async def _set_back(tools: Tools, admin: Admin) -> None:
     began, moved = time.monotonic_ns(), False
     try:
         while not moved:
-            back_ms = round((time.time() - RESET_BACK_S) * 1000)
+            back_ms = round((time.time() - limits.RESET_BACK_S) * 1000)
             with suppress(DledgerError, BadInput):
                 queues = await admin.groups.reset_offset(
                     tools.group, tools.topic, back_ms, force=False
                 )
                 moved = True
-            await trio.sleep(RESET_SETTLES_S)
+            await trio.sleep(limits.RESET_SETTLES_S)
     finally:
         tools.moved(queues, began)
 
@@ -148,7 +135,7 @@ async def change(tools: Tools) -> None:
     """Make, change and delete topics, groups and settings, for ever; the run's own topic, too."""
     async with tools.admin() as admin:
         for turn in itertools.count():
-            other, hours = f"Tool-{turn % MEDDLED_MAX}", str(72 + turn % 2)
+            other, hours = f"Tool-{turn % limits.MEDDLED_MAX}", str(72 + turn % 2)
             for each in (
                 partial(admin.topics.update, other, read_queues=2, write_queues=2),
                 partial(admin.topics.update, tools.topic, read_queues=8, write_queues=8),
@@ -157,7 +144,7 @@ async def change(tools: Tools) -> None:
             ):
                 with suppress(DledgerError, BadInput):
                     await each()
-                await trio.sleep(MEDDLE_EVERY_S / 4)
+                await trio.sleep(limits.MEDDLE_EVERY_S / 4)
 
 
 async def widen(tools: Tools) -> None:
@@ -165,12 +152,12 @@ async def widen(tools: Tools) -> None:
     async with tools.admin() as admin:
         queues = 0
         while not queues:
-            await trio.sleep(MEDDLE_EVERY_S / 4)
+            await trio.sleep(limits.MEDDLE_EVERY_S / 4)
             with suppress(DledgerError, BadInput):
                 rows = (await admin.groups.progress(tools.group, tools.topic)).queues
                 queues = len(rows) if any(row.consumer_offset > 0 for row in rows) else 0
-        while queues < WIDENED_QUEUES_MAX:
-            await trio.sleep(MEDDLE_EVERY_S)
+        while queues < limits.WIDENED_QUEUES_MAX:
+            await trio.sleep(limits.MEDDLE_EVERY_S)
             with suppress(DledgerError, BadInput):
                 await admin.topics.update(
                     tools.topic, read_queues=queues + 1, write_queues=queues + 1
@@ -185,7 +172,7 @@ async def administer(tools: Tools) -> None:
     left: list[Callable[[Tools, Admin], Awaitable[None]]] = []
     async with tools.admin() as admin:
         while True:
-            await tools.pause(ACT_EVERY_S)
+            await tools.pause(limits.ACT_EVERY_S)
             if tools.stop.is_set():
                 return
             left = left or sorted(DOINGS, key=lambda _: tools.uniform(0.0, 1.0))
@@ -201,7 +188,7 @@ async def _make_anew(tools: Tools, admin: Admin) -> None:
 
     _, began = await answered(delete)
     tools.deleted_topic(began)
-    await tools.pause(AWAY_S)
+    await tools.pause(limits.AWAY_S)
     await _permit(tools, admin, READ | WRITE)
 
 
@@ -217,7 +204,7 @@ async def _permit(tools: Tools, admin: Admin, perm: int) -> None:
 async def _take_permission(perm: int, tools: Tools, admin: Admin) -> None:
     """The topic has this permission alone, for a while."""
     await _permit(tools, admin, perm)
-    await tools.pause(ACT_LASTS_S)
+    await tools.pause(limits.ACT_LASTS_S)
     await _permit(tools, admin, READ | WRITE)
 
 
@@ -228,7 +215,7 @@ async def _disable(tools: Tools, admin: Admin) -> None:
         _, began = await answered(update)
         tools.put_group(began, enabled=enabled)
         if not enabled:
-            await tools.pause(ACT_LASTS_S)
+            await tools.pause(limits.ACT_LASTS_S)
 
 
 DOINGS: Final[Sequence[Callable[[Tools, Admin], Awaitable[None]]]] = (
@@ -250,12 +237,12 @@ async def leave(tools: Tools) -> None:
     broker = cluster.layout.brokers[-1]
     names = [node.name for node in cluster.layout.group(broker)]
     while True:
-        await tools.probe.wait_for_leader(broker, START_TIMEOUT_S)
-        await tools.pause(GROUP_STAYS_S)
+        await tools.probe.wait_for_leader(broker, limits.START_TIMEOUT_S)
+        await tools.pause(limits.GROUP_STAYS_S)
         if tools.stop.is_set():
             return
         await trio.to_thread.run_sync(cluster.kill_together, names)
-        await tools.pause(ACT_LASTS_S)
+        await tools.pause(limits.ACT_LASTS_S)
         cluster.start(names)
 
 

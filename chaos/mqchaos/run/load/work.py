@@ -22,15 +22,8 @@ from dledger.checksum import crc32
 from dledger.errors import DledgerError
 from dledger.observe import get_logger
 from dledger.program.logs import configure_logging
+from mqchaos import limits
 from mqchaos.history.events import Commit, End, HistoryWriter, Meta, Rebalance, Send
-from mqchaos.limits import (
-    COMMIT_INTERVAL_S,
-    HANDLED_AT_ONCE,
-    HANDLING_S,
-    HISTORY_FLUSH_S,
-    PROGRESS_INTERVAL_S,
-    RANDOM_SEND_TIMEOUT_S,
-)
 from mqchaos.run.load.forking import forked
 from mqchaos.run.load.noting import acknowledged, delivered, popped
 from mqchaos.run.load.popping import PopWork
@@ -96,7 +89,7 @@ class ConsumerWork:
         """Until told to stop, in as many stays as that takes."""
         while not told_to_stop.is_set():
             if self._task.away and not stay_s(time.monotonic()):
-                await trio.sleep(PROGRESS_INTERVAL_S)
+                await trio.sleep(limits.PROGRESS_INTERVAL_S)
             else:
                 await self._stay(told_to_stop)
 
@@ -104,19 +97,19 @@ class ConsumerWork:
         """Join the group and read; then commit what was delivered, and leave."""
         async with self._consumer() as consumer:
             now = trio.current_time()
-            next_commit = now + COMMIT_INTERVAL_S
+            next_commit = now + limits.COMMIT_INTERVAL_S
             until = math.inf if self._task.stay_s is None else now + self._task.stay_s
             if self._task.away:
                 until = now + stay_s(time.monotonic())
             while not told_to_stop.is_set() and now < until:
                 for message in await consumer.poll(
-                    max_messages=1024, timeout_s=PROGRESS_INTERVAL_S
+                    max_messages=1024, timeout_s=limits.PROGRESS_INTERVAL_S
                 ):
                     self._delivered(message)
                 now = trio.current_time()
                 if now >= next_commit:
                     await self._commit(consumer)
-                    next_commit = now + COMMIT_INTERVAL_S
+                    next_commit = now + limits.COMMIT_INTERVAL_S
             await self._commit(consumer)
         self._holds([])
 
@@ -133,8 +126,7 @@ class ConsumerWork:
     def _through_with(self, message: ReceivedMessage) -> None:
         self.progress.delivered += 1
         queue = f"{message.broker_name}/{message.queue_id}"
-        end = message.queue_offset + 1
-        self.progress.ends[queue] = max(end, self.progress.ends.get(queue, 0))
+        self.progress.reach(queue, message.queue_offset + 1)
 
     def _note_delivery(self, message: ReceivedMessage) -> None:
         self._history.write(delivered(self._task.client, self._task.reader, message))
@@ -189,7 +181,9 @@ class OnceWork(ConsumerWork):
             self._consumer() as consumer,
         ):
             while not told_to_stop.is_set():
-                messages = await consumer.poll(64, timeout_s=PROGRESS_INTERVAL_S, one_group=True)
+                messages = await consumer.poll(
+                    64, timeout_s=limits.PROGRESS_INTERVAL_S, one_group=True
+                )
                 for message in messages:
                     self._note_delivery(message)
                 try:
@@ -201,7 +195,9 @@ class OnceWork(ConsumerWork):
         self, consumer: Consumer, producer: Producer, messages: Sequence[ReceivedMessage]
     ) -> None:
         outputs, began = outputs_of(self._task.topic), time.monotonic_ns()
-        async with consumer.transaction(producer, timeout_s=RANDOM_SEND_TIMEOUT_S) as transaction:
+        async with consumer.transaction(
+            producer, timeout_s=limits.RANDOM_SEND_TIMEOUT_S
+        ) as transaction:
             for message in messages:
                 output = Message(outputs, message.body, unique_key=output_key(message.message_id))
                 crc, size = crc32(output.body), len(output.body)
@@ -229,7 +225,9 @@ class HandlingWork(ConsumerWork):
         self._holds([])  # from here on it is up
         async with self._member() as consumer, trio.open_nursery() as nursery:
             nursery.start_soon(_drain_at, told_to_stop, consumer)
-            await run_until_signal(lambda: consumer.run(self._handle, HANDLED_AT_ONCE), consumer)
+            await run_until_signal(
+                lambda: consumer.run(self._handle, limits.HANDLED_AT_ONCE), consumer
+            )
             nursery.cancel_scope.cancel()
         self._holds([])
         self._check_cut_off()
@@ -244,7 +242,7 @@ class HandlingWork(ConsumerWork):
 
     async def _handle(self, message: ReceivedMessage) -> None:
         self._begins(message)
-        await trio.sleep(HANDLING_S[message.queue_offset % len(HANDLING_S)])
+        await trio.sleep(limits.HANDLING_S[message.queue_offset % len(limits.HANDLING_S)])
         self._through_with(message)
 
     def _begins(self, message: ReceivedMessage) -> None:
@@ -276,7 +274,7 @@ class ThreadsWork(HandlingWork):
             **self._task.identity.access(),
         )
         in_thread = trio.to_thread.run_sync
-        run = partial(in_thread, consumer.run, self._handle_here, HANDLED_AT_ONCE)
+        run = partial(in_thread, consumer.run, self._handle_here, limits.HANDLED_AT_ONCE)
         await in_thread(consumer.open)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_drain_at, told_to_stop, _InThread(consumer))
@@ -288,7 +286,7 @@ class ThreadsWork(HandlingWork):
 
     def _handle_here(self, message: ReceivedMessage) -> None:
         self._noted(self._begins, message)
-        time.sleep(HANDLING_S[message.queue_offset % len(HANDLING_S)])
+        time.sleep(limits.HANDLING_S[message.queue_offset % len(limits.HANDLING_S)])
         self._noted(self._through_with, message)
 
     def _noted(self, note: Callable[[NotedT], None], noted: NotedT) -> None:
@@ -326,10 +324,10 @@ async def _tell(progress: Progress, history: HistoryWriter) -> None:
     while True:
         sys.stdout.buffer.write(encode(progress) + b"\n")
         sys.stdout.buffer.flush()
-        if trio.current_time() - flushed > HISTORY_FLUSH_S:
+        if trio.current_time() - flushed > limits.HISTORY_FLUSH_S:
             history.flush()
             flushed = trio.current_time()
-        await trio.sleep(PROGRESS_INTERVAL_S)
+        await trio.sleep(limits.PROGRESS_INTERVAL_S)
 
 
 async def _work(

@@ -359,20 +359,24 @@ class Progress(msgspec.Struct):
     ends: dict[str, int] = {}
     error: str | None = None
 
+    def reach(self, queue: str, end: int) -> None:
+        """Note that everything before this offset of a queue was seen."""
+        self.ends[queue] = max(end, self.ends.get(queue, 0))
+
 
 def together(before: Progress, now: Progress) -> Progress:
     """Progress of a worker that was killed together with its replacement's."""
-    ends = dict(before.ends)
-    for queue, end in now.ends.items():
-        ends[queue] = max(end, ends.get(queue, 0))
-    return Progress(
+    both = Progress(
         before.sent + now.sent,
         before.acked + now.acked,
         before.failed + now.failed,
         before.delivered + now.delivered,
-        ends,
+        dict(before.ends),
         before.error or now.error,
     )
+    for queue, end in now.ends.items():
+        both.reach(queue, end)
+    return both
 
 
 def all_together(some: Iterable[Progress]) -> Progress:
@@ -469,10 +473,5 @@ def acknowledged_since(acked: int, now: Progress) -> bool:
 
 def caught_up(producers: Sequence[Progress], consumers: Sequence[Progress]) -> bool:
     """Whether the consumers together were given everything that was acknowledged."""
-    wanted: dict[str, int] = {}
-    reached: dict[str, int] = {}
-    for sums, workers in ((wanted, producers), (reached, consumers)):
-        for worker in workers:
-            for queue, end in worker.ends.items():
-                sums[queue] = max(sums.get(queue, 0), end)
-    return all(reached.get(queue, 0) >= end for queue, end in wanted.items())
+    reached = all_together(consumers).ends
+    return all(reached.get(queue, 0) >= end for queue, end in all_together(producers).ends.items())

@@ -150,13 +150,13 @@ class Program:
             sent.sent += 1
         elif isinstance(event, Ack):
             sent.acked += 1
-            _reach(sent, event)
+            sent.reach(f"{event.broker}/{event.queue_id}", event.offset + 1)
         elif isinstance(event, Fail):
             sent.failed += 1
             sent.error = event.error
         elif isinstance(event, Deliver):
             read.delivered += 1
-            _reach(read, event)
+            read.reach(f"{event.broker}/{event.queue_id}", event.offset + 1)
 
 
 async def _ended(process: trio.Process) -> None:
@@ -168,8 +168,3 @@ async def _ended(process: trio.Process) -> None:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 await pipe.aclose()
-
-
-def _reach(progress: Progress, event: Ack | Deliver) -> None:
-    queue, end = f"{event.broker}/{event.queue_id}", event.offset + 1
-    progress.ends[queue] = max(end, progress.ends.get(queue, 0))
