@@ -9,7 +9,7 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from dledger.net import Connection, connect_peer, serve_remoting
+from dledger.net import Connection, Handler, connect_peer, serve_remoting
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
@@ -25,7 +25,7 @@ FOREIGN_PORT = 4000
 SENDS = 60
 
 
-class Foreign:
+class Foreign(Handler):
     """Says that it leads the group in a late term, and acknowledges whatever it is sent."""
 
     def __init__(self, broker_name: str) -> None:
@@ -50,12 +50,6 @@ class Foreign:
             counted=True,
         )
         return request.reply(ext=encode_header(info))
-
-    def connected(self, connection: Connection) -> None:
-        """Nothing to note."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing to note."""
 
 
 async def add(cluster: LocalCluster, port: int) -> None:

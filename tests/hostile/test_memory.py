@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from dledger.addresses import origin_of
 from dledger.errors import ConfigError
 from dledger.limits import CONNECTION_BYTES, FRAME_BYTES_MAX, KIB, MIB
-from dledger.net import Connection, connect_peer, machine, serve_remoting, server
+from dledger.net import Connection, Handler, connect_peer, machine, serve_remoting, server
 from dledger.net.link import Link
 from dledger.net.quota import ConnectionQuota, Place, memory_for_connections, places_for
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
@@ -39,7 +39,7 @@ from mqchaos.cluster.processes import free_ports
 ECHO, NEVER, LATER = 1, 2, 3
 
 
-class Handler:
+class Answering(Handler):
     """Answers at once, never, or in a task that waits for ever."""
 
     def __call__(
@@ -52,15 +52,11 @@ class Handler:
     async def for_ever(self) -> None:
         await trio.sleep_forever()
 
-    def connected(self, connection: Connection) -> None: ...
-
-    def disconnected(self, connection: Connection) -> None: ...
-
 
 @asynccontextmanager
 async def serving(quota: ConnectionQuota) -> AsyncIterator[int]:
     async with trio.open_nursery() as nursery:
-        yield await nursery.start(partial(serve_remoting, Handler(), "127.0.0.1", 0, quota=quota))
+        yield await nursery.start(partial(serve_remoting, Answering(), "127.0.0.1", 0, quota=quota))
         nursery.cancel_scope.cancel()
 
 

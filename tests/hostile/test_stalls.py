@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from dledger.errors import BadInput
 from dledger.limits import CLIENT_BODY_BYTES_MAX, LOOP_STALL_S, LOOP_TURN_MAX_S, LOOP_TURN_S
-from dledger.net import Connection, connect_peer, serve_remoting
+from dledger.net import Connection, Handler, connect_peer, serve_remoting
 from dledger.net import turns as turns_module
 from dledger.net.turns import Queue, Share, Turns, in_turns, turns_of_loop
 from dledger.net.watchdog import Watchdog, watched_loop
@@ -62,7 +62,7 @@ class Clock:
         return self.now_s
 
 
-class Handler:
+class Answering(Handler):
     """Costs what its request says, by that clock."""
 
     def __init__(self, clock: Clock) -> None:
@@ -75,10 +75,6 @@ class Handler:
         if request.code == SLOW:
             time.sleep(LOOP_STALL_S * 1.5)
         return request.reply(0)
-
-    def connected(self, connection: Connection) -> None: ...
-
-    def disconnected(self, connection: Connection) -> None: ...
 
 
 # -- turns -------------------------------------------------------------------------------------
@@ -183,7 +179,7 @@ def test_a_busy_machine_makes_no_client_dear() -> None:
 async def test_a_bystander_hardly_waits_behind_four_hundred_heavy_clients() -> None:
     """They ask for 0.8 s of the loop at once, again and again: it was heard after all of them."""
     clock = Clock()
-    handler, turns = Handler(clock), Turns(clock)
+    handler, turns = Answering(clock), Turns(clock)
     trio.lowlevel.add_instrument(turns)
     turns_module._turns.set(turns)
     async with trio.open_nursery() as nursery:
@@ -209,7 +205,7 @@ async def test_a_bystander_hardly_waits_behind_four_hundred_heavy_clients() -> N
 async def test_many_requests_in_one_chunk_are_no_single_turn() -> None:
     """A connection that sends hundreds at once lets others in between."""
     clock = Clock()
-    handler, turns = Handler(clock), Turns(clock)
+    handler, turns = Answering(clock), Turns(clock)
     trio.lowlevel.add_instrument(turns)
     turns_module._turns.set(turns)
     async with trio.open_nursery() as nursery:
@@ -285,7 +281,7 @@ async def test_a_stall_names_the_request_and_the_client_that_caused_it() -> None
     """An operator can tell whose it was."""
     with capture_logs() as logs, watched_loop():
         async with trio.open_nursery() as nursery:
-            port = await nursery.start(serve_remoting, Handler(Clock()), "127.0.0.1", 0)
+            port = await nursery.start(serve_remoting, Answering(Clock()), "127.0.0.1", 0)
             async with connect_peer("127.0.0.1", port) as peer:
                 await peer.request(Command(SLOW), 30)
             nursery.cancel_scope.cancel()

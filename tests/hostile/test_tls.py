@@ -24,7 +24,7 @@ from dledger.limits import (
     TLS_HANDSHAKE_BYTES_MAX,
     TLS_HANDSHAKE_S,
 )
-from dledger.net import Connection, connect_peer, serve_remoting
+from dledger.net import Connection, Handler, connect_peer, serve_remoting
 from dledger.net.quota import ConnectionQuota
 from dledger.program.config import parse_config
 from dledger.remoting.codec import encode_frame
@@ -41,17 +41,11 @@ from mqnamesrv.config import NamesrvConfig
 ANSWER_S = 5.0
 
 
-class Echo:
+class Echo(Handler):
     """Answers each request with its body."""
 
     def __call__(self, request: Command, connection: Connection) -> Command:
         return request.reply(0, body=request.body)
-
-    def connected(self, connection: Connection) -> None:
-        """Nothing to note."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing to note."""
 
 
 @dataclass

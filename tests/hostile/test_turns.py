@@ -27,7 +27,7 @@ import dledger.net.turns as turns_module
 from dledger.checksum import crc32
 from dledger.errors import shown
 from dledger.limits import LOOP_SLICE_S, LOOP_STALL_S
-from dledger.net import Connection, Faults
+from dledger.net import Connection, Faults, Handler
 from dledger.net.turns import Turns, in_turns
 from dledger.program.logs import _cut_long_texts
 from dledger.program.settings import unknown_key
@@ -188,18 +188,12 @@ async def test_no_header_makes_a_turn_of_the_loop_long() -> None:
     assert not slow, "\n".join(slow)
 
 
-class _Echo:
+class _Echo(Handler):
     """Answers all."""
 
     def __call__(self, request: Command, _: Connection) -> Command:
         """The same again."""
         return request.reply()
-
-    def connected(self, _: Connection) -> None:
-        """Nothing."""
-
-    def disconnected(self, _: Connection) -> None:
-        """Nothing."""
 
 
 async def test_no_code_makes_a_turn_of_the_loop_long() -> None:

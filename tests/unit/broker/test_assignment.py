@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import trio
 
-from dledger.net import Connection, Peer, connect_peer, serve_remoting
+from dledger.net import Connection, Handler, Peer, connect_peer, serve_remoting
 from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
@@ -20,7 +20,7 @@ from mqbroker.testing.memory import MemoryBroker, served
 from mqbroker.testing.requests import ask, heartbeat, make_topic
 
 
-class NameServer:
+class NameServer(Handler):
     """Knows "Orders" in two groups; `asked` counts."""
 
     def __init__(self) -> None:
@@ -39,12 +39,6 @@ class NameServer:
             broker_datas=[BrokerData("c", name, {0: "h:1"}) for name in "ab"],
         )
         return request.reply(body=encode_body(data))
-
-    def connected(self, connection: Connection) -> None:
-        """Nothing to do."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing to do."""
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """The administration without brokers: what it makes of answers, what it says if nobody is there.
 
-A real name server answers; `tests/integration/client/test_mqadmin.py` has the brokers.
+A real name server answers; `tests/integration/client/test_mqadmin_commands.py` has the brokers.
 """
 
 from __future__ import annotations

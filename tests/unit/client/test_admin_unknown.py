@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from dledger.net import Connection, serve_remoting
+from dledger.net import Connection, Handler, serve_remoting
 from dledger.remoting.bodies import (
     BrokerData,
     ClusterInfo,
@@ -28,7 +28,7 @@ from mqclient.admin import Admin, UnknownTarget
 from mqclient.commands.mqadmin import main
 
 
-class NameServer:
+class NameServer(Handler):
     """Knows one broker group, and the topics that it has at the moment."""
 
     def __init__(self, broker: MemoryBroker) -> None:
@@ -43,12 +43,6 @@ class NameServer:
             return request.reply(body=encode_body(info))
         names = sorted(topic.topic_name for topic in self.broker.machine.topics)
         return request.reply(body=encode_body(TopicList(names)))
-
-    def connected(self, connection: Connection) -> None:
-        """Nothing to do."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing to do."""
 
 
 @asynccontextmanager

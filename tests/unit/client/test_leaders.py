@@ -9,7 +9,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 
-from dledger.net import Connection, serve_remoting
+from dledger.net import Connection, Handler, serve_remoting
 from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
@@ -44,7 +44,7 @@ async def test_a_leader_that_is_lost_before_the_search_returns_is_searched_for_a
             assert await finder.find("broker-a") == "127.0.0.1:3"
 
 
-class Busy:
+class Busy(Handler):
     """A leader that is busy for its first `refusals` answers."""
 
     def __init__(self, refusals: int) -> None:
@@ -57,12 +57,6 @@ class Busy:
             return request.reply()
         refused = busy("a queue is full")
         return request.reply(refused.code, refused.ext, remark=str(refused))
-
-    def connected(self, connection: Connection) -> None:
-        """Nothing to do."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing to do."""
 
 
 @pytest.mark.usefixtures("virtual_world")

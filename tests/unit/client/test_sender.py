@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from dledger.errors import ConnectionLost, OutcomeUnknown
-from dledger.net import Connection, serve_remoting
+from dledger.net import Connection, Handler, serve_remoting
 from dledger.net.peer import OnResponse, Peer
 from dledger.remoting.bodies import BrokerData, TopicRouteData
 from dledger.remoting.codes import RequestCode
@@ -50,7 +50,7 @@ def stay_silent(member: Member, request: Command) -> None:
     """Neither store nor refuse it."""
 
 
-class Member:
+class Member(Handler):
     """One scripted member of a broker group."""
 
     def __init__(self, name: str) -> None:
@@ -70,12 +70,6 @@ class Member:
         self.requests.append(request)
         self.bodies.append(bytes(request.payload))
         return self.script(self, request)
-
-    def connected(self, connection: Connection) -> None:
-        """Nothing to do."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing to do."""
 
     def info(self) -> GroupInfoResponseHeader:
         return GroupInfoResponseHeader(

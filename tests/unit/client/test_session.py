@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from dledger.net import Connection, serve_remoting
+from dledger.net import Connection, Handler, serve_remoting
 from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command
@@ -15,7 +15,7 @@ from mqclient.connection.session import Session
 from mqclient.errors import NoRoute
 
 
-class NameServer:
+class NameServer(Handler):
     """Answers every request with one code."""
 
     def __init__(self, code: int) -> None:
@@ -23,12 +23,6 @@ class NameServer:
 
     def __call__(self, request: Command, connection: Connection) -> Command:
         return request.reply(self.code, remark="its words")
-
-    def connected(self, connection: Connection) -> None:
-        """Nothing to do."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing to do."""
 
 
 class RoutingServer(NameServer):

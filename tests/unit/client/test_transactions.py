@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from dledger.errors import BadInput
-from dledger.net import Connection, Peer, connect_peer, serve_remoting
+from dledger.net import Connection, Handler, Peer, connect_peer, serve_remoting
 from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from dledger.remoting.command import Command
 from dledger.remoting.headers import EndTransactionHeader
@@ -38,7 +38,7 @@ from mqclient import (
 TOPIC = "Orders"
 
 
-class NameServer:
+class NameServer(Handler):
     """Knows one broker, which has every topic."""
 
     def __init__(self, broker: MemoryBroker) -> None:
@@ -50,12 +50,6 @@ class NameServer:
 
     def __call__(self, request: Command, connection: Connection) -> Command:
         return request.reply(body=encode_body(self._route))
-
-    def connected(self, connection: Connection) -> None:
-        """Nothing to do."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing to do."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from dledger.net import Connection, serve_remoting
+from dledger.net import Connection, Handler, serve_remoting
 from dledger.remoting.bodies import (
     BrokerData,
     ConsumerIdList,
@@ -58,7 +58,7 @@ def impatient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
             monkeypatch.setattr(limits, name, getattr(limits, name) / 10)
 
 
-class Leader:
+class Leader(Handler):
     """The only member of a group: it stores what it gets, unless its `script` answers first."""
 
     def __init__(self, name: str) -> None:
@@ -106,12 +106,6 @@ class Leader:
         )
         return request.reply(0, encode_header(header))
 
-    def connected(self, connection: Connection) -> None:
-        """Nothing to do."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing to do."""
-
     def info(self) -> GroupInfoResponseHeader:
         return GroupInfoResponseHeader(
             broker_name=self.name,
@@ -132,7 +126,7 @@ class Leader:
         self.scope.cancel()
 
 
-class NameServer:
+class NameServer(Handler):
     """Knows one topic, with two queues in each group."""
 
     def __init__(self, leaders: Sequence[Leader]) -> None:
@@ -146,12 +140,6 @@ class NameServer:
             ],
         )
         return request.reply(0, body=encode_body(data))
-
-    def connected(self, connection: Connection) -> None:
-        """Nothing to do."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """Nothing to do."""
 
 
 class Cluster:
