@@ -1,8 +1,8 @@
 """Every command of our `mqadmin` against three real brokers, as a table and as JSON.
 
 One cluster, one producer and one consumer that stay connected, and for each command its arguments
-and what its result must show. A command that is missing in the list fails the last test. They are
-called here as their process calls them; `test_mqadmin` starts the processes.
+and what its result must show. A command that is missing in the list fails a test. They are called
+here as their process calls them; a few tests start the process.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import anyio
 import pytest
 import trio
 from anyio.from_thread import start_blocking_portal
@@ -24,7 +27,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
-from mqclient import Admin, Consumer, Message, Producer, SendResult
+from mqclient import Admin, Consumer, Message, NoRoute, Producer, SendResult
 from mqclient.admin import UnknownTarget
 from mqclient.commands.mqadmin import COMMANDS, main
 
@@ -54,7 +57,8 @@ async def prepare(
     await serving(cluster)
     namesrv = cluster.layout.namesrv_addr
     async with Admin(namesrv) as admin:
-        await admin.topics.update("Orders", read_queues=2, write_queues=2)
+        for topic in ("Orders", "Reading"):
+            await admin.topics.update(topic, read_queues=2, write_queues=2)
         (leader, *_) = await admin.brokers.list()
     await give_one_up(namesrv)
     async with (
@@ -63,6 +67,7 @@ async def prepare(
     ):
         message = Message("Orders", b"hello", keys="key1 key2", tags="TagA")
         sent = await producer.send(message, queue_id=1)
+        await producer.send_many("Reading", [b"%d" % number for number in range(70)], queue_id=0)
         while not await consumer.poll(1, 1.0):
             pass
         await consumer.commit()
@@ -103,6 +108,33 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         assert cluster.stop() == []
 
 
+def level(members: Any, _: Scene) -> bool:
+    """One leads, which lags behind nobody, and all name it."""
+    (leader,) = [member for member in members if member["role"] == "leader"]
+    return (
+        [member["node_id"] for member in members] == ["n0", "n1", "n2"]
+        and {member["leader_id"] for member in members} == {leader["node_id"]}
+        and {member["fenced"] for member in members} == {None}
+        and leader["lag_entries"] == 0
+        and leader["last_index"] >= leader["commit_index"] >= leader["applied_index"] > 0
+    )
+
+
+def registered(brokers: Any, scene: Scene) -> bool:
+    """The leader first, and followers of the same term."""
+    return (
+        [broker["role"] for broker in brokers] == ["leader", "follower", "follower"]
+        and {broker["address"] for broker in brokers}
+        == {node.address for node in scene.cluster.layout.nodes}
+        and len({broker["term"] for broker in brokers}) == 1
+    )
+
+
+def texts(*numbers: int) -> Callable[[Any, Scene], bool]:
+    """Just the messages with these numbers, in this order."""
+    return lambda result, _: [int(message["text"]) for message in result] == [*numbers]
+
+
 class Step(NamedTuple):
     """One call of a command: words of the command line, a check of `result`, words of the table.
 
@@ -117,14 +149,31 @@ class Step(NamedTuple):
 
 #: In this order; {} in a line is filled in from the scene: leader, id, place.
 STEPS = [
-    Step("clusterList", lambda r, s: [b["role"] for b in r].count("leader") == 1, "leader"),
-    Step("raftStatus", lambda r, s: len(r) == 3, "COMMITTED"),
+    Step("clusterList", registered, "CLUSTER BROKER ID ADDRESS ROLE"),
+    Step("raftStatus -b broker-a", level, "NODE ADDRESS ROLE TERM LEADER"),
     Step("brokerStatus -b {leader}", lambda r, s: "putTps" in r[0]["figures"], "putTps"),
+    Step(
+        "brokerStatus -b broker-a",
+        lambda r, s: [each["figures"]["brokerRole"] for each in r] == ["SYNC_MASTER"],
+        "brokerRole SYNC_MASTER",
+    ),
+    Step("brokerStatus -c DefaultCluster", lambda r, s: len(r) >= 1, "brokerRole SYNC_MASTER"),
     Step("stats", lambda r, s: "messages_in_total" in r[0]["names"], " of 0 minutes"),
     Step("stats -b {leader} -f connections", lambda r, s: len(r) == 1, "connections"),
-    Step("topicList", lambda r, s: "Orders" in [t["topic"] for t in r], "Orders"),
-    Step("topicRoute -t Orders", lambda r, s: r["groups"][0]["write_queues"] == 2, "read, write"),
-    Step("topicStatus -t Orders", lambda r, s: r["messages"] == 1, "1 message in 2 queues"),
+    Step("topicList", lambda r, s: "Orders" in [t["topic"] for t in r], "Orders user"),
+    Step(
+        "topicRoute -t Orders",
+        lambda r, s: (
+            [(g["read_queues"], g["write_queues"], g["perm"]) for g in r["groups"]] == [(2, 2, 6)]
+            and ("0" in r["groups"][0]["addresses"], len(r["groups"][0]["addresses"])) == (True, 3)
+        ),
+        "read, write",
+    ),
+    Step(
+        "topicStatus -t Orders",
+        lambda r, s: (r["messages"], [q["max_offset"] for q in r["queues"]]) == (1, [0, 1]),
+        "1 message in 2 queues",
+    ),
     Step("topicClusterList -t Orders", lambda r, s: r == ["DefaultCluster"], "DefaultCluster"),
     Step(
         "updateTopic -t Made -r 3 -w 3", lambda r, s: r["brokers"] == ["broker-a"], "is on broker-a"
@@ -189,7 +238,10 @@ STEPS = [
     ),
     Step(
         "consumerProgress -g CG -t Orders",
-        lambda r, s: (r["members"], r["lag"]) == (1, 0),
+        lambda r, s: (
+            (r["members"], r["lag"]) == (1, 0)
+            and {(q["broker_offset"], q["consumer_offset"]) for q in r["queues"]} >= {(1, 1)}
+        ),
         "lag 0",
     ),
     Step("consumerProgress", lambda r, s: r[0]["group"] == "CG", "CLUSTERING"),
@@ -239,6 +291,11 @@ STEPS = [
     ),
     Step("sendMessage -t Made -p x -c T2", lambda r, s: r["topic"] == "Made", "broker-a"),
     Step("consumeMessage -t Made", lambda r, s: {m["text"] for m in r} == {"x"}, "T2"),
+    Step("consumeMessage -t Reading", texts(*range(70)), "70 messages"),
+    Step("consumeMessage -t Reading -c 40", texts(*range(40)), "40 messages"),
+    Step("consumeMessage -t Reading --offset 65", texts(*range(65, 70)), "5 messages"),
+    Step("consumeMessage -t Reading --offset=-3", texts(67, 68, 69), "3 messages"),
+    Step("consumeMessage -t Reading -i 1", texts(), "0 messages"),
     Step("printMsg -t Made -s T2||T3", lambda r, s: r[0]["tags"] == "T2", "T2"),
     Step("printMsg -t Made -s T9", lambda r, s: r == [], "0 messages"),
     Step("printMsg -t Made -e 1", lambda r, s: r == [], "0 messages"),
@@ -337,21 +394,137 @@ def test_a_command_shows_the_truth_to_people_and_to_programs(scene: Scene, step:
         assert run(scene, step.again).returncode == 0
     shown = run(scene, step.line)
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert step.shows in shown.stdout
+    assert step.shows in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "says"),
+    [
+        ("topicStatus -t Nope", 1, "mqadmin updateTopic -t Nope"),
+        ("topicList -c Nope", 1, "there are DefaultCluster/broker-a"),
+        ("updateTopic -t T -b nope", 1, "there are DefaultCluster/broker-a"),
+        ("updateTopic -t topic!", 1, "topic!"),
+        ("updateTopic -t T -r 0", 2, "Must be >= 1"),
+        ("topicStatus", 2, "--topic"),
+        ("noSuchCommand", 2, "clusterList"),
+        ("topicList -o xml", 2, '"table", "json"'),
+        ("topicList -n nonsense", 2, "host:port"),
+        ("topicList -n 127.0.0.1:1", 1, "mqnamesrv"),
+        ("sendMessage -t T -p x -n 127.0.0.1:1", 1, "mqnamesrv"),
+        ("consumeMessage -t T --offset soon", 2, "earliest"),
+        ("consumerProgress -g nobody", 1, "there is no consumer group 'nobody'"),
+        ("transferLeader -b broker-a --to n9", 1, "n9 can't take over"),
+    ],
+)
+def test_errors_are_one_line_that_says_what_to_do(
+    scene: Scene, line: str, status: int, says: str
+) -> None:
+    """Status 2 if the command line is wrong, 1 if the cluster can't do it; nothing on stdout."""
+    done = run(scene, line)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1)
+    assert done.stderr.startswith("mqadmin: ")
+    assert says in done.stderr
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_the_admin_runs_under_either_event_loop_and_raises_its_own_errors(
+    scene: Scene, backend: str
+) -> None:
+    """An error comes out of the `async with` block as it is, in no ExceptionGroup."""
+
+    async def use() -> None:
+        async with Admin(scene.cluster.layout.namesrv_addr) as admin:
+            assert "TBW102" in {info.topic for info in await admin.topics.list()}
+            await admin.topics.route("Nope")
+
+    with pytest.raises(NoRoute):
+        anyio.run(use, backend=backend)
+
+
+def test_one_name_server_is_enough_to_look_and_every_one_gets_changes(scene: Scene) -> None:
+    """The first that answers is asked; a topic is there when all show it, gone when all forgot."""
+    first, second = (server.address for server in scene.cluster.layout.namesrvs)
+    run(scene, "updateTopic -t Everywhere")
+    for namesrv in (first, second, f"127.0.0.1:1;{second}"):
+        assert run(scene, f"topicRoute -t Everywhere -n {namesrv}").returncode == 0
+    run(scene, "deleteTopic -t Everywhere")
+    for namesrv in (first, second):
+        assert run(scene, f"topicRoute -t Everywhere -n {namesrv}").returncode == 1
+
+
+def python(scene: Scene, *words: str) -> subprocess.CompletedProcess[str]:
+    """A process, pointed to the cluster."""
+    environment = {**os.environ, "NAMESRV_ADDR": scene.cluster.layout.namesrv_addr}
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=60, env=environment,
+        check=False,
+    )  # fmt: skip
+
+
+def test_help_is_asked_for_as_in_rocketmq(scene: Scene) -> None:
+    """`mqadmin help updateTopic` and `mqadmin updateTopic --help` are the same; by its process."""
+    asked = python(scene, "-m", "mqclient.commands", "help", "updateTopic")
+    assert asked.stdout == run(scene, "updateTopic --help").stdout
+    assert (asked.returncode, "--readQueueNums" in asked.stdout) == (0, True)
+
+
+def test_a_command_starts_without_what_it_does_not_need(scene: Scene) -> None:
+    """What makes a start slow is what it imports: listing topics needs no records and no Raft."""
+    program = """
+import sys
+from mqclient.commands.mqadmin import main
+try:
+    main(["topicList"])
+finally:
+    sys.stderr.write(" ".join(sorted(sys.modules)))
+"""
+    done = python(scene, "-c", program)
+    assert "TBW102" in done.stdout
+    slow = {
+        *("numpy", "pysyncobj", "pyspark", "hypothesis", "mqclient.producing.producer"),
+        "dledger.ledger.ledger",
+    }
+    assert slow.isdisjoint(done.stderr.split())
+
+
+def result(scene: Scene, line: str) -> Any:
+    """What a command that succeeds has to tell programs."""
+    done = run(scene, f"{line} -o json")
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)["result"]
+
+
+def test_leadership_is_handed_to_whom_the_operator_names(scene: Scene) -> None:
+    """The named member leads the next term; asking again changes nothing."""
+    before = result(scene, "raftStatus")
+    target = next(member for member in before if member["role"] == "follower")
+    words = ("transferLeader", "-b", "broker-a", "--to", target["node_id"], "-o", "json")
+    for _ in range(2):
+        done = python(scene, "-m", "mqclient.commands", *words)  # clients here log the change
+        moved = json.loads(done.stdout)["result"]
+        assert done.stderr == ""
+        assert (moved["leader_id"], moved["address"]) == (target["node_id"], target["address"])
+    assert {member["term"] for member in result(scene, "raftStatus")} == {before[0]["term"] + 1}
+    trio.run(serving, scene.cluster)
 
 
 def test_what_was_changed_outlives_the_leader(scene: Scene) -> None:
-    """Settings and groups are entries of the log; the next leader has them."""
+    """Settings and groups are entries of the log; the next leader has them. A topic that is made
+    while the leader is dying is made by its successor, within the timeout."""
     run(scene, "updateBrokerConfig -k defaultTopicQueueNums -v 3")
     run(scene, "updateSubGroup -g Kept -r 2")
     run(scene, "updateSubGroup -g Gone")
     run(scene, "deleteSubGroup -g Gone")
-    node = next(node for node in scene.cluster.layout.nodes if node.address == scene.leader)
+    leader = result(scene, "clusterList")[0]["address"]
+    node = next(node for node in scene.cluster.layout.nodes if node.address == leader)
     scene.cluster.kill(node.name)
     try:
+        made = run(scene, "updateTopic -t Survivor --timeout 5")
+        assert (made.returncode, made.stderr) == (0, "")
+        assert run(scene, "sendMessage -t Survivor -p x").returncode == 0
         done = run(scene, "getBrokerConfig -b broker-a -o json --timeout 5")
         (config,) = json.loads(done.stdout)["result"]
-        assert config["address"] != scene.leader
+        assert config["address"] != leader
         assert config["config"]["defaultTopicQueueNums"] == "3"
         kept = json.loads(run(scene, "updateSubGroup -g Kept -o json").stdout)["result"]["config"]
         assert kept["retryMaxTimes"] == 2
