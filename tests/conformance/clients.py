@@ -60,6 +60,15 @@ def tool(name: str, package: str) -> str:
     return found
 
 
+def ready(client: Client) -> list[str]:
+    """What starts the client's driver. The test is skipped where the client can't be had."""
+    try:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        return client.prepare(client)
+    except Missing as reason:
+        pytest.skip(f"{client.title} {client.version}: {reason}")
+
+
 def run(argv: Sequence[str], cwd: Path, **environment: str) -> None:
     """A step of fetching or building; what it printed is told if it fails."""
     done = subprocess.run(

@@ -11,6 +11,7 @@ import os
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from clients import CACHE, Client, Missing
@@ -45,6 +46,13 @@ class Run:
                 env={**os.environ, "HOME": str(client.home), **(environment or {})},
             )
 
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
     def scenarios(self, timeout_s: float = DRIVER_TIMEOUT_S) -> dict[str, Scenario]:
         """Wait for the end; the events by feature."""
         try:
@@ -74,13 +82,11 @@ def run_all(
             ready.append((client, client.prepare(client)))
         except Missing as reason:
             missing[client.name] = str(reason)
-    runs = [Run(client, argv, namesrv_addr, output) for client, argv in ready]
-    try:
+    with ExitStack() as ended:
+        runs = [
+            ended.enter_context(Run(client, argv, namesrv_addr, output)) for client, argv in ready
+        ]
         return {run.client.name: run.scenarios() for run in runs}, missing
-    finally:
-        for run in runs:
-            run.process.kill()
-            run.process.wait()
 
 
 async def pop_by_default(admin: Admin, name: str) -> None:

@@ -1,6 +1,6 @@
 """Stock clients at clusters that are guarded: signed, over TLS, as users who may and may not.
 
-Each test is a row of docs/reference/compatibility.md.
+Each test of clients is a row of docs/reference/compatibility.md.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 import trio
 from _pytest.mark import ParameterSet
-from clients import CLIENTS, Client, Missing, java
+from clients import CLIENTS, Client, each_of, java, ready
 from doors import DOORS
 from drivers import Run
 from judges import Scenario, judge
+from mqadmin import END
 
 from dledger.tls.authority import Authority
 from mqchaos.cluster.cluster import Cluster
@@ -102,10 +103,7 @@ def row(door: str) -> pytest.MarkDecorator:
 
 def told(client: Client, cluster: Cluster, user: str, password: str = PASSWORD) -> Scenario:
     """What a client's driver has to say that signs as a user."""
-    try:
-        argv = client.prepare(client)
-    except Missing as reason:
-        pytest.skip(str(reason))
+    argv = ready(client)
     if client.name.startswith("java"):
         return said_by_java(client, cluster, [], user, password)
     environment = {"SIGN_AS": user, "PASSWORD": password}
@@ -120,10 +118,7 @@ def said_by_java(
     client: Client, cluster: Cluster, options: list[str], user: str, password: str = PASSWORD
 ) -> Scenario:
     """Of the program Signed, whose words are made events."""
-    try:
-        client.prepare(client)
-    except Missing as reason:
-        pytest.skip(str(reason))
+    ready(client)
     argv = java(client)
     argv[1:1] = options
     done = subprocess.run(
@@ -246,3 +241,44 @@ def test_plain_text_is_not_taken_where_tls_is_enforced(
 ) -> None:
     """The client is told that it can't connect; nothing is sent."""
     check_refused(said_by_java(client, encrypted, [], "may"), *UNREACHED)
+
+
+@pytest.mark.parametrize("client", each_of("java5"))
+def test_stock_mqadmin_administrates_users(client: Client, plain: Cluster, tmp_path: Path) -> None:
+    """createUser to listAcl of 5.5, signed by its tools.yml; it asks leader and followers alike."""
+    ready(client)
+    home = tmp_path / "mqadmin"
+    (home / "conf").mkdir(parents=True)
+    (home / "conf" / "tools.yml").write_text(f"accessKey: root\nsecretKey: {PASSWORD}\n")
+    (home / "conf" / "logback_tools.xml").write_text("<configuration/>")
+    acl = "-c DefaultCluster -s User:ann"
+    lines = {
+        "createUser -c DefaultCluster -u ann -p a-secret": ("create user to", "success"),
+        "updateUser -c DefaultCluster -u ann -s disable": ("update user to", "success"),
+        "listUser -c DefaultCluster -f ann": ("ann", "Normal", "disable"),
+        "getUser -c DefaultCluster -u ann": ("ann",),
+        f"createAcl {acl} -r Topic:Orders -a Pub,Sub -d Allow": ("create acl to", "success"),
+        f"updateAcl {acl} -r Topic:Orders -a Pub -d Deny": ("update acl to", "success"),
+        f"getAcl {acl}": ("User:ann", "Topic:Orders", "Pub", "Deny"),
+        f"listAcl {acl}": ("User:ann", "Topic:Orders"),
+        f"deleteAcl {acl} -r Topic:Orders": ("delete acl to", "success"),
+        "deleteUser -c DefaultCluster -u ann": ("delete user to", "success"),
+        "updateTopic -c DefaultCluster -t Signed -r 2 -w 2": ("create topic to", "success"),
+    }
+    argv = java(client, tools=True)
+    argv[1:1] = [f"-Drocketmq.home.dir={home}"]
+    argv = [each for each in argv if each != f"-Drocketmq.home.dir={client.home / 'mqadmin'}"]
+    done = subprocess.run(
+        [*argv, "Admin"],
+        cwd=home,
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, "NAMESRV_ADDR": plain.layout.namesrv_addr},
+    )
+    for (line, words), printed in zip(lines.items(), done.stdout.split(END), strict=False):
+        for word in words:
+            assert word in printed, f"{line}: {word!r} is missing in:\n{printed}{done.stderr}"
+        assert "Exception" not in printed, f"{line}:\n{printed}"

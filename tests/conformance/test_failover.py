@@ -9,7 +9,7 @@ from pathlib import Path
 import failover
 import pytest
 import trio
-from clients import CLIENTS, Missing
+from clients import CLIENTS, ready
 
 from mqchaos.cluster.cluster import Cluster
 
@@ -22,10 +22,7 @@ POLL_MS = 10_000
 def test_a_leader_dies_and_stock_applications_go_on(cluster: Cluster, tmp_path: Path) -> None:
     """With two groups no exception and no send above 3 s; with one, sends after the route poll."""
     for client in CLIENTS[:2]:
-        try:
-            client.prepare(client)
-        except Missing as reason:
-            pytest.skip(f"{client.title} {client.version}: {reason}")
+        ready(client)
     trio.run(failover.make_topics, cluster)
     with failover.steady(("java4", "java5"), cluster, tmp_path, POLL_MS) as runs:
         time.sleep(2)
@@ -44,10 +41,7 @@ def test_a_message_that_is_sent_until_it_is_acknowledged_is_stored_once(
 ) -> None:
     """Each kill leaves sends that are stored and unanswered: sent again, they are retries."""
     client = CLIENTS[1]
-    try:
-        client.prepare(client)
-    except Missing as reason:
-        pytest.skip(f"{client.title} {client.version}: {reason}")
+    ready(client)
     trio.run(failover.make_topics, cluster)
     with failover.impatient(client, cluster, tmp_path) as run:
         for _ in range(4):

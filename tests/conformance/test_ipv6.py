@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from clients import CLIENTS, Client, Missing, each_of
+from clients import CLIENTS, Client, each_of, ready
 from drivers import Run
 from judges import judge
 
@@ -90,14 +90,7 @@ def test_java_clients_work_over_ipv6(
     namesrv_addr: str, client: Client, feature: str, tmp_path: Path
 ) -> None:
     """They find the brokers, send, read, try again, query by ids that hold IPv6 addresses."""
-    try:
-        argv = client.prepare(client)
-    except Missing as reason:
-        pytest.skip(f"{client.title} {client.version}: {reason}")
-    run = Run(replace(client, features=FEATURES), argv, namesrv_addr, tmp_path)
-    try:
+    argv = ready(client)
+    with Run(replace(client, features=FEATURES), argv, namesrv_addr, tmp_path) as run:
         for scenario in run.scenarios().values():
             judge(scenario)
-    finally:
-        run.process.kill()
-        run.process.wait()

@@ -8,7 +8,7 @@ import mqadmin
 import pytest
 import trio
 from anyio.from_thread import start_blocking_portal
-from clients import CACHE, CLIENTS, Client, Missing
+from clients import CLIENTS, Client, ready
 from mqadmin import LINES, Line, Stock
 
 from mqchaos.cluster.cluster import Cluster
@@ -60,11 +60,7 @@ def at_work(cluster: Cluster) -> Iterator[str]:
 def stock(request: pytest.FixtureRequest, at_work: str) -> Iterator[Stock]:
     """One release of the tool, pointed to the cluster."""
     client: Client = request.param
-    try:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        client.prepare(client)
-    except Missing as reason:
-        pytest.skip(f"mqadmin {client.version}: {reason}")
+    ready(client)
     with Stock(client, at_work, LIVE) as running:
         yield running
 

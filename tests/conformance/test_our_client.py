@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from clients import Client, Missing, each_of
+from clients import Client, each_of, ready
 from drivers import Run
 from judges import Scenario
 
@@ -64,19 +64,12 @@ def test_our_client_and_a_stock_one_understand_each_other(
     cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
     """Requests and replies both ways, delayed and committed messages; nothing rolled back."""
-    try:
-        argv = client.prepare(client)
-    except Missing as reason:
-        pytest.skip(f"{client.title} {client.version}: {reason}")
+    argv = ready(client)
     topic, namesrv_addr = f"{client.name}_{FEATURE}", cluster.layout.namesrv_addr
     trio.run(make_topics, namesrv_addr, topic, f"{topic}_back", f"%RETRY%{topic}")
-    run = Run(replace(client, features=(FEATURE,)), argv, namesrv_addr, tmp_path)
-    try:
+    with Run(replace(client, features=(FEATURE,)), argv, namesrv_addr, tmp_path) as run:
         answer, read = trio.run(meet, namesrv_addr, topic)
         scenario: Scenario = run.scenarios()[FEATURE]
-    finally:
-        run.process.kill()
-        run.process.wait()
     assert answer == b"reply to a question"
     assert sorted(read) == sorted(TO_US)
     received = sorted(event["body"] for event in scenario.of("received"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import failover
 import pytest
 import trio
-from clients import Client, Missing, each_of
+from clients import Client, each_of, ready
 from drivers import Run, pop_by_default
 from judges import judge
 
@@ -37,14 +37,10 @@ def test_a_leader_dies_and_who_pops_goes_on(
     cluster: Cluster, client: Client, feature: str, tmp_path: Path
 ) -> None:
     """The next one knows what is hidden, and what is done."""
-    try:
-        argv = client.prepare(client)
-    except Missing as reason:
-        pytest.skip(f"{client.title} {client.version}: {reason}")
+    argv = ready(client)
     namesrv_addr = cluster.layout.namesrv_addr
     trio.run(prepare, namesrv_addr, f"{client.name}_{feature}")
-    run = Run(replace(client, features=(feature,)), argv, namesrv_addr, tmp_path)
-    try:
+    with Run(replace(client, features=(feature,)), argv, namesrv_addr, tmp_path) as run:
         deadline = time.monotonic() + BEGUN_S
         while run.stdout.read_text().count('"received"') < 50 and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -53,6 +49,3 @@ def test_a_leader_dies_and_who_pops_goes_on(
             # A stock producer's three tries take some ms: the other group must be whole meanwhile.
             trio.run(failover.level, cluster, broker)
         judge(run.scenarios()[feature])
-    finally:
-        run.process.kill()
-        run.process.wait()

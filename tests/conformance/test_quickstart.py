@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from clients import EXAMPLES, Client, Missing, each_of, java
+from clients import EXAMPLES, Client, each_of, java, ready
 
 from mqchaos.cluster.cluster import Cluster
 
@@ -25,10 +25,7 @@ CONSUMER_TIMEOUT_S = 60
 @pytest.mark.parametrize("client", each_of("java4", "java5"))
 def test_the_quickstart_examples_run(cluster: Cluster, client: Client, tmp_path: Path) -> None:
     """The producer's thousand messages are sent, and its consumer receives each of them."""
-    try:
-        client.prepare(client)
-    except Missing as reason:
-        pytest.skip(f"{client.title} {client.version}: {reason}")
+    ready(client)
     environment = {**os.environ, "NAMESRV_ADDR": cluster.layout.namesrv_addr}
     start = {"cwd": client.home, "env": environment, "stdin": subprocess.DEVNULL}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from clients import CLIENTS, Client, Missing, each_of
+from clients import CLIENTS, Client, each_of, ready
 from drivers import Run
 from judges import judge
 from mqadmin import Line, Stock
@@ -37,24 +37,19 @@ def test_a_running_consumer_goes_where_mqadmin_tells_it(
     cluster: Cluster, client: Client, feature: str, tmp_path: Path
 ) -> None:
     """It is told over its own connection, by the stock tool and the broker; nothing is lost."""
-    try:
-        argv = client.prepare(client)
-        JAVA5.prepare(JAVA5)
-    except Missing as reason:
-        pytest.skip(f"{client.title} {client.version}: {reason}")
+    argv = ready(client)
+    ready(JAVA5)
     name, namesrv_addr = f"{client.name}_{feature}", cluster.layout.namesrv_addr
     trio.run(make_topic, namesrv_addr, name)
     before_ms = int(time.time() * 1000)
-    with Stock(JAVA5, namesrv_addr, name) as mqadmin:
-        run = Run(replace(client, features=(feature,)), argv, namesrv_addr, tmp_path)
-        try:
-            deadline = time.monotonic() + RECEIVED_S
-            while run.stdout.read_text().count('"received"') < 10 and time.monotonic() < deadline:
-                time.sleep(0.1)
-            told = mqadmin.run(Line(f"resetOffsetByTime -g {name} -t {name} -s {before_ms}", ()))
-            assert "broker-a" in told, told
-            assert "broker-b" in told, told
-            judge(run.scenarios()[feature])
-        finally:
-            run.process.kill()
-            run.process.wait()
+    with (
+        Stock(JAVA5, namesrv_addr, name) as mqadmin,
+        Run(replace(client, features=(feature,)), argv, namesrv_addr, tmp_path) as run,
+    ):
+        deadline = time.monotonic() + RECEIVED_S
+        while run.stdout.read_text().count('"received"') < 10 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        told = mqadmin.run(Line(f"resetOffsetByTime -g {name} -t {name} -s {before_ms}", ()))
+        assert "broker-a" in told, told
+        assert "broker-b" in told, told
+        judge(run.scenarios()[feature])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from clients import CACHE, Missing
+from clients import ready
 from compatibility import stock_tests as section
 from compatibility import with_stock_tests
 from stock_tests import CLIENT, NOT_OURS, Result, published, record, run
@@ -57,11 +57,7 @@ def test_a_new_run_replaces_the_section_and_nothing_else() -> None:
 @pytest.mark.conformance
 def test_quick_ones_of_rocketmqs_own_tests_pass(cluster: Cluster, tmp_path: Path) -> None:
     """Unmodified, under JUnit, against our brokers."""
-    try:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        argv = CLIENT.prepare(CLIENT)
-    except Missing as reason:
-        pytest.skip(f"{CLIENT.title} {CLIENT.version}: {reason}")
+    argv = ready(CLIENT)
     names = published(CLIENT)
     known = [f"{name}." for name in names]
     for what, _ in NOT_OURS:
