@@ -14,21 +14,13 @@ import trio
 
 from dledger.errors import DledgerError
 from dledger.net import Peer, connect_peer
-from dledger.remoting.bodies import (
-    LockBatchBody,
-    LockBatchResponseBody,
-    decode_body,
-    encode_body,
-)
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import (
     ProduceResponseHeader,
-    SendMessageResponseHeader,
     decode_header,
 )
-from dledger.remoting.json_dialect import MessageQueue
-from dledger.remoting.message import offset_message_id_decode, properties_decode
+from dledger.remoting.message import properties_decode
 from dledger.remoting.record import Record
 from mqbroker.testing.requests import (
     ask,
@@ -253,62 +245,6 @@ async def test_messages_are_found_by_key_after_kills_and_restarts(tmp_path: Path
             cluster.kill(leader.name)
             await leader_of(cluster, but=leader.name)
             cluster.start([leader.name])
-
-
-async def test_a_transaction_that_a_dead_leader_began_is_ended_by_the_next(
-    tmp_path: Path,
-) -> None:
-    """The producer names the half message as the old leader did; it is seen once, or never."""
-    async with group(tmp_path) as cluster:
-        first = await leader_of(cluster)
-        halves = []
-        async with connect_peer("127.0.0.1", first.port) as peer:
-            for key in ("committed", "rolled back"):
-                properties = f"TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01{key}\x02"
-                request = send_request(key.encode(), e="0", f="4", i=properties)
-                sent = await peer.request(request, TIMEOUT_S)
-                assert sent.code == ResponseCode.SUCCESS, sent.remark
-                halves.append(decode_header(SendMessageResponseHeader, sent))
-        cluster.kill(first.name)
-        second = await leader_of(cluster, but=first.name)
-        async with connect_peer("127.0.0.1", second.port) as peer:
-            for half, how, code in (
-                (halves[0], 8, ResponseCode.SUCCESS),
-                (halves[1], 12, ResponseCode.SUCCESS),
-                (halves[0], 8, ResponseCode.SYSTEM_ERROR),
-                (halves[1], 8, ResponseCode.SYSTEM_ERROR),
-            ):
-                ended = await ask(
-                    peer,
-                    RequestCode.END_TRANSACTION,
-                    producerGroup="P",
-                    tranStateTableOffset=half.queue_offset,
-                    commitLogOffset=offset_message_id_decode(half.msg_id)[-1],
-                    commitOrRollback=how,
-                )
-                assert ended.code == code, ended.remark
-            assert [body for _, _, body in await drain(peer)] == [b"committed"]
-
-
-async def test_queue_locks_outlive_their_leader(tmp_path: Path) -> None:
-    """An orderly consumer keeps its queue over a failover: no other one gets it meanwhile."""
-
-    async def lock(leader: NodeLayout, client_id: str) -> list[int]:
-        body = encode_body(LockBatchBody("C", client_id, [MessageQueue("Orders", "broker-a", 0)]))
-        async with connect_peer("127.0.0.1", leader.port) as peer:
-            answer = await ask(peer, RequestCode.LOCK_BATCH_MQ, body)
-            granted = decode_body(LockBatchResponseBody, answer.payload).lock_ok_mq_set
-            return [queue.queue_id for queue in granted]
-
-    async with group(tmp_path) as cluster:
-        first = await leader_of(cluster)
-        async with connect_peer("127.0.0.1", first.port) as peer:
-            await produce(peer, "m")
-        assert await lock(first, "c1") == [0]
-        cluster.kill(first.name)
-        second = await leader_of(cluster, but=first.name)
-        assert await lock(second, "c2") == []
-        assert await lock(second, "c1") == [0]
 
 
 async def test_a_broker_killed_again_and_again_comes_back_with_everything(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +12,6 @@ import pytest
 import trio
 
 from dledger.errors import DledgerError
-from dledger.log.entry import decode_header, padded
 from dledger.log.recovery.startup import open_log
 from dledger.net import Peer, connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -21,10 +19,7 @@ from dledger.remoting.command import Command
 from mqbroker.testing.requests import ask, make_topic, produce_request, pull_request, records
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout, plan, ports_needed
-from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
-from mqclient import Message, Producer, SendResult
-from mqclient.connection.peers import PeerPool
 
 pytestmark = pytest.mark.slow
 
@@ -182,85 +177,3 @@ async def test_an_emptied_folder_is_filled_again_behind_retention(tmp_path: Path
             chains.add(log.reader.header(end).chain_crc)
             log.close()
         assert len(chains) == 1
-
-
-async def test_a_leader_whose_old_segment_rots_is_repaired_while_it_runs(tmp_path: Path) -> None:
-    """A follower that was away asks the leader for a segment in which a header has rotted. Another
-    leads at once, the process goes on, its log is repaired, and every message can be read there."""
-    async with group(tmp_path) as cluster:
-        leader = await leader_of(cluster)
-        away = next(node for node in cluster.layout.nodes if node != leader)
-        async with connect_peer("127.0.0.1", leader.port) as peer:
-            await make_topic(peer)
-            await fill(peer, "a", 10)
-            cluster.kill(away.name)
-            await fill(peer, "b", 60)
-        pid = cluster.pid(leader.name)
-        flip_a_header(cluster.store(leader) / "log", segment=1)
-        cluster.start([away.name])
-        log = cluster.log(leader.name)
-        await until(lambda _: "log repaired" in log.read_text(), cluster)
-        await until(all_equal, cluster)
-        assert cluster.pid(leader.name) == pid
-        assert "log reopened" not in cluster.log(away.name).read_text()
-        async with connect_peer("127.0.0.1", (await leader_of(cluster)).port) as peer:
-            await ask(peer, RequestCode.TRANSFER_LEADER, nodeId=leader.node)
-        await until(lambda found: leads(found) == leader.name, cluster)
-        async with connect_peer("127.0.0.1", leader.port) as peer:
-            await fill(peer, "c", 1)
-            offset, high = await bounds(peer)
-            assert (offset, high) == (0, 71 * 8)
-            while offset < high:
-                found = records(await peer.request(pull_request(0, offset), TIMEOUT_S))
-                assert all(bytes(record.body) == BODY for record in found)
-                offset += len(found)
-
-
-def flip_a_header(folder: Path, segment: int) -> None:
-    """A bit of the term of a segment's third entry flips, while its node runs."""
-    path = sorted(folder.glob("*.seg"))[segment]
-    raw, offset = path.read_bytes(), 0
-    for _ in range(3):
-        offset += padded(decode_header(raw, offset).size)
-    with path.open("r+b") as file:
-        file.seek(offset + 23)
-        file.write(bytes([raw[offset + 23] ^ 1]))
-
-
-async def test_a_rolling_restart_fails_no_send(tmp_path: Path) -> None:
-    """Each member is stopped and started again, the leader too, under steady sends: every send is
-    acknowledged, once, in order, and all replicas are equal in the end."""
-    async with group(tmp_path) as cluster, PeerPool() as pool:
-        probe = Probe(cluster, pool)
-        await probe.wait_until_serving()
-        results: list[SendResult] = []
-        stopped = False
-
-        async def send(producer: Producer) -> None:
-            for number in itertools.count():
-                if stopped:
-                    return
-                results.append(await producer.send(Message("T", b"%d" % number), key="k"))
-
-        longest_s = 0.0
-        async with (
-            Producer(cluster.layout.namesrv_addr, "PG") as producer,
-            trio.open_nursery() as nursery,
-        ):
-            nursery.start_soon(send, producer)
-            for node in cluster.layout.nodes:
-                await trio.sleep(1.0)
-                began = trio.current_time()
-                assert not cluster.stop([node.name]), "it had to be killed"
-                before = len(results)
-                with trio.fail_after(TIMEOUT_S):
-                    while len(results) < before + 3:  # noqa: ASYNC110 - the sender tells nobody
-                        await trio.sleep(0.01)
-                longest_s = max(longest_s, trio.current_time() - began)
-                cluster.start([node.name])
-                await probe.wait_until_level("broker-a")
-            stopped = True
-        print(f"{len(results)} sends; a stop, until sends went on: at most {longest_s:.2f} s")
-        offsets = [result.queue_offset for result in results]
-        assert offsets == list(range(len(results)))
-        await until(all_equal, cluster)

@@ -19,7 +19,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
-from mqclient import Consumer, Message, Producer, SendError, SendResult
+from mqclient import Admin, Consumer, Message, Producer, SendError, SendResult
 from mqclient.connection.peers import PeerPool
 
 pytestmark = pytest.mark.slow
@@ -219,6 +219,9 @@ async def test_a_rolling_restart_barely_shows(tmp_path: Path) -> None:
                 await probe.wait_until_level(BROKER)
             for sender in senders:
                 sender.stopped = True
+        async with Admin(cluster.layout.namesrv_addr) as admin:
+            stored = (await admin.topics.status("T")).messages
+    assert stored == sum(len(sender.acknowledged) for sender in senders)
     for sender in senders:
         offsets = [result.queue_offset for _, result in sender.acknowledged]
         assert sorted(set(offsets)) == offsets
