@@ -14,8 +14,6 @@ import anyio
 import anyio.lowlevel
 import pytest
 import trio
-from anyio import TASK_STATUS_IGNORED
-from anyio.abc import TaskStatus
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
@@ -27,13 +25,11 @@ from mqclient import (
     Consumer,
     Message,
     MessageQueue,
-    NoReply,
     NoRoute,
     Producer,
     Rebalance,
     ReceivedMessage,
     SendResult,
-    Sql,
     blocking,
 )
 
@@ -69,67 +65,6 @@ def place(message: ReceivedMessage | SendResult) -> tuple[str, int, int, int]:
     return message.broker_name, message.queue_id, message.queue_offset, message.position
 
 
-def test_a_consumer_gets_what_its_sql_expression_is_true_for(
-    run: Run, namesrv_addr: str, topic: str
-) -> None:
-    """By the properties that senders gave; the broker leaves the others out."""
-
-    async def main() -> None:
-        async with Producer(namesrv_addr, "PG") as producer:
-            for amount in range(10):
-                properties = {"amount": str(amount)}
-                await producer.send(Message(topic, b"%d" % amount, properties=properties))
-        wanted = {topic: Sql("amount BETWEEN 3 AND 5")}
-        async with Consumer(namesrv_addr, topic, wanted) as consumer:
-            messages = await read(consumer, 3)
-            assert sorted(message.body for message in messages) == [b"3", b"4", b"5"]
-            assert await consumer.poll(timeout_s=0.3) == []
-
-    run(main)
-
-
-def test_a_request_gets_the_reply_of_who_consumes_it(
-    run: Run, namesrv_addr: str, topic: str
-) -> None:
-    """Its own one, of several that wait; without an answer in time the request says so."""
-
-    async def answer(*, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        async with (
-            Producer(namesrv_addr, "Repliers") as replier,
-            Consumer(namesrv_addr, topic, {topic: "asked"}) as consumer,
-        ):
-            task_status.started()
-            async for message in consumer:
-                await replier.reply(message, message.body.upper(), properties={"mood": "good"})
-
-    async def main() -> None:
-        replies: dict[int, bytes] = {}
-
-        async def ask(number: int) -> None:
-            asked = Message(topic, b"question %d" % number, tags="asked")
-            reply = await producer.request(asked, timeout_s=10)
-            assert reply.properties["mood"] == "good"
-            replies[number] = reply.body
-
-        async with Producer(namesrv_addr, "PG") as producer, anyio.create_task_group() as tasks:
-            await producer.send(Message(topic, b"makes the topic"))
-            await tasks.start(answer)
-            async with anyio.create_task_group() as asking:
-                for number in range(5):
-                    asking.start_soon(ask, number)
-            assert replies == {number: b"QUESTION %d" % number for number in range(5)}
-            with pytest.raises(NoReply):
-                await producer.request(Message(topic, b"anybody?"), timeout_s=0.3)
-            async with Consumer(namesrv_addr, topic + "G", {topic: "*"}) as consumer:
-                sent = await read(consumer, 7)
-            (unasked,) = [message for message in sent if message.body == b"makes the topic"]
-            with pytest.raises(BadMessage, match="asks for no reply"):
-                await producer.reply(unasked, b"answer")
-            tasks.cancel_scope.cancel()
-
-    run(main)
-
-
 @BOTH_LOOPS
 def test_a_message_is_read_as_it_was_sent(run: Run, namesrv_addr: str, topic: str) -> None:
     """Body, keys, tags and properties come back, at the place that `send` named."""
@@ -149,25 +84,6 @@ def test_a_message_is_read_as_it_was_sent(run: Run, namesrv_addr: str, topic: st
             message.tags,
         )
         assert message.properties["colour"] == "grün"
-
-    run(main)
-
-
-def test_messages_with_one_key_keep_their_order(run: Run, namesrv_addr: str, topic: str) -> None:
-    """Pipelined sends of a key share a queue and lie there in the order of the calls."""
-
-    async def main() -> None:
-        async with Producer(namesrv_addr, "PG") as producer:
-            pending = [
-                (n % 7, await producer.send_soon(Message(topic, b"x"), key=f"key-{n % 7}"))
-                for n in range(2000)
-            ]
-            results = [(key, await each.wait()) for key, each in pending]
-        for key in range(7):
-            mine = [result for each, result in results if each == key]
-            assert len({result.queue_id for result in mine}) == 1
-            offsets = [result.queue_offset for result in mine]
-            assert sorted(set(offsets)) == offsets
 
     run(main)
 
@@ -205,51 +121,6 @@ def test_handing_over_never_waits(run: Run, namesrv_addr: str, topic: str) -> No
             for each in pending:
                 assert (await each.wait()).topic == topic
             assert (await producer.send_nowait(message).wait()).topic == topic
-
-    run(main)
-
-
-def test_a_repeated_unique_key_is_stored_once(run: Run, namesrv_addr: str, topic: str) -> None:
-    """A message sent again under its own unique key is answered with the first copy's place."""
-
-    async def main() -> None:
-        async with Producer(namesrv_addr, "PG") as producer:
-            message = Message(topic, b"once", unique_key=f"{topic}-0001")
-            first = await producer.send(message, queue_id=3, alone=True)
-            second = await producer.send(message, queue_id=3, alone=True)
-            assert place(first) == place(second)
-
-    run(main)
-
-
-def test_only_wanted_tags_are_read(run: Run, namesrv_addr: str, topic: str) -> None:
-    """A tag subscription gets its tags only, and commits past what it does not want."""
-
-    async def main() -> None:
-        async with Producer(namesrv_addr, "PG") as producer:
-            for number in range(30):
-                await producer.send(Message(topic, b"%d" % number, tags="ABC"[number % 3]), key="k")
-        async with Consumer(namesrv_addr, topic, {topic: "A || C"}) as consumer:
-            messages = await read(consumer, 20)
-            assert {"A", "C"} == {message.tags for message in messages}
-            await consumer.commit()
-        async with Consumer(namesrv_addr, topic, {topic: "A || C"}) as consumer:
-            assert await consumer.poll(10, 0.5) == []
-
-    run(main)
-
-
-def test_oneway_messages_arrive(run: Run, namesrv_addr: str, topic: str) -> None:
-    """One-way sends are not acknowledged; with healthy brokers they are stored all the same."""
-
-    async def main() -> None:
-        async with Producer(namesrv_addr, "PG") as producer:
-            await producer.prepare(topic)
-            for number in range(50):
-                producer.send_oneway(Message(topic, b"%d" % number))
-            await producer.flush()
-        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
-            assert len(await read(consumer, 50)) == 50
 
     run(main)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -106,54 +105,6 @@ def test_a_message_whose_handler_fails_comes_again_and_holds_nobody_up(
         assert handled.seen[10:] == [(b"3", 1), (b"3", 2)]
         async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
             assert await consumer.poll(timeout_s=1) == [], "all of it was committed"
-
-    run(main)
-
-
-def test_after_too_many_tries_a_message_is_a_dead_letter(
-    run: Run, namesrv_addr: str, topic: str
-) -> None:
-    """It is tried as often as was said, and lies in the group's dead letters then, whole."""
-
-    async def main() -> None:
-        tries = Counter[bytes]()
-
-        async def handler(message: ReceivedMessage) -> None:
-            tries[message.body] += 1
-            raise Nack(delay_level=1)
-
-        await send(namesrv_addr, topic, 2)
-        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
-            await handle_until(consumer, handler, lambda: sum(tries.values()) == 4, times_max=1)
-        assert tries == {b"0": 2, b"1": 2}
-        dead = {f"%DLQ%{topic}": "*"}
-        async with Consumer(namesrv_addr, f"{topic}-undertaker", dead) as consumer:
-            messages = [
-                *await consumer.poll(1, timeout_s=10),
-                *await consumer.poll(1, timeout_s=10),
-            ]
-        assert sorted(message.body for message in messages) == [b"0", b"1"]
-
-    run(main)
-
-
-def test_a_message_may_be_given_up_at_once(run: Run, namesrv_addr: str, topic: str) -> None:
-    """`Nack(-1)`: the next stop is the dead letters."""
-
-    async def main() -> None:
-        handled = Handled()
-
-        async def handler(message: ReceivedMessage) -> None:
-            handled.note(message)
-            raise Nack(-1)
-
-        await send(namesrv_addr, topic, 1)
-        async with Consumer(namesrv_addr, topic, {topic: "*"}) as consumer:
-            await handle_until(consumer, handler, lambda: len(handled.seen) == 1)
-        dead = {f"%DLQ%{topic}": "*"}
-        async with Consumer(namesrv_addr, f"{topic}-undertaker", dead) as consumer:
-            (message,) = await consumer.poll(timeout_s=10)
-        assert message.body == b"0"
 
     run(main)
 

@@ -5,15 +5,12 @@ Every test runs under trio and under asyncio, but those of the blocking face.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
-import trio
 
 from dledger.errors import BadInput
 from mqclient import (
@@ -25,7 +22,6 @@ from mqclient import (
     PoppedMessage,
     Producer,
     SubscriptionConflict,
-    blocking,
 )
 from mqclient.consuming.popping.running import Handler
 
@@ -72,38 +68,6 @@ async def taken(consumer: PopConsumer, count: int) -> list[PoppedMessage]:
     return found
 
 
-def test_members_share_one_queue_and_each_message_is_handled_once(
-    namesrv_addr: str, topic: str, run: Run
-) -> None:
-    """Three members of a topic with a single queue are all at work."""
-
-    async def main() -> None:
-        await send(namesrv_addr, topic, 60)
-        handled: Counter[bytes] = Counter()
-        of_member: Counter[int] = Counter()
-        done = anyio.Event()
-
-        async def member(number: int) -> None:
-            async def handle(message: PoppedMessage) -> None:
-                await anyio.sleep(0.02)
-                handled[message.body] += 1
-                of_member[number] += 1
-                if len(handled) == 60:
-                    done.set()
-
-            async with PopConsumer(namesrv_addr, topic, {topic: "*"}) as consumer:
-                await run_until(done, consumer, handle, 2)
-
-        async with anyio.create_task_group() as tasks:
-            for number in range(3):
-                tasks.start_soon(member, number)
-        assert set(handled.values()) == {1}
-        assert len(of_member) == 3
-        assert await left(namesrv_addr, topic) == 0
-
-    run(main)
-
-
 @BOTH_LOOPS
 def test_a_handler_that_never_waits_gets_through(namesrv_addr: str, topic: str, run: Run) -> None:
     """However far its acks are behind."""
@@ -124,45 +88,6 @@ def test_a_handler_that_never_waits_gets_through(namesrv_addr: str, topic: str, 
         async with PopConsumer(namesrv_addr, topic, {topic: "*"}) as consumer:
             await run_until(done, consumer, handle)
         assert set(seen.values()) == {1}
-        assert await left(namesrv_addr, topic) == 0
-
-    run(main)
-
-
-def test_a_message_that_is_not_handled_comes_again_and_dies_in_the_end(
-    namesrv_addr: str, topic: str, run: Run
-) -> None:
-    """By the schedule, or when the handler says; the others are not held up."""
-
-    async def main() -> None:
-        await send(namesrv_addr, topic, 4)
-        seen: list[tuple[bytes, int]] = []
-
-        def handle(message: PoppedMessage) -> None:
-            seen.append((message.body, message.deliveries))
-            if message.body == b"1":
-                raise ValueError("poison")
-            if message.body == b"2" and message.deliveries == 1:
-                raise Nack(delay_s=0.2)
-
-        consumer = PopConsumer(namesrv_addr, topic, {topic: "*"}, retry_delays_s=[0.1])
-        async with consumer, anyio.create_task_group() as tasks:
-
-            async def until_dead() -> None:
-                async with Admin(namesrv_addr) as admin:
-                    while not await admin.dead_letters.list(topic):  # noqa: ASYNC110 -- a tool asks
-                        await anyio.sleep(0.05)
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(until_dead)
-            with anyio.fail_after(20):
-                await consumer.run(handle, max_reconsume_times=2)
-        assert Counter(seen) == {
-            (b"0", 1): 1,
-            (b"3", 1): 1,
-            **{(b"1", times): 1 for times in (1, 2, 3)},
-            **{(b"2", times): 1 for times in (1, 2)},
-        }
         assert await left(namesrv_addr, topic) == 0
 
     run(main)
@@ -311,31 +236,3 @@ def test_parameters_that_can_not_be_are_refused(wrong: dict[str, object]) -> Non
     values: dict[str, object] = {"group": "CG", "subscriptions": {"T": "*"}}
     with pytest.raises(BadInput):
         PopConsumer("127.0.0.1:1", **(values | wrong))  # type: ignore[arg-type]
-
-
-def test_threads_handle_messages(namesrv_addr: str, topic: str) -> None:
-    """The blocking face: a loop of polls, and handlers in threads."""
-    trio.run(send, namesrv_addr, topic, 10)
-    with blocking.PopConsumer(namesrv_addr, topic, {topic: "*"}) as consumer:
-        first = consumer.poll(3, timeout_s=5)
-        consumer.ack(*first)
-        seen: set[bytes] = {message.body for message in first}
-        threads: set[int] = set()
-        done = threading.Event()
-
-        def handle(message: PoppedMessage) -> None:
-            seen.add(message.body)
-            threads.add(threading.get_ident())
-            if len(seen) == 10:
-                done.set()
-
-        def run_it() -> None:
-            with suppress(ClientClosed):
-                consumer.run(handle, concurrency=2)
-
-        running = threading.Thread(target=run_it)
-        running.start()
-        assert done.wait(10)
-    running.join(5)
-    assert threading.get_ident() not in threads
-    assert trio.run(left, namesrv_addr, topic) == 0
