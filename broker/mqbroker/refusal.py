@@ -30,6 +30,18 @@ def busy(reason: str) -> Refused:
     return Refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"{reason}; try again later", ext)
 
 
+def invalid(reason: str) -> Refused:
+    """The refusal of a value."""
+    return Refused(ResponseCode.INVALID_PARAMETER, reason)
+
+
+def no_queue(
+    topic: str, queue_id: int, queues: int, code: ResponseCode = ResponseCode.SYSTEM_ERROR
+) -> Refused:
+    """The refusal of a queue that a topic does not have."""
+    return Refused(code, f"queue {queue_id} of {topic!r} does not exist: it has {queues}")
+
+
 def unreadable(error: StorageError) -> Refused:
     """The refusal for data that is damaged on this replica's disk.
 

@@ -30,7 +30,7 @@ from dledger.ledger.config import LedgerConfig, LedgerStatus
 from dledger.ledger.exporting import ExportPlan, digests
 from dledger.ledger.node import Node
 from dledger.ledger.opening import open_replica
-from dledger.ledger.outcome import Outcome
+from dledger.ledger.outcome import Outcome, outcome_of
 from dledger.log.disk import Disk
 from dledger.log.entry import Draft, Entry, Kind
 from dledger.log.hard_state import HardStateFile
@@ -71,9 +71,7 @@ class Ledger(Node):
 
     async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
         """Append an entry and wait until it is committed and applied here. Raises AppendError."""
-        outcome: Outcome[Appended] = Outcome()
-        self.append_nowait(body, kind, outcome.set)
-        return await outcome.wait()
+        return await outcome_of(partial(self.append_nowait, body, kind))
 
     async def read_index(self, timeout_s: float = limits.READ_TIMEOUT_S) -> int:
         """Wait for an index up to which everything is applied here, and above which no node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import trio
@@ -30,3 +31,13 @@ class Outcome(Generic[ValueT]):
         if isinstance(value, DledgerError):
             raise value
         return value
+
+
+async def outcome_of(
+    begin: Callable[[Callable[[ValueT | DledgerError], None]], object],
+) -> ValueT:
+    """The value with which the callback that is given to `begin` is called. Raises what `begin`
+    raises, and the value if it is an error."""
+    outcome: Outcome[ValueT] = Outcome()
+    begin(outcome.set)
+    return await outcome.wait()

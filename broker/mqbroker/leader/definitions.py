@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from dledger.errors import AppendError
 from dledger.failpoints import failpoint
-from dledger.ledger.outcome import Outcome
+from dledger.ledger.outcome import outcome_of
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
@@ -28,10 +29,8 @@ from mqbroker.refusal import Refused, busy
 from mqbroker.state.attributes import MESSAGE_TYPE
 from mqbroker.state.control import (
     Control,
-    DeleteGroup,
     DeleteTopic,
     PutGroups,
-    PutSettings,
     PutTopics,
     encode_control,
 )
@@ -115,17 +114,11 @@ class Definitions:
         if self._known(config.topic_name) is None:
             if not self._is_given_up_in(config):
                 self._share("topics", 1, limits.TOPICS_MAX - self._topics_kept)
-            self.put_topic(config, lambda _: None)
+            self.put_topics([config], _ignore)
 
     def _known(self, topic: str) -> TopicConfig | None:
         """A topic that exists, or will exist for all entries that are appended from now on."""
         return self._topics_coming.get(topic) or self._machine.topics.get(topic)
-
-    def put_topic(
-        self, config: TopicConfig, on_done: Callable[[Appended | AppendError], None]
-    ) -> None:
-        """Make or change a topic."""
-        self.put_topics([config], on_done)
 
     def put_topics(
         self, configs: list[TopicConfig], on_done: Callable[[Appended | AppendError], None]
@@ -279,18 +272,6 @@ class Definitions:
         self._groups_coming |= coming
         self._append(body, done)
 
-    def delete_group(
-        self, group: str, with_offsets: bool, on_done: Callable[[Appended | AppendError], None]
-    ) -> None:
-        """Delete a consumer group. Its retry and dead-letter topics stay: they hold messages."""
-        self.change(DeleteGroup(group, with_offsets, self._assignments.now_ms()), on_done)
-
-    def put_settings(
-        self, settings: dict[str, str], on_done: Callable[[Appended | AppendError], None]
-    ) -> None:
-        """Change config keys on all replicas."""
-        self.change(PutSettings(settings, self._assignments.now_ms()), on_done)
-
     def change(self, control: Control, on_done: Callable[[Appended | AppendError], None]) -> None:
         """Append a control entry. Raises BadInput, before anything is done, if it can't be written.
 
@@ -300,9 +281,7 @@ class Definitions:
 
     async def changed(self, control: Control) -> object:
         """Make a change; returns what applying it returned. Raises AppendError or Refused."""
-        outcome: Outcome[Appended] = Outcome()
-        self.change(control, outcome.set)
-        return (await outcome.wait()).result
+        return (await outcome_of(partial(self.change, control))).result
 
     def _append(self, body: bytes, on_done: Callable[[Appended | AppendError], None]) -> None:
         try:

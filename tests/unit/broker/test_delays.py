@@ -46,7 +46,7 @@ class Leader(LeadingMachine):
         self.deliveries = Deliveries(
             self.machine, self.appending, self.definitions, self.assignments, LEVELS, HOST
         )
-        self.definitions.put_topic(read_write("Orders", 4), lambda _: None)
+        self.definitions.put_topics([read_write("Orders", 4)], lambda _: None)
         self.ledger.commit()
 
     def send(
@@ -242,7 +242,7 @@ def test_what_waits_is_taken_once() -> None:
 def test_many_due_messages_share_an_entry(tmp_path: Path) -> None:
     """Of several topics and queues, in the order of their level."""
     leader = Leader(tmp_path)
-    leader.definitions.put_topic(read_write("Bills", 2), lambda _: None)
+    leader.definitions.put_topics([read_write("Bills", 2)], lambda _: None)
     for number in range(50):
         leader.send(b"%d" % number, 1, number % 2, "Bills" if number % 3 else "Orders")
     leader.now_ms += 1000
@@ -279,7 +279,7 @@ def test_what_is_always_due_keeps_nothing_else_waiting(
 def test_a_message_whose_topic_is_deleted_meanwhile_goes_with_it(tmp_path: Path) -> None:
     """It is not delivered into a topic of that name made later, nor does it stop the others."""
     leader = Leader(tmp_path)
-    leader.definitions.put_topic(read_write("Bills", 4), lambda _: None)
+    leader.definitions.put_topics([read_write("Bills", 4)], lambda _: None)
     leader.send(b"gone", 1)
     leader.send(b"kept", 1, topic="Bills")
     leader.definitions.delete_topic("Orders", lambda _: None)
@@ -287,7 +287,7 @@ def test_a_message_whose_topic_is_deleted_meanwhile_goes_with_it(tmp_path: Path)
     assert leader.deliver()
     assert leader.deliveries.dropped == 1
     assert [bytes(record.body) for record in leader.arrived(topic="Bills")] == [b"kept"]
-    leader.definitions.put_topic(read_write("Orders", 4), lambda _: None)
+    leader.definitions.put_topics([read_write("Orders", 4)], lambda _: None)
     assert not leader.deliver()
     assert leader.arrived() == []
 

@@ -182,7 +182,7 @@ def test_commits_that_would_come_behind_the_end_of_their_topic_are_left_out(
         commits.commit(queue_id, 7)
         if queue_id == 0:
             commits.definitions.delete_topic("T", lambda _: None)
-    commits.definitions.put_topic(read_write("T", 4), lambda _: None)
+    commits.definitions.put_topics([read_write("T", 4)], lambda _: None)
     commits.commits.flush()
     commits.ledger.commit()
     assert commits.answers == [None, None]

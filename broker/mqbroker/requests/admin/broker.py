@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dledger.errors import ConfigError
-from dledger.ledger.outcome import Outcome
 from dledger.metrics.history import history_answer
 from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.program.settings import FixedKey, parse_properties, write_properties
-from dledger.raft.appends import Appended
 from dledger.remoting.bodies import BrokerStatsData, BrokerStatsItem, KVTable, encode_body
 from dledger.remoting.codes import VERSION, RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -36,6 +34,7 @@ from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import by_all, by_all_to_admin, by_leader_to_admin
 from mqbroker.requests.reading.earliest import EarliestMessage
+from mqbroker.state.control import PutSettings
 from mqbroker.state.topics import default_topic
 
 _THREAD_POOLS: Final = ("send", "pull", "query", "litePull", "ack", "endTransaction")
@@ -112,9 +111,7 @@ class BrokerAdminHandler:
         except ConfigError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         self._check_mode(Mode(wanted.authorization_mode), asker)
-        outcome: Outcome[Appended] = Outcome()
-        core.definitions.put_settings(changes, outcome.set)
-        await outcome.wait()
+        await core.definitions.changed(PutSettings(changes, core.assignments.now_ms()))
         _log.info("config updated", changes=changes)
         topics = core.lacking_system_topics()
         queues = core.config.default_topic_queue_nums

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Generator, Iterable, Iterator
+from functools import partial
 
-from dledger.ledger.outcome import Outcome
+from dledger.ledger.outcome import outcome_of
 from dledger.net import Connection
 from dledger.net.turns import encode_in_turns, in_turns, result_in_turns
-from dledger.raft.appends import Appended
 from dledger.remoting.bodies import (
     ClientConnection,
     ConsumerConnection,
@@ -46,6 +46,7 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Client, Membership
 from mqbroker.requests.needs import by_leader, changes
 from mqbroker.state.attributes import GROUP_ATTRIBUTES, alter
+from mqbroker.state.control import DeleteGroup
 from mqbroker.state.topics import check_group_name
 
 
@@ -78,9 +79,7 @@ class GroupAdminHandler:
     ) -> Command:
         with self._core.replies.latencies.groups.timed():
             configs = [self._changed(config, changes) for config in given]
-            outcome: Outcome[Appended] = Outcome()
-            self._core.definitions.put_groups(configs, outcome.set)
-            await outcome.wait()
+            await outcome_of(partial(self._core.definitions.put_groups, configs))
             return request.reply()
 
     def _changed(
@@ -98,10 +97,10 @@ class GroupAdminHandler:
     async def delete_group(self, request: Command, _: Connection) -> Command:
         """Delete a group; `removeOffset` (5.x: `cleanOffset`) takes its offsets too."""
         header = decode_header(DeleteSubscriptiongroupHeader, request)
-        outcome: Outcome[Appended] = Outcome()
         with_offsets = bool(header.remove_offset or header.clean_offset)
-        self._core.definitions.delete_group(header.group_name, with_offsets, outcome.set)
-        await outcome.wait()
+        now_ms = self._core.assignments.now_ms()
+        # Its retry and dead-letter topics stay: they hold messages.
+        await self._core.definitions.changed(DeleteGroup(header.group_name, with_offsets, now_ms))
         return request.reply()
 
     @by_leader(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, rights=SIGNED)

@@ -8,11 +8,10 @@ from functools import partial
 
 import trio
 
-from dledger.ledger.outcome import Outcome
+from dledger.ledger.outcome import outcome_of
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.net.turns import encode_in_turns, result_in_turns
-from dledger.raft.appends import Appended
 from dledger.remoting.attributes import parse_alteration
 from dledger.remoting.bodies import (
     ConsumeQueueData,
@@ -42,7 +41,7 @@ from dledger.remoting.names import UNSENDABLE, topic_kind
 from dledger.trust.guard import Sight
 from dledger.trust.rights import DELETE, GET, PUB, SIGNED, SUB, topic
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, no_queue
 from mqbroker.requests import rights
 from mqbroker.requests.admin.changes import check_rows, named_only, out_of_reach
 from mqbroker.requests.core import Core
@@ -122,9 +121,7 @@ class TopicAdminHandler:
             is_one = request.code == RequestCode.UPDATE_AND_CREATE_TOPIC
             asked = rights.PUT_TOPIC if is_one else rights.PUT_TOPICS
             raise self._core.door.refusal(request, connection, asked)
-        outcome: Outcome[Appended] = Outcome()
-        self._core.definitions.put_topics(configs, outcome.set)
-        await outcome.wait()
+        await outcome_of(partial(self._core.definitions.put_topics, configs))
         for config in configs:
             await self._until_confirmed(config.topic_name)
         return request.reply(remark=f"no consumer gets {'; '.join(lost)}" if lost else None)
@@ -156,9 +153,7 @@ class TopicAdminHandler:
         topic = decode_header(DeleteTopicInBrokerHeader, request).topic
         if topic in UNSENDABLE or topic == DEFAULT_TOPIC:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic {topic!r} belongs to the broker")
-        outcome: Outcome[Appended] = Outcome()
-        self._core.definitions.delete_topic(topic, outcome.set)
-        await outcome.wait()
+        await outcome_of(partial(self._core.definitions.delete_topic, topic))
         await self._until_confirmed(topic)
         return request.reply()
 
@@ -204,10 +199,7 @@ class TopicAdminHandler:
         queue = self._core.machine.queues.get(header.topic, header.queue_id)
         queues = self._core.definitions.topic(header.topic).queues
         if queue is None and not 0 <= header.queue_id < queues:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
-                f"queue {header.queue_id} of {header.topic!r} does not exist: it has {queues}",
-            )
+            raise no_queue(header.topic, header.queue_id, queues)
         begin, end = self._core.machine.queues.span(header.topic, header.queue_id)
         count = min(header.count, limits.QUERY_UNITS_MAX)
         units = queue.read(header.index, count) if queue and begin <= header.index < end else ()

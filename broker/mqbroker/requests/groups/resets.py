@@ -30,7 +30,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.trust.rights import UPDATE, group, topic
 from mqbroker.leader.offset_commits import check_room
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, no_queue
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
 from mqbroker.requests.groups.readers import Readers
@@ -93,10 +93,7 @@ class ResetHandler:
         queues = self._core.definitions.topic(header.topic).read_queue_nums
         if header.queue_id is not None and header.queue_id >= 0:
             if header.queue_id >= queues:
-                raise Refused(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"queue {header.queue_id} of {header.topic!r} does not exist: it has {queues}",
-                )
+                raise no_queue(header.topic, header.queue_id, queues)
             targets[header.queue_id] = self._target(header, header.queue_id)
             return
         life = topics.life(header.topic)

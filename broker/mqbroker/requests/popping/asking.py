@@ -12,7 +12,7 @@ from dledger.remoting.command import Command, HeaderEncoding
 from dledger.remoting.headers.pop import ANY_QUEUE, NotificationHeader, PopMessageHeader
 from dledger.remoting.message import RETRY_PREFIX
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import invalid, no_queue
 from mqbroker.requests.core import Core
 from mqbroker.requests.filters import MessageFilter, parse_subscription, selection
 from mqbroker.requests.permissions import check_enabled, check_readable
@@ -97,7 +97,7 @@ def queues_of(core: Core, group: str, topic: str, queue_id: int) -> tuple[int, .
     check_reader(topic, group)
     queues = readable(core, topic).read_queue_nums
     if not ANY_QUEUE <= queue_id < queues:
-        raise invalid(f"queue {queue_id} of {topic!r} does not exist: it has {queues}")
+        raise no_queue(topic, queue_id, queues, ResponseCode.INVALID_PARAMETER)
     core.definitions.ensure_group(group)
     check_enabled(core.definitions.group(group))
     if queue_id != ANY_QUEUE:
@@ -118,8 +118,3 @@ def check_waited(core: Core, group: str, topic: str) -> None:
     """Refuse a request that has waited, if its topic or group is gone, or not to be read now."""
     readable(core, topic)
     check_enabled(core.definitions.group(group))
-
-
-def invalid(reason: str) -> Refused:
-    """The refusal of a value."""
-    return Refused(ResponseCode.INVALID_PARAMETER, reason)

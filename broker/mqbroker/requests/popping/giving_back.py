@@ -23,12 +23,12 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.receipts import ORDERED_QUEUE, read_bits, read_receipt
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, invalid, no_queue
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import by_leader
-from mqbroker.requests.popping.asking import invalid, is_ours
+from mqbroker.requests.popping.asking import is_ours
 from mqbroker.requests.popping.settling import Change, Outcome, Row
 from mqbroker.requests.popping.waiting import Popping
 
@@ -130,10 +130,7 @@ class GivingBackHandler:
     def _check_place(self, topic: str, queue_id: int, offset: int) -> None:
         queues = self._core.definitions.topic(topic).read_queue_nums
         if not 0 <= queue_id < queues:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"queue {queue_id} of {topic!r} does not exist: it has {queues}",
-            )
+            raise no_queue(topic, queue_id, queues, ResponseCode.MESSAGE_ILLEGAL)
         queue = self._core.machine.queues.get(topic, queue_id)
         low, high = (queue.begin, queue.end) if queue is not None else (0, 0)
         if not low <= offset < high:

@@ -11,11 +11,10 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.message import RETRY_PREFIX
 from mqbroker import limits
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import Refused, busy, invalid
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import changes
-from mqbroker.requests.popping.asking import invalid
 from mqbroker.state.control import REQUEST_MODES, PutRequestMode
 from mqbroker.state.groups.modes import RequestMode
 

@@ -29,7 +29,7 @@ from dledger.trust.rights import GET, SUB, UPDATE, group, topic
 from mqbroker import limits
 from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, no_queue
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.counting import Counting
@@ -284,7 +284,4 @@ class LookupHandler:
         queues = self._core.definitions.topic(topic).queues
         is_left = self._core.machine.queues.get(topic, queue_id) is not None
         if not (0 <= queue_id < queues or is_left):
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
-                f"queue {queue_id} of {topic!r} does not exist: it has {queues}",
-            )
+            raise no_queue(topic, queue_id, queues)

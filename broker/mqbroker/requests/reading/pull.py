@@ -24,7 +24,7 @@ from dledger.remoting.headers.consume import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTI
 from dledger.remoting.names import TOOLS_GROUP
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.refusal import Refused, unreadable
+from mqbroker.refusal import Refused, no_queue, unreadable
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.filters import (
@@ -192,11 +192,7 @@ class PullHandler:
         topic = core.definitions.topic(header.topic)
         check_readable(topic, core.permission)
         if not 0 <= header.queue_id < topic.read_queue_nums:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
-                f"queue {header.queue_id} of {header.topic!r} does not exist: it has "
-                f"{topic.read_queue_nums}",
-            )
+            raise no_queue(header.topic, header.queue_id, topic.read_queue_nums)
 
     def _subscribed(self, header: PullMessageHeader) -> MessageFilter:
         """The filter from the group's heartbeats."""

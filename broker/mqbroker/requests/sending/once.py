@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from dledger.buffers import Buffer
 from dledger.errors import BadInput, RecordError
-from dledger.ledger.outcome import Outcome
+from dledger.ledger.outcome import outcome_of
 from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -140,9 +140,8 @@ class OnceHandler:
     async def take_over(self, name: str, instance: str) -> None:
         """Claim a name, so that no earlier instance writes any more. Raises Refused,
         AppendError."""
-        outcome: Outcome[int] = Outcome()
-        self._once.register(name, instance, self._core.assignments.now_ms(), outcome.set)
-        await outcome.wait()
+        now_ms = self._core.assignments.now_ms()
+        await outcome_of(partial(self._once.register, name, instance, now_ms))
 
     def decided(self, request: Command) -> Command:
         """The answer to DECISION_OF."""

@@ -28,7 +28,7 @@ from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
 from mqbroker.leader.appending.in_flight import Stored
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, no_queue
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import by_leader
@@ -128,11 +128,8 @@ def _parse(core: Core, records: Buffer, header: ProduceHeader) -> RecordBatch | 
 def _check_queues(header: ProduceHeader, topic: TopicConfig) -> None:
     for queue_id, _ in header.runs:
         if not 0 <= queue_id < topic.write_queue_nums:
-            raise Refused(
-                ResponseCode.INVALID_PARAMETER,
-                f"queue {queue_id} of {header.topic!r} does not exist: it has "
-                f"{topic.write_queue_nums}",
-            )
+            code = ResponseCode.INVALID_PARAMETER
+            raise no_queue(header.topic, queue_id, topic.write_queue_nums, code)
 
 
 def _check_sizes(batch: RecordBatch | LoneRecord, body_bytes_max: int) -> None:

@@ -42,7 +42,7 @@ from mqbroker.leader.appending.resends import Asker, Send
 from mqbroker.leader.transactions import half_message
 from mqbroker.leader.waiting.delays import delay_level
 from mqbroker.leader.waiting.repeats import check_repeat
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import Refused, busy, no_queue
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
@@ -401,8 +401,5 @@ def send_header(request: Command) -> SendMessageHeader:
 def _queue(topic: TopicConfig, queue_id: int) -> int:
     queues = max(topic.read_queue_nums, topic.write_queue_nums)
     if queue_id >= queues:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
-            f"queue {queue_id} of {topic.topic_name!r} does not exist: it has {queues}",
-        )
+        raise no_queue(topic.topic_name, queue_id, queues)
     return queue_id if queue_id >= 0 else random.randrange(topic.write_queue_nums)

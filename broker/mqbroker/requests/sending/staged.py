@@ -17,7 +17,7 @@ from functools import partial
 import trio
 
 from dledger.errors import AppendError, BadInput, RemotingError, StorageError
-from dledger.ledger.outcome import Outcome
+from dledger.ledger.outcome import Outcome, outcome_of
 from dledger.limits import PROVEN_NAME_CHARACTERS_MAX, STAGED_ENDED_TOGETHER_MAX
 from dledger.net import Connection
 from dledger.observe import get_logger
@@ -42,7 +42,7 @@ from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.leader.staged import Ends, Entry, HomeAnswer, ends_of
 from mqbroker.leader.transactions import Half, Transactions
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import Refused, busy, invalid
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
@@ -111,7 +111,7 @@ class StagedHandler:
         header = decode_header(EndStagedHeader, request)
         following = header.following or []
         if len(following) >= STAGED_ENDED_TOGETHER_MAX:
-            raise _invalid(
+            raise invalid(
                 f"following: {len(following) + 1} staged entries; at most "
                 f"{STAGED_ENDED_TOGETHER_MAX} end by one request"
             )
@@ -139,13 +139,13 @@ class StagedHandler:
         machine = self._core.machine
         if offset not in machine.halves:
             if offset >= machine.queues.end(HALF_TOPIC, 0):
-                raise _invalid(f"nothing was staged at offset {offset}")
+                raise invalid(f"nothing was staged at offset {offset}")
             return None
         half = self._transactions.half(offset)
         if half is None:
             raise busy(f"the staged entry {offset} is being ended")
         if half.staged is None or half.record.physical_offset != position:
-            raise _invalid(
+            raise invalid(
                 f"half message {offset} at {half.record.physical_offset} is not what was staged "
                 f"at {position}"
             )
@@ -199,12 +199,8 @@ class StagedHandler:
                 if commit and offset in self._core.machine.halves:
                     return  # it is on its way: what comes behind it waits for that
                 continue
-            outcome: Outcome[Appended] = Outcome()
-            if commit:
-                self._publish_if_it_can(half, outcome.set)
-            else:
-                self._transactions.end(half, outcome.set, commit=False)
-            await outcome.wait()
+            drop = partial(self._transactions.end, half, commit=False)
+            await outcome_of(partial(self._publish_if_it_can, half) if commit else drop)
 
     def _publish_if_it_can(
         self, half: Half, tell: Callable[[Appended | AppendError], None]
@@ -224,16 +220,12 @@ def _staged(header: StageHeader) -> Staged:
     it."""
     staged = Staged(header.producer_name, header.epoch, header.batch, header.home)
     if len(header.home) > PROVEN_NAME_CHARACTERS_MAX:
-        raise _invalid(f"a home group of {len(header.home)} characters")
+        raise invalid(f"a home group of {len(header.home)} characters")
     try:
         parse_staged(staged.text)
     except BadInput as error:
-        raise _invalid(str(error)) from error
+        raise invalid(str(error)) from error
     return staged
-
-
-def _invalid(reason: str) -> Refused:
-    return Refused(ResponseCode.INVALID_PARAMETER, reason)
 
 
 def _tell(name: str, home: str, answer: HomeAnswer, ends: Ends) -> None:
