@@ -35,6 +35,7 @@ from dledger.errors import BadInput
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers.base import text
+from dledger.trust.signing import raw_bytes
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
@@ -114,7 +115,7 @@ class Key:
         own = command.ext.get(OWN_SIGNATURE)
         if own is not None:
             known = command.ext.get(BODY_HASH) in (None, body_hash())
-            return known and _equal(_raw(own), self._own(command))
+            return known and _equal(raw_bytes(own), self._own(command))
         given = _decoded(command.ext.get(SIGNATURE))
         if _equal(given, self._stock(command, _UNSIGNED)):
             return True
@@ -210,13 +211,6 @@ def _packed(value: object) -> bytes:
 
 def _equal(given: bytes, right: bytes) -> bool:
     return hmac.compare_digest(given, right)
-
-
-def _raw(value: object) -> bytes:
-    try:
-        return bytes.fromhex(value) if isinstance(value, str) else b""
-    except ValueError:
-        return b""
 
 
 def _decoded(value: object) -> bytes:

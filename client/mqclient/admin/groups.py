@@ -42,10 +42,12 @@ from mqclient.admin.session import (
     Part,
     UnknownTarget,
     ask_each,
+    broker_name,
     change_each,
     holders,
     known_somewhere,
     run_for_each,
+    tell_leaders,
 )
 from mqclient.admin.topics import Topics, delete_on, wire_names
 from mqclient.arguments import check_whole
@@ -135,7 +137,7 @@ class Groups(Part):
             await self._requests.ask_leader(one, header, body)
             return one.broker_name
 
-        return await change_each(update, brokers, _name)
+        return await change_each(update, brokers, broker_name)
 
     async def config(
         self, group: str, *, broker: str | None = None
@@ -165,11 +167,7 @@ class Groups(Part):
             group_name=group, remove_offset=remove_offsets, clean_offset=remove_offsets
         )
 
-        async def delete(one: BrokerData) -> str:
-            await self._requests.ask_leader(one, header)
-            return one.broker_name
-
-        names = await change_each(delete, [*brokers], _name)
+        names = await tell_leaders(self._requests, [*brokers], header)
         if broker is None:
             for topic in (RETRY_PREFIX + group, DLQ_PREFIX + group):
                 await delete_on(self._session, topic, brokers)
@@ -213,13 +211,7 @@ class Groups(Part):
             check_whole("share", share, 0, INT32_MAX)
         await self._check_known(group, await self._session.broker_groups())
         body = encode_body(SetMessageRequestModeBody(topic, group, mode, share))
-
-        async def put(one: BrokerData) -> str:
-            await self._requests.ask_leader(one, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body)
-            return one.broker_name
-
-        brokers = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        return await change_each(put, brokers, _name)
+        return await self._change(RequestCode.SET_MESSAGE_REQUEST_MODE, body, cluster, broker)
 
     async def reset_offset(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
@@ -240,7 +232,7 @@ class Groups(Part):
             expect_success(answer, header, self._requests.leader(broker))
             return decode_body(ResetOffsetBody, answer.payload).offset_table
 
-        found = await change_each(reset, holders(await self._session.route(topic)), _name)
+        found = await change_each(reset, holders(await self._session.route(topic)), broker_name)
         return tuple(
             QueueReset(queue.topic, queue.broker_name, queue.queue_id, offset)
             for queue, offset in sorted(row for one in found for row in one.items())
@@ -291,10 +283,6 @@ def _unknown(group: str) -> UnknownTarget:
         f"there is no consumer group {group!r}: no broker has its config, an offset or a member of "
         "it. Check the name (mqadmin consumerProgress lists the groups), or start a consumer of it"
     )
-
-
-def _name(broker: BrokerData) -> str:
-    return broker.broker_name
 
 
 async def progress_of(

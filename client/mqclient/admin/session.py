@@ -22,7 +22,7 @@ from dledger.remoting.headers import GetRouteinfoByTopicHeader
 from dledger.tls.options import AskedTls
 from dledger.trust.rolling import Secrets
 from mqclient import limits
-from mqclient.admin.requests import AdminRequests, expect_success, raise_unless_all
+from mqclient.admin.requests import AdminRequests, Request, expect_success, raise_unless_all
 from mqclient.connection.answers import route_in
 from mqclient.connection.credentials import Credentials
 from mqclient.connection.lifetime import Living, together
@@ -217,6 +217,32 @@ class Part:
     def __init__(self, session: AdminSession) -> None:
         self._session = session
         self._requests = session.requests
+
+    async def _change(
+        self, request: Request, body: bytes, cluster: str | None, broker: str | None
+    ) -> tuple[str, ...]:
+        """Ask the leaders of a cluster, or of one broker group, for a change. Returns the broker
+        names."""
+        groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
+        return await tell_leaders(self._requests, groups, request, body)
+
+
+async def tell_leaders(
+    requests: AdminRequests, groups: Iterable[BrokerData], request: Request, body: bytes = b""
+) -> tuple[str, ...]:
+    """Ask the leaders of these groups for a change, as `change_each` does. Returns the broker
+    names."""
+
+    async def tell(group: BrokerData) -> str:
+        await requests.ask_leader(group, request, body)
+        return group.broker_name
+
+    return await change_each(tell, groups, broker_name)
+
+
+def broker_name(group: BrokerData) -> str:
+    """The name of a broker group."""
+    return group.broker_name
 
 
 async def run_for_each(call: Callable[[_T], Awaitable[_U]], values: Iterable[_T]) -> tuple[_U, ...]:

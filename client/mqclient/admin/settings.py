@@ -26,7 +26,7 @@ from dledger.remoting.headers import (
 )
 from mqclient.admin.requests import expect_success
 from mqclient.admin.results import PermChange, ServerConfig
-from mqclient.admin.session import Part, UnknownTarget, change_each, run_for_each
+from mqclient.admin.session import Part, UnknownTarget, run_for_each
 
 
 class Settings(Part):
@@ -56,13 +56,7 @@ class Settings(Part):
         Refused (code 16) for a key that can't change while a broker runs.
         """
         body = f"{key}={value}\n".encode()
-
-        async def update(group: BrokerData) -> str:
-            await self._requests.ask_leader(group, RequestCode.UPDATE_BROKER_CONFIG, body=body)
-            return group.broker_name
-
-        groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        return await change_each(update, groups, lambda group: group.broker_name)
+        return await self._change(RequestCode.UPDATE_BROKER_CONFIG, body, cluster, broker)
 
     async def namesrv_config(self) -> tuple[ServerConfig, ...]:
         """The config of every name server."""

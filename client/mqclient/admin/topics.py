@@ -40,9 +40,11 @@ from mqclient.admin.session import (
     AdminSession,
     Part,
     UnknownTarget,
+    broker_name,
     change_each,
     known_somewhere,
     run_for_each,
+    tell_leaders,
 )
 from mqclient.admin.settings import Settings
 from mqclient.connection.answers import route_in
@@ -113,7 +115,7 @@ class Topics(Part):
             # Brokers of RocketMQ have a remark at each answer.
             return config, answer.remark if answer.language is Language.PYTHON else None
 
-        found = await change_each(update, [*groups], _name)
+        found = await change_each(update, [*groups], broker_name)
         configs = {
             group.broker_name: config for group, (config, _) in zip(groups, found, strict=True)
         }
@@ -258,21 +260,13 @@ def wire_names(config: type[msgspec.Struct], names: Collection[str]) -> str:
     return ",".join(field.encode_name for field in fields if field.name in names)
 
 
-def _name(group: BrokerData) -> str:
-    return group.broker_name
-
-
 async def delete_on(
     session: AdminSession, topic: str, groups: Sequence[BrokerData]
 ) -> tuple[str, ...]:
     """Delete a topic, which need not exist, on the groups that are there."""
     header = DeleteTopicInBrokerHeader(topic=topic)
 
-    async def delete(group: BrokerData) -> str:
-        await session.requests.ask_leader(group, header)
-        return group.broker_name
-
-    names = await change_each(delete, [*groups], _name)
+    names = await tell_leaders(session.requests, [*groups], header)
     await session.requests.ask_every_name_server(
         DeleteTopicInNamesrvHeader(topic=topic, cluster_name=groups[0].cluster),
     )

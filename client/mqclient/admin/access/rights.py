@@ -27,7 +27,7 @@ from dledger.trust.rights import Action, Kind, Need
 from mqclient.admin.access.suggest import Stranger, Suggestion, strangers, suggested
 from mqclient.admin.access.users import Users, listed
 from mqclient.admin.requests import expect_success
-from mqclient.admin.session import Part, change_each, run_for_each
+from mqclient.admin.session import Part, run_for_each
 
 _SUBJECT = "User:"
 
@@ -71,14 +71,8 @@ class Rights(Part):
         from everywhere. An entry of the same resource is replaced. Raises BadInput, Refused."""
         acl = asked_acl(user, resources, actions, sources, decision, policy)
         entries_of(acl)
-        header, body = CreateAclHeader(_SUBJECT + user), encode_body(acl)
-
-        async def grant(group: BrokerData) -> str:
-            await self._requests.ask_leader(group, header, body)
-            return group.broker_name
-
-        groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        return await change_each(grant, groups, lambda group: group.broker_name)
+        header = CreateAclHeader(_SUBJECT + user)
+        return await self._change(header, encode_body(acl), cluster, broker)
 
     async def revoke(
         self,
@@ -91,13 +85,7 @@ class Rights(Part):
     ) -> tuple[str, ...]:
         """Remove a user's entry of one resource, or all. Raises Refused if there is none."""
         header = DeleteAclHeader(_SUBJECT + user, policy, resource)
-
-        async def revoke(group: BrokerData) -> str:
-            await self._requests.ask_leader(group, header)
-            return group.broker_name
-
-        groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        return await change_each(revoke, groups, lambda group: group.broker_name)
+        return await self._change(header, b"", cluster, broker)
 
     async def list(
         self,

@@ -15,11 +15,10 @@ from dledger.remoting.headers import (
     CreateUserHeader,
     DeleteUserHeader,
     GetUserHeader,
-    Header,
     ListUserHeader,
     UpdateUserHeader,
 )
-from mqclient.admin.session import Part, UnknownTarget, change_each, run_for_each
+from mqclient.admin.session import Part, UnknownTarget, broker_name, change_each, run_for_each
 
 RowT = TypeVar("RowT")
 
@@ -54,8 +53,7 @@ class Users(Part):
         clients. Raises Refused if there is such a user.
         """
         info = UserInfo(name, password, _type(super_user), None, require_fresh or None)
-        header = CreateUserHeader(name)
-        return await self._change(header, info, broker, cluster)
+        return await self._change(CreateUserHeader(name), encode_body(info), cluster, broker)
 
     async def update(
         self,
@@ -73,8 +71,7 @@ class Users(Part):
         status = None if enabled is None else "enable" if enabled else "disable"
         kind = None if super_user is None else _type(super_user)
         info = UserInfo(name, password, kind, status, require_fresh)
-        header = UpdateUserHeader(name)
-        return await self._change(header, info, broker, cluster)
+        return await self._change(UpdateUserHeader(name), encode_body(info), cluster, broker)
 
     async def delete(
         self, name: str, *, broker: str | None = None, cluster: str | None = None
@@ -90,7 +87,7 @@ class Users(Part):
             return group.broker_name
 
         groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        names = await change_each(delete, groups, lambda group: group.broker_name)
+        names = await change_each(delete, groups, broker_name)
         if not names:
             raise unknown_user(name)
         return names
@@ -128,22 +125,6 @@ class Users(Part):
 
         groups = await self._session.broker_groups(cluster, broker)
         return tuple(user for users in await run_for_each(found, groups) for user in users)
-
-    async def _change(
-        self,
-        header: Header,
-        info: UserInfo,
-        broker: str | None,
-        cluster: str | None,
-    ) -> tuple[str, ...]:
-        body = encode_body(info)
-
-        async def change(group: BrokerData) -> str:
-            await self._requests.ask_leader(group, header, body)
-            return group.broker_name
-
-        groups = await self._session.broker_groups(cluster, broker, only_one_cluster=True)
-        return await change_each(change, groups, lambda group: group.broker_name)
 
 
 def unknown_user(name: str) -> UnknownTarget:
