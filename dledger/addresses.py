@@ -80,9 +80,9 @@ def parse_address(address: str) -> tuple[str, int]:
     problem = host_problem(host)
     if problem is not None or not _PORT.fullmatch(digits) or not 0 < int(digits) <= PORT_MAX:
         reason = f"port {digits[:_SHOWN]!r}" if problem is None else f"host {host[:_SHOWN]!r}"
-        told = f"; {problem}" if problem is not None and host else ""
+        detail = f"; {problem}" if problem is not None and host else ""
         raise BadInput(
-            f"{address[:_SHOWN]!r} is not a valid address: expected host:port, got {reason}{told}"
+            f"{address[:_SHOWN]!r} is not a valid address: expected host:port, got {reason}{detail}"
         )
     return host, int(digits)
 

@@ -50,7 +50,7 @@ class Place:
     name: str
     when: When
     by: By
-    told: str
+    words: str
 
 
 _TOLD: Final = {
@@ -171,9 +171,9 @@ _TOLD: Final = {
 }
 
 PLACES: Final = {
-    name: Place(name, when, by, told)
+    name: Place(name, when, by, words)
     for (when, by), names in _TOLD.items()
-    for name, told in names.items()
+    for name, words in names.items()
 }
 """All of them; `mqchaos failpoints` prints this table."""
 

@@ -71,9 +71,9 @@ class Logger:
     ) -> None:
         if not self._logger.isEnabledFor(level):
             return
-        told = Values(_LABELS.get() | values)
-        extra = {f"{name}_" if name in _TAKEN else name: value for name, value in told.items()}
-        message, args = (event.replace("%", "%%") + ": %s", (told,)) if told else (event, ())
+        shown = Values(_LABELS.get() | values)
+        extra = {f"{name}_" if name in _TAKEN else name: value for name, value in shown.items()}
+        message, args = (event.replace("%", "%%") + ": %s", (shown,)) if shown else (event, ())
         self._logger.log(
             level,
             message,

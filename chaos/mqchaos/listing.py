@@ -47,7 +47,7 @@ def listed() -> list[Table]:
 def _networks() -> Table:
     """Kinds of links that this machine can have, and faults that can't be injected into them."""
     networks = Table("network", "what links are", "here")
-    for name, told in (
+    for name, how in (
         ("proxy", "connections through a process of ours"),
         (
             "namespaces",
@@ -58,7 +58,7 @@ def _networks() -> Table:
         lacks = no_namespaces() if of_kernel else None
         some = all_lacking(namespaces=of_kernel) if lacks is None else {}
         words = [_can(lacks), *(f"{fault} is not available: {why}" for fault, why in some.items())]
-        networks.add_row(name, told, "\n".join(words))
+        networks.add_row(name, how, "\n".join(words))
     return networks
 
 
@@ -66,7 +66,7 @@ def places() -> Table:
     """The failpoints."""
     table = Table("place", "comes by", "because of", "what has happened, and what has not")
     for place in PLACES.values():
-        table.add_row(place.name, place.by.value, place.when.value, place.told)
+        table.add_row(place.name, place.by.value, place.when.value, place.words)
     return table
 
 

@@ -49,8 +49,8 @@ GIVEN_ELSEWHERE: Final = {
 
 def told_elsewhere(names: Iterable[str]) -> str:
     """The names of parameters here that have these names elsewhere; "" if none is known."""
-    told = [f"{each} is {GIVEN_ELSEWHERE[each]}" for each in names if each in GIVEN_ELSEWHERE]
-    return "; ".join(told)
+    hints = [f"{each} is {GIVEN_ELSEWHERE[each]}" for each in names if each in GIVEN_ELSEWHERE]
+    return "; ".join(hints)
 
 
 class Hinting:

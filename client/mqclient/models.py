@@ -304,8 +304,8 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
     @property
     def expires_ms(self) -> int | None:
         """The time at which the message expires, in ms since 1970; None if it does not expire."""
-        told = self._property(wire.EXPIRES_AT_MS)
-        return int(told) if is_number(told, limits.TIME_DIGITS_MAX) else None
+        text = self._property(wire.EXPIRES_AT_MS)
+        return int(text) if is_number(text, limits.TIME_DIGITS_MAX) else None
 
     @property
     def priority(self) -> int:

@@ -70,8 +70,8 @@ def checked_call(call: Callable[P, R]) -> Callable[P, R]:
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            if told := told_elsewhere(kwargs.keys() - signature.parameters.keys()):
-                raise TypeError(f"{call.__qualname__}(): {error}: here {told}") from None
+            if hint := told_elsewhere(kwargs.keys() - signature.parameters.keys()):
+                raise TypeError(f"{call.__qualname__}(): {error}: here {hint}") from None
             return  # Python says so itself
         for name, value in given.items():
             kind = signature.parameters[name].kind

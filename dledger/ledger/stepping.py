@@ -185,10 +185,10 @@ class Stepper:
         """The queue to a peer has run low."""
         self._tell(self._engine.link_drained, node_id)
 
-    def _tell(self, what: Callable[[*ToldT], None], *told: *ToldT) -> None:
+    def _tell(self, what: Callable[[*ToldT], None], *arguments: *ToldT) -> None:
         """Tell the engine of a link. A fault in there is this node's, and not the link's."""
         try:
-            what(*told)
+            what(*arguments)
         except (DledgerError, OSError) as error:
             self.fail(error)
         except Exception as error:

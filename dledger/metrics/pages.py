@@ -67,7 +67,7 @@ class Pages:
         refusal = self._admission.refusal(asked)
         judge = self._health.get(asked.path)
         if judge is not None:
-            return _health(judge(), told=refusal is None)
+            return _health(judge(), shown=refusal is None)
         if refusal is not None:
             text = f"{refusal}\n".encode()
             return Answer(HTTPStatus.UNAUTHORIZED, text, challenge=CHALLENGE)
@@ -109,7 +109,7 @@ def _figures(page: bytes) -> Answer:
     return Answer(HTTPStatus.OK, page, CONTENT_TYPE, keeps=True)
 
 
-def _health(problem: str | None, *, told: bool) -> Answer:
+def _health(problem: str | None, *, shown: bool) -> Answer:
     if problem is None:
         return Answer.text(HTTPStatus.OK, "ok")
-    return Answer.text(HTTPStatus.SERVICE_UNAVAILABLE, problem if told else "no")
+    return Answer.text(HTTPStatus.SERVICE_UNAVAILABLE, problem if shown else "no")

@@ -104,7 +104,7 @@ class _Armed:
         problem = ""
         try:
             every = msgspec.json.decode(self._orders_file.read_bytes(), type=Orders)
-            problem = next((told for order in every.orders if (told := order.problem())), "")
+            problem = next((found for order in every.orders if (found := order.problem())), "")
         except FileNotFoundError:
             every = Orders()
         except (OSError, msgspec.DecodeError, RecursionError) as error:
@@ -158,8 +158,8 @@ class _Armed:
             time.sleep(min(left_s, HELD_LOOK_S))
 
     def _say(self, number: int, place: str, action: str, problem: str = "") -> None:
-        told = Reached(number, place, action, os.getpid(), problem)
-        os.write(self._reached, msgspec.json.encode(told) + b"\n")
+        reached = Reached(number, place, action, os.getpid(), problem)
+        os.write(self._reached, msgspec.json.encode(reached) + b"\n")
 
 
 def arm(folder: Path) -> None:
@@ -169,8 +169,8 @@ def arm(folder: Path) -> None:
     except OSError as error:
         raise ConfigError(f"{VARIABLE} names {folder}: {error.strerror}") from error
 
-    def told(_number: int, _frame: FrameType | None) -> None:
+    def at_signal(_number: int, _frame: FrameType | None) -> None:
         armed.read()
 
-    signal.signal(signal.SIGUSR1, told)
+    signal.signal(signal.SIGUSR1, at_signal)
     armed.read()

@@ -111,10 +111,10 @@ def _of_record(_logger: WrappedLogger, _method: str, event: EventDict) -> EventD
     """The event's values, and the name of its logger."""
     record: logging.LogRecord = event["_record"]
     values = event.pop("positional_args")
-    told = {"event": record.__dict__["event"], **values} if isinstance(values, Values) else {}
+    fields = {"event": record.__dict__["event"], **values} if isinstance(values, Values) else {}
     if isinstance(more := getattr(record, "left_out", None), int):
-        told["left_out"] = more
-    return {**event, **told, "logger": record.name}
+        fields["left_out"] = more
+    return {**event, **fields, "logger": record.name}
 
 
 def _cut_long_texts(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

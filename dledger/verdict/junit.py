@@ -40,10 +40,10 @@ def _case(each: Property) -> Case:
     name = f"property {each.number}: {each.title}"
     if not each.holds:
         count = max(each.count, len(each.violations))
-        told = [_text(violation) for violation in each.violations[:VIOLATIONS_TOLD_MAX]]
-        hidden = count - len(told)
-        told += [f"... and {hidden:,} more"] if hidden else []
-        return Case(name, "audit", f"{count:,} violations", "\n\n".join(told))
+        shown = [_text(violation) for violation in each.violations[:VIOLATIONS_TOLD_MAX]]
+        hidden = count - len(shown)
+        shown += [f"... and {hidden:,} more"] if hidden else []
+        return Case(name, "audit", f"{count:,} violations", "\n\n".join(shown))
     if each.unjudged or not each.checked:
         return Case(name, "audit", skipped=each.unjudged or "nothing to judge it by")
     return Case(name, "audit")

@@ -39,8 +39,8 @@ def joined(parts: Iterable[Markup], between: str = "") -> Markup:
 
 def tag(name: str, *inner: Markup, **attributes: str) -> Markup:
     """An element. `class_` is the attribute class; attributes are text."""
-    told = "".join(f' {key.rstrip("_")}="{text(value)}"' for key, value in attributes.items())
-    return Markup(f"<{name}{told}>{''.join(inner)}</{name}>")
+    shown = "".join(f' {key.rstrip("_")}="{text(value)}"' for key, value in attributes.items())
+    return Markup(f"<{name}{shown}>{''.join(inner)}</{name}>")
 
 
 def table(

@@ -69,9 +69,11 @@ def worst(properties: Sequence[Property]) -> Markup:
 def _first(each: Property) -> str:
     many = max(each.count, len(each.violations))
     more = f" (and {many - 1:,} more)" if many > 1 else ""
-    told = _sentence(each.violations[0]) if each.violations else "violated"
+    sentence = _sentence(each.violations[0]) if each.violations else "violated"
     return (
-        told if len(told) <= SENTENCE_CHARACTERS_MAX else f"{told[:SENTENCE_CHARACTERS_MAX]}..."
+        sentence
+        if len(sentence) <= SENTENCE_CHARACTERS_MAX
+        else f"{sentence[:SENTENCE_CHARACTERS_MAX]}..."
     ) + more
 
 

@@ -69,8 +69,8 @@ async def serve(
             nursery.start_soon(tls.run)
         if figures is not None:
             tell = partial(serve_metrics, figures, dispatcher, quota, faults, taker)
-            told = await nursery.start(tell)
-            _log.info("figures told", address=f"{figures.host}:{told}")
+            bound = await nursery.start(tell)
+            _log.info("figures told", address=f"{figures.host}:{bound}")
         nursery.start_soon(Recorder(dispatcher, quota, faults).run)
         task_status.started(port)
         nursery.start_soon(away.keep_on)

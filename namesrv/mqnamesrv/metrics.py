@@ -62,11 +62,11 @@ class NamesrvFigures:
             members.append((labels | {"role": "follower"}, len(group.members) - led))
             if group.term is not None:
                 terms.append((labels, group.term))
-        told = "Members of a broker group that are registered."
-        yield Family("dledger_namesrv_members", "gauge", told), members
-        told = "The newest term that a leader has shown."
-        yield Family("dledger_namesrv_term", "gauge", told), terms
-        for name, value, told in (
+        text = "Members of a broker group that are registered."
+        yield Family("dledger_namesrv_members", "gauge", text), members
+        text = "The newest term that a leader has shown."
+        yield Family("dledger_namesrv_term", "gauge", text), terms
+        for name, value, text in (
             ("dledger_namesrv_topics", routes.topics.rows, "Topics, counted in each group."),
             (
                 "dledger_namesrv_settled",
@@ -78,19 +78,19 @@ class NamesrvFigures:
             ("dledger_connections_memory_bytes", quota.charged_bytes, "Bytes kept for them."),
             ("dledger_connections_memory_bytes_max", quota.bytes_max, "How many there may be."),
         ):
-            yield Family(name, "gauge", told), [({}, value)]
+            yield Family(name, "gauge", text), [({}, value)]
         yield CLOCK, [({}, unix_ms() / 1000)]
-        told = "The version that runs here."
-        yield Family("dledger_build_info", "gauge", told), [({"version": __version__}, 1)]
-        told = "Unforeseen exceptions."
-        yield Family("dledger_faults_total", "counter", told), [({}, self._faults.count)]
+        text = "The version that runs here."
+        yield Family("dledger_build_info", "gauge", text), [({"version": __version__}, 1)]
+        text = "Unforeseen exceptions."
+        yield Family("dledger_faults_total", "counter", text), [({}, self._faults.count)]
         ended = [
             ({"reason": "no room"}, quota.refused),
             ({"reason": "never spoke"}, quota.evicted),
             ({"reason": "memory"}, quota.offenders),
         ]
-        told = "Connections that were refused or closed by a bound."
-        yield Family("dledger_connections_turned_away_total", "counter", told), ended
+        text = "Connections that were refused or closed by a bound."
+        yield Family("dledger_connections_turned_away_total", "counter", text), ended
         if self._tls is not None and self._tls.ends_s is not None:
             yield CERTIFICATE_END, [({}, self._tls.ends_s)]
 

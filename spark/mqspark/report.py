@@ -45,14 +45,14 @@ def print_table(verdict: Verdict, console: Console) -> None:
     for judgement in verdict.judgements:
         _print_violations(judgement, console)
     for note in verdict.notes:
-        told = f"note: {one_line(note)}"
-        console.print(told, style="dim", highlight=False, markup=False)
+        line = f"note: {one_line(note)}"
+        console.print(line, style="dim", highlight=False, markup=False)
 
 
 def _word(judgement: Judgement) -> str:
-    told = form.word(holds=judgement.holds, unjudged=judgement.unjudged, checked=judgement.checked)
+    word = form.word(holds=judgement.holds, unjudged=judgement.unjudged, checked=judgement.checked)
     styles = {"violated": "bold red", "holds": "green"}
-    return f"[{styles[told]}]{told}[/]" if told in styles else told
+    return f"[{styles[word]}]{word}[/]" if word in styles else word
 
 
 def figures(counted: Counts) -> list[tuple[str, str]]:
@@ -75,9 +75,11 @@ def html_report(verdict: form.Verdict, replay: str) -> str:
     counts = verdict.counts
     if "replicas" not in counts:
         acked, lost = counts.get("acknowledged", 0), counts.get("lost", 0)
-        told = f"{acked:,} messages were acknowledged; {lost:,} of them are lost."
+        sentence = f"{acked:,} messages were acknowledged; {lost:,} of them are lost."
     else:
-        told = f"{counts['replicas']} replicas were judged by their own files, without a history."
+        sentence = (
+            f"{counts['replicas']} replicas were judged by their own files, without a history."
+        )
     notes = [tag("li", text(note)) for note in verdict.notes]
     body = [
         NOTHING if verdict.holds else card("What is wrong", worst(verdict.properties)),
@@ -87,7 +89,7 @@ def html_report(verdict: form.Verdict, replay: str) -> str:
         card("Notes", tag("ul", *notes)) if notes else NOTHING,
         card("Judge it again", command(replay)),
     ]
-    summary = tag("p", text(told))
+    summary = tag("p", text(sentence))
     return document("Audit", heading, summary, joined(body), good=verdict.holds)
 
 
@@ -104,8 +106,8 @@ def _print_violations(judgement: Judgement, console: Console) -> None:
     console.print(f"\n[bold]Property {judgement.number} is violated[/]: {judgement.title}")
     for row in judgement.violations[:TERMINAL_VIOLATIONS_MAX]:
         where = "  ".join(_places(row))
-        told = one_line(f"  {row['what']}  {where}")
-        console.print(told, highlight=False, markup=False, soft_wrap=True)
+        line = one_line(f"  {row['what']}  {where}")
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
         detail = Padding(Text(one_line(str(row["detail"] or ""))), (0, 0, 0, 4))
         console.print(detail)
     hidden = judgement.count - TERMINAL_VIOLATIONS_MAX

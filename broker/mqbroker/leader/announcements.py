@@ -116,9 +116,9 @@ class Announcements:
 
     def release(self) -> None:
         """Send the answers that have waited long enough, or whose change was told by now."""
-        told, now_s = min(self._known.values(), default=self.version), self._clock_s()
+        known, now_s = min(self._known.values(), default=self.version), self._clock_s()
         while self._changes and (
-            self._changes[0].version <= told or self._changes[0].until_s <= now_s
+            self._changes[0].version <= known or self._changes[0].until_s <= now_s
         ):
             change = self._changes.popleft()
             for topic in change.topics:

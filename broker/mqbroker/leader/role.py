@@ -50,9 +50,9 @@ class Role:
 
     def take_members(self, members: Iterable[MemberStatus]) -> None:
         """Take the members of the group, if the log has them. This node is always known."""
-        told = {member.node_id: member.service for member in members if member.service}
-        if told:
-            self.addresses = {self.node_id: self.addresses[self.node_id], **told}
+        named = {member.node_id: member.service for member in members if member.service}
+        if named:
+            self.addresses = {self.node_id: self.addresses[self.node_id], **named}
 
     def leading(self, term: int) -> None:
         """This replica serves from now on."""

@@ -10,8 +10,8 @@ from mqbroker.metrics.health import leader_of
 from mqbroker.metrics.sources import Sources
 
 
-def _gauge(name: str, told: str) -> Family:
-    return Family(f"dledger_raft_{name}", "gauge", told)
+def _gauge(name: str, text: str) -> Family:
+    return Family(f"dledger_raft_{name}", "gauge", text)
 
 
 class MemberFigures:
@@ -30,7 +30,7 @@ class MemberFigures:
     def _about_group(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
         core, status = self._core, self._core.log.status
         role = core.role
-        for name, value, told in (
+        for name, value, text in (
             ("role", role.serving, "1 for the leader, 0 for the others."),
             ("has_leader", leader_of(core) is not None, "Whether it leads, or hears a leader."),
             ("term", status.term, "The term of the group's leadership."),
@@ -41,21 +41,21 @@ class MemberFigures:
             ("commit_index", status.commit_index, "The last committed entry."),
             ("applied_index", status.applied_index, "The last applied entry."),
         ):
-            yield _gauge(name, told), [({}, int(value))]
-        told = "Leaders that this replica has followed."
-        family = Family("dledger_raft_leader_changes_total", "counter", told)
+            yield _gauge(name, text), [({}, int(value))]
+        text = "Leaders that this replica has followed."
+        family = Family("dledger_raft_leader_changes_total", "counter", text)
         yield family, [({}, role.leader_changes)]
-        told = "Elections that this replica has begun."
-        family = Family("dledger_raft_elections_total", "counter", told)
+        text = "Elections that this replica has begun."
+        family = Family("dledger_raft_elections_total", "counter", text)
         yield family, [({"reason": reason}, count) for reason, count in status.elections.items()]
 
     def _about_others(self) -> Iterator[tuple[Family, Iterable[Sample]]]:
         """Links, and what only a leader tells: how far the others are behind."""
         status, role = self._core.log.status, self._core.role
         others = [each for each in status.members if each.node_id != role.node_id]
-        told = "Whether a member is connected to this one."
+        text = "Whether a member is connected to this one."
         yield (
-            _gauge("peer_linked", told),
+            _gauge("peer_linked", text),
             [({"peer": each.node_id}, each.linked) for each in others],
         )
         lags = [
@@ -65,12 +65,12 @@ class MemberFigures:
         ]
         yield _gauge("peer_lag_entries", "Entries that a member may lack."), lags
         held = [(peer, status.last_index - lag) for peer, lag in lags]
-        told = "Bytes of the log that a member may lack."
-        yield _gauge("peer_lag_bytes", told), [(peer, self._bytes(index)) for peer, index in held]
+        text = "Bytes of the log that a member may lack."
+        yield _gauge("peer_lag_bytes", text), [(peer, self._bytes(index)) for peer, index in held]
         now_s, following = self._core.clock_s(), self._following
-        told = "For how long a member may have lacked an entry, to a second."
+        text = "For how long a member may have lacked an entry, to a second."
         seconds = [(peer, following.behind_s(index, now_s)) for peer, index in held]
-        yield _gauge("peer_lag_seconds", told), seconds
+        yield _gauge("peer_lag_seconds", text), seconds
 
     def _bytes(self, held_index: int) -> int:
         try:

@@ -59,13 +59,13 @@ async def _noted_awaited(
 
 def _noted_later(later: Later[Any], noting: Noting) -> Later[Any]:
     def begin(tell: Tell[Any]) -> object:
-        def told(outcome: Any) -> None:
+        def note_and_tell(outcome: Any) -> None:
             if isinstance(outcome, Refused | AppendError):
                 noting.failed(outcome)
             else:
                 noting.done()
             tell(outcome)
 
-        return later.begin(told)
+        return later.begin(note_and_tell)
 
     return msgspec.structs.replace(later, begin=begin)

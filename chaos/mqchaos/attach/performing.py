@@ -51,7 +51,7 @@ async def _show(run: Attached, console: Console) -> None:
     while True:
         now = trio.current_time()
         if run.phase != shown or now >= next_line:
-            told = f" ({len(run.done)} faults and ends so far)" if run.done else ""
-            console.print(f"{now - started:5.0f} s  {run.phase}{told}", soft_wrap=True)
+            news = f" ({len(run.done)} faults and ends so far)" if run.done else ""
+            console.print(f"{now - started:5.0f} s  {run.phase}{news}", soft_wrap=True)
             shown, next_line = run.phase, now + LINE_S
         await trio.sleep(REFRESH_S)

@@ -65,13 +65,13 @@ def no_faked_clocks() -> str | None:
     found = library()
     if found is None:
         return "libfaketime is not installed (Debian: faketime)"
-    told = {
+    environment = {
         "LD_PRELOAD": str(found),
         "FAKETIME": f"+{FAKED_TRIAL_S}",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
     try:
-        wall, steady = (_look(more) for more in ({}, told))
+        wall, steady = (_look(more) for more in ({}, environment))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return f"{found} does not work here: {error}"
     if (
@@ -84,8 +84,8 @@ def no_faked_clocks() -> str | None:
 
 def _look(more: dict[str, str]) -> tuple[float, float]:
     argv = [sys.executable, "-c", _LOOK]
-    told = subprocess.check_output(
+    printed = subprocess.check_output(
         argv, text=True, env={**os.environ, **more}, timeout=TOOL_TIMEOUT_S
     )
-    wall, steady = map(float, told.split())
+    wall, steady = map(float, printed.split())
     return wall, steady

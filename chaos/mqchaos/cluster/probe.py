@@ -149,8 +149,8 @@ class Probe:
         if leader is None:
             return False
         for server in self._cluster.layout.namesrvs:
-            told = self._cluster.layout.client_address(leader.node)
-            if await self.routed(server.address, broker) != told:
+            address = self._cluster.layout.client_address(leader.node)
+            if await self.routed(server.address, broker) != address:
                 return False
         return True
 

@@ -23,14 +23,14 @@ def tool(name: str) -> str:
     return found
 
 
-def run_tool(*argv: str, told: str = "", good: Collection[int] = (0,)) -> str:
-    """Run a tool and return what it printed; `told` is its standard input. Raises ClusterError if
+def run_tool(*argv: str, stdin: str = "", good: Collection[int] = (0,)) -> str:
+    """Run a tool and return what it printed; `stdin` is its standard input. Raises ClusterError if
     it does not end with a `good` status."""
     command = [tool(argv[0]), *argv[1:]]
     try:
         done = subprocess.run(
             command,
-            input=told,
+            input=stdin,
             capture_output=True,
             text=True,
             check=False,

@@ -28,7 +28,7 @@ from mqchaos.limits import POLL_S, UNROOMED_S
 @dataclass(frozen=True, slots=True)
 class Wreck(OfFew):
     """`wreck` is done to a disk; `shows` looks at it. `killed`: as a machine that loses power is.
-    `told`: the node is told to stop, so that what fails is the sync with which it closes its log.
+    `terminated`: the node is told to stop, so that the sync with which it closes its log fails.
 
     A node that is neither has to end by itself where its kind says that it is down.
     """
@@ -37,7 +37,7 @@ class Wreck(OfFew):
     wreck: Callable[[OwnDisk], None]
     shows: Callable[[OwnDisk], bool]
     killed: bool = False
-    told: bool = False
+    terminated: bool = False
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
         """While they have such disks and serve, and a majority of their group without them."""
@@ -53,7 +53,7 @@ class Wreck(OfFew):
         if self.killed:
             await trio.to_thread.run_sync(cluster.kill_together, names)
             return
-        if self.told:
+        if self.terminated:
             for name in names:
                 cluster.signal(name, signal.SIGTERM)
         with trio.move_on_after(cluster.provoked_s if self._ends else UNROOMED_S):
@@ -68,7 +68,7 @@ class Wreck(OfFew):
         anyway, so both must be seen."""
         names = [victim.name for victim in victims]
         ended = all(cluster.pid(name) is None for name in names)
-        if self._ends and not (ended and self.told):
+        if self._ends and not (ended and self.terminated):
             return ended
         disks = [cluster.disks[name] for name in names]
         return await trio.to_thread.run_sync(lambda: all(map(self.shows, disks)))
@@ -96,5 +96,5 @@ WRECKED_DISKS: Final = (
     Wreck(NO_SPACE, OwnDisk.fill, OwnDisk.full),
     Wreck(ABORTED, lambda disk: disk.inner.abort(), OwnDisk.full),
     Wreck(WRITE_ERRORS, OwnDisk.starve, OwnDisk.starved),
-    Wreck(LAST_WRITES, OwnDisk.starve, OwnDisk.starved, told=True),
+    Wreck(LAST_WRITES, OwnDisk.starve, OwnDisk.starved, terminated=True),
 )

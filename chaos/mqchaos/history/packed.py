@@ -64,8 +64,8 @@ class Packer:
             argv, check=False, capture_stdout=True, stderr=subprocess.STDOUT
         )
         if done.returncode:
-            told = done.stdout.decode(errors="replace").strip()[-500:]
-            raise ClusterError(f"{file} can't be packed: {told}")
+            printed = done.stdout.decode(errors="replace").strip()[-500:]
+            raise ClusterError(f"{file} can't be packed: {printed}")
         made = target / f"{file.stem}{PARQUET}"
         _replace(file, made)
 

@@ -25,7 +25,7 @@ def no_namespaces() -> str | None:
             tool(name)
         _try("a bridge", "ip", "link", "add", "hub", "type", "bridge")
         _try("a veth pair", "ip", "link", "add", "one", "type", "veth", "peer", "name", "other")
-        _try("rules for a port", "nft", "-f", "-", told=f"{_TABLE}add rule netdev t c {_DROP}\n")
+        _try("rules for a port", "nft", "-f", "-", stdin=f"{_TABLE}add rule netdev t c {_DROP}\n")
     except ClusterError as error:
         return str(error)
     return None
@@ -47,15 +47,15 @@ def no_widths() -> str | None:
 @cache
 def no_copies() -> str | None:
     """Why packets can't be doubled."""
-    told = f'{_TABLE}add rule netdev t c counter dup to "lo"\n'
-    return _lacks("copies of packets", "nft", "-f", "-", told=told)
+    stdin = f'{_TABLE}add rule netdev t c counter dup to "lo"\n'
+    return _lacks("copies of packets", "nft", "-f", "-", stdin=stdin)
 
 
 @cache
 def no_changes() -> str | None:
     """Why packets can't be garbled."""
-    told = f"{_TABLE}add rule netdev t c ip protocol tcp @th,160,16 set 0xdead\n"
-    return _lacks("changed packets", "nft", "-f", "-", told=told)
+    stdin = f"{_TABLE}add rule netdev t c ip protocol tcp @th,160,16 set 0xdead\n"
+    return _lacks("changed packets", "nft", "-f", "-", stdin=stdin)
 
 
 def kernel_lacks(rule: Rule | None) -> str | None:
@@ -71,17 +71,17 @@ def kernel_lacks(rule: Rule | None) -> str | None:
     )
 
 
-def _lacks(what: str, *argv: str, told: str = "") -> str | None:
+def _lacks(what: str, *argv: str, stdin: str = "") -> str | None:
     try:
-        _try(what, *argv, told=told)
+        _try(what, *argv, stdin=stdin)
     except ClusterError as error:
         return str(error)
     return None
 
 
-def _try(what: str, *argv: str, told: str = "") -> None:
+def _try(what: str, *argv: str, stdin: str = "") -> None:
     try:
-        run_tool("unshare", "--net", *argv, told=told)
+        run_tool("unshare", "--net", *argv, stdin=stdin)
     except ClusterError as error:
         said = str(error).splitlines()
         raise ClusterError(f"no {what} in this kernel: {said[0][:200]}") from error

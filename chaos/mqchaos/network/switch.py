@@ -97,13 +97,13 @@ class Switch:
         self._tables[name] = f"fault-{self._made}"
         self._faults[name] = directions, rule
         lines = kernel.table_added(self._tables[name], directions, rule, self._plugs)
-        self._in_hub("nft", "-f", "-", told="\n".join(lines) + "\n")
+        self._in_hub("nft", "-f", "-", stdin="\n".join(lines) + "\n")
         self._shape(rule)
 
     def _mend(self, name: str) -> None:
         _, rule = self._faults.pop(name)
         lines = kernel.table_removed(self._tables.pop(name))
-        self._in_hub("nft", "-f", "-", told="\n".join(lines) + "\n")
+        self._in_hub("nft", "-f", "-", stdin="\n".join(lines) + "\n")
         self._shape(rule)
 
     def _shape(self, changed: Rule) -> None:
@@ -117,7 +117,7 @@ class Switch:
         ports = kernel.shaped({way: combined(rules) for way, rules in each.items()}, self._plugs)
         removed = [f"qdisc del dev {port} root" for port in sorted(self._shaped)]
         lines = [*removed, *(line for port in ports.values() for line in port)]
-        self._in_hub("tc", "-batch", "-", told="\n".join(lines) + "\n")
+        self._in_hub("tc", "-batch", "-", stdin="\n".join(lines) + "\n")
         self._shaped = set(ports)
 
     def _reset(self, directions: Sequence[Direction]) -> int:
@@ -129,8 +129,8 @@ class Switch:
             count += len(run_tool(*command).splitlines())
         return count
 
-    def _in_hub(self, *argv: str, told: str = "") -> str:
-        return run_tool(*self._entering(self._hub), *argv, told=told)
+    def _in_hub(self, *argv: str, stdin: str = "") -> str:
+        return run_tool(*self._entering(self._hub), *argv, stdin=stdin)
 
     def _entering(self, namespace: int) -> list[str]:
         return [tool("nsenter"), f"--net=/proc/{os.getpid()}/fd/{namespace}", "--"]
@@ -142,7 +142,7 @@ class Switch:
             f"addr add {host_in_namespace()}/24 dev hub",
             "link set hub up",
         ]
-        run_tool("ip", "-batch", "-", told="\n".join(lines) + "\n")
+        run_tool("ip", "-batch", "-", stdin="\n".join(lines) + "\n")
 
     def _plug_in(self, plug: Plug) -> None:
         """From inside a new namespace: a link to the switch, whose packets have checksums."""
@@ -153,7 +153,7 @@ class Switch:
             f"addr add {plug.host}/24 dev {_LINK}",
             f"link set {_LINK} up",
         ]
-        run_tool("ip", "-batch", "-", told="\n".join(lines) + "\n")
+        run_tool("ip", "-batch", "-", stdin="\n".join(lines) + "\n")
         _compute_checksums(_LINK)
         self._in_hub("ip", "link", "set", plug.port, "master", "hub", "up")
 

@@ -89,7 +89,7 @@ class _Chart:
         self._latency = Scale(*self._latency_range(), lowest, form.latency_top, True)
 
     def whole(self) -> Markup:
-        told = "Throughput, latencies, leaders and faults over time"
+        caption = "Throughput, latencies, leaders and faults over time"
         parts = [
             *self._axes(),
             *self._gaps(),
@@ -99,7 +99,7 @@ class _Chart:
             *self._faults(),
             *self._captions(),
         ]
-        return svg(self._form.width, self._bottom + 30, told, parts, self._form.style)
+        return svg(self._form.width, self._bottom + 30, caption, parts, self._form.style)
 
     def _latency_range(self) -> tuple[float, float]:
         """Whole powers of ten around what there is."""
@@ -176,13 +176,13 @@ class _Chart:
         """The pauses that the senders felt: each one's length beside its fault, and a band."""
         form, gaps = self._form, self._found.gaps
         for gap in gaps:
-            told = f"longest pause {duration(gap.length_s)}"
+            caption = f"longest pause {duration(gap.length_s)}"
             if len(gaps) <= form.told_max:
-                yield word(self._x.at(gap.fault.at_s) + 6, form.top + 14, told, "tick halo")
+                yield word(self._x.at(gap.fault.at_s) + 6, form.top + 14, caption, "tick halo")
             x = self._x.at(gap.began_s)
             width = self._x.at(gap.began_s + gap.length_s) - x
             if width >= GAP_WIDTH_MIN:
-                yield box(x, form.top, width, form.plot_height, "gap", told)
+                yield box(x, form.top, width, form.plot_height, "gap", caption)
 
     def _lanes(self) -> Iterator[Markup]:
         form, found = self._form, spans(self._nodes, self._found)
@@ -196,9 +196,9 @@ class _Chart:
     def _span(self, span: Span, y: float) -> Iterator[Markup]:
         x, end = self._x.at(span.began_s), self._x.at(span.ended_s)
         term = f" of term {span.term}" if span.term else ""
-        told = f"{span.node}: {span.state}{term}, {span.began_s:.1f} s to {span.ended_s:.1f} s"
+        caption = f"{span.node}: {span.state}{term}, {span.began_s:.1f} s to {span.ended_s:.1f} s"
         style = f"span {span.state}"
-        yield box(x, y, max(1.0, end - x), self._form.lane_height, style, told)
+        yield box(x, y, max(1.0, end - x), self._form.lane_height, style, caption)
         for words in (f"{span.state}{term}", span.state, f"{span.term}" if span.term else ""):
             if words and end - x > len(words) * 6.8 + 10:
                 yield word(x + 7, y + 14, words, f"in {span.state}")
@@ -215,17 +215,17 @@ class _Chart:
         rows = [float("-inf")] * (2 if few else 1)
         for fault in faults:
             x = self._x.at(fault.at_s)
-            told = f"{fault.what} {fault.node} · {fault.at_s:.1f} s"
+            caption = f"{fault.what} {fault.node} · {fault.at_s:.1f} s"
             phase = "injected" if fault.what in KINDS else "healed"
             row = next((k for k, end in enumerate(rows) if x >= end), len(rows))
             top = 5 + 14 * row
-            yield line(x, top, x, self._bottom, f"fault {phase}", told)
+            yield line(x, top, x, self._bottom, f"fault {phase}", caption)
             if row < len(rows) and (few or fault.what in KINDS):
                 rows[row] = x + (form.label_width if few else form.name_width)
-                yield self._label(fault, x, top, phase, told if few else fault.node)
+                yield self._label(fault, x, top, phase, caption if few else fault.node)
 
-    def _label(self, fault: Mark, x: float, top: float, phase: str, told: str) -> Markup:
+    def _label(self, fault: Mark, x: float, top: float, phase: str, caption: str) -> Markup:
         room = self._form.width - self._form.right - x
-        at_edge = room < len(told) * 6.8
+        at_edge = room < len(caption) * 6.8
         anchor, shift = ("end", -5) if at_edge else ("", 5)
-        return word(x + shift, top + 9, told, f"label {phase} {anchor}")
+        return word(x + shift, top + 9, caption, f"label {phase} {anchor}")

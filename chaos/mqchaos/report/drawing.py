@@ -54,40 +54,40 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def svg(width: float, height: float, told: str, parts: Iterable[Markup], style: str) -> Markup:
+def svg(width: float, height: float, caption: str, parts: Iterable[Markup], style: str) -> Markup:
     """The whole drawing."""
     inner = joined(parts, "\n")
     return Markup(
         f'<svg class="{style}" viewBox="0 0 {width:g} {height:g}" role="img" '
-        f'aria-label="{text(told)}">\n{inner}\n</svg>'
+        f'aria-label="{text(caption)}">\n{inner}\n</svg>'
     )
 
 
-def word(x: float, y: float, told: str, style: str) -> Markup:
+def word(x: float, y: float, caption: str, style: str) -> Markup:
     """Words at a place."""
-    return Markup(f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{text(told)}</text>')
+    return Markup(f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{text(caption)}</text>')
 
 
-def line(x1: float, y1: float, x2: float, y2: float, style: str, told: str = "") -> Markup:
+def line(x1: float, y1: float, x2: float, y2: float, style: str, caption: str = "") -> Markup:
     """A straight line, with a tooltip if there is something to tell."""
-    title = f"<title>{text(told)}</title>" if told else ""
+    title = f"<title>{text(caption)}</title>" if caption else ""
     return Markup(
         f'<line class="{style}" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}">'
         f"{title}</line>"
     )
 
 
-def box(x: float, y: float, width: float, height: float, style: str, told: str) -> Markup:
+def box(x: float, y: float, width: float, height: float, style: str, caption: str) -> Markup:
     """A filled rectangle with a tooltip."""
     return Markup(
         f'<rect class="{style}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
-        f'height="{height:.1f}"><title>{text(told)}</title></rect>'
+        f'height="{height:.1f}"><title>{text(caption)}</title></rect>'
     )
 
 
-def curve(points: Sequence[Point], style: str, told: str = "") -> Markup:
+def curve(points: Sequence[Point], style: str, caption: str = "") -> Markup:
     """A line from point to point."""
-    title = f"<title>{text(told)}</title>" if told else ""
+    title = f"<title>{text(caption)}</title>" if caption else ""
     return Markup(f'<path class="{style}" d="{_path(points)}">{title}</path>' if points else "")
 
 

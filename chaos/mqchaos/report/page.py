@@ -77,21 +77,21 @@ def _summary(report: Report) -> Markup:
     counts = report.counts
     lost = "none of them was lost" if not counts.lost else f"{counts.lost:,} of them were lost"
     faults = f"{len(report.gaps)} fault{'' if len(report.gaps) == 1 else 's'}"
-    told = (
+    summary = (
         f"{counts.acknowledged:,} messages were acknowledged in {report.seconds:.0f} s and "
         f"{faults}; {lost}. "
     )
     ran = f"Scenario {report.scenario}, seed {report.seed}."
-    return tag("p", text(told), tag("span", text(ran), class_="soft"))
+    return tag("p", text(summary), tag("span", text(ran), class_="soft"))
 
 
 def _found(report: Report) -> Markup:
     """All that is wrong, in short."""
     if report.holds:
         return NOTHING
-    told = [tag("li", text(finding)) for finding in report.findings]
+    items = [tag("li", text(finding)) for finding in report.findings]
     listed = worst(report.properties)
-    others = tag("ul", *told, class_="worst") if told else NOTHING
+    others = tag("ul", *items, class_="worst") if items else NOTHING
     return tag("section", listed, others, class_="card violated")
 
 
@@ -110,7 +110,7 @@ def _tiles(report: Report) -> Markup:
 
 
 def _timeline(found: Timeline, nodes: Sequence[str]) -> Markup:
-    keys = [joined([tag("i", class_=style), text(told)]) for style, told in _KEYS]
+    keys = [joined([tag("i", class_=style), text(words)]) for style, words in _KEYS]
     caption = tag("figcaption", *(tag("span", key) for key in keys))
     return tag("figure", draw(found, nodes), draw(found, nodes, NARROW), caption)
 
@@ -121,8 +121,8 @@ def _times(report: Report, strips: Markup) -> list[Markup]:
     if report.latency is not None:
         shares = ("half of all", "90 of 100", "99 of 100", "999 of 1,000", "all")
         quantiles = zip(shares, report.latency.quantiles_s, strict=True)
-        told = "; ".join(f"{share} within {duration(value)}" for share, value in quantiles)
-        parts.append(tag("p", text(f"Sends were acknowledged: {told}.")))
+        times = "; ".join(f"{share} within {duration(value)}" for share, value in quantiles)
+        parts.append(tag("p", text(f"Sends were acknowledged: {times}.")))
     if strips:
         about = "Pauses between acknowledged sends, and the time until another was seen to lead"
         bounds = "; the red line is the longest that may be." if report.pauses_judged else "."
@@ -146,4 +146,4 @@ def _counts(rows: Sequence[tuple[str, str, bool]]) -> Markup:
 
 
 def _events(events: Sequence[tuple[float, str]]) -> Markup:
-    return table(("", ""), [(text(f"{at_s:.2f} s"), text(told)) for at_s, told in events])
+    return table(("", ""), [(text(f"{at_s:.2f} s"), text(words)) for at_s, words in events])

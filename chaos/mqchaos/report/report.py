@@ -113,7 +113,7 @@ def _counts(verdict: Verdict) -> Counts:
 
 def _too_long(gaps: Sequence[GapFound], stretch: float) -> list[str]:
     """The pauses that were too long, as text for each kind of fault."""
-    told = []
+    found = []
     for kind in KINDS.values():
         lengths = [gap.gap_s for gap in gaps if gap.fault == kind.name]
         for what, length_s, bound_s in (
@@ -121,10 +121,10 @@ def _too_long(gaps: Sequence[GapFound], stretch: float) -> list[str]:
             ("worst", max(lengths, default=0.0), stretch * kind.gap_worst_s_max),
         ):
             if length_s > bound_s:
-                told.append(
+                found.append(
                     f"the {what} gap at a {kind.name} is {length_s:.2f} s, above {bound_s:g} s"
                 )
-    return told
+    return found
 
 
 def rows(report: Report) -> list[tuple[str, str, bool]]:
@@ -190,17 +190,17 @@ def junit_of(report: Report) -> bytes:
 
 def events(found: Timeline) -> list[tuple[float, str]]:
     """The events of a run, in order: faults, their ends, and who led from when."""
-    told: list[tuple[float, str]] = []
+    events: list[tuple[float, str]] = []
     hurt_at_s: float | None = None
     for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):
         if mark.what == "lead":
             after = "" if hurt_at_s is None else f", {(mark.at_s - hurt_at_s) * 1000:.0f} ms later"
-            told.append((mark.at_s, f"{mark.node} leads, term {mark.term}{after}"))
+            events.append((mark.at_s, f"{mark.node} leads, term {mark.term}{after}"))
         elif mark.what in KINDS:
-            told.append((mark.at_s, f"{mark.node} {KINDS[mark.what].words}"))
+            events.append((mark.at_s, f"{mark.node} {KINDS[mark.what].words}"))
         elif mark.what in UNDONE:
-            told.append((mark.at_s, f"{mark.node} {UNDONE[mark.what].words_undone}"))
+            events.append((mark.at_s, f"{mark.node} {UNDONE[mark.what].words_undone}"))
         else:
-            told.append((mark.at_s, f"{mark.node}: {mark.what}"))
+            events.append((mark.at_s, f"{mark.node}: {mark.what}"))
         hurt_at_s = mark.at_s if mark.what in KINDS else None
-    return told
+    return events

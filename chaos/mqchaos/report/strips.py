@@ -61,8 +61,8 @@ def _row(fault: str, what: str, times_s: list[float], bound_s: float | None) -> 
 
 
 def _strip(times_s: Sequence[float], bound_s: float | None) -> Markup:
-    told = f"{len(times_s)} times, {duration(times_s[0])} to {duration(times_s[-1])}"
-    return svg(_WIDTH, _HEIGHT, told, _marks(times_s, bound_s), "strip")
+    caption = f"{len(times_s)} times, {duration(times_s[0])} to {duration(times_s[-1])}"
+    return svg(_WIDTH, _HEIGHT, caption, _marks(times_s, bound_s), "strip")
 
 
 def _marks(times_s: Sequence[float], bound_s: float | None) -> Iterator[Markup]:

@@ -90,14 +90,14 @@ async def shrink(source: Path, directory: Path, repeat: int, runs_max: int) -> i
     if not await trial.fails(planned):
         console.print(f"the violation did not come again in {repeat} runs; --repeat tries more")
         return 1
-    console.print(f"it fails: {', '.join(sorted(trial.signs))}. {trial.told}", soft_wrap=True)
+    console.print(f"it fails: {', '.join(sorted(trial.signs))}. {trial.summary}", soft_wrap=True)
     candidates = smaller(planned)
     try:
         candidate = next(candidates)
         while trial.runs < runs_max:
             failed = await trial.fails(candidate)
-            told = f"{len(units(candidate.steps)):3d} faults and waits, "
-            console.print(told + ("still fails" if failed else "holds"))
+            line = f"{len(units(candidate.steps)):3d} faults and waits, "
+            console.print(line + ("still fails" if failed else "holds"))
             candidate = candidates.send(failed)
     except StopIteration:
         pass
@@ -114,7 +114,7 @@ class Trial:
         self._runs_max = runs_max
         self.runs = 0
         self.signs: frozenset[str] = frozenset()
-        self.told = ""
+        self.summary = ""
 
     async def fails(self, planned: Planned) -> bool:
         """Whether one of so many runs shows the violation; the first to fail says which it is."""
@@ -134,5 +134,5 @@ class Trial:
 
     def _is_it(self, outcome: Outcome) -> bool:
         if not self.signs and not outcome.holds:
-            self.signs, self.told = outcome.signs, outcome.told
+            self.signs, self.summary = outcome.signs, outcome.summary
         return bool(self.signs & outcome.signs)

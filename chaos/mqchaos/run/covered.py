@@ -101,8 +101,8 @@ class Coverage:
                 self.times[fault, line.workload] += times
                 self.by_fault[fault].add(line)
         if line.signs and len(self.wrong) < RUNS_SHOWN_MAX:
-            told = line.told[:TOLD_CHARACTERS_MAX]
-            self.wrong.append(msgspec.structs.replace(line, faults={}, checked={}, told=told))
+            words = line.told[:TOLD_CHARACTERS_MAX]
+            self.wrong.append(msgspec.structs.replace(line, faults={}, checked={}, told=words))
 
 
 def markdown(covered: Coverage) -> str:
@@ -153,8 +153,8 @@ def _wrong(covered: Coverage) -> Iterator[str]:
     yield f"Something was wrong in {covered.all.wrong:,} of them; these are the first:"
     yield ""
     for line in covered.wrong:
-        told = _plain(line.told)
-        yield f"- seed {line.seed}, `{line.workload}`: {_plain(', '.join(line.signs))}: {told}"
+        words = _plain(line.told)
+        yield f"- seed {line.seed}, `{line.workload}`: {_plain(', '.join(line.signs))}: {words}"
 
 
 def _times(covered: Coverage) -> Iterator[str]:

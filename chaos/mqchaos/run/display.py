@@ -46,8 +46,8 @@ async def _print_lines(
         now = trio.current_time()
         if phase() != shown or len(run.done) != faults or now >= next_line:
             news = run.done[faults:] + ([_counts(run)] if _counts(run) != counted else [])
-            told = f": {'; '.join(news)}" if news else ""
-            console.print(f"{now - started:5.0f} s  {phase()}{told}", soft_wrap=True)
+            happened = f": {'; '.join(news)}" if news else ""
+            console.print(f"{now - started:5.0f} s  {phase()}{happened}", soft_wrap=True)
             shown, counted, faults = phase(), _counts(run), len(run.done)
             next_line = now + LINE_S
         await trio.sleep(REFRESH_S)
@@ -100,8 +100,8 @@ def print_report(report: Report, console: Console) -> None:
     console.print(table)
     for each in report.properties:
         style = {"holds": "green", "violated": "bold red"}.get(each.word, "")
-        told = Text.assemble(f"property {each.number:>2}  ", (each.word, style), f"  {each.title}")
-        console.print(told, soft_wrap=True)
+        line = Text.assemble(f"property {each.number:>2}  ", (each.word, style), f"  {each.title}")
+        console.print(line, soft_wrap=True)
     for finding in report.findings:
         console.print(Text(one_line(finding), style="bold red"), soft_wrap=True)
     for note in report.notes:

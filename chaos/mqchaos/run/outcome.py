@@ -27,7 +27,7 @@ class Outcome:
     """`signs` are empty if everything holds. Without a `report` the run did not come to its end."""
 
     signs: frozenset[str]
-    told: str
+    summary: str
     report: Report | None = None
 
     @property
@@ -40,12 +40,12 @@ def judged(report: Report) -> Outcome:
     """By its report."""
     violated = [each for each in report.properties if not each.holds]
     signs = {f"property {each.number}" for each in violated}
-    told = [each.title for each in violated] + report.findings
+    reasons = [each.title for each in violated] + report.findings
     if report.exceptions:
         signs.add(EXCEPTION)
     if not report.holds and not signs:
         signs.add(FINDING)
-    return Outcome(frozenset(signs), "; ".join(told) or headline(report.properties), report)
+    return Outcome(frozenset(signs), "; ".join(reasons) or headline(report.properties), report)
 
 
 async def outcome_of(order: Order, sought: frozenset[str] = frozenset()) -> Outcome:
@@ -58,5 +58,5 @@ async def outcome_of(order: Order, sought: frozenset[str] = frozenset()) -> Outc
             return Outcome(frozenset({EXCEPTION} if failures else ()), "; ".join(failures[:1]))
         return judged(await assess(order, run, console))
     except* DledgerError as group:
-        told = "; ".join(dict.fromkeys(str(error) for error in leaves(group)))
-    return Outcome(frozenset({ENDED}), told)
+        summary = "; ".join(dict.fromkeys(str(error) for error in leaves(group)))
+    return Outcome(frozenset({ENDED}), summary)

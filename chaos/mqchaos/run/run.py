@@ -373,8 +373,8 @@ class Run:
         workload = WORKLOADS[self.planned.workload]
         if workload.stock:
             return []
-        told = [tells for tells in TELLS if not (tells == "commit" and workload.broadcast)]
-        return [*told, TELLS_ACTS] if workload.lives else told
+        kinds = [tells for tells in TELLS if not (tells == "commit" and workload.broadcast)]
+        return [*kinds, TELLS_ACTS] if workload.lives else kinds
 
     def _write_meta(self, history: HistoryWriter) -> None:
         stores = self.cluster.stores()

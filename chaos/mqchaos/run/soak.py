@@ -59,7 +59,7 @@ async def soak(directory: Path, hours: float, some: Iterable[Planned]) -> int:
         _write(directory, lines, titles)
         console.print(
             f"seed {planned.seed}, {planned.workload}: {lines[-1].acknowledged:,} acknowledged, "
-            f"{sum(lines[-1].faults.values())} faults, {outcome.told}",
+            f"{sum(lines[-1].faults.values())} faults, {outcome.summary}",
             soft_wrap=True,
         )
         if not outcome.holds:
@@ -93,7 +93,7 @@ def line_of(planned: Planned, outcome: Outcome, seconds: float) -> RunLine:
         gap_worst_s=report.gap_worst_s if report else None,
         checked={str(each.number): each.checked for each in report.properties} if report else {},
         signs=sorted(outcome.signs),
-        told=outcome.told,
+        told=outcome.summary,
     )
 
 

@@ -325,8 +325,8 @@ async def progress_of(
         sum(one.consume_tps for one, _ in found),
     )
     rates = [one.produce_tps for one, _ in found]
-    told = [rate for rate in rates if rate is not None]
-    produced_per_s = sum(told) if told and len(told) == len(rates) else None
+    known = [rate for rate in rates if rate is not None]
+    produced_per_s = sum(known) if known and len(known) == len(rates) else None
     return GroupProgress(
         group=group,
         members=len({c.client_id for one in online for c in one.connection_set}),

@@ -74,32 +74,32 @@ class Replicas(Part):
         within_s: float,
         on_progress: Callable[[str], None],
     ) -> ExportedReplica:
-        told: ExportReplicaResponseHeader | None = None
+        state: ExportReplicaResponseHeader | None = None
         with anyio.move_on_after(within_s):
             while True:
                 answer = await self._requests.ask(address, header)
                 expect_success(answer, "EXPORT_REPLICA", address)
-                told = decode_header(ExportReplicaResponseHeader, answer)
-                if told.is_done:
+                state = decode_header(ExportReplicaResponseHeader, answer)
+                if state.is_done:
                     return ExportedReplica(
                         broker_name=broker,
-                        node_id=told.node_id,
-                        directory=told.directory,
-                        segments=told.segments_done,
-                        linked=told.linked,
-                        copied_bytes=told.copied_bytes,
-                        last_index=told.last_index,
-                        first_position=told.first_position,
-                        end_position=told.end_position,
+                        node_id=state.node_id,
+                        directory=state.directory,
+                        segments=state.segments_done,
+                        linked=state.linked,
+                        copied_bytes=state.copied_bytes,
+                        last_index=state.last_index,
+                        first_position=state.first_position,
+                        end_position=state.end_position,
                     )
-                on_progress(_progress(told))
+                on_progress(_progress(state))
                 await anyio.sleep(limits.EXPORT_POLL_S)
-        far = _progress(told) if told is not None else f"{address} has not answered yet"
+        far = _progress(state) if state is not None else f"{address} has not answered yet"
         raise ExportNotDone(
             f"a copy was begun, but is not done after {within_s:g} s: {far}. It goes on by itself; "
             "it is whole when export.json is in it"
         )
 
 
-def _progress(told: ExportReplicaResponseHeader) -> str:
-    return f"{told.node_id}: {told.segments_done} of {told.segments} segments"
+def _progress(state: ExportReplicaResponseHeader) -> str:
+    return f"{state.node_id}: {state.segments_done} of {state.segments} segments"

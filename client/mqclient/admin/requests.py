@@ -221,5 +221,5 @@ def raise_unless_all(errors: Mapping[str, Exception], done: Collection[str]) -> 
         return
     if not done:
         raise next(iter(errors.values()))
-    told = "; ".join(f"not on {name}: {error}" for name, error in sorted(errors.items()))
-    raise PartlyDone(f"done on {', '.join(sorted(done))}, but {told}")
+    listed = "; ".join(f"not on {name}: {error}" for name, error in sorted(errors.items()))
+    raise PartlyDone(f"done on {', '.join(sorted(done))}, but {listed}")

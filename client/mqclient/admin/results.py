@@ -404,13 +404,13 @@ def _repeats(properties: Mapping[str, str]) -> str:
     """How a message comes again, in words."""
     every, cron = properties.get(REPEAT_EVERY_MS, ""), properties.get(REPEAT_CRON, "")
     if cron:
-        told = f"{cron} {properties.get(REPEAT_ZONE, 'UTC')}"
+        words = f"{cron} {properties.get(REPEAT_ZONE, 'UTC')}"
     elif every.isdigit():
-        told = f"every {int(every) / 1000:g} s"
+        words = f"every {int(every) / 1000:g} s"
     else:
         return ""
     left = properties.get(REPEATS_LEFT)
-    return told if left is None else f"{told}, {left} left"
+    return words if left is None else f"{words}, {left} left"
 
 
 class DeadLetter(MessageView, frozen=True, kw_only=True):

@@ -143,15 +143,15 @@ class Statistics(Part):
             header = ViewHistoryHeader(after=after)
             answer = await self._requests.ask(address, header)
             expect_success(answer, header, address)
-            told = decode_header(ViewHistoryResponseHeader, answer)
+            bounds = decode_header(ViewHistoryResponseHeader, answer)
             page = decode_body(HistoryBody, answer.payload)
             if any(len(row) != len(page.names) for row in page.rows):
                 raise BadInput(f"{address} tells rows of its history that are not whole")
             names = tuple(page.names)
             times += page.times
             rows += map(tuple, page.rows)
-            after = told.last
-            if after >= told.newest or not page.rows:
+            after = bounds.last
+            if after >= bounds.newest or not page.rows:
                 break
         if len(times) != len(rows):
             raise BadInput(f"{address} tells a history with {len(times)} times, {len(rows)} rows")

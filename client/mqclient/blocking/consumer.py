@@ -48,11 +48,11 @@ class OnceTransaction(Caller[transacting.OnceTransaction]):
         return self._client.results
 
 
-def _in_a_thread(told: Callable[[tuple[MessageQueue, ...]], None]) -> OnRevoke:
+def _in_a_thread(on_revoke: Callable[[tuple[MessageQueue, ...]], None]) -> OnRevoke:
     """Call a handler in a thread, from which it may call the consumer."""
 
     async def tell(queues: tuple[MessageQueue, ...]) -> None:
-        await to_thread.run_sync(told, queues, abandon_on_cancel=True)
+        await to_thread.run_sync(on_revoke, queues, abandon_on_cancel=True)
 
     return tell
 

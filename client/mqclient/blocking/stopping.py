@@ -44,20 +44,20 @@ def run_until_signal(
     """Call `run()`; at the first signal drain the clients, one after the other, for `timeout_s`
     each. A second signal has its usual effect. Call this only in the main thread."""
     # A signal may come in the middle of a call of this very queue, which takes that.
-    told: SimpleQueue[bool] = SimpleQueue()
+    signalled: SimpleQueue[bool] = SimpleQueue()
 
     def drain() -> None:
-        if told.get():
+        if signalled.get():
             for client in clients:
                 client.drain(timeout_s)
 
     draining = Thread(target=drain, name="mqclient drain", daemon=True)
-    with _handled(signals, partial(told.put, True)):
+    with _handled(signals, partial(signalled.put, True)):
         draining.start()
         try:
             run()
         finally:
-            told.put(False)
+            signalled.put(False)
             draining.join()
 
 

@@ -42,24 +42,24 @@ log = get_logger(__name__)
 
 
 def home_of(
-    name: str, told: Mapping[str, tuple[int, int]], away: Iterable[str], wanted: str | None
+    name: str, decisions: Mapping[str, tuple[int, int]], away: Iterable[str], wanted: str | None
 ) -> str:
-    """The group that decides under a name. `told` are the epoch and last batch that it has in each
-    group that is there. Raises HomeUnsure if a group may decide again what another one did."""
-    decided = [(batch, group) for group, (_, batch) in told.items() if batch >= 0]
+    """The group that decides under a name. `decisions` are its epoch and last batch in each group
+    that is there. Raises HomeUnsure if a group may decide again what another one did."""
+    decided = [(batch, group) for group, (_, batch) in decisions.items() if batch >= 0]
     if decided:
         found = max(decided)[1]
         if wanted not in (None, found):
             raise HomeUnsure(name, f"its batches are decided by {found}, and not by {wanted}")
         return found
     if wanted is not None:
-        if wanted not in told:
+        if wanted not in decisions:
             raise HomeUnsure(name, f"the broker group {wanted}, which is to decide, is not there")
         return wanted
     for group in sorted(away):
         raise HomeUnsure(name, f"the broker group {group} is away, and may have decided before")
-    known = [group for group, (epoch, _) in told.items() if epoch]
-    return min(known or told)
+    known = [group for group, (epoch, _) in decisions.items() if epoch]
+    return min(known or decisions)
 
 
 @checked
@@ -108,23 +108,23 @@ class BatchDecider(SessionClient):
         """
         self.check_open()
         await self._learn()
-        told, content = await self._decision(staged.name, staged.home)
-        if told.batch < 0 and staged.batch > first_batch:
+        decision, content = await self._decision(staged.name, staged.home)
+        if decision.batch < 0 and staged.batch > first_batch:
             raise BatchLost(
                 staged.name,
                 staged.batch,
                 f"broker group {staged.home} knows no earlier one of it. If this batch was never "
                 f"stored, give firstBatch={staged.batch}",
             )
-        is_new = told.batch < staged.batch
+        is_new = decision.batch < staged.batch
         if is_new:
             is_new = await self._decide(staged, encode_places(places))
             if not is_new:
-                told, content = await self._decision(staged.name, staged.home)
+                decision, content = await self._decision(staged.name, staged.home)
         if not is_new:
-            if told.batch > staged.batch:
+            if decision.batch > staged.batch:
                 return False  # that one was decided after all of this one had ended
-            if not told.is_kept:
+            if not decision.is_kept:
                 raise BatchLost(
                     staged.name,
                     staged.batch,
@@ -158,11 +158,11 @@ class BatchDecider(SessionClient):
             await anyio.sleep(limits.REFUSED_RETRY_S)
 
     async def _home_in(self, info: ClusterInfo, name: str, wanted: str | None) -> str:
-        told: dict[str, tuple[int, int]] = {}
+        decisions: dict[str, tuple[int, int]] = {}
         for broker_name in info.broker_addr_table:
             answer, _ = await self._decision(name, broker_name)
-            told[broker_name] = answer.epoch, answer.batch
-        return home_of(name, told, away_in(info), wanted)
+            decisions[broker_name] = answer.epoch, answer.batch
+        return home_of(name, decisions, away_in(info), wanted)
 
     async def _learn(self) -> ClusterInfo:
         """All broker groups; the members of those that are there are known from now on."""

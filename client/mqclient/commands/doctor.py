@@ -79,5 +79,5 @@ def bundle(
     facts = common.ask(lambda admin: admin.doctor.facts(with_history=True))
     write_bundle(file, facts, logs)
     shown = {"file": str(file), "brokers": len(facts.brokers), "logs": len(logs)}
-    told = f"{file}: {plural(len(facts.brokers), 'broker')}, {plural(len(logs), 'log')}"
-    common.show("bundle", shown, Table((), (), [told], not_asked(facts)))
+    note = f"{file}: {plural(len(facts.brokers), 'broker')}, {plural(len(logs), 'log')}"
+    common.show("bundle", shown, Table((), (), [note], not_asked(facts)))

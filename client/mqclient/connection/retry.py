@@ -128,7 +128,7 @@ def _judge_unavailable(answer: Command, reason: str) -> Verdict:
 
 def retry_after_s(answer: Command) -> float:
     """When a busy server says to come again; 0 if it does not, or in a way not understood."""
-    told = str(answer.ext.get(RETRY_AFTER_MILLIS, ""))
-    if not told.isascii() or not told.isdigit() or len(told) > limits.TIME_DIGITS_MAX:
+    text = str(answer.ext.get(RETRY_AFTER_MILLIS, ""))
+    if not text.isascii() or not text.isdigit() or len(text) > limits.TIME_DIGITS_MAX:
         return 0.0
-    return int(told) / 1000
+    return int(text) / 1000

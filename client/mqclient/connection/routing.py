@@ -85,23 +85,23 @@ def route_from(
 
     Raises BadInput for an order config that says nothing.
     """
-    named = {broker.broker_name for broker in data.broker_datas}
-    rows = [row for row in data.queue_datas if row.broker_name in named]
-    told = {row.broker_name for row in rows}
-    promised = frozenset(told) if is_promise else frozenset[str]()
+    there = {broker.broker_name for broker in data.broker_datas}
+    rows = [row for row in data.queue_datas if row.broker_name in there]
+    named = {row.broker_name for row in rows}
+    promised = frozenset(named) if is_promise else frozenset[str]()
     closed = frozenset(row.broker_name for row in rows if not row.perm & PERM_WRITE)
     if data.order_topic_conf:
         every = _ordered(topic, data.order_topic_conf)
     else:
         if known is not None and not is_promise:
-            promised = known.promised - told
+            promised = known.promised - named
         every = _every_queue(topic, data, rows, () if known is None else known.every, promised)
     return Route(
         topic=topic,
         every=every,
         writable=every if any(queue.broker_name not in closed for queue in every) else (),
         readable=queues_of(topic, data, PERM_READ),
-        broker_names=tuple(sorted(told)),
+        broker_names=tuple(sorted(named)),
         closed=closed,
         promised=promised,
     )
@@ -118,7 +118,7 @@ def _every_queue(
     ones of those that nothing is said of."""
     there = {row.broker_name for row in rows}
     rows = [*rows, *(row for row in data.absent_queue_datas or () if row.broker_name not in there)]
-    told, without = {row.broker_name for row in rows}, data.without or ()
+    named, without = {row.broker_name for row in rows}, data.without or ()
     queues = [
         MessageQueue(topic, row.broker_name, queue_id)
         for row in rows
@@ -129,7 +129,7 @@ def _every_queue(
     queues += [
         queue
         for queue in known
-        if queue.broker_name not in told
+        if queue.broker_name not in named
         and (queue.broker_name not in without or queue.broker_name in promised)
     ]
     return tuple(sorted(queues, key=_place))
@@ -179,8 +179,8 @@ class RouteTable:
         for broker in data.broker_datas:
             group = self._group(broker.broker_name)
             group.cluster = broker.cluster
-            told = (address for _, address in sorted(broker.broker_addrs.items()))
-            named = tuple(are_addresses(told))
+            addresses = (address for _, address in sorted(broker.broker_addrs.items()))
+            named = tuple(are_addresses(addresses))
             group.members = named + tuple(a for a in group.members if a not in named)
             group.members = group.members[: limits.MEMBERS_MAX]
             leader = broker.broker_addrs.get(LEADER_ID)

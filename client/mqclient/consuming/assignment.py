@@ -270,9 +270,9 @@ class Assignment:
         if self.on_revoke is None:
             return
         try:
-            told = self.on_revoke(queues)
-            if inspect.isawaitable(told):
-                await told
+            outcome = self.on_revoke(queues)
+            if inspect.isawaitable(outcome):
+                await outcome
         except Exception as error:
             log.warning("on_revoke raised", group=self.group, error=repr(error))
 

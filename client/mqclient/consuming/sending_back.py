@@ -265,8 +265,8 @@ class SendingBack:
             await self.send_back(message, delay)
         except DledgerError as problem:
             after_s, reason = limits.HANDLE_AGAIN_S, str(problem)
-            told = "message not taken back, will be handled again"
-            log.warning(told, **named, reason=reason, after_s=after_s)
+            event = "message not taken back, will be handled again"
+            log.warning(event, **named, reason=reason, after_s=after_s)
             await anyio.sleep(limits.HANDLE_AGAIN_S)
             return False
         return True

@@ -86,25 +86,27 @@ def _tracer() -> Tracer:
 
 
 def _of_message(message: Message) -> Mapping[str, Any]:
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "messaging.system": SYSTEM,
         "messaging.operation.name": "send",
         "messaging.operation.type": "send",
         "messaging.destination.name": message.topic,
     }
     if message.body:
-        told["messaging.message.body.size"] = len(message.body)
+        attributes["messaging.message.body.size"] = len(message.body)
     if message.tags:
-        told["messaging.rocketmq.message.tag"] = message.tags
+        attributes["messaging.rocketmq.message.tag"] = message.tags
     if message.keys:
         keys = message.keys
-        told["messaging.rocketmq.message.keys"] = keys.split(" ") if isinstance(keys, str) else keys
-    return told
+        attributes["messaging.rocketmq.message.keys"] = (
+            keys.split(" ") if isinstance(keys, str) else keys
+        )
+    return attributes
 
 
 def _of_received(group: str, messages: Sequence[ReceivedMessage]) -> Mapping[str, Any]:
     first = messages[0]
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "messaging.system": SYSTEM,
         "messaging.operation.name": "process",
         "messaging.operation.type": "process",
@@ -113,13 +115,13 @@ def _of_received(group: str, messages: Sequence[ReceivedMessage]) -> Mapping[str
         "messaging.consumer.group.name": group,
     }
     if len(messages) > 1:
-        told["messaging.batch.message_count"] = len(messages)
-        return told
-    told["messaging.message.id"] = first.message_id
-    told["messaging.message.body.size"] = len(first.body)
+        attributes["messaging.batch.message_count"] = len(messages)
+        return attributes
+    attributes["messaging.message.id"] = first.message_id
+    attributes["messaging.message.body.size"] = len(first.body)
     if first.tags:
-        told["messaging.rocketmq.message.tag"] = first.tags
-    return told
+        attributes["messaging.rocketmq.message.tag"] = first.tags
+    return attributes
 
 
 def _end(span: Span, sent: SendResult) -> None:

@@ -199,8 +199,8 @@ class Encoder:
             else:
                 properties = _KEY_BEFORE + unique_key.encode() + _KEY_AFTER
             if order_key is not None or _has_properties(message) or half_of:
-                told = _properties(message, half_of, now_ms, order_key)
-                properties += encode_properties(told)
+                own = _properties(message, half_of, now_ms, order_key)
+                properties += encode_properties(own)
                 if len(properties) > PROPERTIES_SENT_BYTES_MAX:
                     raise BadInput(
                         f"properties of {len(properties)} bytes, the added ones included; at "

@@ -303,8 +303,8 @@ class Producer(Sends):
             if message.priority is None:  # else it has its queue from that
                 queue = self._outbox.choose(message, queue_id, key, selector).queue
                 broker_name, queue_id, selector = queue.broker_name, None, always(queue)
-                told = with_key(message.properties or {}, key)
-                message, key = replace(message, properties=told), None
+                properties = with_key(message.properties or {}, key)
+                message, key = replace(message, properties=properties), None
             message = await store_parts(self, message, broker_name, deadline_s)
         return await self.send(
             message,

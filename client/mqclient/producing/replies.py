@@ -153,12 +153,12 @@ def reply_request(
     if not {wire.CORRELATION_ID, wire.REPLY_TO_CLIENT} <= asked.keys():
         raise BadMessage(f"{to!r} asks for no reply: it was sent, not requested")
     try:
-        told = OwnProperties.of(properties, {wire.MSG_TYPE: "reply"})
+        own = OwnProperties.of(properties, {wire.MSG_TYPE: "reply"})
     except BadInput as error:
         raise BadMessage(f"reply to {to!r}: {error}") from error
     for name in (wire.CORRELATION_ID, wire.REPLY_TO_CLIENT, wire.TTL):
         if name in asked:
-            told[name] = asked[name]
+            own[name] = asked[name]
     header = SendMessageV2Header(
         a=group,
         b=asked.get(wire.CLUSTER, "") + wire.REPLY_SUFFIX,
@@ -168,7 +168,7 @@ def reply_request(
         f=0,
         g=now_ms,
         h=0,
-        i=encode_properties(told).decode(),
+        i=encode_properties(own).decode(),
     )
     return Command(RequestCode.SEND_REPLY_MESSAGE_V2, encode_header(header), body)
 

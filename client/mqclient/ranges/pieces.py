@@ -98,10 +98,10 @@ def _found(
 
     table = RecordTable(payload)
     offsets = table.queue_offsets
-    told = U32.unpack_from(table.record(0), QUEUE_ID_AT)[0]
-    if told != queue_id or offsets[0] < asked or (np.diff(offsets) <= 0).any():
+    found = U32.unpack_from(table.record(0), QUEUE_ID_AT)[0]
+    if found != queue_id or offsets[0] < asked or (np.diff(offsets) <= 0).any():
         raise RecordError(
-            f"a pull of queue {queue_id} from {asked} was answered with messages of queue {told} "
+            f"a pull of queue {queue_id} from {asked} was answered with messages of queue {found} "
             f"from {offsets[0]} on"
         )
     count = int(np.searchsorted(offsets, end))

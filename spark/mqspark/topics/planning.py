@@ -54,10 +54,10 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """The facts known of the queues now; `told` are (topic, broker group) that have answered."""
+    """The facts known of the queues now; `answered`: the (topic, broker group) that have."""
 
     bounds: Mapping[MessageQueue, Bounds] = field(default_factory=dict)
-    told: Collection[tuple[str, str]] = ()
+    answered: Collection[tuple[str, str]] = ()
 
 
 def ranges(
@@ -119,7 +119,7 @@ def advance(start: Positions, known: Known) -> tuple[dict[MessageQueue, Position
     for queue, position in start.items():
         bounds = known.bounds.get(queue)
         if bounds is None:
-            if (queue.topic, queue.broker_name) not in known.told:
+            if (queue.topic, queue.broker_name) not in known.answered:
                 end[queue] = position
                 continue
             why = f"{DELETED}, or the queue taken from it"

@@ -137,12 +137,14 @@ class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
         """
         target = self._target
         pairs = {(queue.topic, queue.broker_name) for queue in begin}
-        if target is None or not pairs <= {*target.told}:
+        if target is None or not pairs <= {*target.answered}:
             known = look(self._brokers, self._options, begin, all_of=False)
             if target is None:
                 return known
             there = {(queue.topic, queue.broker_name) for queue in known.bounds}
-            self._target = target = Known(target.bounds, {*target.told, *({*known.told} - there)})
+            self._target = target = Known(
+                target.bounds, {*target.answered, *({*known.answered} - there)}
+            )
         return target
 
     def _limited(

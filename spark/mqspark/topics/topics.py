@@ -41,7 +41,7 @@ def look(
     if options.pattern:
         topics |= {topic for topic in reader.topics() if options.wants(topic)}
     bounds: dict[MessageQueue, Bounds] = {}
-    told: set[tuple[str, str]] = set()
+    answered: set[tuple[str, str]] = set()
     for topic in sorted(topics):
         found = reader.bounds(topic, brokers.get(topic, set()))
         wanted = {queue.broker_name for queue in options.queues if queue.topic == topic}
@@ -53,8 +53,8 @@ def look(
             for queue, each in found.queues.items()
             if not options.queues or queue in options.queues
         }
-        told |= {(topic, name) for name in found.told}
-    return Known(bounds, told)
+        answered |= {(topic, name) for name in found.answered}
+    return Known(bounds, answered)
 
 
 def beginning(reader: RangeReader, options: Options, known: Known) -> Positions:

@@ -53,7 +53,7 @@ def test_what_is_wrong_has_a_sign() -> None:
     assert judged(change(GOOD, holds=False, properties=[lost])).signs == {"property 1"}
     assert judged(change(GOOD, holds=False, exceptions=2)).signs == {EXCEPTION}
     assert judged(change(GOOD, holds=False, findings=["late"])).signs == {FINDING}
-    assert "late" in judged(change(GOOD, holds=False, findings=["late"])).told
+    assert "late" in judged(change(GOOD, holds=False, findings=["late"])).summary
 
 
 def test_a_line_says_what_was_done() -> None:

@@ -57,27 +57,27 @@ class Flight:
     ) -> None:
         """A repeat waits, too. It is told of a duplicate, or what `check` makes of that."""
 
-        def told(outcome: Stored | Refused | AppendError) -> None:
+        def tell_duplicate(outcome: Stored | Refused | AppendError) -> None:
             if isinstance(outcome, Stored):
                 outcome = replace(outcome, duplicate=True)
                 outcome = outcome if check is None else check(outcome)
             tell(outcome)
 
-        self._waiting.append(told)
+        self._waiting.append(tell_duplicate)
 
     def land(self, outcome: Appended | AppendError) -> None:
         """The draft's entry is applied, or failed: tell all who wait."""
         failpoint("batch.applied")
         self.leave()
-        told: Stored | AppendError
+        result: Stored | AppendError
         if isinstance(outcome, AppendError):
-            told = outcome
+            result = outcome
         else:
             start, draft = outcome.body_position, self.draft
             positions = [start + offset for offset in draft.starts]
-            told = Stored(positions, draft.offsets, draft.store_timestamp_ms, duplicate=False)
+            result = Stored(positions, draft.offsets, draft.store_timestamp_ms, duplicate=False)
         for tell in self._waiting:
-            tell(told)
+            tell(result)
         failpoint("batch.answered")
 
 

@@ -313,14 +313,14 @@ class Deliveries:
         for record in (Record(self._log.view(at, size)) for at, size in pairs):
             arrival = self._arrival(record) if may_repeat(bytes(record.properties)) else None
             if arrival is not None:
-                told = names.properties_decode(record.properties)
-                properties = again(told, now_ms)
+                stored = names.properties_decode(record.properties)
+                properties = again(stored, now_ms)
                 if properties is None:
                     continue
                 room_ms = self._budget.charge(arrival.topic, record.size, now_ms)
                 if room_ms > int(properties[names.TIMER_OUT_MS]):
                     self.put_off += 1
-                    properties = again(told, room_ms)
+                    properties = again(stored, room_ms)
                 if properties is not None:
                     encoded = names.properties_encode(properties)
                     copy = NewRecord.copy(record)._replace(properties=encoded)

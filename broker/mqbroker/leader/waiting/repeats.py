@@ -83,9 +83,9 @@ class Repeat(NamedTuple):
 
 def repeat_of(properties: Mapping[str, str]) -> Repeat | None:
     """How a message is repeated; None if it is not, or says what can't be."""
-    told = properties.get(names.REPEATS_LEFT)
-    left = None if told is None else _number(told, limits.REPEATS_MAX)
-    if told is not None and not left:
+    given = properties.get(names.REPEATS_LEFT)
+    left = None if given is None else _number(given, limits.REPEATS_MAX)
+    if given is not None and not left:
         return None
     if names.REPEAT_CRON in properties:
         return _by_calendar(properties, left)
@@ -117,7 +117,7 @@ def check_repeat(properties: Mapping[str, str], body_bytes: int, *, timed: bool)
     """Refuse what can't be repeated as it says. All that is added later must fit, too."""
     if not any(name in properties for name in PROPERTIES):
         return
-    told = ", ".join(
+    shown = ", ".join(
         f"{name}={properties[name][:80]!r}" for name in PROPERTIES if name in properties
     )
     reason = _wrong_calendar(properties)
@@ -135,7 +135,7 @@ def check_repeat(properties: Mapping[str, str], body_bytes: int, *, timed: bool)
     elif len(str(properties)) > limits.REPEATED_PROPERTIES_MAX:
         reason = f"its properties are longer than {limits.REPEATED_PROPERTIES_MAX} characters"
     if reason is not None:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"a message with {told}: {reason}")
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"a message with {shown}: {reason}")
 
 
 def _wrong_calendar(properties: Mapping[str, str]) -> str | None:

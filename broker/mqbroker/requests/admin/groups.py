@@ -177,11 +177,11 @@ class GroupAdminHandler:
                 client.client_id, client.address, client.language, client.version, seen_ms
             )
 
-        told = 0
+        count = 0
         for name in [name for name, _ in membership.producer_groups()]:
             members = membership.producers(name)
-            told += len(members)
-            if told > limits.PRODUCERS_TOLD_MAX:
+            count += len(members)
+            if count > limits.PRODUCERS_TOLD_MAX:
                 raise Refused(
                     ResponseCode.SYSTEM_ERROR,
                     f"there are more than {limits.PRODUCERS_TOLD_MAX} producers, by group: ask for "

@@ -95,8 +95,8 @@ class ConsumerGroup:
 
     def has_paused(self, connection_id: int, queue: MessageQueue) -> bool | None:
         """Whether a member has paused a queue, by its last heartbeat; None if it does not tell."""
-        told = self.paused.get(connection_id)
-        return None if told is None else queue in told or all_queues(queue.topic) in told
+        paused = self.paused.get(connection_id)
+        return None if paused is None else queue in paused or all_queues(queue.topic) in paused
 
 
 class _RefusedClient(NamedTuple):

@@ -207,11 +207,11 @@ class ProgressHandler:
 
     def _reason_steps(self, group: str, table: dict[MessageQueue, OffsetWrapper]) -> Iterator[None]:
         """Add why messages are not done; one queue at each step."""
-        for of, told in table.items():
+        for of, row in table.items():
             behind = self._standing.behind(group, of.topic, of.queue_id)
             found = self._standing.reason(group, of.topic, of.queue_id, behind)
-            told.in_flight, told.state = behind.in_flight, found.why.value
-            told.reason, told.since = found.text, found.since_ms
+            row.in_flight, row.state = behind.in_flight, found.why.value
+            row.reason, row.since = found.text, found.since_ms
             yield
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:

@@ -53,8 +53,8 @@ class Readers:
         self._last[key] = connection_id
         if key not in self._resets:
             return None
-        target, told = self._resets[key]
-        if told or offset == target:
+        target, answered = self._resets[key]
+        if answered or offset == target:
             del self._resets[key]
             return None
         self._resets[key] = (target, True)

@@ -124,7 +124,7 @@ class ResetHandler:
         self, header: InvokeBrokerToResetOffsetHeader, table: dict[MessageQueue, int], body: bytes
     ) -> Iterator[None]:
         """Tell the members, one at each step; `body` is what most of them read."""
-        told = ResetConsumerClientOffsetHeader(
+        notice = ResetConsumerClientOffsetHeader(
             topic=header.topic,
             group=header.group,
             timestamp=header.timestamp,
@@ -138,5 +138,5 @@ class ResetHandler:
         for client, connection in self._clients.members(header.group):
             content = as_list if client.language == "CPP" else body
             code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET
-            connection.send_oneway_request(Command(code, encode_header(told), content))
+            connection.send_oneway_request(Command(code, encode_header(notice), content))
             yield

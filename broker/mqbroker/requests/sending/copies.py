@@ -51,6 +51,6 @@ def copied(
         largest = max(kept, key=len)
         kept.remove(largest)
         left_out.append(largest.partition(b"\x01")[0].decode(errors="replace"))
-    told = ",".join(left_out).encode()[: limits.LEFT_OUT_NAMES_BYTES_MAX].decode(errors="ignore")
-    note = names.properties_encode({names.LEFT_OUT: told})
+    listed = ",".join(left_out).encode()[: limits.LEFT_OUT_NAMES_BYTES_MAX].decode(errors="ignore")
+    note = names.properties_encode({names.LEFT_OUT: listed})
     return b"".join(kept) + note + more, tuple(left_out)

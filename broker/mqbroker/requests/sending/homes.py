@@ -55,7 +55,7 @@ class Homes:
         return HomeAnswer(header.epoch, header.batch, [offset for offset, _ in own])
 
     async def fence(self, name: str, home: str) -> None:
-        """Fence all instances so far: they decide nothing any more. Raises as `told`."""
+        """Fence all instances so far: they decide nothing any more. Raises as `decision`."""
         instance = f"drops-{uuid.uuid4().hex}"
         if home == self._core.config.broker_name:
             await self._once.take_over(name, instance)

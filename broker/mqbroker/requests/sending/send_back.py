@@ -135,10 +135,10 @@ def _added(record: Record, header: ConsumerSendMsgBackHeader, *, dead: bool) -> 
     if not names.has_property(record.properties, names.RETRY_TOPIC):
         added[names.RETRY_TOPIC] = record.topic
     if not names.has_property(record.properties, names.ORIGIN_MESSAGE_ID):
-        told = header.origin_msg_id or ""
-        is_id = told.isalnum() and len(told) <= limits.MESSAGE_ID_CHARACTERS_MAX
+        given = header.origin_msg_id or ""
+        is_id = given.isalnum() and len(given) <= limits.MESSAGE_ID_CHARACTERS_MAX
         own_id = names.offset_message_id(record.store_host, record.physical_offset)
-        added[names.ORIGIN_MESSAGE_ID] = told if is_id else own_id
+        added[names.ORIGIN_MESSAGE_ID] = given if is_id else own_id
     if not dead and (header.delay_millis or 0) > 0:
         added[names.TIMER_DELAY_MS] = str(header.delay_millis)
     elif not dead:

@@ -98,8 +98,8 @@ def _index_moved(body: memoryview, position: int, move: Record) -> list[EntryInd
             many, stored_ms = table
             whole = many.index(stored_ms, None)
             if whole is not None:
-                told = _index(body[: move.size], position, move, OP_TOPIC)._replace(copies=())
-                return [told, whole]
+                own = _index(body[: move.size], position, move, OP_TOPIC)._replace(copies=())
+                return [own, whole]
     return [
         index_records(part, position + start)._replace(copies=())
         for _, start, part in _of_one_topic(body, position)

@@ -98,13 +98,13 @@ def has_done(cluster: Cluster, name: str, places: Iterable[str]) -> bool:
     """Whether a node has carried out an order that it has for one of these places."""
     orders = ordered(cluster, name).orders
     wanted = {order.number for order in orders if order.place in {*places}}
-    return any(told.place and told.number in wanted for told in reached(cluster, name))
+    return any(each.place and each.number in wanted for each in reached(cluster, name))
 
 
 def taken(cluster: Cluster, name: str) -> bool:
     """Whether a node has taken the orders that it was given last."""
     number = ordered(cluster, name).number
-    return any(not told.place and told.number == number for told in reached(cluster, name))
+    return any(not each.place and each.number == number for each in reached(cluster, name))
 
 
 async def _change(cluster: Cluster, name: str, change: Callable[[Orders], Orders]) -> None:
@@ -115,7 +115,7 @@ async def _change(cluster: Cluster, name: str, change: Callable[[Orders], Orders
     # A process that is about to start reads them only once it has loaded its modules.
     with trio.move_on_after(START_TIMEOUT_S) as scope:
         while (pid := cluster.pid(name)) is not None:
-            taken = [told for told in reached(cluster, name) if told.pid == pid and not told.place]
+            taken = [each for each in reached(cluster, name) if each.pid == pid and not each.place]
             if taken and taken[-1].number == wanted.number:
                 if taken[-1].problem:
                     raise ClusterError(f"{name} can't take these orders: {taken[-1].problem}")

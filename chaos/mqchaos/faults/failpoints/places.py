@@ -56,10 +56,10 @@ class AtPlace(OfFew):
                 with trio.move_on_after(cluster.provoked_s):
                     await self._provoke(cluster, node, place)
             except* DledgerError as group:
-                told = next(leaves(group))
+                first = next(leaves(group))
                 raise ClusterError(
-                    f"{node.name} was not made to pass {place.name}: {told}"
-                ) from told
+                    f"{node.name} was not made to pass {place.name}: {first}"
+                ) from first
             finally:
                 await clean_up(cluster, node, place)
 

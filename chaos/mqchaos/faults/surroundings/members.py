@@ -104,14 +104,14 @@ async def _are_members(cluster: Cluster, victims: Victims) -> bool:
 
 async def _persist(change: Callable[[], Awaitable[object]]) -> None:
     """Ask for a change until it is made. Raises ClusterError with the last reason if it is not."""
-    told = "nobody answered"
+    reason = "nobody answered"
     with trio.move_on_after(CHANGE_TIMEOUT_S):
         while True:
             try:
                 await change()
             except (DledgerError, BadInput) as error:
-                told = str(error)
+                reason = str(error)
             else:
                 return
             await trio.sleep(CHANGE_AGAIN_S)
-    raise ClusterError(f"the members did not change within {CHANGE_TIMEOUT_S:.0f} s: {told}")
+    raise ClusterError(f"the members did not change within {CHANGE_TIMEOUT_S:.0f} s: {reason}")

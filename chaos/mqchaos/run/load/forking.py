@@ -25,7 +25,7 @@ class _Child(NamedTuple):
     anything, and its standard output."""
 
     pid: int
-    told: int
+    stdin: int
     tells: int
 
 
@@ -36,28 +36,28 @@ def forked(task: TaskT) -> TaskT:
     """
     children: list[_Child] = []
     for client in clients_of(task):
-        told, tells = os.pipe(), os.pipe()
+        stdin, tells = os.pipe(), os.pipe()
         pid = os.fork()
         if not pid:
             for other in children:
-                os.close(other.told)
+                os.close(other.stdin)
                 os.close(other.tells)
-            _become(told, tells)
+            _become(stdin, tells)
             history = str(Path(task.history).with_name(f"{client}.jsonl"))
             return replace(task, client=client, history=history, forks=0)
-        os.close(told[0])
+        os.close(stdin[0])
         os.close(tells[1])
-        children.append(_Child(pid, told[1], tells[0]))
+        children.append(_Child(pid, stdin[1], tells[0]))
     trio.run(_follow_all, children)
     statuses = [os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1]) for child in children]
     sys.exit(max(statuses, key=abs))
 
 
-def _become(told: tuple[int, int], tells: tuple[int, int]) -> None:
+def _become(stdin: tuple[int, int], tells: tuple[int, int]) -> None:
     """In a child: read from one pipe, print to the other."""
-    os.dup2(told[0], sys.stdin.fileno())
+    os.dup2(stdin[0], sys.stdin.fileno())
     os.dup2(tells[1], sys.stdout.fileno())
-    for end in (*told, *tells):
+    for end in (*stdin, *tells):
         os.close(end)
 
 
@@ -78,7 +78,7 @@ async def _hand_on(children: list[_Child]) -> None:
         while await stdin.receive_some(4096):
             pass
     for child in children:
-        os.close(child.told)
+        os.close(child.stdin)
 
 
 async def _follow(child: _Child, children: list[_Child], said: dict[int, Progress]) -> None:

@@ -168,10 +168,10 @@ class ProducerWork:
     def _failed(self, unique: str, error: DledgerError) -> None:
         self._room.release()
         self.progress.failed += 1
-        told = f"{type(error).__name__}: {error}"
-        self.progress.error = self.progress.error or told
+        reason = f"{type(error).__name__}: {error}"
+        self.progress.error = self.progress.error or reason
         now = time.monotonic_ns()
-        self._history.write(Fail(now, self._task.client, unique, error.definite, told))
+        self._history.write(Fail(now, self._task.client, unique, error.definite, reason))
 
 
 class EqualWork(ProducerWork):

@@ -94,15 +94,15 @@ async def answered(ask: Callable[[], Awaitable[T]]) -> tuple[T, int]:
 
     Raises ClusterError if that takes too long.
     """
-    began, told = time.monotonic_ns(), "nobody answered"
+    began, reason = time.monotonic_ns(), "nobody answered"
     with trio.move_on_after(limits.ACT_TIMEOUT_S):
         while True:
             try:
                 return await ask(), began
             except (DledgerError, BadInput) as error:
-                told = str(error)
+                reason = str(error)
             await trio.sleep(limits.ACT_AGAIN_S)
-    raise ClusterError(f"a tool was refused for {limits.ACT_TIMEOUT_S:.0f} s: {told}")
+    raise ClusterError(f"a tool was refused for {limits.ACT_TIMEOUT_S:.0f} s: {reason}")
 
 
 async def reset(tools: Tools) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from mqchaos.history.events import Ack, Act, Deliver, Event, GroupOffset, Reset, Send
 from mqchaos.limits import NS_PER_S, RESET_SETTLES_S
-from mqchaos.run.ordinary.given import Place, told
+from mqchaos.run.ordinary.given import Place, sentence
 
 
 class Administered(NamedTuple):
@@ -120,9 +120,9 @@ def against_administering(found: Administered) -> list[str]:
     """Faults in how a group and its members took the acts of tools."""
     wrong = []
     if found.missing:
-        wrong.append(told("were never given to the group", found.missing))
+        wrong.append(sentence("were never given to the group", found.missing))
     if found.ignored:
-        wrong.append(told("were not given again after a reset", found.ignored))
+        wrong.append(sentence("were not given again after a reset", found.ignored))
     return wrong
 
 

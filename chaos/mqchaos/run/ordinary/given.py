@@ -113,7 +113,7 @@ def place_of(event: Ack | Deliver) -> Place:
     return event.topic, event.broker, event.queue_id, event.offset
 
 
-def told(what: str, places: Sequence[Place]) -> str:
+def sentence(what: str, places: Sequence[Place]) -> str:
     """A sentence with the first places."""
     named = [f"{topic}/{broker}/{queue}/{at}" for topic, broker, queue, at in places]
     return f"{len(places):,} messages {what}: {', '.join(named[:3])}"
@@ -126,7 +126,7 @@ def against_deploying(found: Given) -> list[str]:
     """
     wrong = against_skipping(found)
     if found.twice and not found.faults:
-        wrong.append(told("were handled twice", found.twice))
+        wrong.append(sentence("were handled twice", found.twice))
     return wrong
 
 
@@ -151,14 +151,14 @@ def against_skipping(found: Given) -> list[str]:
     """Messages that were acknowledged and never given."""
     if not found.missing:
         return []
-    return [told("were never given to the group", found.missing)]
+    return [sentence("were never given to the group", found.missing)]
 
 
 def against_sharing(found: Shared, held_s_max: float) -> list[str]:
     """Faults between processes that have copies of one client."""
     wrong = []
     if found.twice:
-        wrong.append(told("were acknowledged at the place of another", found.twice))
+        wrong.append(sentence("were acknowledged at the place of another", found.twice))
     if found.held_s > held_s_max:
         wrong.append(
             f"two members had a queue for {found.held_s:.1f} s at once, above {held_s_max:.1f} s: "

@@ -39,11 +39,11 @@ def brokers_away(facts: Facts) -> Iterator[Finding]:
     for broker in facts.brokers:
         if broker.problem is None:
             continue
-        told = "clients are told" if broker.address in registered else "the group names"
+        source = "clients are told" if broker.address in registered else "the group names"
         yield Finding(
             "address-silent",
             f"{broker.broker_name} {broker.address}",
-            f"the address that {told} for it does not answer: {broker.problem}",
+            f"the address that {source} for it does not answer: {broker.problem}",
             "start it; if it runs, its brokerIP1 and listenPort must be reachable from here",
         )
     for name, cluster in sorted(facts.away.items()):
@@ -102,8 +102,10 @@ def disk_fills(facts: Facts) -> Iterator[Finding]:
 def clocks_apart(facts: Facts) -> Iterator[Finding]:
     """Members of a group whose clocks differ, beyond what the question itself may have cost."""
     for _, members in broker_groups(facts):
-        told = [(each.clock_ahead_ms, each) for each in members if each.clock_ahead_ms is not None]
-        for (one_ms, one), (other_ms, other) in combinations(told, 2):
+        clocks = [
+            (each.clock_ahead_ms, each) for each in members if each.clock_ahead_ms is not None
+        ]
+        for (one_ms, one), (other_ms, other) in combinations(clocks, 2):
             apart_ms = abs(one_ms - other_ms)
             if apart_ms - one.clock_unsure_ms - other.clock_unsure_ms <= limits.DOCTOR_CLOCKS_MS:
                 continue
@@ -120,11 +122,13 @@ def clocks_apart(facts: Facts) -> Iterator[Finding]:
 def subscriptions_differ(facts: Facts) -> Iterator[Finding]:
     """Consumer groups whose members subscribe to different things."""
     for each in facts.differing:
-        told = "; ".join(f"{client} wants {wants}" for client, wants in sorted(each.wants.items()))
+        listed = "; ".join(
+            f"{client} wants {wants}" for client, wants in sorted(each.wants.items())
+        )
         yield Finding(
             "subscriptions-differ",
             f"group {each.group} on {each.broker_name}",
-            f"its members do not subscribe to the same: {told}",
+            f"its members do not subscribe to the same: {listed}",
             "give programs that want different messages groups of their own; during a deployment "
             "it passes",
         )
@@ -154,11 +158,13 @@ def versions_mixed(facts: Facts) -> Iterator[Finding]:
             if version:
                 versions.setdefault(version, []).append(each.name)
         if len(versions) > 1:
-            told = "; ".join(f"{each}: {', '.join(who)}" for each, who in sorted(versions.items()))
+            listed = "; ".join(
+                f"{each}: {', '.join(who)}" for each, who in sorted(versions.items())
+            )
             yield Finding(
                 "versions-mixed",
                 name,
-                f"its members run different versions: {told}",
+                f"its members run different versions: {listed}",
                 "finish the update: followers first, the leader last (mqadmin transferLeader)",
             )
 

@@ -152,16 +152,16 @@ class _Gathering:
         for name, group in info.broker_addr_table.items():
             brokers[name] = dict(group.broker_addrs)
             known = self._groups.setdefault(name, BrokerData(group.cluster, name, {}))
-            for broker_id, told in group.broker_addrs.items():
-                if told not in known.broker_addrs.values():
+            for broker_id, member in group.broker_addrs.items():
+                if member not in known.broker_addrs.values():
                     free = max(known.broker_addrs, default=-1) + 1
                     taken = broker_id in known.broker_addrs
-                    known.broker_addrs[free if taken else broker_id] = told
+                    known.broker_addrs[free if taken else broker_id] = member
         config: dict[str, str] = {}
 
         async def ask_config() -> None:
-            told = await self._answer(address, RequestCode.GET_NAMESRV_CONFIG)
-            config.update(parse_properties(told.payload))
+            answer = await self._answer(address, RequestCode.GET_NAMESRV_CONFIG)
+            config.update(parse_properties(answer.payload))
 
         await self._try(f"the config of the name server {address}", ask_config)
         ends_s = await self._certificate(address, config)
@@ -186,16 +186,16 @@ class _Gathering:
 
         async def ask_figures() -> None:
             began_s, began_ms = steady_s(), unix_ms()
-            told = await self._answer(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+            answer = await self._answer(address, RequestCode.GET_BROKER_RUNTIME_INFO)
             took_ms = 1000 * (steady_s() - began_s)
-            figures.update(decode_body(KVTable, told.payload).table)
+            figures.update(decode_body(KVTable, answer.payload).table)
             if figures.get("clockTimestamp", "").isdecimal():
                 ahead_ms = int(figures["clockTimestamp"]) - (began_ms + took_ms / 2)
                 clock.extend((ahead_ms, took_ms / 2))
 
         async def ask_config() -> None:
-            told = await self._answer(address, RequestCode.GET_BROKER_CONFIG)
-            config.update(without_secrets(parse_properties(told.payload)))
+            answer = await self._answer(address, RequestCode.GET_BROKER_CONFIG)
+            config.update(without_secrets(parse_properties(answer.payload)))
 
         await self._try(f"the figures of {name} {address}", ask_figures)
         await self._try(f"the config of {name} {address}", ask_config)
@@ -227,13 +227,13 @@ class _Gathering:
         """The brokers with digests of their states, of the same entry in a group if possible."""
         found: list[BrokerFacts] = []
         for _, members in broker_groups(facts):
-            told = members
+            answered = members
             for _ in range(limits.DOCTOR_ROUNDS_MAX):
-                told = list(await run_for_each(self._with_state, members))
-                if len({each.tables_index for each in told if each.tables}) <= 1:
+                answered = list(await run_for_each(self._with_state, members))
+                if len({each.tables_index for each in answered if each.tables}) <= 1:
                     break
                 await anyio.sleep(limits.DOCTOR_ROUND_S)
-            found += told
+            found += answered
         return tuple(found)
 
     async def _with_state(self, broker: BrokerFacts) -> BrokerFacts:
@@ -258,8 +258,8 @@ class _Gathering:
         )
 
     async def _figures(self, address: str) -> Mapping[str, str]:
-        told = await self._answer(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return decode_body(KVTable, told.payload).table
+        answer = await self._answer(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return decode_body(KVTable, answer.payload).table
 
     async def _of_leaders(self, facts: Facts) -> tuple[list[DeadLetterFacts], list[GroupFacts]]:
         """The facts that only leaders know: dead letters, and the subscriptions of groups."""
@@ -290,8 +290,8 @@ class _Gathering:
         groups = self._first_of(sorted(await requests.group_configs(broker)), name)
 
         async def ask_letters(topic: str) -> None:
-            told = await requests.ask_leader(broker, GetTopicStatsInfoHeader(topic=topic))
-            queues = decode_body(TopicStats, told.payload).offset_table.values()
+            answer = await requests.ask_leader(broker, GetTopicStatsInfoHeader(topic=topic))
+            queues = decode_body(TopicStats, answer.payload).offset_table.values()
             messages = sum(queue.max_offset - queue.min_offset for queue in queues)
             last_ms = max((queue.last_update_timestamp for queue in queues), default=0)
             group = topic.removeprefix(DLQ_PREFIX)

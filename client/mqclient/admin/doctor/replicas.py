@@ -109,11 +109,11 @@ def config_differs(facts: Facts) -> Iterator[Finding]:
         for key in _ALIKE:
             values = {each.config[key]: each.name for each in members if key in each.config}
             if len(values) > 1:
-                told = ", ".join(f"{who}: {value or '(empty)'}" for value, who in values.items())
+                listed = ", ".join(f"{who}: {value or '(empty)'}" for value, who in values.items())
                 yield Finding(
                     "config-differs",
                     name,
-                    f"members have different {key}: {told}",
+                    f"members have different {key}: {listed}",
                     "give all members the same value, and restart one after the other",
                 )
 
@@ -161,7 +161,7 @@ def log_digests(broker: BrokerFacts) -> dict[int, str]:
 def not_compared(facts: Facts) -> Iterator[str]:
     """Broker groups whose members' states were not compared."""
     for name, members in broker_groups(facts):
-        told = [each for each in members if each.tables_index is not None]
-        indices = {each.tables_index for each in told}
-        if len(told) > 1 and len(indices) > 1:
+        compared = [each for each in members if each.tables_index is not None]
+        indices = {each.tables_index for each in compared}
+        if len(compared) > 1 and len(indices) > 1:
             yield name

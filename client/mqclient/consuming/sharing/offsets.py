@@ -161,9 +161,9 @@ class BrokerOffsets:
         self._known.pop(queue, None)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
-        told = decode_header(QueryConsumerOffsetResponseHeader, answer)
-        self._known[queue] = told.offset
-        return Place(told.offset, told.life or 0)
+        found = decode_header(QueryConsumerOffsetResponseHeader, answer)
+        self._known[queue] = found.offset
+        return Place(found.offset, found.life or 0)
 
     async def _take(self, queue: MessageQueue) -> Command:
         if self._patience_s is None:

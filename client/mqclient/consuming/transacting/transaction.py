@@ -375,9 +375,9 @@ class OnceTransaction:
         )
         command = Command(RequestCode.WRITE_ONCE, encode_header(header), self._outputs.body())
         answer = await self._ask(claim, broker_name, topic, command)
-        told = decode_header(WriteOnceResponseHeader, answer)
+        found = decode_header(WriteOnceResponseHeader, answer)
         leader = self._transacting.session.routes.leader(broker_name) or ""
-        self.results = self._outputs.results(told, broker_name, leader)
+        self.results = self._outputs.results(found, broker_name, leader)
 
     def _token(self, covered: _Covered) -> int | None:
         return self._transacting.token(covered.queue)
