@@ -83,12 +83,12 @@ class Pages:
         return Answer.text(HTTPStatus.NOT_FOUND, f"there is no {asked.path[:80]!r}: {PATHS}")
 
     def _cached_details(self, wanted: Details) -> CachedPage:
-        kept = self._cached.get(wanted)
-        if kept is None:
+        page = self._cached.get(wanted)
+        if page is None:
             if len(self._cached) >= limits.PAGES_KEPT_MAX:
                 del self._cached[next(iter(self._cached))]
-            kept = self._cached[wanted] = CachedPage(lambda: self._details(wanted))
-        return kept
+            page = self._cached[wanted] = CachedPage(lambda: self._details(wanted))
+        return page
 
 
 def _details(asked: Asked) -> Details:

@@ -65,7 +65,7 @@ async def serve_remoting(
 ) -> None:
     """Serve `handler` until cancelled; then every connection is closed.
 
-    Unexpected exceptions are noted in `faults`. Ports of one server share a `room`; without one a
+    Unexpected exceptions are noted in `faults`. Ports of one server share a `quota`; without one a
     port has room for `CONNECTIONS_MAX`. `tls` says whom it takes encrypted; without it all speak
     plain text. `task_status` is told the port, which matters for port 0: any free one. Raises
     OSError if the address can't be listened on.

@@ -213,10 +213,10 @@ async def result_in_turns(steps: Generator[object, None, T]) -> T:
     """Take all `steps` in the same way, for their result."""
     results = list[T]()
 
-    def kept() -> Iterator[object]:
+    def collected() -> Iterator[object]:
         results.append((yield from steps))
 
-    await in_turns(kept())
+    await in_turns(collected())
     return results[0]
 
 

@@ -105,7 +105,7 @@ class Core:
         audit_log: AuditLog | None = None,
         secrets: Secrets | None = None,
     ) -> Core:
-        """Put the parts together. `room` is that of the ports; tools are shown its counts."""
+        """Put the parts together. `quota` is that of the ports; tools are shown its counts."""
         role = Role(config.node_id, config.client_addresses())
         assignments = Assignments(machine, clock_ms, clock_s)
         faults, rates = Faults(), Rates()

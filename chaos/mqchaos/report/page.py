@@ -47,7 +47,7 @@ def render(
 ) -> str:
     """The page. `rows`: name, value, whether it is as it should be; `events`: what happened."""
     heading = _heading(report)
-    strips = distributions(found, report.pauses_stretch if report.pauses_judged else None)
+    strips = distributions(found, report.pauses_factor if report.pauses_judged else None)
     body = [
         _found(report),
         _tiles(report),

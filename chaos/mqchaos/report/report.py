@@ -45,13 +45,13 @@ def make_report(
     findings: Sequence[str],
     *,
     pauses_judged: bool = True,
-    pauses_stretch: float = 1.0,
+    pauses_factor: float = 1.0,
     slowness: float = 1.0,
     notes: Sequence[str] = (),
 ) -> Report:
     """Put the verdict and the measured times together, and judge the times.
 
-    Where faults overlap, no pause is one fault's: `pauses_judged` is False then. `pauses_stretch`:
+    Where faults overlap, no pause is one fault's: `pauses_judged` is False then. `pauses_factor`:
     of the bounds of their kinds. `slowness`: of the machine (`mqchaos.run.machine_speed`), which is
     told, as are `notes`.
     """
@@ -59,7 +59,7 @@ def make_report(
         GapFound(gap.fault.what, gap.fault.node, gap.fault.at_s, gap.length_s) for gap in found.gaps
     ]
     lengths = [gap.gap_s for gap in gaps]
-    exceeded = [*findings, *(_too_long(gaps, pauses_stretch) if pauses_judged else [])]
+    exceeded = [*findings, *(_too_long(gaps, pauses_factor) if pauses_judged else [])]
     if found.failed:
         exceeded.append(
             f"{found.failed} sends ended in an exception, the first: {found.failures[0]}"
@@ -79,7 +79,7 @@ def make_report(
         exceptions=found.failed,
         findings=exceeded,
         pauses_judged=pauses_judged,
-        pauses_stretch=pauses_stretch,
+        pauses_factor=pauses_factor,
         slowness=slowness,
         failovers=[
             FailoverFound(
@@ -111,14 +111,14 @@ def _counts(verdict: Verdict) -> Counts:
         raise BadInput(f"the audit's counts are not those of a run: {error}") from error
 
 
-def _too_long(gaps: Sequence[GapFound], stretch: float) -> list[str]:
+def _too_long(gaps: Sequence[GapFound], factor: float) -> list[str]:
     """The pauses that were too long, as text for each kind of fault."""
     found = []
     for kind in KINDS.values():
         lengths = [gap.gap_s for gap in gaps if gap.fault == kind.name]
         for what, length_s, bound_s in (
-            ("median", median(lengths or [0.0]), stretch * kind.gap_median_s_max),
-            ("worst", max(lengths, default=0.0), stretch * kind.gap_worst_s_max),
+            ("median", median(lengths or [0.0]), factor * kind.gap_median_s_max),
+            ("worst", max(lengths, default=0.0), factor * kind.gap_worst_s_max),
         ):
             if length_s > bound_s:
                 found.append(
@@ -138,7 +138,7 @@ def rows(report: Report) -> list[tuple[str, str, bool]]:
         (
             f"longest send gap at the {gap.fault} of {gap.node} ({gap.at_s:.1f} s)",
             f"{gap.gap_s * 1000:.0f} ms",
-            gap.gap_s <= report.pauses_stretch * KINDS[gap.fault].gap_worst_s_max
+            gap.gap_s <= report.pauses_factor * KINDS[gap.fault].gap_worst_s_max
             or not report.pauses_judged,
         )
         for gap in report.gaps

@@ -21,15 +21,15 @@ _HEIGHT: Final = 26.0
 _TICKS: Final = (0.01, 0.1, 1.0, 10.0)
 
 
-def distributions(found: Timeline, stretch: float | None = 1.0) -> Markup:
+def distributions(found: Timeline, factor: float | None = 1.0) -> Markup:
     """A table: how long sends paused and until another led, by kind of fault.
 
-    `stretch`: of the bounds of the kinds, which the run is judged by; None if it is not.
+    `factor`: of the bounds of the kinds, which the run is judged by; None if it is not.
     """
     rows: list[tuple[str, str, list[float], float | None]] = []
     for kind in KINDS.values():
         pauses = [gap.length_s for gap in found.gaps if gap.fault.what == kind.name]
-        bound_s = None if stretch is None else stretch * kind.gap_worst_s_max
+        bound_s = None if factor is None else factor * kind.gap_worst_s_max
         rows.append((kind.name, "sends paused", pauses, bound_s))
         leads = [each.seconds for each in failovers(found) if each.fault.what == kind.name]
         rows.append((kind.name, "until another led", leads, None))

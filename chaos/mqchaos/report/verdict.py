@@ -67,7 +67,7 @@ class Report(msgspec.Struct, frozen=True):
     exceptions: int
     findings: list[str]
     pauses_judged: bool = True
-    pauses_stretch: float = 1.0
+    pauses_factor: float = 1.0
     slowness: float = 1.0
     failovers: list[FailoverFound] = []
     latency: Latency | None = None

@@ -68,7 +68,7 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
         run.phase = "reading the times off the history"
         found = await measured(run.history)
         nursery.cancel_scope.cancel()
-    stretch = (CUT_AGAIN if planned.namespaces else 1.0) * busy.slowdown(planned.busy)
+    factor = (CUT_AGAIN if planned.namespaces else 1.0) * busy.slowdown(planned.busy)
     report = make_report(
         found,
         verdict,
@@ -77,7 +77,7 @@ async def assess(order: Order, run: Run, console: Console) -> Report:
         order.replay,
         run.findings,
         pauses_judged=planned.strict and WORKLOADS[planned.workload].paused_by_faults_alone,
-        pauses_stretch=stretch * run.machine_speed.slowness,
+        pauses_factor=factor * run.machine_speed.slowness,
         slowness=run.machine_speed.slowness,
         notes=run.notes,
     )

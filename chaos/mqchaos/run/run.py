@@ -336,14 +336,14 @@ class Run:
         each = workload.broadcast
 
         # A member that dies between its commit and its word of it has the brokers to speak for it.
-        kept = Progress(ends=observer.passed)
+        passed = Progress(ends=observer.passed)
 
         def readers() -> list[list[Progress]]:
             if workload.members:  # what is done of what was popped, only they say
-                return [[kept]]
+                return [[passed]]
             if each:
                 return [[progress] for progress in self.consumed]
-            return [[*self.consumed, kept]]
+            return [[*self.consumed, passed]]
 
         with trio.move_on_after(limits.DRAIN_TIMEOUT_S) as scope:
             if workload.lives:  # what was seen of ends may be of earlier lives

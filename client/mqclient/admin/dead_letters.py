@@ -124,7 +124,7 @@ class DeadLetters(Part):
                             try:
                                 letter = await self._redrive(group, message, dry_run)
                             except _OF_ONE_LETTER as error:
-                                letter, is_through = letter.kept(error), False
+                                letter, is_through = letter.unsent(error), False
                             done.append(letter)
                         # What is behind the first one that is kept is found by its copy.
                         offset = message.queue_offset + 1 if is_through else offset

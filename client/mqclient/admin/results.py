@@ -438,6 +438,6 @@ class DeadLetter(MessageView, frozen=True, kw_only=True):
         """This dead letter, sent again as `message_id`."""
         return msgspec.structs.replace(self, redriven_as=message_id)
 
-    def kept(self, problem: Exception) -> DeadLetter:
+    def unsent(self, problem: Exception) -> DeadLetter:
         """This dead letter, which can't be sent again for this reason."""
         return msgspec.structs.replace(self, problem=str(problem))

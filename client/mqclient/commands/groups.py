@@ -261,14 +261,14 @@ def redrive_dead_letters(
             group, message_id=message_id, dry_run=dry_run, count=count
         )
     )
-    kept = [letter for letter in found if letter.problem]
+    unsent = [letter for letter in found if letter.problem]
     what = "would be sent again" if dry_run else "sent again"
-    note = f"{plural(len(found) - len(kept), 'dead letter')} of group {group} {what}"
-    left_out = [f"not sent: {each.offset_message_id}: {each.problem}" for each in kept]
+    note = f"{plural(len(found) - len(unsent), 'dead letter')} of group {group} {what}"
+    left_out = [f"not sent: {each.offset_message_id}: {each.problem}" for each in unsent]
     if len(found) >= count and message_id is None:
         left_out.append(f"{count} were tried, there may be more: --count, or the same again")
     common.show("redriveDeadLetters", found, _letters(found, note, left_out))
-    if kept:
+    if unsent:
         sys.exit(EXIT_PARTLY)
 
 

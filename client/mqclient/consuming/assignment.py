@@ -386,9 +386,9 @@ class Assignment:
 
     async def _first_place(self, queue: MessageQueue) -> Place:
         """The offset that is kept for it, or where a queue without one begins."""
-        kept = await self.offsets.load(queue)
-        if kept is not None:
-            return kept
+        place = await self.offsets.load(queue)
+        if place is not None:
+            return place
         start = self.consume_from
         if start != "first" and (
             queue.topic.startswith(RETRY_PREFIX) or await self.offsets.is_younger(queue)

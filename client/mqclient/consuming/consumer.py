@@ -157,8 +157,8 @@ class Consumer(Member):
         self._transacting: Transacting | None = None
         self._locks: Locks | None = None
         if ordered:
-            kept = self._handout.arrived.announce
-            self._locks = Locks(self._session, group or "", self._lost, kept)
+            announce = self._handout.arrived.announce
+            self._locks = Locks(self._session, group or "", self._lost, announce)
 
     async def drain(self, timeout_s: float = limits.DRAIN_S) -> bool:
         """Stop in order: fetch nothing more, let handlers finish their messages, commit, leave.

@@ -80,11 +80,12 @@ class Bounds(NamedTuple):
 class TopicBounds(NamedTuple):
     """The queues of a topic that can be read.
 
-    Of broker groups that have `answered`, a queue that is not listed does not exist. `silent` are broker groups that have or had the topic, and either can't be asked now or
+    `told` are the broker groups that have answered: a queue of theirs that is not listed does not
+    exist. `silent` are broker groups that have or had the topic, and either can't be asked now or
     must not be read. Nothing is known of other broker groups."""
 
     queues: Mapping[MessageQueue, Bounds]
-    answered: frozenset[str]
+    told: frozenset[str]
     silent: frozenset[str]
 
 
@@ -134,12 +135,10 @@ class RangeReader(SessionClient):
             table = (await self._requests.cluster_info()).broker_addr_table
             brokers |= {name: table[name] for name in known if name in table}
         found = await run_for_each(lambda broker: self._bounds_on(broker, topic), brokers.values())
-        answered = {
-            name: each for name, each in zip(brokers, found, strict=True) if each is not None
-        }
-        queues = {queue: bounds for each in answered.values() for queue, bounds in each.items()}
-        silent = (silent | brokers.keys()) - answered.keys()
-        return TopicBounds(dict(sorted(queues.items())), frozenset(answered), frozenset(silent))
+        heard = {name: each for name, each in zip(brokers, found, strict=True) if each is not None}
+        queues = {queue: bounds for each in heard.values() for queue, bounds in each.items()}
+        silent = (silent | brokers.keys()) - heard.keys()
+        return TopicBounds(dict(sorted(queues.items())), frozenset(heard), frozenset(silent))
 
     async def _bounds_on(self, broker: BrokerData, topic: str) -> dict[MessageQueue, Bounds] | None:
         """The queues on one broker group; None if it gives no answer, or must not be read."""

@@ -111,13 +111,13 @@ def groups_in(entries: Mapping[str, str]) -> dict[str, AbsentGroup]:
     for key, value in entries.items():
         broker_name = key.rpartition("/")[0]
         try:
-            kept = msgspec.json.decode(value, type=_Value)
+            row = msgspec.json.decode(value, type=_Value)
         except msgspec.MsgspecError as error:
             _log.warning("queues of a group that is away can't be read", key=key, reason=str(error))
             continue
-        group = found.setdefault(broker_name, AbsentGroup(kept.cluster, {}, kept.proven))
+        group = found.setdefault(broker_name, AbsentGroup(row.cluster, {}, row.proven))
         group.topics.update(
             (topic, TopicConfig(topic, read, write, perm, flag))
-            for topic, read, write, perm, flag in kept.rows
+            for topic, read, write, perm, flag in row.rows
         )
     return found

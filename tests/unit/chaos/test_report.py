@@ -72,12 +72,12 @@ def test_gaps_above_their_bounds_are_findings(gap_s: float, words: list[str]) ->
 def test_bounds_are_stretched_where_the_network_is_the_kernels() -> None:
     """What was sent over a cut is sent again after as long as it lasted."""
     found = run_with_gap(1.1)
-    stretched = make_report(found, HOLDS, "s", 1, "again", (), pauses_stretch=2.0)
+    stretched = make_report(found, HOLDS, "s", 1, "again", (), pauses_factor=2.0)
 
     assert not report_of(found).holds
     assert stretched.holds
     assert all(as_it_should for _, _, as_it_should in rows(stretched))
-    assert not make_report(run_with_gap(3.1), HOLDS, "s", 1, "again", (), pauses_stretch=2.0).holds
+    assert not make_report(run_with_gap(3.1), HOLDS, "s", 1, "again", (), pauses_factor=2.0).holds
 
 
 def test_a_slow_machine_is_told() -> None:

@@ -52,7 +52,7 @@ class Delivery:
             self.base += zeros
             self.bits >>= zeros
 
-    def kept(self) -> DeliveryRow:
+    def row(self) -> DeliveryRow:
         """The row of this delivery for a snapshot."""
         bits, times = bits_to_bytes(self.bits), (self.fence, self.visible_ms, self.deliveries)
         return (self.base, bits, *times, self.attempt_id)

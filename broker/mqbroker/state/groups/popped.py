@@ -383,7 +383,7 @@ class Popped:
         rows: list[PoppedRow] = []
         for (group, topic), of_topic in self._topics.items():
             for queue_id, queue in of_topic.queues.items():
-                deliveries = [each.kept() for each in queue.deliveries()]
+                deliveries = [each.row() for each in queue.deliveries()]
                 rows.append((group, topic, queue_id, queue.cursor, queue.last_fence, deliveries))
                 yield
         return rows_of(rows)

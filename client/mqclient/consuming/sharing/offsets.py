@@ -210,9 +210,9 @@ class BrokerOffsets:
 
         async def commit(queue: MessageQueue, place: Place) -> None:
             send = partial(self._commit, queue, gives_up)
-            kept = await self._commits[queue].commit(place, send, timeout_s)
-            if kept is not None:
-                stored[queue] = kept
+            newest = await self._commits[queue].commit(place, send, timeout_s)
+            if newest is not None:
+                stored[queue] = newest
 
         async with together() as tasks:
             for queue, place in offsets.items():

@@ -196,10 +196,10 @@ class Transacting:
         for fetcher in fetchers if ask else ():
             progress, epoch = fetcher.progress, fetcher.progress.epoch
             with suppress(RemotingError, ClientError, BadInput):
-                kept = await self._offsets.load(progress.queue)
-                moved = kept is not None and kept.offset != progress.committed
-                if kept is not None and moved and progress.epoch == epoch:
-                    _begin_at(fetcher, kept.offset)
+                place = await self._offsets.load(progress.queue)
+                moved = place is not None and place.offset != progress.committed
+                if place is not None and moved and progress.epoch == epoch:
+                    _begin_at(fetcher, place.offset)
 
     def token(self, queue: MessageQueue) -> int | None:
         """The token of the queue's lock, if it has one."""
