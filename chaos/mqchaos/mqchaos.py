@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -47,6 +48,55 @@ Clocks: TypeAlias = Literal["orders", "processes"]
 History: TypeAlias = Literal["lines", "parquet"]
 
 ATTACHED_TOPIC = "Attached"
+
+
+@cyclopts.Parameter(name="*")
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The options of every new run where there is a choice of what it is made of.
+
+    Parameters
+    ----------
+    network
+        How links are broken: by a proxy, or by the kernel, between namespaces (root only).
+    disks
+        Where replicas lie; own (root only): each on a file system of its own.
+    clocks
+        How far a clock fault reaches: to where the broker asks the time, or to its whole process
+        (libfaketime).
+    history
+        The history's format; parquet takes a tenth of the bytes, and is packed during the run.
+    busy
+        How many busy processes run beside the servers, as on a shared machine.
+    tls
+        All ports take TLS alone, with certificates of the cluster's own authority.
+    users
+        Rights are enforced: clients sign as a user, the harness by the cluster's secret.
+    """
+
+    network: Network = "proxy"
+    disks: Disks = "folders"
+    clocks: Clocks = "orders"
+    history: History = "lines"
+    busy: Whole = 0
+    tls: bool = False
+    users: bool = False
+
+    def made(self) -> Made:
+        """The choices as a plan has them. Raises ConfigError for more than the machine can bear."""
+        refuse_outside("busy", self.busy, 0, limits.BUSY_MAX)
+        return Made(
+            self.network == "namespaces",
+            self.disks == "own",
+            self.clocks == "processes",
+            self.history == "parquet",
+            self.busy,
+            self.tls,
+            self.users,
+        )
+
+
+PLAIN = Choices()
 
 app = cyclopts.App(
     name="mqchaos",
@@ -93,13 +143,7 @@ def run(
     kills: Times = 5,
     duration: float = 30.0,
     workload: str = "keyed",
-    network: Network = "proxy",
-    disks: Disks = "folders",
-    clocks: Clocks = "orders",
-    history: History = "lines",
-    busy: Whole = 0,
-    tls: bool = False,
-    users: bool = False,
+    choices: Choices = PLAIN,
 ) -> int:
     """Run a scenario; exit status 0 only if every property holds and no bound was exceeded.
 
@@ -121,23 +165,8 @@ def run(
         Length of a random schedule in seconds.
     workload
         A workload of `mqchaos list`.
-    network
-        How links are broken: by a proxy, or by the kernel, between namespaces (root only).
-    disks
-        Where replicas lie; own (root only): each on a file system of its own.
-    clocks
-        How far a clock fault reaches: to where the broker asks the time, or to its whole process
-        (libfaketime).
-    history
-        The history's format; parquet takes a tenth of the bytes, and is packed during the run.
-    busy
-        How many busy processes run beside the servers, as on a shared machine.
-    tls
-        All ports take TLS alone, with certificates of the cluster's own authority.
-    users
-        Rights are enforced: clients sign as a user, the harness by the cluster's secret.
     """
-    made = _made(network, disks, clocks, history, busy, tls, users)
+    made = choices.made()
     planned = _planned(scenario, seed, kills, duration, workload, made)
     return run_command(partial(_perform, planned, directory))
 
@@ -211,13 +240,7 @@ def soak(
     seed: Whole = 1,
     duration: float = 60.0,
     workload: str | None = None,
-    network: Network = "proxy",
-    disks: Disks = "folders",
-    clocks: Clocks = "orders",
-    history: History = "lines",
-    busy: Whole = 0,
-    tls: bool = False,
-    users: bool = False,
+    choices: Choices = PLAIN,
 ) -> int:
     """Run random schedules, a new seed each, until time is up; stop at the first violation.
 
@@ -237,27 +260,13 @@ def soak(
         Length of each schedule in seconds.
     workload
         A workload of `mqchaos list`; by default all in turn.
-    network
-        As of `run`.
-    disks
-        As of `run`.
-    clocks
-        As of `run`.
-    history
-        As of `run`.
-    busy
-        As of `run`.
-    tls
-        As of `run`.
-    users
-        As of `run`.
     """
     require("the audit at the end of a run", "spark")
     refuse_outside("seed", seed, 0, limits.SEED_MAX)
     refuse_outside("hours", hours, 0.0, limits.SOAK_HOURS_MAX)
     refuse_outside("duration", duration, 1.0, limits.DURATION_S_MAX)
     chosen = [_known("workload", workload, WORKLOADS)] if workload else _workloads_here()
-    made = _made(network, disks, clocks, history, busy, tls, users)
+    made = choices.made()
     some = plans(seed, duration, chosen, made, all_lacking(namespaces=made.namespaces))
     return run_command(partial(soaking, own(directory), hours, some))
 
@@ -396,27 +405,6 @@ async def _attach(order: Attach, directory: Path, replay: str) -> int:
     report = await perform_attached(order, directory, replay, console)
     console.print(f"report: {directory / 'report' / 'report.html'}", soft_wrap=True)
     return 0 if report.holds else 1
-
-
-def _made(
-    network: Network,
-    disks: Disks,
-    clocks: Clocks,
-    history: History,
-    busy: int,
-    tls: bool,
-    users: bool,
-) -> Made:
-    refuse_outside("busy", busy, 0, limits.BUSY_MAX)
-    return Made(
-        network == "namespaces",
-        disks == "own",
-        clocks == "processes",
-        history == "parquet",
-        busy,
-        tls,
-        users,
-    )
 
 
 def _planned(
