@@ -22,7 +22,6 @@ from dledger.errors import DledgerError
 from dledger.failpoints import failpoint
 from dledger.limits import ANSWER_BODY_BYTES_MAX
 from dledger.net import Peer, connect_peer
-from dledger.net.proving import Prover
 from dledger.observe import get_logger
 from dledger.program.pulse import next_look
 from dledger.remoting.bodies import RegisterBrokerBody, TopicConfigWrapper, encode_body
@@ -136,12 +135,8 @@ class Registration:
     async def _prove(self, peer: Peer) -> Signing | None:
         """The signer of requests to a name server; None without a secret, here or there."""
         config = self._core.config
-        if not self._core.secrets:
-            return None
-        own = config.broker_cluster_name, config.broker_name
-        prover = Prover(self._core.secrets, *own, config.node_id)
-        door, timeout_s = name_server_door(*own), limits.REGISTER_TIMEOUT_S
-        return await prover.prove(peer, door, NAME_SERVER_ID, timeout_s)
+        door = name_server_door(config.broker_cluster_name, config.broker_name)
+        return await self._core.signing(peer, door, NAME_SERVER_ID, limits.REGISTER_TIMEOUT_S)
 
     async def _keep_registered(self, peer: _NameServer) -> None:
         announcements = self._core.announcements

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from dledger.errors import ConfigError, Rot, StorageError
 from dledger.metrics.history import History
-from dledger.net import Faults
+from dledger.net import Faults, Peer
 from dledger.net.auditing import Auditor
+from dledger.net.proving import Prover
 from dledger.net.quota import ConnectionQuota
 from dledger.program.audit_log import AuditLog
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
@@ -23,8 +24,9 @@ from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
 from dledger.remoting.record.layout import SIZE_AND_MAGIC
 from dledger.trust.audit import Trail
 from dledger.trust.guard import Guard, Mode
-from dledger.trust.proof import NONCE_BYTES
+from dledger.trust.proof import NONCE_BYTES, Door
 from dledger.trust.rolling import Secrets
+from dledger.trust.signing import Signing
 from mqbroker.config import BrokerConfig
 from mqbroker.flow.control import Arriving, Flow
 from mqbroker.flow.rates import Rates
@@ -171,6 +173,19 @@ class Core:
     def dialler(self) -> ServerContexts | None:
         """The dialler for other servers; None for plain text."""
         return None if self.tls is None else self.tls.dialler
+
+    async def signing(
+        self, peer: Peer, door: Door, server_id: str, timeout_s: float, of: str | None = None
+    ) -> Signing | None:
+        """Prove to another server that this node knows the cluster's secret, as a member of its own
+        broker group or `of` another. What signs the requests that follow; None without a secret,
+        here or there. Raises ConnectFailed if the two have different ones, RemotingError."""
+        if not self.secrets:
+            return None
+        config = self.file_config
+        own = config.broker_cluster_name, of or config.broker_name
+        prover = Prover(self.secrets, *own, self.role.node_id)
+        return await prover.prove(peer, door, server_id, timeout_s)
 
     @property
     def permission(self) -> int:

@@ -16,7 +16,6 @@ import trio
 from dledger.addresses import parse_address
 from dledger.errors import BadInput, RemotingError
 from dledger.net import Peer, connect_peer
-from dledger.net.proving import Prover
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
 from dledger.trust.guard import Asker
@@ -85,10 +84,6 @@ class Forwarding:
         """The request with a proof that a member passes it on; as it is in a group without a
         secret."""
         config = self._core.file_config
-        secrets = self._core.secrets
-        if not secrets:
-            return request
-        own = config.broker_cluster_name, config.broker_name
-        prover = Prover(secrets, *own, self._core.role.node_id)
-        signing = await prover.prove(leader, broker_door(*own), BROKER_ID, limits.FORWARD_S)
+        door = broker_door(config.broker_cluster_name, config.broker_name)
+        signing = await self._core.signing(leader, door, BROKER_ID, limits.FORWARD_S)
         return request if signing is None else signing.sign(request)

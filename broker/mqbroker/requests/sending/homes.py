@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dledger.addresses import parse_address
 from dledger.errors import BadInput, RemotingError
 from dledger.net import connect_peer
-from dledger.net.proving import Prover
 from dledger.remoting.bodies import ClusterInfo, decode_body
 from dledger.remoting.bodies.staged import decode_places
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -98,14 +97,8 @@ class Homes:
     async def _request(
         self, address: str, door: Door, server_id: str, of: str, command: Command
     ) -> Command:
-        config, timeout_s = self._core.config, limits.HOME_TIMEOUT_S
-        dialler = self._core.dialler
+        timeout_s, dialler = limits.HOME_TIMEOUT_S, self._core.dialler
         async with connect_peer(*parse_address(address), timeout_s, tls=dialler) as peer:
-            signed = command
-            if self._core.secrets:
-                prover = Prover(
-                    self._core.secrets, config.broker_cluster_name, of, self._core.role.node_id
-                )
-                signing = await prover.prove(peer, door, server_id, timeout_s)
-                signed = command if signing is None else signing.sign(command)
+            signing = await self._core.signing(peer, door, server_id, timeout_s, of)
+            signed = command if signing is None else signing.sign(command)
             return await peer.request(signed, timeout_s)
