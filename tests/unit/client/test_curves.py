@@ -43,6 +43,7 @@ def test_only_so_much_of_the_hour_is_shown() -> None:
 
 
 @given(values=st.lists(NUMBERS, min_size=1, max_size=400))
+@example(values=[0.0, 2.2250738585e-313])
 def test_a_curve_is_never_wider(values: list[float]) -> None:
     """Nor empty; whatever the values are."""
     line = drawn(values)

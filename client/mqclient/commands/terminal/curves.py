@@ -65,8 +65,8 @@ def drawn(values: Sequence[float]) -> str:
     low, high = min(means), max(means)
     if high <= low:
         return (_BLOCKS[0] if not high else _BLOCKS[len(_BLOCKS) // 2]) * width
-    steps = (len(_BLOCKS) - 1) / (high - low)
-    return "".join(_BLOCKS[round((mean - low) * steps)] for mean in means)
+    shares = ((mean - low) / (high - low) for mean in means)
+    return "".join(_BLOCKS[round((len(_BLOCKS) - 1) * share)] for share in shares)
 
 
 def short(value: float) -> str:
