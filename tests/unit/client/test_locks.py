@@ -70,22 +70,6 @@ def member(broker: Broker) -> Locks:
     return Locks(cast(Session, broker), "readers", lambda queue: None, lambda: None)
 
 
-@pytest.mark.parametrize("left_at_s", [0.0, 0.05, 0.1, 0.15, 0.2])
-async def test_leaving_while_a_lock_is_asked_for_leaves_none(
-    left_at_s: float, autojump_clock: trio.testing.MockClock
-) -> None:
-    """The request is on its way, handled, or answered: the queue is free afterwards."""
-    broker = Broker()
-    broker.way_s = lambda: (0.1, 0.1) if len(broker.asked) == 1 else (0.01, 0.0)
-    locks = member(broker)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(locks.acquire, QUEUES[0])
-        await trio.sleep(left_at_s)
-        await locks.leave()
-        nursery.cancel_scope.cancel()
-    assert not broker.held
-
-
 async def test_a_renewal_under_way_brings_no_lock_back(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -137,22 +121,6 @@ async def test_who_has_left_asks_for_nothing(autojump_clock: trio.testing.MockCl
         await trio.sleep(10 * limits.LOCK_RENEW_S)
         assert len(broker.asked) == asked
         nursery.cancel_scope.cancel()
-
-
-async def test_a_lock_whose_answer_was_lost_is_given_up_too(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    """Nobody has said that it is ours, or that it is not."""
-    broker = Broker()
-    broker.lost = lambda: len(broker.asked) == 1
-    locks = member(broker)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(locks.acquire, QUEUES[0])
-        await trio.sleep(limits.REQUEST_TIMEOUT_S + 0.01)
-        assert broker.held
-        await locks.leave()
-        nursery.cancel_scope.cancel()
-    assert not broker.held
 
 
 async def test_what_there_was_no_time_to_unlock_is_unlocked_on_leaving(

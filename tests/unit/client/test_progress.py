@@ -52,31 +52,6 @@ def offsets(messages: Sequence[ReceivedMessage]) -> list[int]:
     return [each.queue_offset for each in messages]
 
 
-def test_fetched_is_not_finished() -> None:
-    """What was only fetched is not committed."""
-    assert started(5, 6, 7, next_offset=8).position == 5
-
-
-def test_what_is_finished_above_a_gap_is_not_committed() -> None:
-    """The message in the application's hands holds back all that are behind it."""
-    progress = started(5, 6, 7, next_offset=8)
-    assert offsets(progress.take(3)) == [5, 6, 7]
-    progress.finish(7, 7)
-    progress.finish(6, 6)
-    assert progress.position == 5
-    progress.finish(5, 5)
-    assert progress.position == 8
-
-
-def test_filtered_messages_are_skipped_once_all_is_finished() -> None:
-    """With nothing in hand the position follows the broker's next offset over filtered ones."""
-    progress = started(5, next_offset=40)
-    progress.take()
-    assert progress.position == 5
-    progress.finish(5, 5)
-    assert progress.position == 40
-
-
 def test_what_is_given_back_comes_next_and_is_still_unfinished() -> None:
     """In its old order, before what was not handed out yet; not if the queue was moved."""
     progress = started(5, 6, 7, 8, next_offset=9)
@@ -109,13 +84,6 @@ def test_the_buffer_is_bounded() -> None:
     assert not progress.wants_more
     progress.take()
     assert progress.wants_more
-
-
-def test_part_of_a_chunk_can_be_handed_out() -> None:
-    """`take(n)` gives the first n in order and keeps the rest for the next call."""
-    progress = started(5, 6, 7, next_offset=8)
-    assert [offsets(progress.take(2)), offsets(progress.take(2))] == [[5, 6], [7]]
-    assert offsets(progress.take(2)) == []
 
 
 @pytest.mark.parametrize(("first", "next_offset"), [(4, 9), (5, 5), (9, 8)])
