@@ -212,12 +212,10 @@ def prepare_go(client: Client) -> list[str]:
     environment = {"CGO_ENABLED": "0", **{name: str(path) for name, path in folders.items()}}
 
     def make() -> None:
-        # Writable, so that the cache can be removed like any other.
-        run(
-            [go, "build", "-modcacherw", "-o", f"{client.home}/driver", "."],
-            HERE / "go",
-            **environment,
-        )
+        # Writable, so that the cache can be removed like any other; to optimize takes longer than
+        # all that the driver does.
+        options = ["-modcacherw", "-gcflags=all=-N -l", "-o", f"{client.home}/driver"]
+        run([go, "build", *options, "."], HERE / "go", **environment)
 
     once(client, sources, make)
     return [str(client.home / "driver")]
