@@ -19,11 +19,11 @@ Layout
 ``version``   of all packages
 ``checksum``  CRC-32 (pure)
 ``buffers``   what counts as bytes
+``loading``   public names of a package, loaded when they are first used
 ``slices``    long work, a few milliseconds at a time
 ``failpoints``  named places where a chaos run may stop the process (pure)
 ``observe``   logging as a library does it: events with values
-``kinds``     the kinds of files: only regular ones are read
-``private``   files that are their user's alone
+``files``     their kinds: only regular ones are read; files that are their user's alone
 ``keepalive``  connections whose other host is gone without a word
 ``worker``    a thread that does one piece of work after another
 ``world``     the machine's clocks, threads, sockets and names; a test may have others
@@ -33,6 +33,7 @@ Nothing in here imports the broker, the name server, the client or anything abov
 
 from __future__ import annotations
 
+from dledger.loading import when_used
 from dledger.version import __version__ as __version__
 
 # Commands come through here first: until they see to Ctrl-C nothing that takes time is imported.
@@ -79,22 +80,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "errors": "AppendError Busy CorruptLog DledgerError Fenced NotLeader OutcomeUnknown "
+    "dledger.errors": "AppendError Busy CorruptLog DledgerError Fenced NotLeader OutcomeUnknown "
     "StorageError TooLarge",
-    "ledger.config": "LedgerConfig LedgerStatus",
-    "ledger.ledger": "Ledger open_ledger",
-    "log.entry": "Draft Entry Kind",
-    "raft.appends": "Appended",
-    "raft.replication.applying": "StateMachine",
-    "raft.roles": "Timing",
+    "dledger.ledger.config": "LedgerConfig LedgerStatus",
+    "dledger.ledger.ledger": "Ledger open_ledger",
+    "dledger.log.entry": "Draft Entry Kind",
+    "dledger.raft.appends": "Appended",
+    "dledger.raft.replication.applying": "StateMachine",
+    "dledger.raft.roles": "Timing",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name when it is used: a client of the wire needs no Raft, and starts faster."""
-    from importlib import import_module  # noqa: PLC0415 - see above
-
-    for module, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"dledger.{module}"), name)
-    raise AttributeError(f"module 'dledger' has no attribute {name!r}")
+__getattr__ = when_used(__name__, _HOMES)  # a client of the wire needs no Raft, and starts faster

@@ -152,7 +152,7 @@ def followed(query: StreamingQuery, warm_s: float, seconds: float) -> dict[str, 
     """How long the micro-batches of a query took, after its first ones."""
     try:
         until = time.monotonic() + PATIENCE_S
-        while query.isActive and not query.recentProgress and time.monotonic() < until:
+        while query.isActive and not _has_rows(query) and time.monotonic() < until:
             query.awaitTermination(1)
         query.awaitTermination(int(warm_s))
         batches: dict[int, tuple[float, float, int]] = {}
@@ -177,6 +177,11 @@ def followed(query: StreamingQuery, warm_s: float, seconds: float) -> dict[str, 
         "batch_p99_ms": percentile(batch, 0.99),
         "add_ms": percentile(sorted((row[1], 1) for row in batches.values()), 0.5),
     }
+
+
+def _has_rows(query: StreamingQuery) -> bool:
+    """Whether a micro-batch with rows has ended: the first one starts Python's processes."""
+    return any(each["numInputRows"] for each in query.recentProgress)
 
 
 def percentile(values: list[tuple[float, int]], share: float) -> float:

@@ -17,9 +17,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from dledger.loading import when_used
 from dledger.program.extras import require
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ _HOMES = {
     "mqlocal.virtual_loop": "VirtualLoop",
 }
 
+_load = when_used(__name__, _HOMES)
+
 
 def __getattr__(name: str) -> object:
     """Load a name when it is first used: pytest loads the plugin in every run, but the brokers only
     for a test that uses them."""
-    for module, names in _HOMES.items():
-        if name in names.split():
-            require("a cluster in a test", "server")
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module 'mqlocal' has no attribute {name!r}")
+    if name in __all__:
+        require("a cluster in a test", "server")
+    return _load(name)

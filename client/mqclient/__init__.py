@@ -27,6 +27,7 @@
 
 from __future__ import annotations
 
+from dledger.loading import when_used
 from dledger.version import __version__ as __version__
 
 # Commands come through here first: until they see to Ctrl-C nothing that takes time is imported.
@@ -204,16 +205,7 @@ _HOMES = {
     "dledger.tls.options": "Tls",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Load a public name when it is first used: `mqadmin topicList` needs no consumer, and starts
-    faster."""
-    from importlib import import_module  # noqa: PLC0415 - see above
-
-    for module, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = when_used(__name__, _HOMES)  # `mqadmin` needs no consumer, and starts faster
 
 
 def __dir__() -> list[str]:

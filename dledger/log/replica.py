@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 
 from dledger.errors import ConfigError, StorageError
-from dledger.kinds import check_regular
+from dledger.files import check_regular
 from dledger.limits import FOLDER_MODE, POSITION_MAX
 from dledger.log.disk import Disk, close_to_others, make_folder
 

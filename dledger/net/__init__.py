@@ -20,9 +20,9 @@ The send buffer is written once per turn of the event loop, however many command
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from dledger.loading import when_used
 from dledger.net.peer import Peer, connect_peer
 
 if TYPE_CHECKING:
@@ -41,15 +41,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "connection": "Connection Handler",
-    "faults": "Faults",
-    "server": "ServerLimits serve_remoting",
+    "dledger.net.connection": "Connection Handler",
+    "dledger.net.faults": "Faults",
+    "dledger.net.server": "ServerLimits serve_remoting",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Load the server's names when they are used: a client under asyncio needs no trio."""
-    for module, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"dledger.net.{module}"), name)
-    raise AttributeError(f"module 'dledger.net' has no attribute {name!r}")
+__getattr__ = when_used(__name__, _HOMES)  # a client under asyncio needs no trio

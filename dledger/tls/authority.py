@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from dledger.files import replace
 from dledger.limits import TLS_AUTHORITY_DAYS, TLS_CERTIFICATE_DAYS
-from dledger.private import replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger.errors import ConfigError
-from dledger.kinds import check_private, check_regular
+from dledger.files import check_private, check_regular
 from dledger.limits import TLS_FILE_BYTES_MAX
 from dledger.tls.dates import Validity, first_validity
 from dledger.tls.options import ClientAuth, Files

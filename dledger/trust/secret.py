@@ -10,7 +10,7 @@ import ipaddress
 from pathlib import Path
 
 from dledger.errors import ConfigError
-from dledger.kinds import check_private, check_regular
+from dledger.files import check_private, check_regular
 from dledger.limits import SECRET_CHARACTERS_MIN
 from dledger.observe import get_logger
 from dledger.trust.rolling import Secrets, parse, shown

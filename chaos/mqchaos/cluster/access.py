@@ -13,8 +13,8 @@ from typing import Final, TypedDict
 
 import msgspec
 
+from dledger.files import replace
 from dledger.limits import FOLDER_MODE
-from dledger.private import replace
 from dledger.tls.options import Tls, tls_named
 from mqchaos.cluster import certificates
 from mqclient import Admin

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dledger.files import replace
 from dledger.limits import FOLDER_MODE
-from dledger.private import replace
 from dledger.program.extras import require
 from dledger.tls.options import Tls
 from mqchaos.cluster.layout import AUTHORITY, AUTHORITY_KEY, CERTIFICATE, KEY, TLS_FOLDER, Layout

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from dledger.errors import ConfigError
 from dledger.failpoints import VARIABLE
+from dledger.files import replace as put
 from dledger.limits import FOLDER_MODE
-from dledger.private import replace as put
 from dledger.program.audit_log import AuditLog
 from dledger.tls.options import Tls
 from dledger.trust.rolling import Secrets

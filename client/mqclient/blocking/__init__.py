@@ -21,15 +21,22 @@ methods; they may be called from several threads. In a fork of the process they 
 ``admin``     the administration
 """
 
-from mqclient.blocking.admin import Admin, AdminPart
-from mqclient.blocking.bulk import BulkWriter
-from mqclient.blocking.consumer import Consumer, OnceTransaction
-from mqclient.blocking.face import Face
-from mqclient.blocking.pop import PopConsumer
-from mqclient.blocking.producer import Producer, Transaction
-from mqclient.blocking.ranges import RangeReader
-from mqclient.blocking.stopping import run_until_signal
-from mqclient.models import Message
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dledger.loading import when_used
+
+if TYPE_CHECKING:
+    from mqclient.blocking.admin import Admin, AdminPart
+    from mqclient.blocking.bulk import BulkWriter
+    from mqclient.blocking.consumer import Consumer, OnceTransaction
+    from mqclient.blocking.face import Face
+    from mqclient.blocking.pop import PopConsumer
+    from mqclient.blocking.producer import Producer, Transaction
+    from mqclient.blocking.ranges import RangeReader
+    from mqclient.blocking.stopping import run_until_signal
+    from mqclient.models import Message
 
 __all__ = [
     "Admin",
@@ -45,3 +52,17 @@ __all__ = [
     "Transaction",
     "run_until_signal",
 ]
+
+_HOMES = {
+    "mqclient.blocking.admin": "Admin AdminPart",
+    "mqclient.blocking.bulk": "BulkWriter",
+    "mqclient.blocking.consumer": "Consumer OnceTransaction",
+    "mqclient.blocking.face": "Face",
+    "mqclient.blocking.pop": "PopConsumer",
+    "mqclient.blocking.producer": "Producer Transaction",
+    "mqclient.blocking.ranges": "RangeReader",
+    "mqclient.blocking.stopping": "run_until_signal",
+    "mqclient.models": "Message",
+}
+
+__getattr__ = when_used(__name__, _HOMES)  # a sink of Spark needs no consumer, and starts faster

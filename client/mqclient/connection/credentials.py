@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from dledger.errors import BadInput, ConfigError
-from dledger.kinds import check_private
+from dledger.files import check_private
 from dledger.limits import SECRET_LOOK_S
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode

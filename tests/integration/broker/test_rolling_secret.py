@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from dledger.files import replace
 from dledger.limits import SECRET_LOOK_S
-from dledger.private import replace
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe

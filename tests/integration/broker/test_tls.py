@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from dledger.errors import DledgerError
+from dledger.files import replace
 from dledger.limits import TLS_LOOK_S
-from dledger.private import replace
 from dledger.tls.authority import Authority
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import (

@@ -10,8 +10,8 @@ import trio
 from msgspec.structs import replace
 
 from dledger.errors import DledgerError
+from dledger.files import replace as put
 from dledger.log.recovery.verify import verify_replica
-from dledger.private import replace as put
 from mqchaos.cluster.access import enforce
 from mqchaos.cluster.cluster import SECRET_FILE, Cluster
 from mqchaos.cluster.layout import AUTHORITY, plan, ports_needed

@@ -16,10 +16,10 @@ import trio
 
 from dledger.addresses import parse_address
 from dledger.errors import DledgerError
+from dledger.files import replace
 from dledger.limits import SECRET_LOOK_S, TLS_LOOK_S
 from dledger.net import connect_peer
 from dledger.net.proving import Prover
-from dledger.private import replace
 from dledger.tls.options import Tls
 from dledger.trust.rolling import Secrets
 from dledger.trust.secret import read_secrets

@@ -23,7 +23,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from dledger.errors import BadInput, ConfigError
-from dledger.kinds import check_regular
+from dledger.files import check_regular
 from mqclient import limits
 from mqclient.admin.doctor.facts import Facts
 

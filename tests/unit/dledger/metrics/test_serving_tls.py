@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import trio
 
+from dledger.files import replace
 from dledger.metrics import limits
 from dledger.metrics.admission import Admission
 from dledger.metrics.pages import Details, Pages
 from dledger.metrics.serving import serve_figures
 from dledger.net import Faults
-from dledger.private import replace
 from dledger.testing.certificates import authority, contexts, pair, stranger
 from dledger.tls.clients import ClientContexts
 from dledger.tls.options import ClientAuth, Mode, Tls

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from dledger.private import replace
+from dledger.files import replace
 from dledger.testing.certificates import authority, ca_file, client, contexts, files, pair
 from dledger.testing.logs import capture_logs
 from dledger.tls.authority import Pair

@@ -1,12 +1,17 @@
-"""The kinds of files, and who may read them. To read a pipe waits for a writer, and a device may
-have no end."""
+"""Files: their kinds, and who may read them.
+
+To read a pipe waits for a writer, and a device may have no end. Keys, secrets and passwords are
+their user's alone.
+"""
 
 from __future__ import annotations
 
+import os
 import stat
+from pathlib import Path
 
 from dledger.errors import ConfigError
-from dledger.limits import OTHERS
+from dledger.limits import FILE_MODE, OTHERS
 
 
 def check_regular(what: object, mode: int, remedy: str, *, or_folder: bool = False) -> None:
@@ -22,6 +27,16 @@ def check_private(what: object, path: object, mode: int) -> None:
             f"{what} has mode {stat.S_IMODE(mode):04o}: others than its user can read or change "
             f"it; chmod 600 {path}"
         )
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write `data` to a file that only its user may read: all of it, or nothing."""
+    temporary = path.with_name(f".{path.name}")
+    temporary.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with os.fdopen(os.open(temporary, flags, FILE_MODE), "wb") as file:
+        file.write(data)
+    temporary.replace(path)
 
 
 def _kind_of(mode: int) -> str:
