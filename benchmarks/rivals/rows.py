@@ -52,7 +52,7 @@ ROWS = (
     Row("single-fsync", "one outstanding, fsync, median", "ms", more_is_better=False, aim=1.2),
     Row("read", "read from the first message on", "messages/s", aim=300_000),
     Row("gap", "leader killed: longest gap between two sends", "ms", False, 80),
-    Row("resident", "resident memory of a broker after the load", "MB", False, 100),
+    Row("resident", "resident memory of a broker after the load", "MB", False, 80),
     Row("cpu", "CPU of the three brokers, pipelined", "us a message", more_is_better=False),
     Row("cpu-client", "CPU of the client, pipelined", "us a message", more_is_better=False),
 )
