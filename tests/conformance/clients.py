@@ -61,7 +61,7 @@ def tool(name: str, package: str) -> str:
 
 
 def ready(client: Client) -> list[str]:
-    """What starts the client's driver. The test is skipped where the client can't be had."""
+    """The command that starts the client's driver. The test is skipped without the client."""
     try:
         CACHE.mkdir(parents=True, exist_ok=True)
         return client.prepare(client)

@@ -109,7 +109,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 def level(members: Any, _: Scene) -> bool:
-    """One leads, which lags behind nobody, and all name it."""
+    """A single member leads and lags behind nobody, and all members name it."""
     (leader,) = [member for member in members if member["role"] == "leader"]
     return (
         [member["node_id"] for member in members] == ["n0", "n1", "n2"]
@@ -469,7 +469,7 @@ def test_help_is_asked_for_as_in_rocketmq(scene: Scene) -> None:
 
 
 def test_a_command_starts_without_what_it_does_not_need(scene: Scene) -> None:
-    """What makes a start slow is what it imports: listing topics needs no records and no Raft."""
+    """Imports make a start slow: listing topics needs no records and no Raft."""
     program = """
 import sys
 from mqclient.commands.mqadmin import main
@@ -488,7 +488,7 @@ finally:
 
 
 def result(scene: Scene, line: str) -> Any:
-    """What a command that succeeds has to tell programs."""
+    """The output of a successful command, for programs."""
     done = run(scene, f"{line} -o json")
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)["result"]

@@ -45,7 +45,7 @@ def folder_of(replica: Replica) -> Path:
 
 
 def found(verdict: Verdict, broker: str = RUN.broker) -> set[tuple[object, ...]]:
-    """What is wrong with a broker's replicas."""
+    """Faults of a broker's replicas."""
     return {
         (judgement.number, row["what"], row["replica"])
         for judgement in verdict.judgements
@@ -117,7 +117,7 @@ def served(group: Group) -> None:
 
 
 def derived(group: Group) -> None:
-    """Of these files one has a turned bit, one is cut, one is a snapshot of other bytes."""
+    """Three damaged files: a turned bit, a cut, a snapshot of other bytes."""
     served(group)
     (queue, *_) = sorted(folder_of(group[0]).glob("queues/*/*/*"))
     raw = bytearray(queue.read_bytes())
@@ -138,7 +138,7 @@ PLANTS: dict[str, Callable[[Group], None]] = {
 
 @pytest.fixture(scope="module")
 def verdict(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Verdict:
-    """One audit of a group for each plant, called as that."""
+    """An audit of a group for each plant, under the plant's name."""
     replicas: Group = []
     for name, plant in PLANTS.items():
         _, stores = write_run(replace(RUN, broker=name), tmp_path_factory.mktemp("alone"))
@@ -176,7 +176,7 @@ def test_the_order_of_a_queue_is_seen_in_the_log(verdict: Verdict, name: str) ->
 
 
 def test_a_damaged_replica_is_not_asked_for_the_order(verdict: Verdict) -> None:
-    """What it can't show is no hole; and what is wrong on the others is still found."""
+    """Places that it can't show are no holes, and faults of the others are still found."""
     assert (5, "damaged", "n0") in found(verdict, "damaged")
     assert {each for each in found(verdict, "damaged") if each[0] == 4} == {(4, "hole", "n1, n2")}
 

@@ -139,7 +139,7 @@ def test_any_columns_come_in_any_order() -> None:
 def test_bodies_that_are_inflated_or_fetched_are_no_more_than_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One table makes several batches with the rows of one, with and without a filter; only the
+    """A table makes several batches with the rows of one, with and without a filter; only the
     body that passes the bound is beyond it."""
     chance = random.Random(39)
     table = RecordTable(b"".join(some_record(chance, n) for n in range(200)))
