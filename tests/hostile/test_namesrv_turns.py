@@ -231,7 +231,7 @@ def leave(groups: int, each: int) -> float:
         dispatcher.disconnected(_Gone())  # type: ignore[arg-type]
         took_s = (time.thread_time() - began_s) / pace
     assert dispatcher.routes.topics.rows == 0
-    assert dispatcher.routes.topics._absent.rows <= limits.ABSENT_ROWS_MAX
+    assert dispatcher.routes.topics.away.rows <= limits.ABSENT_ROWS_MAX
     assert len(logs) <= limits.DEPARTURES_TOLD + 1
     return took_s
 

@@ -234,13 +234,8 @@ class Dispatcher:
     def _unregister(self, request: Command, connection: Connection) -> Command:
         proven = self._trust(request, connection) is Trust.PROVEN
         header = decode_header(UnregisterBrokerHeader, request)
-        gone = self.routes.unregister(
-            header.cluster_name,
-            header.broker_name,
-            header.broker_addr,
-            self._clock(),
-            proven=proven,
-        )
+        place = header.cluster_name, header.broker_name, header.broker_addr
+        gone = self.routes.unregister(*place, self._clock(), proven=proven)
         _log_departures(gone, "unregistered")
         return request.reply()
 
@@ -248,15 +243,10 @@ class Dispatcher:
     def _heartbeat(self, request: Command, connection: Connection) -> Command:
         trust = self._trust(request, connection)
         header = decode_header(BrokerHeartbeatHeader, request)
+        place = header.cluster_name, header.broker_name, header.broker_addr
+        term, proven = None if trust is Trust.UNSIGNED else header.epoch, trust is Trust.PROVEN
         try:
-            self.routes.heartbeat(
-                header.cluster_name,
-                header.broker_name,
-                header.broker_addr,
-                None if trust is Trust.UNSIGNED else header.epoch,
-                self._clock(),
-                proven=trust is Trust.PROVEN,
-            )
+            self.routes.heartbeat(*place, term, self._clock(), proven=proven)
         except UnknownBroker as error:
             return request.reply(ResponseCode.BROKER_NOT_EXIST, remark=f"{error}: register again")
         answer = BrokerHeartbeatResponseHeader(header.broker_name in self.routes.topics.wiped)
@@ -267,19 +257,13 @@ class Dispatcher:
         proven = self._trust(request, connection) is Trust.PROVEN
         header = decode_header(QueryDataVersionHeader, request)
         asked = decode_body(DataVersion, request.payload)
+        place = header.cluster_name, header.broker_name, header.broker_addr
         try:
-            self.routes.heartbeat(
-                header.cluster_name,
-                header.broker_name,
-                header.broker_addr,
-                None,
-                self._clock(),
-                proven=proven,
-            )
+            self.routes.heartbeat(*place, None, self._clock(), proven=proven)
         except UnknownBroker:
             known = None
         else:
-            known = self.routes.data_version(header.broker_name, header.broker_addr)
+            known = self.routes.data_version(*place[1:])
         answer = QueryDataVersionResponseHeader(changed=known != asked)
         body = b"" if known is None else encode_body(known)
         return request.reply(ext=encode_header(answer), body=body)

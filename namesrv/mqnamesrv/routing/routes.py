@@ -68,7 +68,7 @@ class RouteTable:
         if group is None or (not group.members and group.cluster != new.cluster):
             group = Group(new.cluster, new.broker_name)
         elif new.proven and group.members and not group.proven:
-            self.topics.remove_broker(new.broker_name)
+            self.topics.put(new.broker_name, {}, is_whole_table=True)
             group = Group(new.cluster, new.broker_name)
         old = group.members.get(new.address)
         check_place(group, old, new)
@@ -180,8 +180,7 @@ class RouteTable:
         Raises UnknownBroker if it is not registered; RegistrationRefused if it leads with a term
         that is over, or if the member is proven and the sender is not.
         """
-        group = self.groups.get(broker_name)
-        member = group.members.get(address) if group is not None else None
+        group, member = self._member(broker_name, address)
         if group is None or member is None or group.cluster != cluster:
             raise UnknownBroker(f"{address} is not registered as a member of {broker_name}")
         if member.proven and not proven:
@@ -190,25 +189,22 @@ class RouteTable:
             raise RegistrationRefused(stale(group, address, term))
         member.seen_s = now_s
 
+    def _member(self, broker_name: str, address: str) -> tuple[Group | None, Member | None]:
+        """A group, and its member at an address."""
+        group = self.groups.get(broker_name)
+        return group, None if group is None else group.members.get(address)
+
     def data_version(self, broker_name: str, address: str) -> DataVersion | None:
         """The version of the topics that a member registered last."""
-        group = self.groups.get(broker_name)
-        member = group.members.get(address) if group is not None else None
+        _, member = self._member(broker_name, address)
         return member.data_version if member is not None else None
 
     def unregister(
-        self,
-        cluster: str,
-        broker_name: str,
-        address: str,
-        now_s: float,
-        *,
-        proven: bool = False,
+        self, cluster: str, broker_name: str, address: str, now_s: float, *, proven: bool = False
     ) -> list[Departure]:
         """Unregister a member. If it is not registered that is no error. Raises RegistrationRefused
         if the member is proven and the sender is not."""
-        group = self.groups.get(broker_name)
-        member = group.members.get(address) if group is not None else None
+        _, member = self._member(broker_name, address)
         if member is not None and member.proven and not proven:
             raise RegistrationRefused(unproven(broker_name, address))
         departures = self._remove(
@@ -250,11 +246,8 @@ class RouteTable:
             gone = [m for m in group.members.values() if doomed(group, m)]
             for m in gone:
                 del group.members[m.address]
-                departures.append(
-                    Departure(
-                        group.cluster, group.broker_name, m.broker_id, m.address, m.connection_id
-                    )
-                )
+                member = m.broker_id, m.address, m.connection_id
+                departures.append(Departure(group.cluster, group.broker_name, *member))
             if gone and not group.members:
                 group.empty_since_s = now_s
                 proven = any(member.proven for member in gone)

@@ -46,7 +46,8 @@ class TopicTable:
 
     def __init__(self) -> None:
         self._served: dict[str, dict[str, TopicConfig]] = {}
-        self._absent = _Absent()
+        #: The topics of groups without members.
+        self.away = Absent()
         self._closed: set[str] = set()
         #: The groups whose write permission an operator has taken.
         self.wiped: frozenset[str] = frozenset()
@@ -55,7 +56,7 @@ class TopicTable:
         self, broker_name: str, topics: Mapping[str, TopicConfig], *, is_whole_table: bool
     ) -> None:
         """Replace the listed topics; with `is_whole_table` drop the group's others."""
-        self._absent.take(broker_name)
+        self.away.take(broker_name)
         if is_whole_table:
             self._served.pop(broker_name, None)
         if topics:
@@ -78,20 +79,11 @@ class TopicTable:
 
     def absent(self, topic: str) -> list[QueueData]:
         """The queues that it had at groups that have no members now, in the same order."""
-        return self._rows(topic, self._absent.tables)
-
-    @property
-    def absent_changes(self) -> int:
-        """Grows whenever the absent topics change."""
-        return self._absent.changes
-
-    def absent_groups(self) -> dict[str, AbsentGroup]:
-        """Each group that has no members now, by its name; its topics may change later."""
-        return {name: self._absent.group(name) for name in self._absent.tables}
+        return self._rows(topic, self.away.tables)
 
     def missed(self) -> dict[str, str]:
         """The clusters of the absent groups that no operator has retired, by their names."""
-        absent = self._absent.clusters.items()
+        absent = self.away.clusters.items()
         return {name: cluster for name, cluster in absent if name not in self.wiped}
 
     def _rows(self, topic: str, tables: Mapping[str, Mapping[str, TopicConfig]]) -> list[QueueData]:
@@ -167,7 +159,7 @@ class TopicTable:
 
     def known(self, broker_name: str) -> int:
         """How many topics a group serves, or served before it went away."""
-        return self.count(broker_name) or len(self._absent.tables.get(broker_name, ()))
+        return self.count(broker_name) or len(self.away.tables.get(broker_name, ()))
 
     def remove_topic(self, topic: str, broker_names: Collection[str] | None = None) -> None:
         """Forget a topic, everywhere or on these groups only. An unknown topic is no error."""
@@ -176,27 +168,19 @@ class TopicTable:
             served.pop(topic, None)
             if not served:
                 self._served.pop(name, None)
-        self._absent.remove_topic(topic, broker_names)
-
-    def remove_broker(self, broker_name: str) -> None:
-        """Forget all topics of a group."""
-        self._served.pop(broker_name, None)
+        self.away.remove_topic(topic, broker_names)
 
     def leave(self, broker_name: str, cluster: str, *, proven: bool) -> None:
         """A group has no members any more: its topics are absent, until it comes again."""
         topics = self._served.pop(broker_name, None)
         if topics:
-            self.remember(broker_name, AbsentGroup(cluster, topics, proven))
-
-    def remember(self, broker_name: str, absent: AbsentGroup) -> None:
-        """Add a group without members."""
-        self._absent.add(broker_name, absent)
+            self.away.add(broker_name, AbsentGroup(cluster, topics, proven))
 
     def _of(self, broker_name: str) -> Mapping[str, TopicConfig]:
         return self._served.get(broker_name, {})
 
 
-class _Absent:
+class Absent:
     """The topics of groups that are away. Of too many the one that left first is forgotten; but
     first those that had proven nothing, of which there are fewer topics, too."""
 
@@ -210,11 +194,16 @@ class _Absent:
         #: Grows with each change.
         self.changes = 0
 
-    def group(self, broker_name: str) -> AbsentGroup:
+    def groups(self) -> dict[str, AbsentGroup]:
+        """The groups by name; their topics may change later."""
+        return {name: self._group(name) for name in self.tables}
+
+    def _group(self, broker_name: str) -> AbsentGroup:
         proven = broker_name not in self._unproven
         return AbsentGroup(self.clusters[broker_name], self.tables[broker_name], proven)
 
     def add(self, broker_name: str, absent: AbsentGroup) -> None:
+        """Remember a group without members."""
         self.take(broker_name)
         self.changes += 1
         self.tables[broker_name], self.clusters[broker_name] = absent.topics, absent.cluster
@@ -227,6 +216,7 @@ class _Absent:
             self.take(next(iter(self._unproven or self.tables)))
 
     def take(self, broker_name: str) -> None:
+        """Forget a group, which is back or away for too long."""
         if self.tables.pop(broker_name, None) is None:
             return
         del self.clusters[broker_name]
@@ -234,6 +224,7 @@ class _Absent:
         self.changes += 1
 
     def remove_topic(self, topic: str, broker_names: Collection[str] | None) -> None:
+        """Forget a topic of all groups, or of these."""
         for name, topics in self.tables.items():
             if broker_names is None or name in broker_names:
                 self.changes += topics.pop(topic, None) is not None

@@ -53,8 +53,8 @@ class Away:
         self._kv = kv
         self._topics = topics
         for broker_name, absent in groups_in(kv.table.entries(ABSENT_QUEUES)).items():
-            topics.remember(broker_name, absent)
-        self._kept = topics.absent_changes
+            topics.away.add(broker_name, absent)
+        self._kept = topics.away.changes
 
     async def keep_on(self) -> None:
         """Do so for ever; a disk that hangs holds up nothing else."""
@@ -64,12 +64,12 @@ class Away:
 
     async def keep(self) -> None:
         """Make what has changed durable. What can't be kept stays in memory, with a log line."""
-        changes = self._topics.absent_changes
+        changes = self._topics.away.changes
         if changes == self._kept:
             return
         self._kept = changes
         wanted: dict[str, str] = {}
-        for broker_name, absent in self._topics.absent_groups().items():
+        for broker_name, absent in self._topics.away.groups().items():
             for number, value in enumerate(values_of(absent)):
                 wanted[f"{broker_name}/{number}"] = value
                 await checkpoint()
