@@ -139,7 +139,7 @@ async def _serve(
 ) -> None:
     audit = AuditLog(config.audit_folder)
     parts = (config, machine, ledger, unix_ms, steady_s)
-    core = Core.build(*parts, quota=quota, tls=tls, audit_log=audit, secrets=secrets)
+    core = Core(*parts, quota=quota, tls=tls, audit_log=audit, secrets=secrets)
     registration = Registration(core)
     broker = Broker(core)
     snapshots = Snapshots(machine, ledger)
@@ -180,7 +180,7 @@ async def _serve(
         await ledger.resign()
         registration.stop()
         with trio.move_on_after(limits.STOP_S):
-            await registration.stopped()
+            await registration.stopped.wait()
         nursery.cancel_scope.cancel()
     with trio.move_on_after(limits.STOP_SAVE_S, shield=True):
         await snapshots.save()

@@ -72,12 +72,13 @@ from mqbroker.state.control import LockQueues, UnlockQueues
 from mqbroker.state.derived.entry_index import EntryIndex
 from mqbroker.state.derived.indexing import Due
 from mqbroker.state.groups.locks import QueueKey
+from mqbroker.state.watching import Watcher
 from mqbroker.upkeep.alarm import Alarm
 
 _log = get_logger(__name__)
 
 
-class Broker:
+class Broker(Watcher):
     """The request handler of a replica, and its loops."""
 
     def __init__(self, core: Core) -> None:
@@ -109,7 +110,7 @@ class Broker:
         self._transactions = TransactionHandler(core, self._clients)
         self._exports, self.users = ExportHandler(core), UserHandler(core)
         once = OnceHandler(core, self._commits, fence)
-        self._staged = StagedHandler(core, Homes(core, once), self._transactions.ends)
+        self._staged = StagedHandler(core, Homes(core, once), self._transactions.transactions)
         handlers = [
             *(core.door, self._clients, self._transactions, self._staged),
             AssignmentHandler(core, membership),
@@ -117,7 +118,8 @@ class Broker:
             GroupAdminHandler(core, membership),
             LeadershipHandler(core),
             LookupHandler(core, membership, self._commits, counting, self._held),
-            *_pop_handlers(core, self._popping, membership),
+            *(GivingBackHandler(core, self._popping), PopHandler(core, self._popping, membership)),
+            *(PopQuestionHandler(core, self._popping), RequestModeHandler(core)),
             *(once, ProduceHandler(core), ProgressHandler(core, standing)),
             PullHandler(core, membership, self._commits, counting, self._held),
             *(QueryHandler(core), RecallHandler(core, deliveries)),
@@ -128,7 +130,7 @@ class Broker:
             SendHandler(core),
             *(TopicAdminHandler(core), self.users),
         ]
-        self.handler = Dispatcher(core, table_of(handlers, Needs), self)
+        self.handler = Dispatcher(core, table_of(handlers, Needs), self._disconnected)
         core.machine.watch(self)
 
     async def run(self) -> None:
@@ -174,7 +176,7 @@ class Broker:
 
     def _arrived(self, index: EntryIndex, origin: str) -> None:
         self._held.arrived(index)
-        self._popping.arrived(index.topic)
+        self._popping.held.arrived(index.topic)
         if index.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
             self._delivering.wake()
         if self.core.role.serving:
@@ -272,13 +274,13 @@ class Broker:
         self._following.begin()
         self._readers.clear()
         self._popping.leading()
-        self._transactions.reset()
+        self._transactions.transactions.reset()
         self._log_role()
         self._delivering.wake()
         lacking = core.lacking_system_topics()
         try:
             if lacking:
-                core.definitions.put_topics(lacking, lambda _: None)
+                core.definitions.put_topics(lacking)
             self._clients.led()
         except Refused as refused:
             _log.warning("topics not made", reason=str(refused))
@@ -301,10 +303,10 @@ class Broker:
 
     # -- what the dispatcher tells ----------------------------------------------------------
 
-    def disconnected(self, connection: Connection) -> None:
+    def _disconnected(self, connection: Connection) -> None:
         """A client's connection is gone."""
         self._held.disconnected(connection.id)
-        self._popping.disconnected(connection.id)
+        self._popping.held.disconnected(connection.id)
         self._earlier.disconnected(connection.id)
         self._clients.disconnected(connection)
         self.core.door.forget(connection.id)
@@ -405,13 +407,3 @@ class Broker:
 def _local_day(clock_ms: int) -> int:
     """A number that changes at local midnight."""
     return datetime.fromtimestamp(clock_ms / 1000).astimezone().toordinal()
-
-
-def _pop_handlers(core: Core, popping: Popping, membership: Membership) -> list[object]:
-    """All that POP is asked by."""
-    return [
-        GivingBackHandler(core, popping),
-        PopHandler(core, popping, membership),
-        PopQuestionHandler(core, popping),
-        RequestModeHandler(core),
-    ]

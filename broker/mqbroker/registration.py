@@ -78,7 +78,8 @@ class Registration:
         self._core = core
         self._changed = trio.Event()
         self._stop_wanted = trio.Event()
-        self._stopped = trio.Event()
+        #: When all name servers that are connected know that this replica stops.
+        self.stopped = trio.Event()
         self.address = core.role.addresses[core.role.node_id]
         core.announcements.watch(self._wake)
 
@@ -91,31 +92,25 @@ class Registration:
             for host, port in name_servers:
                 name, serve = f"registration at {host}:{port}", partial(self._serve, host, port)
                 nursery.start_soon(keep_running, name, serve, self._core.faults)
-        self._stopped.set()
+        self.stopped.set()
 
     def stop(self) -> None:
         """Unregister from every name server; `run` then ends."""
         self._stop_wanted.set()
         self._wake()
 
-    async def stopped(self) -> None:
-        """Wait until all name servers that are connected know."""
-        await self._stopped.wait()
-
-    def _wake(self) -> None:
+    def _wake(self, _: Command | None = None) -> None:
+        """Register or send a heartbeat at once: something has changed here, or a name server has
+        news of this group."""
         self._changed.set()
         self._changed = trio.Event()
-
-    def _news_came(self, _: Command) -> None:
-        """A name server has news of this group: ask at once, by a heartbeat."""
-        self._wake()
 
     async def _serve(self, host: str, port: int) -> None:
         pause_s, reason = limits.RECONNECT_S_MIN, ""
         while not self._stop_wanted.is_set():
             try:
                 timeout_s, tls = limits.REGISTER_TIMEOUT_S, self._core.dialler
-                async with connect_peer(host, port, timeout_s, self._news_came, tls) as peer:
+                async with connect_peer(host, port, timeout_s, self._wake, tls) as peer:
                     signing = await self._prove(peer)
                     pause_s, reason = limits.RECONNECT_S_MIN, ""
                     await self._keep_registered(_NameServer(peer, signing))

@@ -134,7 +134,7 @@ async def largest(directory: Path) -> AsyncIterator[Largest]:
     machine = Machine(directory)
     machine.restore()
     ledger = Ledger(machine, auto=False)
-    core = Core.build(
+    core = Core(
         BrokerConfig(store_path_root_dir=str(directory / "store"), d_leger_secret=SECRET),
         machine,
         ledger,

@@ -108,7 +108,7 @@ class Group:
         self.ledger = LocalLedger(self.machine)
         store = str(directory / "a" / "store")
         config = BrokerConfig(store_path_root_dir=store, **settings)
-        self.core = Core.build(
+        self.core = Core(
             config,
             self.machine,
             self.ledger,

@@ -26,10 +26,11 @@ from dledger.remoting.message import BatchItem, batch_encode, host_bytes, offset
 from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import encode_record
 from mqbroker.state import control
-from mqbroker.state.decisions import STAGED_MARK, StagedNote, encode_staged_note
+from mqbroker.state.aside import encode_note
+from mqbroker.state.decisions import STAGED_MARK, StagedNote
 from mqbroker.state.groups import popping
-from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, encode_given_up
-from mqbroker.state.once import DECISION_MARK, MARK, Decision, OffsetMove, Once, encode_once
+from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp
+from mqbroker.state.once import DECISION_MARK, MARK, Decision, OffsetMove, Once
 
 Code = RequestCode
 EDGES = [
@@ -645,18 +646,18 @@ def placed_writes(draw: st.DrawFn, body_position: int, ends: dict[tuple[str, int
         sizes.append(draw(st.sampled_from([0, -1, 7, 2**63 - 1])))
     kind = draw(st.sampled_from(("once", "decision", "staged", "given up")))
     if kind == "once":
-        note = encode_once(msgspec.structs.replace(draw(once_notes), sizes=sizes))
+        note = encode_note(msgspec.structs.replace(draw(once_notes), sizes=sizes))
         notes = [(OP_TOPIC, MARK), (OP_TOPIC, note)]
     elif kind == "decision":
         once = msgspec.structs.replace(draw(once_notes), sizes=sizes)
         batch = draw(st.sampled_from([0, 1, -1, 2**63 - 1]))
-        note = encode_once(Decision(*msgspec.structs.astuple(once), batch, b"what"))
+        note = encode_note(Decision(*msgspec.structs.astuple(once), batch, b"what"))
         notes = [(OP_TOPIC, DECISION_MARK), (OP_TOPIC, note)]
     elif kind == "staged":
-        notes = [(OP_TOPIC, STAGED_MARK), (OP_TOPIC, encode_staged_note(StagedNote(sizes)))]
+        notes = [(OP_TOPIC, STAGED_MARK), (OP_TOPIC, encode_note(StagedNote(sizes)))]
     else:
         given_up = msgspec.structs.replace(draw(given_up_notes), sizes=sizes)
-        notes = [(OP_TOPIC, GIVEN_UP_MARK), (OP_TOPIC, encode_given_up(given_up))]
+        notes = [(OP_TOPIC, GIVEN_UP_MARK), (OP_TOPIC, encode_note(given_up))]
     body, ends = b"", dict(ends)
     for topic, content in [*notes, *contents]:
         if draw(seldom) and draw(seldom):

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from dledger.errors import AppendError
 from dledger.failpoints import failpoint
 from dledger.ledger.outcome import outcome_of
 from dledger.log.entry import Kind
-from dledger.raft.appends import Appended
+from dledger.raft.appends import Appended, OnDone
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC, DLQ_PREFIX, RETRY_PREFIX
@@ -25,7 +26,7 @@ from mqbroker import limits
 from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.role import Role
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import Refused, busy, no_group
 from mqbroker.state.attributes import MESSAGE_TYPE
 from mqbroker.state.control import (
     Control,
@@ -42,6 +43,12 @@ from mqbroker.state.topics import (
     retry_topic,
     topic_for_first_send,
 )
+
+ConfigT = TypeVar("ConfigT", TopicConfig, SubscriptionGroupConfig)
+
+
+def ignored(_: object) -> None:
+    """The outcome of an append for which no caller waits."""
 
 
 class Definitions:
@@ -114,30 +121,21 @@ class Definitions:
         if self._known(config.topic_name) is None:
             if not self._is_given_up_in(config):
                 self._share("topics", 1, limits.TOPICS_MAX - self._topics_kept)
-            self.put_topics([config], _ignore)
+            self.put_topics([config])
 
     def _known(self, topic: str) -> TopicConfig | None:
         """A topic that exists, or will exist for all entries that are appended from now on."""
         return self._topics_coming.get(topic) or self._machine.topics.get(topic)
 
-    def put_topics(
-        self, configs: list[TopicConfig], on_done: Callable[[Appended | AppendError], None]
-    ) -> None:
+    def put_topics(self, configs: list[TopicConfig], on_done: OnDone = ignored) -> None:
         """Make or change topics, all at once."""
         if not all(map(self._is_given_up_in, configs)):
             self._check_bounds(configs)
 
-        def done(outcome: Appended | AppendError) -> None:
-            for name, config in coming.items():
-                if self._topics_coming.get(name) is config:
-                    del self._topics_coming[name]
-            on_done(outcome)
-
         coming = {config.topic_name: config for config in configs}
         body = encode_control(PutTopics(configs, self._assignments.now_ms()))
         failpoint("topic.put")
-        self._topics_coming |= coming
-        self._append(body, done)
+        self._put(self._topics_coming, coming, body, on_done)
 
     def _check_bounds(self, configs: list[TopicConfig]) -> None:
         new = sum(self._machine.topics.get(config.topic_name) is None for config in configs)
@@ -165,7 +163,7 @@ class Definitions:
         known = group != name and self._machine.groups.get(group) is not None
         return known and topic.queues == 1
 
-    def delete_topic(self, topic: str, on_done: Callable[[Appended | AppendError], None]) -> None:
+    def delete_topic(self, topic: str, on_done: OnDone) -> None:
         """Delete a topic with everything that belongs to it."""
 
         def done(outcome: Appended | AppendError) -> None:
@@ -181,14 +179,11 @@ class Definitions:
         """A group that exists, or will exist for all entries that are appended from now on."""
         config = self.known_group(group)
         if config is None:
-            raise Refused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {group!r} does not exist"
-            )
+            raise no_group(group)
         return config
 
     def known_group(self, group: str) -> SubscriptionGroupConfig | None:
-        """A group that exists, or will exist for entries that are appended from now on; None if
-        not."""
+        """The group that `group` gives; None if it does not exist."""
         return self._groups_coming.get(group) or self._machine.groups.get(group)
 
     def ensure_group(self, group: str) -> None:
@@ -212,7 +207,7 @@ class Definitions:
         lacking = [read_write(topic, 1) for topic in topics if self._known(topic) is None]
         if lacking:
             self._share("topics", len(lacking), limits.TOPICS_MAX - self._topics_kept)
-            self.put_topics(lacking, _ignore)
+            self.put_topics(lacking)
 
     def _share(self, what: str, new: int, free: int) -> None:
         """Count what the present client makes without an operator's word. Refuse what would be more
@@ -248,11 +243,7 @@ class Definitions:
             raise
 
     def put_groups(
-        self,
-        configs: list[SubscriptionGroupConfig],
-        on_done: Callable[[Appended | AppendError], None],
-        *,
-        begins: bool = False,
+        self, configs: list[SubscriptionGroupConfig], on_done: OnDone, *, begins: bool = False
     ) -> None:
         """Make or change consumer groups, all at once. `begins`: their first consumers have
         come."""
@@ -261,18 +252,25 @@ class Definitions:
             count = len(self._machine.groups) + len(self._groups_coming) + new
             _check_count("consumer groups", count, limits.GROUPS_MAX)
 
-        def done(outcome: Appended | AppendError) -> None:
-            for name, config in coming.items():
-                if self._groups_coming.get(name) is config:
-                    del self._groups_coming[name]
-            on_done(outcome)
-
         coming = {config.group_name: config for config in configs}
         body = encode_control(PutGroups(configs, self._assignments.now_ms(), begins))
-        self._groups_coming |= coming
+        self._put(self._groups_coming, coming, body, on_done)
+
+    def _put(
+        self, table: dict[str, ConfigT], coming: dict[str, ConfigT], body: bytes, on_done: OnDone
+    ) -> None:
+        """Append new configs, which are in the table of those that are coming meanwhile."""
+
+        def done(outcome: Appended | AppendError) -> None:
+            for name, config in coming.items():
+                if table.get(name) is config:
+                    del table[name]
+            on_done(outcome)
+
+        table.update(coming)
         self._append(body, done)
 
-    def change(self, control: Control, on_done: Callable[[Appended | AppendError], None]) -> None:
+    def change(self, control: Control, on_done: OnDone = ignored) -> None:
         """Append a control entry. Raises BadInput, before anything is done, if it can't be written.
 
         Raises Refused if it certainly was not appended; `on_done` is told of that, too.
@@ -283,16 +281,12 @@ class Definitions:
         """Make a change; returns what applying it returned. Raises AppendError or Refused."""
         return (await outcome_of(partial(self.change, control))).result
 
-    def _append(self, body: bytes, on_done: Callable[[Appended | AppendError], None]) -> None:
+    def _append(self, body: bytes, on_done: OnDone) -> None:
         try:
             self._entries.append_nowait(body, Kind.CONTROL, on_done)
         except AppendError as error:
             on_done(error)
             raise self._role.refusal_of(error) from error
-
-
-def _ignore(_: Appended | AppendError) -> None:
-    """No caller waits for the outcome."""
 
 
 def _check_count(what: str, count: int, count_max: int) -> None:

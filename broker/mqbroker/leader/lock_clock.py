@@ -25,12 +25,7 @@ class LockClock:
     def __init__(self, machine: Machine, clock_s: Callable[[], float]) -> None:
         self._machine = machine
         self._clock_s = clock_s
-        self._go_on()
-
-    def heard(self) -> None:
-        """Another replica's entry was applied: its time is the time, though it may be the same as
-        that of an entry before."""
-        self._go_on()
+        self.heard()
 
     def said(self) -> None:
         """This leader's own entry was applied. It is not ahead of this clock, and does not hold it
@@ -40,13 +35,15 @@ class LockClock:
     def begin(self) -> None:
         """This replica leads. Its state may be one that another replica has given it."""
         if self._last != self._last_said:
-            self._go_on()
+            self.heard()
 
     def now_ms(self) -> int:
         """The time now."""
         return self._from_ms + int((self._clock_s() - self._from_s) * 1000)
 
-    def _go_on(self) -> None:
+    def heard(self) -> None:
+        """Another replica's entry was applied: its time is the time, though it may be the same as
+        that of an entry before."""
         self._last = self._last_said
         self._from_ms, self._from_s = self._machine.locks.clock_ms, self._clock_s()
 

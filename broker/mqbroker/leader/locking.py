@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 from dledger.errors import AppendError, BadInput
 from dledger.raft.appends import Appended
-from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
 from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.lock_clock import LockClock
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import Refused, busy, system_error
 from mqbroker.state.control import LockQueues, UnlockQueues
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
@@ -40,10 +39,9 @@ def check_client_id(client_id: str) -> None:
     """Refuse the id of a client that is too long to be kept with each of its locks."""
     size = len(client_id.encode(errors="surrogatepass"))
     if size > limits.CLIENT_ID_BYTES_MAX:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
+        raise system_error(
             f"a client id of {size} bytes, {client_id[:40]!r}...; at most "
-            f"{limits.CLIENT_ID_BYTES_MAX} are taken: give the client a shorter instance name",
+            f"{limits.CLIENT_ID_BYTES_MAX} are taken: give the client a shorter instance name"
         )
 
 
@@ -125,8 +123,5 @@ class Locking:
             if not self._asked[key]:
                 by_owner[key.group, lock.client_id].append((key.topic, key.queue_id))
         for owner in islice(by_owner, limits.LOCK_OWNERS_FORGOTTEN_MAX):
-            self._definitions.change(UnlockQueues(*owner, by_owner[owner]), _ignore)
-
-
-def _ignore(_: Appended | AppendError) -> None:
-    """No caller waits: what was not given up is found again."""
+            # What was not given up is found again.
+            self._definitions.change(UnlockQueues(*owner, by_owner[owner]))

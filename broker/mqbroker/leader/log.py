@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from dledger.buffers import Buffer
-from dledger.errors import AppendError
 from dledger.ledger.config import LedgerStatus
 from dledger.ledger.exporting import ExportPlan
 from dledger.log.entry import Draft
-from dledger.raft.appends import Appended
+from dledger.raft.appends import OnDone
 
 
 class Log(Protocol):
     """See `dledger.ledger.ledger.Ledger`, whose methods these are."""
 
-    def append_nowait(
-        self, body: Buffer | Draft, kind: int, on_done: Callable[[Appended | AppendError], None]
-    ) -> None:
+    def append_nowait(self, body: Buffer | Draft, kind: int, on_done: OnDone) -> None:
         """Append; `on_done` is called once, after the entry was applied. Raises NotLeader and the
         like at once."""
 

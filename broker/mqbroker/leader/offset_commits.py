@@ -22,6 +22,8 @@ from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.leader.definitions import Definitions
 from mqbroker.refusal import Refused, busy
 from mqbroker.state.control import CommitOffsets
+from mqbroker.state.groups.locks import QueueKey
+from mqbroker.state.groups.places import place
 from mqbroker.state.machine import Machine
 from mqbroker.state.shares import Shares
 
@@ -35,49 +37,47 @@ class OffsetCommits:
         self._machine = machine
         self._definitions = definitions
         self._wake = wake
-        self._gathered: dict[tuple[str, str, int], int] = {}
+        self._gathered: dict[QueueKey, int] = {}
         self._waiting: list[Tell[None]] = []
-        self._on_its_way: dict[tuple[str, str, int], int] = {}
+        self._on_its_way: dict[QueueKey, int] = {}
         self._on_its_way_waiting: list[Tell[None]] = []
         #: What transactions on their way move: to where, and who waits for it.
-        self._moving: dict[tuple[str, str, int], tuple[int, list[Tell[None]]]] = {}
+        self._moving: dict[QueueKey, tuple[int, list[Tell[None]]]] = {}
 
-    def begin_move(self, group: str, topic: str, queue_id: int, end: int) -> None:
+    def begin_move(self, key: QueueKey, end: int) -> None:
         """A transaction that takes a group there is on its way."""
-        self._moving[group, topic, queue_id] = (end, [])
+        self._moving[key] = (end, [])
 
-    def end_move(self, group: str, topic: str, queue_id: int, error: AppendError | None) -> None:
+    def end_move(self, key: QueueKey, error: AppendError | None) -> None:
         """Note that a move was applied, or failed."""
-        for tell in self._moving.pop((group, topic, queue_id))[1]:
+        for tell in self._moving.pop(key)[1]:
             tell(error)
 
-    def is_moving(self, group: str, topic: str, queue_id: int) -> bool:
+    def is_moving(self, key: QueueKey) -> bool:
         """Whether a transaction that moves this queue's offset is on its way."""
-        return (group, topic, queue_id) in self._moving
+        return key in self._moving
 
-    def gather(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def gather(self, key: QueueKey, offset: int) -> None:
         """Take a one-way commit. Beyond a bound it is dropped, as it is while there is no leader:
         consumers commit again soon. Raises Refused then, to have it counted and logged."""
-        key = (group, topic, queue_id)
-        if self.latest(*key) != offset:
-            self._take_room(*key)
+        if self.latest(key) != offset:
+            self._take_room(key)
             self._gathered[key] = offset
             self._wake(limits.COMMIT_GATHER_S)
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int, tell: Tell[None]) -> None:
+    def commit(self, key: QueueKey, offset: int, tell: Tell[None]) -> None:
         """Take a commit whose sender waits until it is applied. Refused beyond the bounds."""
-        self._take_room(group, topic, queue_id)
-        self._gathered[group, topic, queue_id] = offset
+        self._take_room(key)
+        self._gathered[key] = offset
         self._waiting.append(tell)
         self._wake(0.0)
 
-    def await_pending(self, group: str, topic: str, queue_id: int, tell: Tell[None]) -> bool:
+    def await_pending(self, key: QueueKey, tell: Tell[None]) -> bool:
         """Call `tell` when the commits of this queue that were taken are applied.
 
         Returns whether there is one; if not, the offset in the state is the newest. Refused beyond
         the bounds.
         """
-        key = (group, topic, queue_id)
         if key in self._moving:
             waiting = self._moving[key][1]
         elif key in self._gathered:
@@ -92,15 +92,24 @@ class OffsetCommits:
         self._wake(0.0)
         return True
 
-    def latest(self, group: str, topic: str, queue_id: int) -> int | None:
+    def latest(self, key: QueueKey) -> int | None:
         """The newest offset that was taken for a queue, applied or not."""
-        key = (group, topic, queue_id)
         taken = self._gathered.get(key)
         if taken is None and key in self._moving:
             taken = self._moving[key][0]
         if taken is None:
             taken = self._on_its_way.get(key)
         return taken if taken is not None else self._machine.offsets.get(*key)
+
+    def place(self, key: QueueKey) -> int | None:
+        """Where a group is in a queue, if anywhere."""
+        return place(self._machine, *key, self.latest(key))
+
+    def resumes(self, key: QueueKey) -> int:
+        """Where a reader goes on whose own position is none of the queue: at its group's place, or
+        at the first message, so that nothing is passed over."""
+        at = self.place(key)
+        return self._machine.queues.span(key.topic, key.queue_id)[0] if at is None else at
 
     def topics_of(self, group: str) -> set[str]:
         """The topics with offsets of a group, applied or not."""
@@ -151,12 +160,12 @@ class OffsetCommits:
         for tell in waiting:
             tell(NotLeader(None))
 
-    def _take_room(self, group: str, topic: str, queue_id: int) -> None:
+    def _take_room(self, key: QueueKey) -> None:
         """Refuse a further commit that would exceed a bound."""
         if max(len(self._gathered), len(self._waiting)) >= limits.COMMITS_PER_ENTRY_MAX:
             raise busy(f"{limits.COMMITS_PER_ENTRY_MAX} offset commits wait")
-        if self._machine.offsets.get(group, topic, queue_id) is None:
-            check_room(self._machine.offsets.shares, group, 1)
+        if self._machine.offsets.get(*key) is None:
+            check_room(self._machine.offsets.shares, key.group, 1)
 
 
 def check_room(shares: Shares, group: str, rows: int) -> None:

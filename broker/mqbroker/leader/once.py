@@ -21,19 +21,20 @@ from dledger.remoting.record import Record
 from dledger.remoting.record.batch import body_crcs, record_starts
 from mqbroker import limits
 from mqbroker.leader.appending.append import Admit, Appender, always
-from mqbroker.leader.appending.drafts import MessagesDraft
+from mqbroker.leader.appending.drafts import PlainDraft
 from mqbroker.leader.appending.in_flight import Flight, InFlight, Stored, Tell
 from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.log import Log
 from mqbroker.leader.offset_commits import OffsetCommits, check_room
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import Refused, busy, illegal_message, invalid, no_permission
+from mqbroker.state.aside import encode_note
 from mqbroker.state.control import ClaimProducer, ForgetProducers, RegisterProducer
 from mqbroker.state.derived.indexing import index_entry
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
-from mqbroker.state.once import Decision, Once, decode_decision, encode_once, mark_of
+from mqbroker.state.once import Decision, Once, decode_decision, mark_of
 from mqbroker.state.producers import Claim, Judged, Stamp, Written
 
 _FORGOTTEN_MAX: Final = limits.PRODUCERS_FORGOTTEN_MAX
@@ -47,18 +48,17 @@ _REMEDY: Final = "This instance must not go on: stop it, or give it a name of it
 
 def taken(name: str) -> Refused:
     """The answer to a user who asks for another one's name."""
-    return Refused(
-        ResponseCode.NO_PERMISSION,
+    return no_permission(
         f"the producer name {name!r} belongs to another user, who registered it first: choose "
-        "another name, or ask as a super user",
+        "another name, or ask as a super user"
     )
 
 
 def once_draft(
-    once: Once, parts: Sequence[MessagesDraft], assignments: Assignments, store_host: bytes
+    once: Once, parts: Sequence[PlainDraft], assignments: Assignments, store_host: bytes
 ) -> NotedDraft:
     """The entry of a write. Raises RecordError if its note can't be a record."""
-    return NotedDraft([mark_of(once), encode_once(once)], parts, assignments, store_host)
+    return NotedDraft([mark_of(once), encode_note(once)], parts, assignments, store_host)
 
 
 class _Write(Flight):
@@ -129,7 +129,7 @@ class OnceAppender:
         idle = producers.idle(now_ms - int(limits.PRODUCER_IDLE_S * 1000))
         names = islice((each for each in idle if each not in writing), _FORGOTTEN_MAX)
         if forgotten := [*names]:
-            self._definitions.change(ForgetProducers(forgotten, now_ms), lambda _: None)
+            self._definitions.change(ForgetProducers(forgotten, now_ms))
         elif not producers.are_outdated(now_ms):
             raise busy(_FULL)
 
@@ -181,13 +181,14 @@ class OnceAppender:
         self._append(draft, once, tell, admit)
 
     def _append(self, draft: NotedDraft, once: Once, tell: Tell[Stored], admit: Admit) -> None:
-        for move in once.moves:
-            self._commits.begin_move(once.group, move.topic, move.queue_id, move.end)
+        moved = {QueueKey(once.group, each.topic, each.queue_id): each.end for each in once.moves}
+        for key, end in moved.items():
+            self._commits.begin_move(key, end)
 
         def ended(outcome: Stored | Refused | AppendError) -> None:
             error = None if isinstance(outcome, Stored) else NotLeader(None)
-            for move in once.moves:
-                self._commits.end_move(once.group, move.topic, move.queue_id, error)
+            for key in moved:
+                self._commits.end_move(key, error)
 
         write = _Write(once, draft, ended, tell)
         self._writing.add((once.stamp.name, once.stamp.stream), write)
@@ -226,9 +227,9 @@ class OnceAppender:
         new = 0
         for move in once.moves:
             key = QueueKey(once.group, move.topic, move.queue_id)
-            if self._commits.is_moving(*key):
+            if self._commits.is_moving(key):
                 raise busy(f"another transaction of queue {move.queue_id} of {move.topic!r} ends")
-            present = self._commits.latest(*key)
+            present = self._commits.latest(key)
             new += present is None
             if present is not None and present != move.begin:
                 raise Refused(
@@ -253,10 +254,9 @@ class OnceAppender:
             )
             return Refused(code, f"{who} is not known. {remedy}")
         last = self._machine.producers.written(stamp.name, stamp.stream)
-        return Refused(
-            ResponseCode.INVALID_PARAMETER,
+        return invalid(
             f"write {stamp.sequence} of {who} comes after {last.sequence if last else 0} in stream "
-            f"{stamp.stream}: it is not stored now; whether it was before is not known any more",
+            f"{stamp.stream}: it is not stored now; whether it was before is not known any more"
         )
 
     def _first_answer(self, stamp: Stamp, asked: list[int]) -> Stored | Refused:
@@ -287,9 +287,8 @@ def _same(stamp: Stamp, stored: Stored, held: list[int], asked: list[int]) -> St
     """A repeat must be the same write again, or its answer would be another one's."""
     if held == asked:
         return stored
-    return Refused(
-        ResponseCode.MESSAGE_ILLEGAL,
+    return illegal_message(
         f"write {stamp.sequence} in stream {stamp.stream} of producer {stamp.name!r} is stored "
         f"with {len(held)} other messages: a repeat must be the same, a new write has a sequence "
-        "of its own",
+        "of its own"
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dledger.errors import AppendError, Busy, NotConfirmed, NotLeader, TooLarge
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.unavailable import LEADER_ADDR, OUTCOME, OUTCOME_UNKNOWN, RETRY_AFTER_MILLIS
-from mqbroker.refusal import NotApplied, Refused
+from mqbroker.refusal import NotApplied, Refused, illegal_message, system_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,9 +93,9 @@ class Role:
         if isinstance(error, NotLeader):
             return self.not_leader()
         if isinstance(error, TooLarge):
-            return Refused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+            return illegal_message(str(error))
         if isinstance(error, NotApplied):
-            return Refused(ResponseCode.SYSTEM_ERROR, str(error))
+            return system_error(str(error))
         ext: dict[str, ExtValue] = {}
         if isinstance(error, Busy):
             ext[RETRY_AFTER_MILLIS] = str(max(1, round(error.retry_after_s * 1000)))

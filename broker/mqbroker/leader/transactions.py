@@ -26,24 +26,25 @@ from dledger.buffers import Buffer
 from dledger.errors import AppendError
 from dledger.failpoints import failpoint
 from dledger.log.entry import Draft, Kind
-from dledger.raft.appends import Appended
+from dledger.raft.appends import Appended, OnDone
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.bodies.staged import Staged, parse_staged
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
-from dledger.remoting.record import TRANSACTION_BITS, Record
+from dledger.remoting.record import TRANSACTION_BITS, Record, place_record
 from mqbroker import limits
-from mqbroker.leader.appending.drafts import MessagesDraft, NewRecord, RecordsDraft
+from mqbroker.leader.appending.drafts import NewRecord, PlainDraft, RecordsDraft
 from mqbroker.leader.appending.entries import Entries
 from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.role import Role
 from mqbroker.leader.staged import Entry
-from mqbroker.leader.waiting.deliveries import Arrival, MoveDraft
-from mqbroker.refusal import Refused, busy
-from mqbroker.state.decisions import STAGED_MARK, StagedNote, encode_staged_note
+from mqbroker.leader.waiting.deliveries import Arrival, move_draft
+from mqbroker.refusal import Refused, busy, system_error
+from mqbroker.state.aside import encode_note
+from mqbroker.state.decisions import STAGED_MARK, StagedNote
 from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.machine import Machine
 from mqbroker.state.moves import Move, encode_move
@@ -53,7 +54,6 @@ COMMITTED: Final = 0x8
 _STAGED_QUEUE: Final = "-1"
 """The queue id of a staged entry, whose records have queues of their own; no client's message has
 it."""
-OnDone = Callable[[Appended | AppendError], None]
 
 
 class Timing(NamedTuple):
@@ -164,19 +164,14 @@ class Transactions:
         given_up = NewRecord.copy(half.record)
         self._take(half.offset, self._to([Arrival(CHECKED_TOO_OFTEN_TOPIC, 0, given_up)]), on_done)
 
-    def as_sent(self, half: Half) -> bytes:
+    def as_sent(self, half: Half) -> Buffer:
         """The record as its producer sent it: with its real topic and queue."""
         properties = half.properties
         topic, queue_id = properties[names.REAL_TOPIC], int(properties[names.REAL_QID])
         record = half.record
-        return NewRecord.copy(record).encode(
-            topic,
-            queue_id,
-            record.store_host,
-            queue_offset=half.offset,
-            position=record.physical_offset,
-            store_timestamp_ms=record.store_timestamp_ms,
-        )
+        sent = NewRecord.copy(record).encode(topic, queue_id, record.store_host)
+        place_record(sent, 0, half.offset, record.physical_offset, record.store_timestamp_ms)
+        return sent
 
     def half(self, offset: int) -> Half | None:
         """The half message at an offset, if it waits for its end."""
@@ -256,10 +251,10 @@ class Transactions:
         encoded, now_ms = names.properties_encode(properties), self._assignments.now_ms()
         record = NewRecord(records, encoded, now_ms, self._store_host)
         half = RecordsDraft([record], HALF_TOPIC, [(0, 1)], self._assignments, self._store_host)
-        notes = [STAGED_MARK, encode_staged_note(StagedNote([half.size]))]
+        notes = [STAGED_MARK, encode_note(StagedNote([half.size]))]
         return NotedDraft(notes, [half], self._assignments, self._store_host)
 
-    def publish(self, half: Half, records: MessagesDraft, on_done: OnDone) -> None:
+    def publish(self, half: Half, records: PlainDraft, on_done: OnDone) -> None:
         """End a staged entry: its records become messages."""
 
         def draft(move: Move) -> NotedDraft:
@@ -277,7 +272,7 @@ class Transactions:
 
     def _to(self, arrivals: list[Arrival]) -> Callable[[Move], Draft]:
         """The draft of a move to where these are."""
-        return lambda move: MoveDraft(move, arrivals, self._assignments, self._store_host)
+        return lambda move: move_draft(move, arrivals, self._assignments, self._store_host)
 
     def _take(self, offset: int, draft_of: Callable[[Move], Draft], on_done: OnDone) -> None:
         """Append the move. A second one of the same message must never be in the log."""
@@ -285,9 +280,7 @@ class Transactions:
             # Its end is not committed yet: the producer may ask again.
             raise busy(f"the transaction of half message {offset} is ending")
         if offset not in self._machine.halves:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR, f"the transaction of half message {offset} has ended"
-            )
+            raise system_error(f"the transaction of half message {offset} has ended")
 
         def done(outcome: Appended | AppendError) -> None:
             failpoint("transaction.ended")

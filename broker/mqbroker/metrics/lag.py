@@ -37,7 +37,7 @@ class Ages:
     """When messages at the offsets where groups are were stored."""
 
     def __init__(self, sources: Sources) -> None:
-        self._standing = sources.standing
+        self._machine = sources.core.machine
         self._clock_ms = sources.core.clock_ms
         self._known: dict[tuple[str, int, int], int] = {}
         self._asked: dict[tuple[str, int, int], int] = {}
@@ -49,7 +49,7 @@ class Ages:
     def of(self, topic: str, queue_id: int, offset: int) -> int:
         """The age in ms of a message; 0 if there is none."""
         key = (topic, queue_id, offset)
-        stored_ms = self._known.get(key) or self._standing.stored_ms(*key)
+        stored_ms = self._known.get(key) or self._machine.queues.stored_ms(*key)
         if stored_ms:
             self._asked[key] = stored_ms
         return max(0, self._clock_ms() - stored_ms) if stored_ms else 0

@@ -7,6 +7,7 @@ many are behind on their way out, and for how long, is counted in the timer itse
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dledger.metrics.text import Family, Sample, Writer
@@ -38,16 +39,14 @@ _SNAPSHOT: Final = Family(
 )
 
 
+@dataclass(eq=False, slots=True)
 class TimerFigures:
     """Makes them when asked."""
 
-    def __init__(
-        self, machine: Machine, rates: Rates, names: Names, clock_ms: Callable[[], int]
-    ) -> None:
-        self._machine = machine
-        self._rates = rates
-        self._names = names
-        self._clock_ms = clock_ms
+    _machine: Machine
+    _rates: Rates
+    _names: Names
+    _clock_ms: Callable[[], int]
 
     def pieces(self, writer: Writer) -> Iterator[str]:
         """The families' texts."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from dledger.net.proving import Prover
 from dledger.net.quota import ConnectionQuota
 from dledger.program.audit_log import AuditLog
 from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
-from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
 from dledger.remoting.names import PERM_WRITE, TIMER_TOPIC
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
@@ -39,12 +37,13 @@ from mqbroker.leader.lock_clock import LockClock
 from mqbroker.leader.log import Log
 from mqbroker.leader.role import Role
 from mqbroker.leader.waiting.delays import DelayLevels
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import busy, no_queue, system_error
 from mqbroker.requests.door import AdminDoor
 from mqbroker.requests.later import noted
 from mqbroker.requests.looking import Looking
 from mqbroker.requests.permissions import check_writable
 from mqbroker.requests.replies import Replies
+from mqbroker.state.groups.places import has_queue
 from mqbroker.state.machine import Machine
 from mqbroker.state.topics import system_topics
 
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from dledger.tls.servers import ServerContexts
 
 
-@dataclass(slots=True)
 class Core:
     """Parts of a broker that answer requests together.
 
@@ -61,41 +59,12 @@ class Core:
     same. Only `take_settings` replaces it, when such an entry was applied. A config itself never
     changes: code that keeps one keeps the settings of that time.
 
-    `clock_ms` is the wall clock, `clock_s` a monotonic one.
+    `clock_ms` is the wall clock, `clock_s` a monotonic one. `quota` is that of the ports, whose
+    counts tools are shown.
     """
 
-    file_config: BrokerConfig
-    config: BrokerConfig
-    machine: Machine
-    log: Log
-    entries: Entries
-    role: Role
-    assignments: Assignments
-    lock_clock: LockClock
-    definitions: Definitions
-    appender: Appender
-    levels: DelayLevels
-    replies: Replies
-    announcements: Announcements
-    rates: Rates
-    flow: Flow
-    door: AdminDoor
-    guard: Guard
-    auditor: Auditor
-    secrets: Secrets
-    store_host: bytes
-    clock_ms: Callable[[], int]
-    clock_s: Callable[[], float]
-    faults: Faults
-    quota: ConnectionQuota
-    tls: ServerContexts | None
-    metrics_address: str = ""
-    """Where figures are told, if they are."""
-    history: History = field(default_factory=History)
-
-    @classmethod
-    def build(
-        cls,
+    def __init__(
+        self,
         config: BrokerConfig,
         machine: Machine,
         log: Log,
@@ -106,58 +75,42 @@ class Core:
         tls: ServerContexts | None = None,
         audit_log: AuditLog | None = None,
         secrets: Secrets | None = None,
-    ) -> Core:
-        """Put the parts together. `quota` is that of the ports; tools are shown its counts."""
-        role = Role(config.node_id, config.client_addresses())
-        assignments = Assignments(machine, clock_ms, clock_s)
-        faults, rates = Faults(), Rates()
-        entries = Entries(log, assignments, partial(faults.note, "answer failed"), clock_s)
-
-        def find_record(position: int) -> Record | None:
-            return core.find_record(position)
-
-        secrets = secrets or config.secrets()
-        look = Looking(config.broker_cluster_name, machine, find_record)
+    ) -> None:
+        self.file_config = self.config = config
+        self.machine, self.log = machine, log
+        self.clock_ms, self.clock_s = clock_ms, clock_s
+        self.tls = tls
+        self.quota = quota or ConnectionQuota()
+        self.secrets = secrets or config.secrets()
+        self.store_host = host_bytes(config.broker_ip1, config.listen_port)
+        #: The port that serves figures; "" if none does.
+        self.metrics_address = ""
+        self.history = History()
+        self.faults = Faults()
+        self.rates = Rates()
+        self.role = Role(config.node_id, config.client_addresses())
+        self.assignments = Assignments(machine, clock_ms, clock_s)
+        note_fault = partial(self.faults.note, "answer failed")
+        self.entries = Entries(log, self.assignments, note_fault, clock_s)
+        self.lock_clock = LockClock(machine, clock_s)
+        self.definitions = Definitions(
+            machine, self.entries, self.role, self.assignments, self._auto_creates
+        )
+        self.appender = Appender(machine, self.entries)
+        self.levels = DelayLevels.parse(config.message_delay_level)
+        self.replies = Replies(self.role, clock_s)
+        self.announcements = Announcements(clock_s)
+        self.flow = Flow(machine.groups.get, self.rates, clock_s)
+        look = Looking(config.broker_cluster_name, machine, self.find_record)
         trail = Trail(f"{config.broker_name}-{config.node_id}")
-        auditor = Auditor(trail, audit_log or AuditLog(None), look, clock_ms, noted)
-        guard = Guard(
-            secrets,
-            lambda: (machine.users,),
-            look,
-            clock_ms,
-            os.urandom(NONCE_BYTES),
-        )
-        core = cls(
-            file_config=config,
-            config=config,
-            machine=machine,
-            log=log,
-            entries=entries,
-            role=role,
-            assignments=assignments,
-            lock_clock=LockClock(machine, clock_s),
-            definitions=Definitions(
-                machine, entries, role, assignments, lambda: core.config.auto_create_topic_enable
-            ),
-            appender=Appender(machine, entries),
-            levels=DelayLevels.parse(config.message_delay_level),
-            replies=Replies(clock_s),
-            announcements=Announcements(clock_s),
-            rates=rates,
-            flow=Flow(machine.groups.get, rates, clock_s),
-            door=AdminDoor(config, secrets, guard, auditor),
-            guard=guard,
-            auditor=auditor,
-            secrets=secrets,
-            store_host=host_bytes(config.broker_ip1, config.listen_port),
-            clock_ms=clock_ms,
-            clock_s=clock_s,
-            faults=faults,
-            quota=quota or ConnectionQuota(),
-            tls=tls,
-        )
-        core.take_settings()
-        return core
+        self.auditor = Auditor(trail, audit_log or AuditLog(None), look, clock_ms, noted)
+        nonce = os.urandom(NONCE_BYTES)
+        self.guard = Guard(self.secrets, lambda: (machine.users,), look, clock_ms, nonce)
+        self.door = AdminDoor(config, self.secrets, self.guard, self.auditor)
+        self.take_settings()
+
+    def _auto_creates(self) -> bool:
+        return self.config.auto_create_topic_enable
 
     def take_settings(self) -> str | None:
         """Replace `config` according to the group's settings; returns the reason if one can't be
@@ -238,11 +191,17 @@ class Core:
         }
         return TopicConfigWrapper(table, topics.version)
 
+    def check_queue(self, topic: str, queue_id: int) -> None:
+        """Refuse a topic that does not exist, or a queue that it neither has nor had."""
+        queues = self.definitions.topic(topic).queues
+        if not has_queue(self.machine, topic, queue_id):
+            raise no_queue(topic, queue_id, queues)
+
     def asked_record(self, position: int) -> Record:
         """The message record at a position that a request names. Refused if none begins there."""
         record = self.find_record(position)
         if record is None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"no message begins at position {position}")
+            raise system_error(f"no message begins at position {position}")
         return record
 
     def find_record(self, position: int) -> Record | None:

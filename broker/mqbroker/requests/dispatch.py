@@ -5,49 +5,44 @@ The handlers declare at their methods which codes they serve, and what these nee
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from dledger.errors import AppendError, NotConfirmed, StorageError
+from dledger.errors import AppendError, NotConfirmed
 from dledger.net import Connection
 from dledger.net.serving import Answer, Right, Served
 from dledger.remoting.command import Command
 from dledger.trust.guard import Asker, Mode
 from dledger.trust.rights import SIGNED
-from mqbroker.refusal import Refused, unreadable
+from mqbroker.refusal import Refused
 from mqbroker.requests.core import Core
 from mqbroker.requests.door import was_forwarded
 from mqbroker.requests.forwarding import Forwarding
 from mqbroker.requests.later import Later, OutcomeT
 from mqbroker.requests.needs import Needs
+from mqbroker.requests.replies import EXPECTED
 from mqbroker.requests.unsupported import not_supported
 
 Table: TypeAlias = Mapping[int, Served[Needs]]
 _Answer: TypeAlias = Command | Later[Any] | Awaitable[Command | Later[Any] | None] | None
-_EXPECTED: Final = (Refused, StorageError, AppendError)
 # Looked up once here, instead of twice for each request.
 _NOTHING, _LEADER = Needs.NOTHING, Needs.LEADER
 
 
-class Departures(Protocol):
-    """Is told that a connection is gone."""
-
-    def disconnected(self, connection: Connection) -> None:
-        """The connection is gone."""
-
-
 class Dispatcher:
-    """The handler that `serve_remoting` runs."""
+    """The handler that `serve_remoting` runs. It calls `disconnected` when a connection is gone."""
 
-    def __init__(self, core: Core, table: Table, departures: Departures) -> None:
+    def __init__(
+        self, core: Core, table: Table, disconnected: Callable[[Connection], None]
+    ) -> None:
+        self.disconnected = disconnected
         self._core = core
         self.table: Table = core.auditor.wrapped(table, core.door.who)
         #: Codes for which nothing is asked about who sends them.
         self._open: Table = {}
-        self._departures = departures
         self._forwarding = Forwarding(core)
         self._latencies = core.replies.latencies
         self._clock_s = core.clock_s
@@ -81,8 +76,8 @@ class Dispatcher:
             if isinstance(answer, Later):
                 answer.begin(partial(self._tell, request, connection, answer))
                 return None
-        except _EXPECTED as error:
-            answer = self._refusal(request, connection, error)
+        except EXPECTED as error:
+            answer = self._core.replies.refusal(request, connection, error)
         except Exception:
             self._latencies.failed(request)
             raise
@@ -139,10 +134,6 @@ class Dispatcher:
     def connected(self, connection: Connection) -> None:
         """Nothing to note: a connection is known by its first heartbeat."""
 
-    def disconnected(self, connection: Connection) -> None:
-        """Pass it on."""
-        self._departures.disconnected(connection)
-
     async def _when_confirmed(
         self, served: Served[Needs], request: Command, connection: Connection
     ) -> Command | Later[Any] | None:
@@ -165,9 +156,7 @@ class Dispatcher:
         """
         core = self._core
         try:
-            if isinstance(outcome, AppendError):
-                outcome = core.role.refusal_of(outcome)
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, Refused | AppendError):
                 core.replies.refuse(request, connection, outcome)
                 return
             for count, topic in enumerate(later.topics, 1):
@@ -197,24 +186,11 @@ class Dispatcher:
             if isinstance(answer, Later):
                 answer.begin(partial(self._tell, request, connection, answer))
                 return None
-        except (*_EXPECTED, NotConfirmed) as error:
-            answer = self._refusal(request, connection, error)
+        except (*EXPECTED, NotConfirmed) as error:
+            answer = self._core.replies.refusal(request, connection, error)
         except Exception:
             self._latencies.failed(request)
             raise
         if answer is not None:
             self._latencies.answered(request, answer.code)
         return answer
-
-    def _refusal(
-        self,
-        request: Command,
-        connection: Connection,
-        error: Refused | StorageError | AppendError | NotConfirmed,
-    ) -> Command:
-        """The answer to a request that failed in a way that is expected."""
-        if isinstance(error, StorageError):
-            error = unreadable(error)
-        elif not isinstance(error, Refused):
-            error = self._core.role.refusal_of(error)
-        return self._core.replies.refusal(request, connection, error)

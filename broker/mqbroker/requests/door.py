@@ -21,7 +21,7 @@ from dledger.errors import FrameError
 from dledger.net import Connection
 from dledger.net.auditing import Auditor
 from dledger.observe import get_logger
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import SignOnResponseHeader, encode_header
 from dledger.trust.accepting import NotLetIn, Proofs
@@ -33,7 +33,7 @@ from dledger.trust.rolling import Secrets
 from dledger.trust.signatures import ACCESS_KEY, CLUSTER_USER, body_hash
 from dledger.trust.signing import BROKER_ID, TAG_FIELD, broker_door
 from mqbroker.config import BrokerConfig
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, no_permission, refusing
 from mqbroker.requests.needs import by_all
 
 FORWARDED_BY: Final = "forwardedBy"
@@ -68,10 +68,8 @@ class AdminDoor:
     @by_all(RequestCode.PROVE, rights=OPEN)
     def prove(self, request: Command, connection: Connection) -> Command:
         """Prove to each other that both know the secret: its two steps."""
-        try:
+        with refusing((NotLetIn, FrameError), no_permission):
             return self._proofs.prove(request, connection.id)
-        except (NotLetIn, FrameError) as error:
-            raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
 
     @by_all(RequestCode.SIGN_ON, rights=OPEN)
     def sign_on(self, request: Command, connection: Connection) -> Command:
@@ -99,7 +97,7 @@ class AdminDoor:
             self._auditor.refused(request, (asker.name, asker.source), reason, rights)
             if asker.problem:
                 connection.rest(guard.rest_s(connection.peer[0]))
-            raise Refused(ResponseCode.NO_PERMISSION, reason)
+            raise no_permission(reason)
         _log.info(
             "would be refused",
             code=request.code,
@@ -135,7 +133,7 @@ class AdminDoor:
         except FrameError as error:
             connection.close(str(error))
             self._auditor.refused(request, ("", connection.peer[0]), str(error))
-            raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
+            raise no_permission(str(error)) from error
 
     @staticmethod
     def _marked(request: Command, is_proven: bool) -> bool:
@@ -173,9 +171,8 @@ class AdminDoor:
         host = connection.peer[0]
         _log.info("not let in", code=request.code, peer=connection.peer)
         self._auditor.refused(request, self.who(request, connection), "adminAddresses", rights)
-        return Refused(
-            ResponseCode.NO_PERMISSION,
+        return no_permission(
             f"request {request.code} changes others' work, and {host} may not: run the tool where "
             "it may, add that address to adminAddresses of the brokers, or give the tool the "
-            "cluster's secret (--secret-file)",
+            "cluster's secret (--secret-file)"
         )

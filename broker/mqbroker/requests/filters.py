@@ -26,7 +26,7 @@ from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import properties_decode, tags_code
 from dledger.remoting.record import Record
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, system_error
 from mqbroker.sql import Filter, parse_condition
 from mqbroker.state.derived.units import Units
 
@@ -61,9 +61,8 @@ def parse_subscription(expression: str | None, expression_type: str | None) -> M
             return _by_tags(expression)
         case "SQL92":
             return _by_sql(expression or "")
-    raise Refused(
-        ResponseCode.SYSTEM_ERROR,
-        f"this broker filters by TAG and SQL92; {expression_type!r} is not supported",
+    raise system_error(
+        f"this broker filters by TAG and SQL92; {expression_type!r} is not supported"
     )
 
 
@@ -95,25 +94,25 @@ def _with_tags(codes: npt.NDArray[np.int64], units: Units, steps_max: int) -> Ch
     return Chosen(np.flatnonzero(codes[places] == tags_codes), len(units), steps)
 
 
-def _that_meet(condition: Filter, view: View, units: Units, steps_max: int) -> Chosen:
+def _that_meet(wanted: Filter, view: View, units: Units, steps_max: int) -> Chosen:
     passes: list[bool] = []
     steps = limits.SELECTION_STEPS
     for position, size in zip(units["position"].tolist(), units["size"].tolist(), strict=True):
         if steps > steps_max:
             break
         record = Record(view(position, size))
-        steps += _steps(condition, len(record.properties))
-        passes.append(condition(_properties(record)) is True)
+        steps += _steps(wanted, len(record.properties))
+        passes.append(wanted(_properties(record)) is True)
     return Chosen(np.flatnonzero(passes), len(passes), steps)
 
 
-def _steps(condition: Filter, properties_bytes: int) -> int:
+def _steps(wanted: Filter, properties_bytes: int) -> int:
     """The cost of checking one message, in steps."""
     return (
         limits.SQL_STEPS_PER_MESSAGE
-        + condition.operations
+        + wanted.operations
         + properties_bytes // limits.SQL_PROPERTIES_BYTES_PER_STEP
-        + condition.searches * properties_bytes // limits.SQL_SEARCHED_BYTES_PER_STEP
+        + wanted.searches * properties_bytes // limits.SQL_SEARCHED_BYTES_PER_STEP
     )
 
 

@@ -4,6 +4,7 @@ request."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from dledger.remoting.message import REAL_TOPIC, properties_decode
 from dledger.remoting.names import WAITING_TOPICS
@@ -11,16 +12,14 @@ from dledger.remoting.record import Record
 from mqbroker.state.machine import Machine
 
 
+@dataclass(eq=False, slots=True)
 class Looking:
     """The state of one replica, for `dledger.trust.rights`. `find_record` gives the message that
     begins at a position."""
 
-    def __init__(
-        self, cluster: str, machine: Machine, find_record: Callable[[int], Record | None]
-    ) -> None:
-        self.cluster = cluster
-        self._machine = machine
-        self._find_record = find_record
+    cluster: str
+    _machine: Machine
+    _find_record: Callable[[int], Record | None]
 
     def has_topic(self, topic: str) -> bool:
         """Whether a topic exists."""

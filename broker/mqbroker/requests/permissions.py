@@ -16,35 +16,29 @@ RocketMQ checks less: the permission of a topic only where consumers read and se
 from __future__ import annotations
 
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
-from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DLQ_PREFIX, RETRY_PREFIX
 from dledger.remoting.names import PERM_READ, PERM_WRITE
-from mqbroker.refusal import Refused
+from mqbroker.refusal import no_permission
 
 
 def check_writable(topic: TopicConfig, broker: int) -> None:
     """Refuse messages to a topic that takes none, or at a broker group with this permission."""
     if not topic.perm & PERM_WRITE:
-        raise Refused(
-            ResponseCode.NO_PERMISSION,
-            f"the topic {topic.topic_name!r} is not writable (perm {topic.perm})",
-        )
+        raise no_permission(f"the topic {topic.topic_name!r} is not writable (perm {topic.perm})")
     if not broker & PERM_WRITE and not topic.topic_name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-        raise Refused(
-            ResponseCode.NO_PERMISSION,
+        raise no_permission(
             "this broker group takes no messages: its write permission was taken "
-            "(brokerPermission, or `mqadmin wipeWritePerm`)",
+            "(brokerPermission, or `mqadmin wipeWritePerm`)"
         )
 
 
 def check_readable(topic: TopicConfig, broker: int) -> None:
     """Refuse to read a topic that may not be read, or at a broker group with this permission."""
     if not topic.perm & PERM_READ:
-        raise Refused(ResponseCode.NO_PERMISSION, f"the topic {topic.topic_name!r} is not readable")
+        raise no_permission(f"the topic {topic.topic_name!r} is not readable")
     if not broker & PERM_READ:
-        raise Refused(
-            ResponseCode.NO_PERMISSION,
-            f"this broker group gives no messages: its brokerPermission is {broker}",
+        raise no_permission(
+            f"this broker group gives no messages: its brokerPermission is {broker}"
         )
 
 
@@ -61,14 +55,13 @@ def may_read(group: SubscriptionGroupConfig | None) -> bool:
 def check_enabled(group: SubscriptionGroupConfig) -> None:
     """Refuse to give messages to a group that may not have any."""
     if not group.consume_enable:
-        raise Refused(ResponseCode.NO_PERMISSION, f"the group {group.group_name!r} is disabled")
+        raise no_permission(f"the group {group.group_name!r} is disabled")
 
 
 def check_broadcast(group: SubscriptionGroupConfig, message_model: str) -> None:
     """Refuse to give a group all messages for each of its members, if it may not have them so."""
     if message_model == "BROADCASTING" and not group.consume_broadcast_enable:
-        raise Refused(
-            ResponseCode.NO_PERMISSION,
+        raise no_permission(
             f"the group {group.group_name!r} may not consume by broadcasting "
-            "(consumeBroadcastEnable is false)",
+            "(consumeBroadcastEnable is false)"
         )

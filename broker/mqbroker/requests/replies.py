@@ -1,15 +1,16 @@
 """Sends answers after the handler has returned, and logs refusals.
 
-Refusals are logged once a second for each kind (code and
-request code), with the number of those left out. So a client that keeps asking a follower, or sends
-garbage, can't fill the disk.
+Refusals are logged once a second for each kind (code and request code), with the number of those
+left out. So a client that keeps asking a follower, or sends garbage, can't fill the disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
+from dledger.errors import AppendError, NotConfirmed, StorageError
 from dledger.failpoints import failpoint
 from dledger.net import Connection
 from dledger.observe import get_logger
@@ -17,7 +18,8 @@ from dledger.remoting.bodies import Dialect
 from dledger.remoting.command import Command, HeaderEncoding
 from mqbroker import limits
 from mqbroker.flow.latencies import NOT_WRITTEN, SUCCESS, Latencies
-from mqbroker.refusal import Refused
+from mqbroker.leader.role import Role
+from mqbroker.refusal import Refused, unreadable
 
 _log = get_logger("mqbroker.requests.replies")
 
@@ -28,10 +30,16 @@ class _Kind:
     left_out: int = 0
 
 
+#: The errors by which a request fails in a way that is expected.
+Expected: TypeAlias = Refused | StorageError | AppendError | NotConfirmed
+EXPECTED: Final = (Refused, StorageError, AppendError)
+
+
 class Replies:
     """Sends answers. `clock_s` is a monotonic clock."""
 
-    def __init__(self, clock_s: Callable[[], float]) -> None:
+    def __init__(self, role: Role, clock_s: Callable[[], float]) -> None:
+        self._role = role
         self._clock_s = clock_s
         #: How long requests took.
         self.latencies = Latencies(clock_s)
@@ -49,12 +57,18 @@ class Replies:
         self.latencies.answered(request, response.code, SUCCESS if reached else NOT_WRITTEN)
         return reached
 
-    def refuse(self, request: Command, connection: Connection, refused: Refused) -> None:
-        """Answer with a refusal."""
-        self.send(request, connection, self.refusal(request, connection, refused))
+    def refuse(self, request: Command, connection: Connection, error: Expected) -> None:
+        """Answer a request that has failed."""
+        self.send(request, connection, self.refusal(request, connection, error))
 
-    def refusal(self, request: Command, connection: Connection, refused: Refused) -> Command:
-        """The answer for a refusal, logged."""
+    def refusal(self, request: Command, connection: Connection, error: Expected) -> Command:
+        """The answer to a request that has failed, logged."""
+        if isinstance(error, Refused):
+            refused = error
+        elif isinstance(error, StorageError):
+            refused = unreadable(error)
+        else:
+            refused = self._role.refusal_of(error)
         self.log_refusal(request, connection, refused)
         return request.reply(code=refused.code, remark=str(refused), ext=refused.ext)
 

@@ -38,17 +38,14 @@ class _Term(NamedTuple):
     value: Value = None
 
 
-class Filter:
+class Filter(NamedTuple):
     """A compiled expression, and the cost of checking one message."""
 
-    __slots__ = ("condition", "operations", "searches")
-
-    def __init__(self, condition: Condition, operations: int, searches: int) -> None:
-        self.condition = condition
-        #: The number of comparisons and the like: one message may need all of them.
-        self.operations = operations
-        #: The number of those that search a whole text.
-        self.searches = searches
+    condition: Condition
+    operations: int
+    """The number of comparisons and the like: one message may need all of them."""
+    searches: int
+    """The number of those that search a whole text."""
 
     def __call__(self, properties: logic.Properties) -> bool | None:
         """Whether a message with these properties meets the condition; None if that is unknown."""

@@ -30,6 +30,11 @@ class Unusable(DledgerError):
     """Why an entry is set aside. The text is part of the replicated state."""
 
 
+def encode_note(note: msgspec.Struct) -> bytes:
+    """The body of a note's record: what an entry of messages does beside storing them."""
+    return msgspec.msgpack.encode(note)
+
+
 def decoded(body: Buffer, kind: type[NoteT], problem: str) -> NoteT:
     """A note that a leader has written. Raises Unusable with the `problem` for bytes that are no
     such note."""

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from dledger.limits import RATE_PER_S_MAX
 from dledger.remoting import attributes as names
-from dledger.remoting.codes import ResponseCode
 from dledger.remoting.message import DELAYS, ORIGIN_MESSAGE_ID, PRIORITY, SHARDING_KEY, TRAN_MSG
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, illegal_message, system_error
 
 MESSAGE_TYPE: Final = "message.type"
 #: Topics of these types take every message, as those without a type do.
@@ -89,10 +88,7 @@ def check_type(topic: str, wanted: str | None, properties: Mapping[str, str]) ->
         return
     kind = message_type(properties)
     if wanted is not None and wanted not in _OPEN and wanted != kind:
-        raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"a {kind} message to {topic!r}, whose {MESSAGE_TYPE} is {wanted}",
-        )
+        raise illegal_message(f"a {kind} message to {topic!r}, whose {MESSAGE_TYPE} is {wanted}")
 
 
 def check_records_type(topic: str, attributes: Mapping[str, str]) -> None:
@@ -131,4 +127,4 @@ def _check_value(name: str, attribute: _Attribute, value: str) -> None:
 
 
 def _refused(reason: str) -> Refused:
-    return Refused(ResponseCode.SYSTEM_ERROR, f"attributes: {reason}")
+    return system_error(f"attributes: {reason}")

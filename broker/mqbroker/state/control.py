@@ -10,7 +10,8 @@ applied is set aside (see `mqbroker.state.aside`).
 from __future__ import annotations
 
 import re
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final, TypeAlias, get_args
 
 import msgspec
 
@@ -166,24 +167,11 @@ Control: TypeAlias = (
     | DropHead
 )
 
-_OPERATIONS: Final[dict[str, type[Control]]] = {
-    "put_topics": PutTopics,
-    "delete_topic": DeleteTopic,
-    "put_groups": PutGroups,
-    "delete_group": DeleteGroup,
-    "put_settings": PutSettings,
-    "commit_offsets": CommitOffsets,
-    "lock_queues": LockQueues,
-    "unlock_queues": UnlockQueues,
-    "pop_messages": PopMessages,
-    "settle_popped": SettlePopped,
-    "put_request_mode": PutRequestMode,
-    "register_producer": RegisterProducer,
-    "claim_producer": ClaimProducer,
-    "forget_producers": ForgetProducers,
-    "put_user": PutUser,
-    "delete_user": DeleteUser,
-    "drop_head": DropHead,
+#: By the names in the log, which are those of their classes: `put_topics` for PutTopics. A class
+#: that is in a log must keep its name.
+_OPERATIONS: Final[Mapping[str, type[Control]]] = {
+    re.sub("(?<!^)([A-Z])", r"_\1", operation.__name__).lower(): operation
+    for operation in get_args(Control)
 }
 REQUEST_MODES: Final = frozenset({"PULL", "POP"})
 _NAME: Final = re.compile("[a-z][a-z_]{0,63}")

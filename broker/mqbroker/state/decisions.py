@@ -106,13 +106,8 @@ class StagedNote(msgspec.Struct, frozen=True, array_like=True):
     sizes: list[int]
 
 
-def encode_staged_note(note: StagedNote) -> bytes:
-    """The body of a note's record."""
-    return msgspec.msgpack.encode(note)
-
-
 def decode_staged_note(body: Buffer) -> StagedNote:
-    """The inverse of `encode_staged_note`. Raises Unusable for bytes that no leader writes."""
+    """The note in a record's body. Raises Unusable for bytes that no leader writes."""
     note = decoded(body, StagedNote, "it says that rows are staged, and not how many bytes")
     if len(note.sizes) != 1 or note.sizes[0] <= 0:
         raise Unusable(f"it stages entries of {note.sizes!s:.80} bytes")

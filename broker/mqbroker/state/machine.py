@@ -54,7 +54,7 @@ class Machine(SavedState):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self._watcher: Watcher | None = None
+        self._watcher = Watcher()
         self._tell_role: Callable[[Watcher], None] | None = None
 
     def apply(self, entry: Entry) -> object:
@@ -104,8 +104,7 @@ class Machine(SavedState):
 
     def _set_aside(self, entry: Entry, reason: str) -> SetAside:
         aside = self.aside.add(entry.index, reason)
-        if self._watcher is not None:
-            self._watcher.set_aside(entry.kind, aside)
+        self._watcher.set_aside(entry.kind, aside)
         return aside
 
     def watch(self, watcher: Watcher) -> None:
@@ -124,8 +123,7 @@ class Machine(SavedState):
 
     def _role_changed(self, tell: Callable[[Watcher], None]) -> None:
         self._tell_role = tell
-        if self._watcher is not None:
-            tell(self._watcher)
+        tell(self._watcher)
 
     def _derive_again(self, entry: Entry) -> None:
         """Add a message entry to queues and key index only: the state holds it already."""
@@ -192,7 +190,7 @@ class Machine(SavedState):
             waiting.get(op.topic, self.delays).take(op)
         for due in dues:
             self.timers.add(due.offset, due.at_ms, due.owner)
-        if dues and self._watcher is not None and not isinstance(op, Move):
+        if dues and not isinstance(op, Move):
             self._watcher.timers_set(dues)
         for index in parts:
             self._apply_part(entry, index, op.topic if isinstance(op, Move) else "")
@@ -208,30 +206,26 @@ class Machine(SavedState):
         if index.copies:
             self.dedup.add_all(index.copies)
         self.clock_ms = max(self.clock_ms, index.store_timestamp_ms)
-        if self._watcher is not None:
-            self._watcher.messages_arrived(index, origin)
+        self._watcher.messages_arrived(index, origin)
 
     def _apply_control(self, change: control.Control, entry: Entry) -> object:
         result = self.change(change, entry.index, entry.position)
         match change:
             case control.PutSettings():
-                if self._watcher is not None:
-                    self._watcher.settings_changed()
+                self._watcher.settings_changed()
             case control.PutUser() | control.DeleteUser():
-                if self._watcher is not None:
-                    self._watcher.users_changed()
+                self._watcher.users_changed()
             case control.LockQueues() | control.UnlockQueues():
-                if self._watcher is not None:
-                    self._watcher.locks_changed(change)
+                self._watcher.locks_changed(change)
             case control.PutTopics(topics):
-                self._topics_changed([topic.topic_name for topic in topics])
+                self._watcher.topics_changed([topic.topic_name for topic in topics])
             case control.DeleteTopic(topic):
                 self.queues.delete(topic)
-                self._topics_changed([topic])
+                self._watcher.topics_changed([topic])
             case control.PutGroups(groups):
-                self._groups_changed([group.group_name for group in groups])
+                self._watcher.groups_changed([group.group_name for group in groups])
             case control.DeleteGroup(group):
-                self._groups_changed([group])
+                self._watcher.groups_changed([group])
             case control.DropHead(position, first_index):
                 self._drop_head(position, first_index)
         return result
@@ -248,14 +242,6 @@ class Machine(SavedState):
         self.first_position = self.dedup.first_position = position
         self.first_index = index
         self.aside.forget_before(index)
-
-    def _groups_changed(self, groups: Sequence[str]) -> None:
-        if self._watcher is not None:
-            self._watcher.groups_changed(groups)
-
-    def _topics_changed(self, topics: Sequence[str]) -> None:
-        if self._watcher is not None:
-            self._watcher.topics_changed(topics)
 
 
 def _taken_apart(entry: Entry) -> tuple[Op | None, Sequence[EntryIndex]]:

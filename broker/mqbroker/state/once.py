@@ -72,11 +72,6 @@ class Decision(Once, frozen=True, array_like=True):
     content: bytes
 
 
-def encode_once(once: Once) -> bytes:
-    """The body of a note's record."""
-    return msgspec.msgpack.encode(once)
-
-
 def mark_of(once: Once) -> bytes:
     """The mark before a note."""
     return DECISION_MARK if isinstance(once, Decision) else MARK
@@ -93,7 +88,7 @@ def decode_decision(body: Buffer) -> Decision:
 
 
 def decode_once(body: Buffer) -> Once:
-    """The inverse of `encode_once`. Raises Unusable for bytes that no leader writes."""
+    """The note in a record's body. Raises Unusable for bytes that no leader writes."""
     return _decoded(body, Once)
 
 

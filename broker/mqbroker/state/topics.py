@@ -38,7 +38,7 @@ from dledger.remoting.names import (
     UNSENDABLE,
 )
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, no_permission, of_broker, system_error
 
 #: RocketMQ's TopicFilterType.
 FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
@@ -73,9 +73,8 @@ def check_reader(topic: str, group: str) -> None:
     A message that waits there for its time or its transaction would be delivered before it.
     """
     if topic in UNREADABLE and group != TOOLS_GROUP:
-        raise Refused(
-            ResponseCode.NO_PERMISSION,
-            f"the topic {topic!r} belongs to the broker: only tools (group {TOOLS_GROUP}) read it",
+        raise no_permission(
+            f"the topic {topic!r} belongs to the broker: only tools (group {TOOLS_GROUP}) read it"
         )
 
 
@@ -83,7 +82,7 @@ def _refuse_if_bad(check: Callable[[str], None], name: str) -> None:
     try:
         check(name)
     except BadInput as error:
-        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        raise system_error(str(error)) from error
 
 
 def read_write(topic: str, queues: int) -> TopicConfig:
@@ -152,30 +151,23 @@ def check_config(config: TopicConfig) -> None:
     """Refuse a config that an operator gave, naming the value."""
     check_topic_name(config.topic_name)
     if config.topic_name in UNSENDABLE:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"the topic {config.topic_name!r} belongs to the broker"
-        )
+        raise system_error(of_broker(config.topic_name))
     if not 0 <= config.perm <= PERM_READ_WRITE | PERM_INHERIT:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
+        raise system_error(
             f"perm {config.perm} is no sum of {PERM_READ} read, {PERM_WRITE} write and "
-            f"{PERM_INHERIT} inherit",
+            f"{PERM_INHERIT} inherit"
         )
     if config.topic_filter_type not in FILTER_TYPES:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
+        raise system_error(
             f"topicFilterType {config.topic_filter_type[:80]!r} is none of "
-            f"{', '.join(sorted(FILTER_TYPES))}",
+            f"{', '.join(sorted(FILTER_TYPES))}"
         )
     for name, count in (
         ("readQueueNums", config.read_queue_nums),
         ("writeQueueNums", config.write_queue_nums),
     ):
         if not 0 < count <= limits.QUEUES_PER_TOPIC_MAX:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
-                f"{name} {count} is not within 1 to {limits.QUEUES_PER_TOPIC_MAX}",
-            )
+            raise system_error(f"{name} {count} is not within 1 to {limits.QUEUES_PER_TOPIC_MAX}")
 
 
 class Birth(NamedTuple):
@@ -207,6 +199,11 @@ class Topics:
     def get(self, topic: str) -> TopicConfig | None:
         """A topic's config, if it exists."""
         return self._configs.get(topic)
+
+    def queues_of(self, topic: str) -> int:
+        """How many queues a topic has, to read or to write; 0 if it does not exist."""
+        config = self._configs.get(topic)
+        return 0 if config is None else config.queues
 
     def life(self, topic: str) -> Birth:
         """The birth of a topic, as it is now."""

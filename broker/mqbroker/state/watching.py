@@ -1,9 +1,8 @@
-"""Watchers of a state: they are told what a replica has applied, and whether it leads."""
+"""Watchers of a state: they hear what a replica has applied, and whether it leads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from mqbroker.state.aside import SetAside
 from mqbroker.state.control import LockQueues, UnlockQueues
@@ -11,8 +10,8 @@ from mqbroker.state.derived.entry_index import EntryIndex
 from mqbroker.state.derived.indexing import Due
 
 
-class Watcher(Protocol):
-    """Is told what was applied, on this replica only. Called within `apply`."""
+class Watcher:
+    """Hears what was applied, on this replica only; this one ignores it. Called within `apply`."""
 
     def messages_arrived(self, index: EntryIndex, origin: str) -> None:
         """The messages of an entry can be pulled from now on. `origin`: where they waited."""

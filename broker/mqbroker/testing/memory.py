@@ -55,7 +55,7 @@ async def memory_broker(
     machine = Machine(directory)
     machine.restore()
     ledger = LocalLedger(machine, auto=auto)
-    core = Core.build(
+    core = Core(
         config,
         machine,
         ledger,

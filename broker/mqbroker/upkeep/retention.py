@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import trio
 
@@ -63,24 +64,16 @@ def _waiting_positions(machine: Machine) -> Iterator[int]:
                 yield int(unit["position"])
 
 
+@dataclass(eq=False, slots=True)
 class Retention:
     """Looks for old segments now and then, while this replica leads."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        machine: Machine,
-        ledger: Ledger,
-        role: Role,
-        clock_s: Callable[[], float],
-        space: DiskSpace,
-    ) -> None:
-        self._config = config
-        self._machine = machine
-        self._ledger = ledger
-        self._role = role
-        self._clock_s = clock_s
-        self._space = space
+    _config: BrokerConfig
+    _machine: Machine
+    _ledger: Ledger
+    _role: Role
+    _clock_s: Callable[[], float]
+    _space: DiskSpace
 
     async def run(self) -> None:
         """Look until cancelled."""

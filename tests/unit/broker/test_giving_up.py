@@ -24,13 +24,12 @@ from dledger.remoting.headers import (
 from dledger.remoting.names import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.remoting.receipts import write_receipt
 from dledger.remoting.record import Record
-from mqbroker.state.aside import Unusable
+from mqbroker.state.aside import Unusable, encode_note
 from mqbroker.state.groups.bits import bits_from_bytes, offsets_in
 from mqbroker.state.groups.given_up import (
     GIVEN_UP_MARK,
     GivenUp,
     decode_given_up,
-    encode_given_up,
 )
 from mqbroker.state.groups.popping import PopAck
 from mqbroker.state.machine import Machine
@@ -280,10 +279,10 @@ ACK = PopAck(GROUP, TOPIC, 0, 1, 0, b"\x01")
     [
         (b"", "and not which"),
         (b"\xc1", "and not which"),
-        (encode_given_up(GivenUp([ACK], -1, [1])), "at -1 ms"),
-        (encode_given_up(GivenUp([ACK], 1, [0])), r"\[0\]"),
-        (encode_given_up(GivenUp([ACK], 1, [-5])), r"\[-5\]"),
-        (encode_given_up(GivenUp([PopAck(GROUP, TOPIC, 0, 1, -1, b"\x01")], 1, [1])), "message -1"),
+        (encode_note(GivenUp([ACK], -1, [1])), "at -1 ms"),
+        (encode_note(GivenUp([ACK], 1, [0])), r"\[0\]"),
+        (encode_note(GivenUp([ACK], 1, [-5])), r"\[-5\]"),
+        (encode_note(GivenUp([PopAck(GROUP, TOPIC, 0, 1, -1, b"\x01")], 1, [1])), "message -1"),
     ],
 )
 def test_what_no_leader_writes_is_set_aside(note: bytes, why: str) -> None:
@@ -302,4 +301,4 @@ def test_an_ack_of_what_is_not_there_has_no_effect(tmp_path: Path) -> None:
 
 
 def _give_up(machine: Machine, acks: Sequence[PopAck]) -> None:
-    machine.give_up(decode_given_up(encode_given_up(GivenUp([*acks], 7, [1]))))
+    machine.give_up(decode_given_up(encode_note(GivenUp([*acks], 7, [1]))))

@@ -16,6 +16,7 @@ from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.leader.role import Role
 from mqbroker.refusal import Refused
 from mqbroker.state.control import PutTopics, decode_control, encode_control
+from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.machine import Machine
 from mqbroker.state.shares import Shares
 from mqbroker.state.topics import read_write
@@ -43,10 +44,10 @@ class Commits:
         self.commits = OffsetCommits(self.machine, definitions, self.wakes.append)
 
     def commit(self, queue_id: int, offset: int) -> None:
-        self.commits.commit("G", "T", queue_id, offset, self.answers.append)
+        self.commits.commit(QueueKey("G", "T", queue_id), offset, self.answers.append)
 
     def gather(self, queue_id: int, offset: int) -> None:
-        self.commits.gather("G", "T", queue_id, offset)
+        self.commits.gather(QueueKey("G", "T", queue_id), offset)
 
     def written(self) -> list[object]:
         """The offsets of each commit entry that is applied."""
@@ -112,7 +113,8 @@ def test_who_asks_for_an_offset_waits_for_the_commits_before(commits: Commits) -
 
     def ask() -> bool:
         return commits.commits.await_pending(
-            "G", "T", 0, lambda _: settled.append(commits.machine.offsets.get("G", "T", 0))
+            QueueKey("G", "T", 0),
+            lambda _: settled.append(commits.machine.offsets.get("G", "T", 0)),
         )
 
     assert not ask()

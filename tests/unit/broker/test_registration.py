@@ -83,7 +83,7 @@ async def registered(
             register_broker_heartbeat_millis=100,
         )
         machine = Machine(directory)
-        core = Core.build(
+        core = Core(
             config,
             machine,
             LocalLedger(machine),
@@ -129,7 +129,7 @@ async def test_an_absent_name_server_is_told_of_once(tmp_path: Path) -> None:
     config = BrokerConfig(namesrv_addr=f"127.0.0.1:{free_ports(1)[0]}")
     machine = Machine(tmp_path)
     ledger = LocalLedger(machine)
-    core = Core.build(config, machine, ledger, clock_ms=lambda: 1, clock_s=trio.current_time)
+    core = Core(config, machine, ledger, clock_ms=lambda: 1, clock_s=trio.current_time)
     with capture_logs() as logs, trio.move_on_after(0.5):
         await Registration(core).run()
     (told,) = [log for log in logs if log["event"] == "name server not reached"]
@@ -143,6 +143,6 @@ async def test_a_stopping_broker_says_goodbye(tmp_path: Path) -> None:
         await until(lambda: server.count(RequestCode.REGISTER_BROKER) == 1)
         registration.stop()
         with trio.fail_after(10):
-            await registration.stopped()
+            await registration.stopped.wait()
         goodbye = decode_header(UnregisterBrokerHeader, server.requests[-1])
         assert (goodbye.broker_name, goodbye.broker_id) == ("broker-a", 2)

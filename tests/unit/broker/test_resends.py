@@ -149,8 +149,8 @@ async def messages_wait(broker: MemoryBroker, count: int = 1) -> None:
 async def lost_try(broker: MemoryBroker, request: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A try that waits for its commit, over a connection that the broker knows to be gone."""
     gone = trio.Event()
-    told = broker.broker.disconnected
-    monkeypatch.setattr(broker.broker, "disconnected", lambda c: (told(c), gone.set()))
+    told = broker.broker.handler.disconnected
+    monkeypatch.setattr(broker.broker.handler, "disconnected", lambda c: (told(c), gone.set()))
     async with connect_peer(broker.host, broker.port) as peer, trio.open_nursery() as nursery:
         nursery.start_soon(peer.request, request, 5)
         await messages_wait(broker)

@@ -14,7 +14,7 @@ from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from dledger.slices import drained
 from mqbroker import limits
 from mqbroker.leader.staged import Entry, HomeAnswer, ends_of
-from mqbroker.state.aside import Unusable
+from mqbroker.state.aside import Unusable, encode_note
 from mqbroker.state.decisions import (
     CLOSING,
     GROUP,
@@ -23,7 +23,6 @@ from mqbroker.state.decisions import (
     Decisions,
     StagedNote,
     decode_staged_note,
-    encode_staged_note,
     staged_full,
     staging_group,
 )
@@ -125,7 +124,7 @@ def test_a_user_fills_nobody_elses_share() -> None:
 
 @given(
     st.binary(max_size=20)
-    | st.builds(lambda sizes: encode_staged_note(StagedNote(sizes)), st.lists(st.integers(-1, 9)))
+    | st.builds(lambda sizes: encode_note(StagedNote(sizes)), st.lists(st.integers(-1, 9)))
 )
 def test_any_bytes_are_a_note_or_unusable(body: bytes) -> None:
     """A log may hold anything."""
@@ -133,7 +132,7 @@ def test_any_bytes_are_a_note_or_unusable(body: bytes) -> None:
         note = decode_staged_note(body)
     except Unusable:
         return
-    assert decode_staged_note(encode_staged_note(note)) == note
+    assert decode_staged_note(encode_note(note)) == note
 
 
 texts = st.text(max_size=30) | st.sampled_from(

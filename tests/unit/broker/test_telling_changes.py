@@ -103,7 +103,7 @@ async def leading(
         )
         machine = Machine(directory)
         ledger = LocalLedger(machine)
-        core = Core.build(config, machine, ledger, clock_ms=lambda: 1, clock_s=trio.current_time)
+        core = Core(config, machine, ledger, clock_ms=lambda: 1, clock_s=trio.current_time)
         core.role.leading(7)
         machine.topics.put([read_write("A", 4), read_write("B", 4)], 1)
         nursery.start_soon(Registration(core).run)

@@ -12,7 +12,8 @@ from dledger.errors import BadInput
 from dledger.remoting import message as names
 from dledger.remoting.message import keys_of, properties_decode
 from dledger.remoting.record import Record
-from mqbroker.state.derived.properties import keys_in
+from mqbroker.state.derived.properties import UNIQUE_NAME, value_in
+from mqbroker.state.derived.properties import keys_of as keys_in
 from mqclient.connection.identity import UniqueKeys
 from mqclient.errors import BadMessage
 from mqclient.models import Message
@@ -72,7 +73,7 @@ def test_what_is_taken_is_stored_and_found_as_it_was_given(
         assert stored.get("TAGS", "") == tags
         expected = list(dict.fromkeys(key for key in wanted if key))
         assert list(dict.fromkeys(keys_of(stored))) == expected
-        found = [key.key.decode() for key in keys_in(b"T", told, 0, len(told), 0)]
+        found = [key.key.decode() for key in keys_in(b"T", value_in(told, UNIQUE_NAME), told, 0)]
         assert found[1:] == expected
 
 

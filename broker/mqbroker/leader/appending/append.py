@@ -47,7 +47,7 @@ from mqbroker.leader.appending.resends import (
     same_send,
     waits_in_vain,
 )
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, illegal_message
 from mqbroker.state.dedup import StoredCopy
 from mqbroker.state.groups.places import is_of_life
 from mqbroker.state.machine import Machine
@@ -248,8 +248,7 @@ def _same_batch(stored: Stored, held: list[int], asked: list[int]) -> Stored | R
     """A repeat must be the same batch again, or its offsets would be those of other messages."""
     if held == asked:
         return stored
-    return Refused(
-        ResponseCode.MESSAGE_ILLEGAL,
+    return illegal_message(
         f"a batch of {len(asked)} messages begins with the unique key of another batch, of "
-        f"{len(held)} messages: retry a batch unchanged, or give its messages new keys",
+        f"{len(held)} messages: retry a batch unchanged, or give its messages new keys"
     )

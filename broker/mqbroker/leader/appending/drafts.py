@@ -18,7 +18,6 @@ from dledger.remoting.record import (
     CRC_MASK,
     HOST_BITS,
     Record,
-    encode_record,
     encode_records,
     place_records,
 )
@@ -131,33 +130,9 @@ class NewRecord(NamedTuple):
             reconsume_times=record.reconsume_times,
         )
 
-    def encode(
-        self,
-        topic: str,
-        queue_id: int,
-        store_host: bytes,
-        *,
-        queue_offset: int = 0,
-        position: int = 0,
-        store_timestamp_ms: int = 0,
-    ) -> bytes:
-        """The bytes of the record; its place may be filled in later. Raises RecordError."""
-        return encode_record(
-            topic=topic.encode(),
-            queue_id=queue_id,
-            body=self.body,
-            properties=self.properties,
-            flag=self.flag,
-            sys_flag=self.sys_flag,
-            born_timestamp_ms=self.born_timestamp_ms,
-            born_host=self.born_host,
-            reconsume_times=self.reconsume_times,
-            prepared_offset=self.prepared_offset,
-            queue_offset=queue_offset,
-            physical_offset=position,
-            store_timestamp_ms=store_timestamp_ms,
-            store_host=store_host,
-        )
+    def encode(self, topic: str, queue_id: int, store_host: bytes) -> bytearray:
+        """The bytes of the record; its place is filled in later. Raises RecordError."""
+        return encode_records([self], topic.encode(), [queue_id], store_host)[0]
 
 
 class RecordsDraft:

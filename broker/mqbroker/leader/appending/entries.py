@@ -16,12 +16,12 @@ from typing import Protocol, runtime_checkable
 from dledger.buffers import Buffer
 from dledger.errors import AppendError, OutcomeUnknown
 from dledger.log.entry import OF_MESSAGES, Draft, Kind
-from dledger.raft.appends import Appended
+from dledger.raft.appends import Appended, OnDone
 from dledger.world import steady_s
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import PlainDraft
 from mqbroker.leader.appending.times import Times
-from mqbroker.leader.appending.together import OnDone, Send, Together, Waiting
+from mqbroker.leader.appending.together import Send, Together, Waiting
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.log import Log
 from mqbroker.refusal import NotApplied

@@ -12,20 +12,21 @@ from itertools import accumulate
 from dledger.buffers import Buffer
 from dledger.remoting.names import OP_TOPIC
 from dledger.remoting.record import place_record
-from mqbroker.leader.appending.drafts import MessagesDraft, NewRecord
+from mqbroker.leader.appending.drafts import NewRecord, PlainDraft
 from mqbroker.leader.assignments import Assignments
 
 
 class NotedDraft:
     """An entry of notes and messages: each part is a draft of its topic's messages.
 
-    The notes are encoded before anything takes an offset. Raises RecordError if they can't be.
+    The notes are encoded before anything takes an offset. Raises RecordError if they can't be. All
+    of it has one store time.
     """
 
     def __init__(
         self,
         notes: Sequence[bytes],
-        parts: Sequence[MessagesDraft],
+        parts: Sequence[PlainDraft],
         assignments: Assignments,
         store_host: bytes,
     ) -> None:
@@ -62,7 +63,7 @@ class NotedDraft:
         pieces: list[Buffer] = [self._notes]
         at = len(self._notes)
         for part in self._parts:
-            pieces.append(part.place(body_position + at, index, term))
+            pieces.append(part.fill_in(body_position + at, now_ms))
             self.offsets += part.offsets
             at += part.size
         return b"".join(pieces)

@@ -25,6 +25,7 @@ empty with each leadership. Copies that were answered are not kept, so it stays 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from dledger.remoting import message as names
@@ -95,20 +96,16 @@ class Send(NamedTuple):
     """The one that it was sent to. What was stored before that was made again is no copy."""
 
 
+@dataclass(eq=False, slots=True)
 class Copy:
     """A copy whose sender may not have its answer."""
 
-    __slots__ = ("asker", "key", "place", "send")
-
-    def __init__(
-        self, key: bytes, asker: Asker | None, send: Send | None, place: StoredCopy | None
-    ) -> None:
-        self.key = key
-        #: None if no sender waits for an answer any more.
-        self.asker = asker
-        #: The send that made it, until it is stored; then its place in the log.
-        self.send = send
-        self.place = place
+    key: bytes
+    #: None if no sender waits for an answer any more.
+    asker: Asker | None
+    #: The send that made it, until it is stored; then its place in the log.
+    send: Send | None
+    place: StoredCopy | None
 
 
 class Unheard:

@@ -14,18 +14,15 @@ each has its own key in the dedup window, so that a retry finds it. A batch lies
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from dledger.buffers import Buffer
-from dledger.errors import AppendError
-from dledger.raft.appends import Appended
+from dledger.raft.appends import Appended, OnDone
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import PlainDraft
 from mqbroker.leader.assignments import Assignments
-
-OnDone = Callable[[Appended | AppendError], None]
 
 
 class Send(NamedTuple):

@@ -16,11 +16,10 @@ from typing import Final
 
 from dledger.errors import ConfigError
 from dledger.remoting import message as names
-from dledger.remoting.codes import ResponseCode
 from dledger.remoting.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker import limits
 from mqbroker.leader.waiting.repeats import repeat_of
-from mqbroker.refusal import Refused
+from mqbroker.refusal import illegal_message
 
 DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -89,10 +88,9 @@ def timer_due_ms(properties: dict[str, str], now_ms: int) -> int:
     else:
         due_ms = _number(properties, names.TIMER_DELIVER_MS)
     if due_ms - now_ms > limits.TIMER_DELAY_S_MAX * 1000:
-        raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL,
+        raise illegal_message(
             f"the message asks to be delivered in {(due_ms - now_ms) // 1000} s; at most "
-            f"{limits.TIMER_DELAY_S_MAX} s are taken",
+            f"{limits.TIMER_DELAY_S_MAX} s are taken"
         )
     return due_ms
 
@@ -107,6 +105,4 @@ def _number(properties: dict[str, str], name: str) -> int:
     try:
         return int(value)
     except ValueError:
-        raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL, f"the property {name} is {value[:100]!r}, not a number"
-        ) from None
+        raise illegal_message(f"the property {name} is {value[:100]!r}, not a number") from None

@@ -18,24 +18,24 @@ with the same due time, where it waited. (RocketMQ rolls messages within its tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dledger.buffers import Buffer
 from dledger.errors import AppendError, BadInput
 from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
-from dledger.raft.appends import Appended
+from dledger.raft.appends import Appended, OnDone
 from dledger.remoting import message as names
-from dledger.remoting.names import OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from dledger.remoting.record import Record, place_record
+from dledger.remoting.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from dledger.remoting.record import Record
 from mqbroker import limits
-from mqbroker.leader.appending.drafts import NewRecord, new_unique_key
+from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft, new_unique_key
 from mqbroker.leader.appending.entries import Entries
+from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.leader.assignments import Assignments
 from mqbroker.leader.definitions import Definitions
 from mqbroker.leader.waiting.delays import DelayLevels
@@ -79,33 +79,16 @@ class Old(NamedTuple):
     before_position: int
 
 
-class MoveDraft:
-    """An entry that takes messages out of one queue and puts them into others.
-
-    It is encoded before it takes an offset. Raises RecordError for a message that can't be a
-    record.
-    """
-
-    def __init__(
-        self, move: Move, arrivals: Sequence[Arrival], assignments: Assignments, store_host: bytes
-    ) -> None:
-        note = NewRecord(encode_move(move), b"", assignments.now_ms(), store_host)
-        self._assignments = assignments
-        self._buffer = bytearray()
-        self._starts: list[int] = []
-        self.places = [(OP_TOPIC, 0)] + [(topic, queue_id) for topic, queue_id, _ in arrivals]
-        for topic, queue_id, record in (Arrival(OP_TOPIC, 0, note), *arrivals):
-            self._starts.append(len(self._buffer))
-            self._buffer += record.encode(topic, queue_id, store_host)
-        self.size = len(self._buffer)
-
-    def place(self, body_position: int, index: int, term: int) -> Buffer:
-        """Fill in where the records went."""
-        now_ms = self._assignments.now_ms()
-        for (topic, queue_id), start in zip(self.places, self._starts, strict=True):
-            offset = self._assignments.take(topic, queue_id, 1)
-            place_record(self._buffer, start, offset, body_position + start, now_ms)
-        return self._buffer
+def move_draft(
+    move: Move, arrivals: Sequence[Arrival], assignments: Assignments, store_host: bytes
+) -> NotedDraft:
+    """An entry that takes messages out of one queue and puts them into others. Raises RecordError
+    for a message that can't be a record."""
+    parts = [
+        RecordsDraft([record], topic, [(queue_id, 1)], assignments, store_host)
+        for topic, queue_id, record in arrivals
+    ]
+    return NotedDraft([encode_move(move)], parts, assignments, store_host)
 
 
 def due_units(queue: ConsumeQueue, first: int, delay_ms: int, now_ms: int) -> Units:
@@ -182,7 +165,7 @@ class Deliveries:
                     found.append(Coming(due_ms, int(unit["position"]), int(unit["size"])))
         return sorted(found)[:count_max]
 
-    def deliver(self, on_done: Callable[[Appended | AppendError], None]) -> bool:
+    def deliver(self, on_done: OnDone) -> bool:
         """Append the delivery of the first due messages, if there are any.
 
         Raises an AppendError if certainly nothing was appended.
@@ -192,13 +175,13 @@ class Deliveries:
         if due is None:
             return False
         move, units = due
-        arrivals = self._arrivals(units)
+        arrivals = [*filter(None, map(self._arrival, self._records(units)))]
         self.dropped += len(units) - len(arrivals)
         waiting = self._waiting_again(units, now_ms) if move.topic == TIMER_TOPIC else []
         self._move(move, [*arrivals, *waiting], on_done)
         return True
 
-    def renew(self, old: Old, on_done: Callable[[Appended | AppendError], None]) -> bool:
+    def renew(self, old: Old, on_done: OnDone) -> bool:
         """Append copies of some timed messages in an old part of the log, if there are any that
         are not due soon.
 
@@ -214,18 +197,16 @@ class Deliveries:
         count = _fitting(units[: int(_is_old(units, old).sum())])
         if not offsets or not count:
             return False
-        pairs = zip(units["position"][:count].tolist(), units["size"][:count].tolist(), strict=True)
-        records = (Record(self._log.view(at, size)) for at, size in pairs)
         renewed = [
             Arrival(TIMER_TOPIC, 0, NewRecord.copy(record))
-            for record in records
+            for record in self._records(units[:count])
             if self._arrival(record) is not None
         ]
         self.dropped += count - len(renewed)
         self._move(Move(TIMER_TOPIC, 0, ranges_of(offsets[:count])), renewed, on_done)
         return True
 
-    def recall(self, offset: int, on_done: Callable[[Appended | AppendError], None]) -> bool:
+    def recall(self, offset: int, on_done: OnDone) -> bool:
         """Append a move that drops a timed message; False if it does not wait, or is being
         delivered.
 
@@ -240,7 +221,7 @@ class Deliveries:
         self,
         move: Move,
         arrivals: Sequence[Arrival],
-        on_done: Callable[[Appended | AppendError], None],
+        on_done: OnDone,
     ) -> None:
         """Append a move. A second one of the same message must never be in the log."""
         timed = {offset for first, end in move.ranges for offset in range(first, end)}
@@ -252,7 +233,7 @@ class Deliveries:
             failpoint("delay.moved")
             on_done(outcome)
 
-        draft = MoveDraft(move, arrivals, self._assignments, self._store_host)
+        draft = move_draft(move, arrivals, self._assignments, self._store_host)
         failpoint("delay.move")
         self._leaving |= timed
         try:
@@ -265,9 +246,8 @@ class Deliveries:
         """The first message of each level, and of those with a timer; the earliest first."""
         firsts = []
         for queue_id, queue, first in self._waiting():
-            stored_ms = int(queue.read(first, 1)["store_timestamp_ms"][0])
             take = partial(self._due_of_level, queue_id, queue, first)
-            firsts.append(First(stored_ms + self._levels.delay_ms(queue_id), take))
+            firsts.append(First(queue.stored_ms(first) + self._levels.delay_ms(queue_id), take))
         next_ms = self._machine.timers.next_ms()
         if next_ms is not None:
             firsts.append(First(next_ms, self._due_timers))
@@ -307,10 +287,9 @@ class Deliveries:
 
     def _waiting_again(self, units: Units, now_ms: int) -> list[Arrival]:
         """The repeated ones of these timed messages, as copies that wait for their next time."""
-        pairs = zip(units["position"].tolist(), units["size"].tolist(), strict=True)
         waiting = []
         self._budget.settle(now_ms)
-        for record in (Record(self._log.view(at, size)) for at, size in pairs):
+        for record in self._records(units):
             arrival = self._arrival(record) if may_repeat(bytes(record.properties)) else None
             if arrival is not None:
                 stored = names.properties_decode(record.properties)
@@ -327,10 +306,9 @@ class Deliveries:
                     waiting.append(Arrival(TIMER_TOPIC, 0, copy))
         return waiting
 
-    def _arrivals(self, units: Units) -> list[Arrival]:
-        pairs = zip(units["position"].tolist(), units["size"].tolist(), strict=True)
-        arrivals = (self._arrival(Record(self._log.view(at, size))) for at, size in pairs)
-        return [arrival for arrival in arrivals if arrival is not None]
+    def _records(self, units: Units) -> Iterator[Record]:
+        for position, size in zip(units["position"].tolist(), units["size"].tolist(), strict=True):
+            yield Record(self._log.view(position, size))
 
     def _arrival(self, record: Record) -> Arrival | None:
         """The message as it is delivered; None if its topic is gone, or it does not name one."""

@@ -20,10 +20,9 @@ from typing import Final, NamedTuple
 
 from dledger.errors import BadInput
 from dledger.remoting import message as names
-from dledger.remoting.codes import ResponseCode
 from dledger.remoting.cron import Cron, next_ms, parse_cron, zone_named
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import illegal_message
 
 PROPERTIES: Final = (
     names.REPEAT_EVERY_MS,
@@ -135,7 +134,7 @@ def check_repeat(properties: Mapping[str, str], body_bytes: int, *, timed: bool)
     elif len(str(properties)) > limits.REPEATED_PROPERTIES_MAX:
         reason = f"its properties are longer than {limits.REPEATED_PROPERTIES_MAX} characters"
     if reason is not None:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"a message with {shown}: {reason}")
+        raise illegal_message(f"a message with {shown}: {reason}")
 
 
 def _wrong_calendar(properties: Mapping[str, str]) -> str | None:

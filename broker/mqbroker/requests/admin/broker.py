@@ -13,7 +13,7 @@ from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.program.settings import FixedKey, parse_properties, write_properties
 from dledger.remoting.bodies import BrokerStatsData, BrokerStatsItem, KVTable, encode_body
-from dledger.remoting.codes import VERSION, RequestCode, ResponseCode
+from dledger.remoting.codes import VERSION, RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     GetBrokerConfigResponseHeader,
@@ -29,7 +29,7 @@ from mqbroker.flow.rates import Rates
 from mqbroker.keys import SECRET_KEYS
 from mqbroker.leader.appending.times import Times
 from mqbroker.limits import USERS_DIGEST_CHARACTERS
-from mqbroker.refusal import Refused
+from mqbroker.refusal import no_permission, refusing, system_error
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import by_all, by_all_to_admin, by_leader_to_admin
@@ -104,12 +104,8 @@ class BrokerAdminHandler:
         core = self._core
         changes = parse_properties(request.payload)
         queues_before = core.config.default_topic_queue_nums
-        try:
+        with refusing(ConfigError, system_error), refusing(FixedKey, no_permission):
             wanted = core.file_config.with_settings(core.machine.settings | changes)
-        except FixedKey as error:
-            raise Refused(ResponseCode.NO_PERMISSION, str(error)) from error
-        except ConfigError as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         self._check_mode(Mode(wanted.authorization_mode), asker)
         await core.definitions.changed(PutSettings(changes, core.assignments.now_ms()))
         _log.info("config updated", changes=changes)
@@ -118,7 +114,7 @@ class BrokerAdminHandler:
         if core.config.auto_create_topic_enable and queues != queues_before:
             topics.append(default_topic(queues))
         if topics:
-            core.definitions.put_topics(topics, lambda _: None)
+            core.definitions.put_topics(topics)
         return request.reply()
 
     def _check_mode(self, wanted: Mode, asker: Asker) -> None:
@@ -128,19 +124,17 @@ class BrokerAdminHandler:
         if wanted is core.guard.mode:
             return
         if core.guard.mode is Mode.ENFORCE and not asker.may_all:
-            raise Refused(
-                ResponseCode.NO_PERMISSION,
+            raise no_permission(
                 f"User:{asker.name} has no permission to change authorizationMode: it takes a "
-                "super user",
+                "super user"
             )
         if wanted is not Mode.ENFORCE:
             return
         if not core.secrets or not core.machine.users.has_super:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
+            raise system_error(
                 "rights can't be enforced while there is no enabled super user, who could take it "
                 "back: mqadmin createUser -u NAME -t Super"
-                + ("" if core.secrets else "; that needs the cluster's secret (secretFile)"),
+                + ("" if core.secrets else "; that needs the cluster's secret (secretFile)")
             )
 
     @by_all_to_admin(
@@ -165,10 +159,7 @@ class BrokerAdminHandler:
         key = "" if header.stats_name.startswith("BROKER_") else header.stats_key
         windows = self._core.rates.statistics.windows(header.stats_name, key, self._core.clock_s())
         if windows is None:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
-                f"no {header.stats_name} of {header.stats_key!r} was counted here",
-            )
+            raise system_error(f"no {header.stats_name} of {header.stats_key!r} was counted here")
         minute, hour, day = (BrokerStatsItem(*window) for window in windows)
         return request.reply(body=encode_body(BrokerStatsData(minute, hour, day)))
 

@@ -15,9 +15,8 @@ from typing import TypeVar
 import msgspec
 
 from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig
-from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import system_error
 
 Config = TypeVar("Config", TopicConfig, SubscriptionGroupConfig)
 
@@ -25,10 +24,9 @@ Config = TypeVar("Config", TopicConfig, SubscriptionGroupConfig)
 def check_rows(field: str, rows: Sized) -> None:
     """Refused for more configs in one request than are changed in one turn of the loop."""
     if len(rows) > limits.CONFIGS_PER_REQUEST_MAX:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
+        raise system_error(
             f"{field} has {len(rows)} rows; a request may have {limits.CONFIGS_PER_REQUEST_MAX}: "
-            "send them in several. Nothing is changed",
+            "send them in several. Nothing is changed"
         )
 
 
@@ -43,7 +41,7 @@ def named_only(known: Config | None, given: Config, changes: str | None) -> Conf
     fields = {field.encode_name: field.name for field in msgspec.structs.fields(given)}
     names = [name for name in changes.split(",") if name]
     if unknown := [name for name in names if name not in fields]:
-        raise Refused(ResponseCode.SYSTEM_ERROR, f"changes: {unknown[0][:80]!r} is not a setting")
+        raise system_error(f"changes: {unknown[0][:80]!r} is not a setting")
     if known is None:
         return given
     changed = {fields[name]: getattr(given, fields[name]) for name in names}

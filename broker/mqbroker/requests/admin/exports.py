@@ -20,7 +20,7 @@ from dledger.ledger.exporting import Export
 from dledger.log.replica import MANIFEST_FILE, Manifest
 from dledger.net import Connection
 from dledger.observe import get_logger
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     ExportReplicaHeader,
@@ -30,7 +30,7 @@ from dledger.remoting.headers import (
 )
 from dledger.trust.rights import UPDATE, cluster, fields
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import no_permission, refusing, system_error
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import by_all_to_admin
 from mqbroker.state.saved.snapshot import open_snapshot
@@ -68,22 +68,19 @@ class ExportHandler:
         asked = self._asked
         if asked is None or asked.export_id != header.export_id:
             if asked is not None and not asked.is_over:
-                raise Refused(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"a copy is being made already, in {asked.export.target}: wait for its end",
+                raise system_error(
+                    f"a copy is being made already, in {asked.export.target}: wait for its end"
                 )
             asked = self._begin(header)
         if asked.reason is not None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, asked.reason)
+            raise system_error(asked.reason)
         return request.reply(ext=encode_header(_answer(self._core.role.node_id, asked)))
 
     def _begin(self, header: ExportReplicaHeader) -> _Asked:
         target, config = self.place(header.to), self._core.config
-        try:
+        with refusing((StorageError, OSError), system_error):
             state = open_snapshot(Path(config.store_path_root_dir), self._core.machine.saved_index)
             plan = replace(self._core.log.export_plan(), state=state)
-        except (StorageError, OSError) as error:
-            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         self._asked = _Asked(header.export_id, Export(plan, target))
         self._due.set()
         return self._asked
@@ -92,32 +89,27 @@ class ExportHandler:
         """The directory that a request means. Refused unless it lies where copies may be."""
         config = self._core.config
         if not config.export_dir:
-            raise Refused(
-                ResponseCode.NO_PERMISSION,
+            raise no_permission(
                 f"{config.broker_name}/{config.node_id} makes no copies: its config names no "
-                "exportDir to put them in",
+                "exportDir to put them in"
             )
         parts = to.split("/")
         if len(parts) > limits.EXPORT_DEPTH_MAX or not all(map(_NAME.fullmatch, parts)):
-            raise Refused(
-                ResponseCode.NO_PERMISSION,
+            raise no_permission(
                 f"{to[:200]!r} is not a valid name for a copy: give a name below the broker's "
                 "exportDir, such as nightly/2026-11-23, of letters, digits, '.', '_' and '-', at "
-                f"most {limits.EXPORT_DEPTH_MAX} deep",
+                f"most {limits.EXPORT_DEPTH_MAX} deep"
             )
         allowed = Path(config.export_dir).resolve()
         parent = allowed.joinpath(*parts).resolve()
         if not parent.is_relative_to(allowed):
-            raise Refused(
-                ResponseCode.NO_PERMISSION, f"{parent}, behind a link, is not below {allowed}"
-            )
+            raise no_permission(f"{parent}, behind a link, is not below {allowed}")
         depths = range(2, limits.EXPORT_DEPTH_MAX + 2)
         there = (found for depth in depths for found in allowed.glob("*/" * depth + MANIFEST_FILE))
         if sum(1 for _ in islice(there, limits.EXPORTS_MAX)) == limits.EXPORTS_MAX:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
+            raise system_error(
                 f"{allowed} has {limits.EXPORTS_MAX} copies already, and each keeps old segments "
-                "on the disk: remove copies that you no longer need",
+                "on the disk: remove copies that you no longer need"
             )
         return parent / f"{config.broker_name}-{config.node_id}"
 

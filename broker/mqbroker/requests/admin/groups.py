@@ -39,7 +39,7 @@ from dledger.remoting.headers import (
 )
 from dledger.trust.rights import DELETE, GET, SIGNED, cluster, group, topic
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, no_group, system_error
 from mqbroker.requests import rights
 from mqbroker.requests.admin.changes import check_rows, named_only
 from mqbroker.requests.core import Core
@@ -125,9 +125,7 @@ class GroupAdminHandler:
         name = decode_header(GetSubscriptiongroupConfigHeader, request).group
         config = self._core.machine.groups.get(name)
         if config is None:
-            raise Refused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"the group {name!r} does not exist"
-            )
+            raise no_group(name)
         return request.reply(body=encode_body(config))
 
     @by_leader(RequestCode.GET_CONSUMER_CONNECTION_LIST, rights=group(GET, at="consumerGroup"))
@@ -155,7 +153,7 @@ class GroupAdminHandler:
         name = decode_header(GetProducerConnectionListHeader, request).producer_group
         members = self._membership.producers(name)
         if not members:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"no producer of {name!r} is connected here")
+            raise system_error(f"no producer of {name!r} is connected here")
         answer = ProducerConnection(_connections(members.values()))
         return request.reply(body=encode_body(answer))
 
@@ -182,10 +180,9 @@ class GroupAdminHandler:
             members = membership.producers(name)
             count += len(members)
             if count > limits.PRODUCERS_TOLD_MAX:
-                raise Refused(
-                    ResponseCode.SYSTEM_ERROR,
+                raise system_error(
                     f"there are more than {limits.PRODUCERS_TOLD_MAX} producers, by group: ask for "
-                    "one group at a time (mqadmin producerConnection)",
+                    "one group at a time (mqadmin producerConnection)"
                 )
             table[name] = [info(*member) for member in members.items()]
             yield

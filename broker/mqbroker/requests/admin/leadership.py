@@ -16,7 +16,7 @@ from dledger.errors import (
     TransferFailed,
 )
 from dledger.net import Connection
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     AddMemberHeader,
@@ -28,7 +28,7 @@ from dledger.remoting.headers import (
 )
 from mqbroker import limits
 from mqbroker.config import check_member_id
-from mqbroker.refusal import Refused
+from mqbroker.refusal import system_error
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import by_leader_to_admin
@@ -51,7 +51,7 @@ class LeadershipHandler:
             except NotLeader:
                 raise role.not_leader() from None
             except TransferFailed as error:
-                raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+                raise system_error(str(error)) from error
         return request.reply(ext=encode_header(TransferLeaderResponseHeader(leader_id=target)))
 
     @by_leader_to_admin(RequestCode.ADD_MEMBER, rights=rights.MEMBER)
@@ -87,9 +87,9 @@ class LeadershipHandler:
                 return request.reply()
             except ChangePending as error:
                 if self._core.clock_s() >= give_up_at:
-                    raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+                    raise system_error(str(error)) from error
                 await trio.sleep(limits.MEMBERS_POLL_S)
             except (MembershipError, TransferFailed) as error:
-                raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+                raise system_error(str(error)) from error
             except AppendError as error:
                 raise self._core.role.refusal_of(error) from error

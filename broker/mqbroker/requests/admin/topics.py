@@ -25,7 +25,7 @@ from dledger.remoting.bodies import (
     decode_body,
     encode_body,
 )
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     DeleteTopicInBrokerHeader,
@@ -41,7 +41,7 @@ from dledger.remoting.names import UNSENDABLE, topic_kind
 from dledger.trust.guard import Sight
 from dledger.trust.rights import DELETE, GET, PUB, SIGNED, SUB, topic
 from mqbroker import limits
-from mqbroker.refusal import Refused, no_queue
+from mqbroker.refusal import of_broker, system_error
 from mqbroker.requests import rights
 from mqbroker.requests.admin.changes import check_rows, named_only, out_of_reach
 from mqbroker.requests.core import Core
@@ -111,10 +111,9 @@ class TopicAdminHandler:
         found = [self._changed(config, changes) for config in given]
         lost = [lost for _, lost in found if lost is not None]
         if lost and not force:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
+            raise system_error(
                 f"no consumer could get {lost[0]}: name the queues with -r and -w, or change it "
-                "all the same with our mqadmin's --force",
+                "all the same with our mqadmin's --force"
             )
         configs = [config for config, _ in found]
         if not self._core.door.is_admin(request, connection) and any(map(self._alters, configs)):
@@ -152,7 +151,7 @@ class TopicAdminHandler:
         """Delete a topic, with its queues, its locks, and every group's offsets in it."""
         topic = decode_header(DeleteTopicInBrokerHeader, request).topic
         if topic in UNSENDABLE or topic == DEFAULT_TOPIC:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic {topic!r} belongs to the broker")
+            raise system_error(of_broker(topic))
         await outcome_of(partial(self._core.definitions.delete_topic, topic))
         await self._until_confirmed(topic)
         return request.reply()
@@ -196,10 +195,8 @@ class TopicAdminHandler:
     def consume_queue(self, request: Command, _: Connection) -> Command:
         """Units of one queue, for people who search for a message's place."""
         header = decode_header(QueryConsumeQueueHeader, request)
+        self._core.check_queue(header.topic, header.queue_id)
         queue = self._core.machine.queues.get(header.topic, header.queue_id)
-        queues = self._core.definitions.topic(header.topic).queues
-        if queue is None and not 0 <= header.queue_id < queues:
-            raise no_queue(header.topic, header.queue_id, queues)
         begin, end = self._core.machine.queues.span(header.topic, header.queue_id)
         count = min(header.count, limits.QUERY_UNITS_MAX)
         units = queue.read(header.index, count) if queue and begin <= header.index < end else ()
@@ -224,5 +221,4 @@ class TopicAdminHandler:
         queue = self._core.machine.queues.get(topic, queue_id)
         if queue is None or queue.end == queue.begin:
             return TopicOffset(*self._core.machine.queues.span(topic, queue_id))
-        newest_ms = int(queue.read(queue.end - 1, 1)["store_timestamp_ms"][0])
-        return TopicOffset(queue.begin, queue.end, newest_ms)
+        return TopicOffset(queue.begin, queue.end, queue.stored_ms(queue.end - 1))

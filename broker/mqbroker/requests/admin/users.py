@@ -20,7 +20,7 @@ from dledger.observe import get_logger
 from dledger.program.audit_pages import answer_of
 from dledger.remoting.bodies import Body, decode_body
 from dledger.remoting.bodies.access import AclInfo, ObservedNeed, UserInfo
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     CreateAclHeader,
@@ -48,7 +48,7 @@ from dledger.trust.rights import BY_SUPER, GET, cluster
 from dledger.trust.signatures import check_name
 from dledger.trust.users import User, Users, unwrapped, wrapped_anew
 from dledger.trust.wrapping import Wrapping
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import Refused, busy, invalid, no_permission, refusing, system_error
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import by_all_to_admin, changes
@@ -83,14 +83,14 @@ class UserHandler:
         if known is not None:
             if self._merged(User(name, b""), info) == known._replace(entries=()):
                 return None  # RocketMQ's tools tell each member of a group, one after the other
-            raise _refused("The user is existed")
+            raise no_permission("The user is existed")
         if len(self._users) >= limits.USERS_MAX:
             raise busy(f"there are {limits.USERS_MAX} users, the bound: delete unused ones")
         if not info.password:
-            raise _refused("The password is null.", ResponseCode.INVALID_PARAMETER)
+            raise invalid("The password is null.")
         user = self._merged(User(name, b""), info)
         if user.is_super:
-            self._check_super(asker, "create", ResponseCode.SYSTEM_ERROR)
+            self._check_super(asker, "create", system_error)
         return self._put(user)
 
     @changes(RequestCode.UPDATE_USER, rights=rights.PUT_USER)
@@ -103,12 +103,12 @@ class UserHandler:
     def _updated(self, name: str, info: UserInfo, asker: Asker) -> PutUser:
         known = self._users.get(_named(name or info.username or ""))
         if known is None:
-            raise _refused("The user is not exist")
+            raise no_permission("The user is not exist")
         user = self._merged(known, info)
         if known.is_super:
-            self._check_super(asker, "update", ResponseCode.NO_PERMISSION)
+            self._check_super(asker, "update")
         elif user.is_super:
-            self._check_super(asker, "update", ResponseCode.SYSTEM_ERROR)
+            self._check_super(asker, "update", system_error)
         if not (user.is_super and user.enabled):
             self._check_last(known)
         return self._put(user)
@@ -124,7 +124,7 @@ class UserHandler:
         if known is None:
             return None
         if known.is_super:
-            self._check_super(asker, "delete", ResponseCode.NO_PERMISSION)
+            self._check_super(asker, "delete")
             self._check_last(known)
         return DeleteUser(name, self._core.assignments.now_ms())
 
@@ -203,7 +203,7 @@ class UserHandler:
         if len(kept) == len(user.entries):
             if header == last and now_s - last_s < limits.REVOKED_AGAIN_S:
                 return None  # the same: each member is told
-            raise _refused("The acl is not exist.")
+            raise no_permission("The acl is not exist.")
         self._last_revoked = header, now_s
         return self._put(user._replace(entries=kept))
 
@@ -268,10 +268,9 @@ class UserHandler:
             async with self._one_by_one:
                 self._core.role.check_serving()
                 if not self._core.secrets:
-                    raise Refused(
-                        ResponseCode.SYSTEM_ERROR,
+                    raise system_error(
                         "users need the cluster's secret, with which their passwords are kept: "
-                        "give each server its secretFile (docs/explanation/security.md)",
+                        "give each server its secretFile (docs/explanation/security.md)"
                     )
                 change = decide(asker)
                 if change is not None:
@@ -323,11 +322,11 @@ class UserHandler:
 
     def _subject(self, subject: str, missing: str) -> User:
         if not subject:
-            raise _refused("The subject is null.", ResponseCode.INVALID_PARAMETER)
+            raise invalid("The subject is null.")
         kind, _, name = subject.partition(":")
         user = self._users.get(name) if f"{kind.capitalize()}:" == SUBJECT_PREFIX else None
         if user is None:
-            raise _refused(missing)
+            raise no_permission(missing)
         return user
 
     def _may_all(self, asker: Asker) -> bool:
@@ -335,15 +334,17 @@ class UserHandler:
         address, or the secret, has let it in."""
         return self._core.guard.mode is not Mode.ENFORCE or asker.may_all
 
-    def _check_super(self, asker: Asker, action: str, code: ResponseCode) -> None:
+    def _check_super(
+        self, asker: Asker, action: str, refusal: Callable[[str], Refused] = no_permission
+    ) -> None:
         if not self._may_all(asker):
-            raise _refused(f"The super user can only be {action} by super user", code)
+            raise refusal(f"The super user can only be {action} by super user")
 
     def _check_granting(self, user: User, asker: Asker) -> None:
         """Check that only a super user changes the rights of a super user: the type alone decides
         what that one may do."""
         if user.is_super:
-            self._check_super(asker, "update", ResponseCode.NO_PERMISSION)
+            self._check_super(asker, "update")
 
     def _check_last(self, user: User) -> None:
         """Keep one enabled super user while rights are enforced."""
@@ -352,7 +353,7 @@ class UserHandler:
         )
         is_last = user.is_super and user.enabled and not others
         if is_last and self._core.guard.mode is Mode.ENFORCE:
-            raise _refused(
+            raise no_permission(
                 f"User:{user.name} is the last enabled super user, and rights are enforced: make "
                 "another one first (mqadmin createUser -t Super)"
             )
@@ -361,17 +362,11 @@ class UserHandler:
 _NO_SUBJECT: Final = "The subject is not exist."
 
 
-def _refused(text: str, code: ResponseCode = ResponseCode.NO_PERMISSION) -> Refused:
-    return Refused(code, text)
-
-
 def _named(name: str) -> str:
     if not name:
-        raise _refused("The username is null.", ResponseCode.INVALID_PARAMETER)
-    try:
+        raise invalid("The username is null.")
+    with refusing(BadInput, invalid):
         check_name(name)
-    except BadInput as error:
-        raise _refused(str(error), ResponseCode.INVALID_PARAMETER) from error
     return name
 
 
@@ -406,8 +401,7 @@ def _written(rows: Iterable[Body], pieces: list[bytes]) -> Iterator[None]:
         pieces.append(write_standard(row))
         size += len(pieces[-1]) + 1
         if size > limits.ANSWER_BODY_BYTES_MAX:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
-                f"an answer above {limits.ANSWER_BODY_BYTES_MAX} bytes: ask with a filter",
+            raise system_error(
+                f"an answer above {limits.ANSWER_BODY_BYTES_MAX} bytes: ask with a filter"
             )
         yield

@@ -20,7 +20,7 @@ from dledger.remoting.bodies import (
     decode_body,
     encode_body,
 )
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     GetConsumerListByGroupHeader,
@@ -34,7 +34,7 @@ from dledger.trust.rights import GET, SUB, group
 from mqbroker import limits
 from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.leader.locking import Locked, Locking, check_client_id
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, system_error
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.filters import parse_subscription
@@ -109,9 +109,7 @@ class ClientHandler:
         header = decode_header(GetConsumerListByGroupHeader, request)
         group = self._membership.consumers(header.consumer_group)
         if group is None:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR, f"no consumer of {header.consumer_group!r} is here"
-            )
+            raise system_error(f"no consumer of {header.consumer_group!r} is here")
         ids = sorted({client.client_id for client in group.members.values()})
         return request.reply(body=encode_body(ConsumerIdList(ids)))
 

@@ -13,14 +13,14 @@ from dledger.net import Connection
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.names import TOOLS_GROUP
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, system_error
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.earlier import Earlier
 from mqbroker.requests.groups.fencing import Fence
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
 from mqbroker.state.groups.locks import QueueKey
-from mqbroker.state.groups.places import fault, is_other_life, place
+from mqbroker.state.groups.places import fault, is_other_life
 
 
 class Counting:
@@ -43,16 +43,6 @@ class Counting:
         self._given_up = given_up
         self.fence = fence
 
-    def place(self, key: QueueKey) -> int | None:
-        """Where a group is in a queue, if anywhere."""
-        return place(self._machine, *key, self._commits.latest(*key))
-
-    def resumes(self, key: QueueKey) -> int:
-        """Where a reader goes on whose own position is none of the queue: at its group's place, or
-        at the first message, so that nothing is passed over."""
-        at = self.place(key)
-        return self._machine.queues.span(key.topic, key.queue_id)[0] if at is None else at
-
     def pulled(
         self, key: QueueKey, connection_id: int, offset: int, life: int | None
     ) -> int | None:
@@ -62,11 +52,15 @@ class Counting:
         """
         moved = self._readers.pulled(key, connection_id, offset)
         if life is not None:
-            return self.resumes(key) if is_other_life(self._machine, key.topic, life) else moved
+            return (
+                self._commits.resumes(key)
+                if is_other_life(self._machine, key.topic, life)
+                else moved
+            )
         if key.group != TOOLS_GROUP:
             self._earlier.pulled(key, connection_id)
         if self._earlier.is_behind(key, connection_id):
-            target = self.resumes(key)
+            target = self._commits.resumes(key)
             if self._earlier.corrects(key, connection_id, offset, target):
                 return target
         return moved
@@ -110,7 +104,7 @@ class Counting:
         """
         reason = fault(self._machine, key.topic, key.queue_id, offset)
         if reason is not None:
-            raise Refused(ResponseCode.SYSTEM_ERROR, f"{reason}: nothing was committed")
+            raise system_error(f"{reason}: nothing was committed")
         if is_other_life(self._machine, key.topic, life):
             raise Refused(
                 ResponseCode.OFFSET_MOVED_ON,
@@ -120,11 +114,11 @@ class Counting:
         if is_consumer and self.fence.is_popped(key):
             return False
         if life is None and self._earlier.is_behind(key, connection.id):
-            return offset == self.resumes(key)
+            return offset == self._commits.resumes(key)
         return self._readers.counts(
             key,
             offset,
-            committed=self._commits.latest(*key),
+            committed=self._commits.latest(key),
             connection_id=connection.id,
             is_consumer=is_consumer,
             sought_back=sought_back,

@@ -13,6 +13,7 @@ its last member has gone, those that it did. So the lag of a group that is away 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -23,9 +24,7 @@ from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import BROADCASTING, ConsumerGroup, Membership
 from mqbroker.requests.groups.readers import Readers
 from mqbroker.requests.permissions import may_be_read
-from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.groups.locks import QueueKey
-from mqbroker.state.groups.places import place
 
 
 class Behind(NamedTuple):
@@ -75,16 +74,14 @@ class Reason(NamedTuple):
     since_ms: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class Standing:
     """Where groups are."""
 
-    def __init__(
-        self, core: Core, membership: Membership, commits: OffsetCommits, readers: Readers
-    ) -> None:
-        self._core = core
-        self._membership = membership
-        self._commits = commits
-        self._readers = readers
+    _core: Core
+    _membership: Membership
+    _commits: OffsetCommits
+    _readers: Readers
 
     def topics_of(self, group: str) -> set[str]:
         """The topics that a group reads, or has read."""
@@ -97,22 +94,15 @@ class Standing:
         online = self._membership.consumers(group)
         return online is None or online.message_model != BROADCASTING
 
-    def place(self, group: str, topic: str, queue_id: int) -> int:
-        """Where a group is in a queue; at the first message if it is nowhere yet."""
-        machine, taken = self._core.machine, self._commits.latest(group, topic, queue_id)
-        at = place(machine, group, topic, queue_id, taken)
-        return machine.queues.span(topic, queue_id)[0] if at is None else at
-
     def behind(self, group: str, topic: str, queue_id: int) -> Behind:
         """A group in a queue."""
-        machine = self._core.machine
-        offset = self.place(group, topic, queue_id)
+        machine, key = self._core.machine, QueueKey(group, topic, queue_id)
+        offset = self._commits.resumes(key)
         end = max(offset, machine.queues.end(topic, queue_id))
-        popped = machine.popped.queue(group, topic, queue_id)
+        popped = machine.popped.queue(*key)
         if popped is not None and popped.count:
             cursor = min(max(offset, popped.cursor), end)
             return Behind(offset, cursor, end, min(popped.count, cursor - offset))
-        key = QueueKey(group, topic, queue_id)
         seen = self._core.rates.pull_offset(key) if self._has_reader(key) else 0
         pulled = min(max(offset, seen), end)
         return Behind(offset, pulled, end, pulled - offset)
@@ -126,10 +116,6 @@ class Standing:
         """How many queues of a topic can be read; 0 if there is no such topic."""
         config = self._core.machine.topics.get(topic)
         return 0 if config is None else config.read_queue_nums
-
-    def stored_ms(self, topic: str, queue_id: int, offset: int) -> int:
-        """When the message at an offset was stored; 0 if none is there."""
-        return stored_ms(self._core.machine.queues.get(topic, queue_id), offset)
 
     def reason(self, group: str, topic: str, queue_id: int, behind: Behind) -> Reason:
         """Why a group is not further in a queue."""
@@ -202,10 +188,3 @@ class Standing:
         why = Why.HANDED_OUT if lock is None else Why.LOCKED_IN_ORDER
         to_whom = "members" if client_id is None else client_id
         return Reason(why, f"{to_whom} has {behind.in_flight} messages in hand", since_ms)
-
-
-def stored_ms(queue: ConsumeQueue | None, offset: int) -> int:
-    """When the message at an offset of a queue was stored; 0 if none is there."""
-    if queue is None or not queue.begin <= offset < queue.end:
-        return 0
-    return int(queue.read(offset, 1)["store_timestamp_ms"][0])

@@ -24,7 +24,7 @@ from dledger.remoting.codes import ResponseCode
 from dledger.remoting.json_dialect import MessageQueue, all_queues
 from dledger.remoting.message import RETRY_PREFIX
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, system_error
 
 
 class Client(NamedTuple):
@@ -389,16 +389,14 @@ def _check_bounds(groups: _Groups, heartbeat: HeartbeatData) -> None:
     named = [each.group_name for each in heartbeat.consumer_data_set]
     total = producers + len(groups.consumers.union(named))
     if total > limits.GROUPS_PER_CLIENT_MAX:
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
+        raise system_error(
             f"with this heartbeat the client names {total} groups; at most "
-            f"{limits.GROUPS_PER_CLIENT_MAX} are taken over one connection",
+            f"{limits.GROUPS_PER_CLIENT_MAX} are taken over one connection"
         )
     for consumer in heartbeat.consumer_data_set:
         if len(consumer.subscription_data_set) > limits.SUBSCRIPTIONS_PER_GROUP_MAX:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
+            raise system_error(
                 f"the group {consumer.group_name!r} subscribes to "
                 f"{len(consumer.subscription_data_set)} topics; at most "
-                f"{limits.SUBSCRIPTIONS_PER_GROUP_MAX} are taken",
+                f"{limits.SUBSCRIPTIONS_PER_GROUP_MAX} are taken"
             )

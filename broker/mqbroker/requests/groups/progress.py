@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -22,7 +23,7 @@ from dledger.remoting.bodies import (
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
 )
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     CloneGroupOffsetHeader,
@@ -35,10 +36,10 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.trust.rights import GET, cluster
 from mqbroker import limits
 from mqbroker.leader.offset_commits import check_room
-from mqbroker.refusal import Refused
+from mqbroker.refusal import system_error
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
-from mqbroker.requests.groups.lag import Standing, stored_ms
+from mqbroker.requests.groups.lag import Standing
 from mqbroker.requests.needs import by_confirmed, by_leader_to_admin
 from mqbroker.requests.replies import dialect_for
 from mqbroker.state.control import CommitOffsets
@@ -115,10 +116,9 @@ class ProgressHandler:
     @staticmethod
     def _check_count(queues: int, instead: str) -> None:
         if queues > limits.PROGRESS_QUEUES_MAX:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
+            raise system_error(
                 f"the progress in {queues} queues and more was asked for; at most "
-                f"{limits.PROGRESS_QUEUES_MAX} are told at once: {instead}",
+                f"{limits.PROGRESS_QUEUES_MAX} are told at once: {instead}"
             )
 
     @by_confirmed(RequestCode.QUERY_CONSUME_TIME_SPAN, rights=rights.TIME_SPAN)
@@ -151,10 +151,9 @@ class ProgressHandler:
         new = [0]
         await in_turns(self._clone_steps(header, topics, rows, new))
         if not rows:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
+            raise system_error(
                 f"the group {header.src_group!r} has no offsets to clone"
-                + (f" in {header.topic!r}" if header.topic else ""),
+                + (f" in {header.topic!r}" if header.topic else "")
             )
         check_room(offsets.shares, header.dest_group, new[0])
         for begin in range(0, len(rows), limits.COMMITS_PER_ENTRY_MAX):
@@ -216,20 +215,19 @@ class ProgressHandler:
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         behind = self._standing.behind(group, topic, queue_id)
-        last_ms = self._standing.stored_ms(topic, queue_id, behind.offset - 1)
+        last_ms = self._core.machine.queues.stored_ms(topic, queue_id, behind.offset - 1)
         return OffsetWrapper(behind.end, behind.offset, last_ms, behind.pulled)
 
     def _span(self, group: str, of: MessageQueue) -> QueueTimeSpan:
-        machine = self._core.machine
-        queue = machine.queues.get(of.topic, of.queue_id)
-        begin, end = machine.queues.span(of.topic, of.queue_id)
-        offset = self._standing.place(group, of.topic, of.queue_id)
-        first_ms = stored_ms(queue, begin)
-        next_ms = stored_ms(queue, offset)
+        queues = self._core.machine.queues
+        begin, end = queues.span(of.topic, of.queue_id)
+        offset = self._standing.behind(group, of.topic, of.queue_id).offset
+        stored_ms = partial(queues.stored_ms, of.topic, of.queue_id)
+        first_ms, next_ms = stored_ms(begin), stored_ms(offset)
         return QueueTimeSpan(
             message_queue=of,
             min_time_stamp=first_ms,
-            max_time_stamp=stored_ms(queue, end - 1),
-            consume_time_stamp=stored_ms(queue, offset - 1) or first_ms,
+            max_time_stamp=stored_ms(end - 1),
+            consume_time_stamp=stored_ms(offset - 1) or first_ms,
             delay_time=max(0, self._core.clock_ms() - next_ms) if next_ms else 0,
         )

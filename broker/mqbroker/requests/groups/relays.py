@@ -29,7 +29,7 @@ from dledger.remoting.headers import (
 from dledger.remoting.message import offset_message_id_decode
 from dledger.trust.rights import GET, group, topic
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, system_error
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
@@ -86,10 +86,7 @@ class RelayHandler:
         for client, connection in self._clients.members(group):
             if client.client_id == client_id:
                 return connection
-        raise Refused(
-            ResponseCode.SYSTEM_ERROR,
-            f"{client_id!r} is not a consumer of {group!r} connected here",
-        )
+        raise system_error(f"{client_id!r} is not a consumer of {group!r} connected here")
 
 
 async def ask_client(connection: Connection, question: Command) -> Command:
@@ -99,4 +96,4 @@ async def ask_client(connection: Connection, question: Command) -> Command:
     except RequestTimeout as error:
         raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, str(error)) from error
     except RemotingError as error:
-        raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        raise system_error(str(error)) from error

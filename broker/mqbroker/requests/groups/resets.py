@@ -9,6 +9,7 @@ next pull (see `mqbroker.requests.groups.readers`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from dledger.net import Connection
 from dledger.net.turns import encode_in_turns, in_turns
@@ -43,20 +44,14 @@ from mqbroker.state.topics import check_group_name
 _END = -1
 
 
+@dataclass(eq=False, slots=True)
 class ResetHandler:
     """Answers this request. `on_reset` has pops that wait for the group and topic look again."""
 
-    def __init__(
-        self,
-        core: Core,
-        clients: ClientHandler,
-        readers: Readers,
-        on_reset: Callable[[str, str], None],
-    ) -> None:
-        self._core = core
-        self._clients = clients
-        self._readers = readers
-        self._on_reset = on_reset
+    _core: Core
+    _clients: ClientHandler
+    _readers: Readers
+    _on_reset: Callable[[str, str], None]
 
     @by_leader_to_admin(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, rights=group(UPDATE) & topic(UPDATE)

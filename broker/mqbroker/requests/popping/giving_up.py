@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mqbroker.leader.appending.drafts import MessagesDraft
+from mqbroker.leader.appending.drafts import PlainDraft
 from mqbroker.leader.appending.in_flight import Flight, InFlight, Stored, Tell
 from mqbroker.leader.appending.noted import NotedDraft
 from mqbroker.refusal import busy
 from mqbroker.requests.core import Core
 from mqbroker.requests.popping.pops import Pops
 from mqbroker.requests.popping.settling import Row, Settling
+from mqbroker.state.aside import encode_note
 from mqbroker.state.groups.bits import bits_to_bytes
 from mqbroker.state.groups.deliveries import Delivery
-from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp, encode_given_up
+from mqbroker.state.groups.given_up import GIVEN_UP_MARK, GivenUp
 from mqbroker.state.groups.popping import PopAck
 
 
@@ -36,7 +37,7 @@ class GivingUp:
         self._changed = changed
         self._copies: InFlight[Row, Flight] = InFlight()
 
-    def give_up(self, row: Row, copy: MessagesDraft, tell: Tell[Stored | None]) -> None:
+    def give_up(self, row: Row, copy: PlainDraft, tell: Tell[Stored | None]) -> None:
         """Append the copy of the one message of `row`, and its ack; neither if it is not in its
         sender's hands any more. `tell` is told where the copy lies; None if there is none.
 
@@ -54,7 +55,7 @@ class GivingUp:
             return
         core, now_ms = self._core, self._core.assignments.now_ms()
         ack = PopAck(*row[:5], bits_to_bytes(row.bits))
-        note = encode_given_up(GivenUp([ack], now_ms, [copy.size]))
+        note = encode_note(GivenUp([ack], now_ms, [copy.size]))
         draft = NotedDraft([GIVEN_UP_MARK, note], [copy], core.assignments, core.store_host)
         flight = Flight(draft, lambda _: self._changed(row.group, row.topic), tell)
         self._copies.add(row, flight)

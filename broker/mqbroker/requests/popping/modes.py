@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dledger.net import Connection
 from dledger.remoting.bodies import SetMessageRequestModeBody, decode_body
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.message import RETRY_PREFIX
 from mqbroker import limits
-from mqbroker.refusal import Refused, busy, invalid
+from mqbroker.refusal import busy, invalid, no_permission
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import changes
@@ -30,9 +30,8 @@ class RequestModeHandler:
         """Set the mode, for all members from their next question on."""
         body = decode_body(SetMessageRequestModeBody, request.payload)
         if body.topic.startswith(RETRY_PREFIX):
-            raise Refused(
-                ResponseCode.NO_PERMISSION,
-                f"{body.topic!r} is a retry topic: retry topics are pulled, not popped",
+            raise no_permission(
+                f"{body.topic!r} is a retry topic: retry topics are pulled, not popped"
             )
         if body.mode not in REQUEST_MODES:
             raise invalid(

@@ -13,7 +13,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from dledger.buffers import Buffer
-from dledger.errors import AppendError, StorageError
+from dledger.errors import AppendError
 from dledger.net import Connection
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -26,7 +26,8 @@ from dledger.remoting.headers import (
 from dledger.remoting.receipts import ORDERED_QUEUE, write_bits
 from dledger.remoting.record import with_reconsume_times
 from mqbroker import limits
-from mqbroker.refusal import Refused, unreadable
+from mqbroker.leader.definitions import ignored
+from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.membership import Membership
@@ -37,6 +38,7 @@ from mqbroker.requests.popping.planning import Want
 from mqbroker.requests.popping.pops import Got, Handed
 from mqbroker.requests.popping.settling import Change, Row
 from mqbroker.requests.popping.waiting import Popping
+from mqbroker.requests.replies import EXPECTED, Expected
 
 
 class PopHandler:
@@ -82,7 +84,7 @@ class _Asked:
         self._is_held_back = False
 
     def start(self) -> None:
-        """Hand something out, or wait. Raises Refused."""
+        """Hand something out, or wait. Raises Refused, AppendError."""
         if self._append():
             return
         held_back = self._core.flow.held_back(self._want.group)
@@ -112,7 +114,7 @@ class _Asked:
             self._nothing(ResponseCode.POLLING_FULL, "too many wait already")
 
     def _append(self) -> bool:
-        """Whether something is being handed out. Raises Refused."""
+        """Whether something is being handed out. Raises Refused, AppendError."""
         if self._waits_its_turn():
             return False
         granted = self._core.flow.grant(self._want.group)
@@ -121,10 +123,7 @@ class _Asked:
             bytes_max=min(self._want.bytes_max, granted.size_bytes),
         )
         done = self._connection.answer_by(self._request, self._done)
-        try:
-            return self._popping.pops.pop(want, done)
-        except AppendError as error:
-            raise self._core.role.refusal_of(error) from error
+        return self._popping.pops.pop(want, done)
 
     def _waits_its_turn(self) -> bool:
         """Whether its group was given as much as its rate allows for now."""
@@ -148,15 +147,11 @@ class _Asked:
             self._finished = self._append()
             if is_last and not self._finished:
                 self._nothing(ResponseCode.POLLING_TIMEOUT, "no message for now")
-        except Refused as refused:
-            self._refuse(refused)
-        except StorageError as error:
-            self._refuse(unreadable(error))
+        except EXPECTED as error:
+            self._refuse(error)
 
     def _done(self, outcome: Got | Refused | AppendError) -> None:
-        if isinstance(outcome, AppendError):
-            outcome = self._core.role.refusal_of(outcome)
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Refused | AppendError):
             self._refuse(outcome)
             return
         try:
@@ -165,20 +160,16 @@ class _Asked:
             elif not self._connection.closed:
                 # It was planned on what has changed meanwhile, or nothing has passed its filter.
                 self._popping.go_on(self._connection.answer_by(self._request, self._go_on))
-        except Refused as refused:
-            self._refuse(refused)
-        except StorageError as error:
-            self._refuse(unreadable(error))
+        except EXPECTED as error:
+            self._refuse(error)
 
     def _go_on(self) -> None:
         try:
             self._core.role.check_serving()
             check_waited(self._core, self._want.group, self._want.topic)
             self.start()
-        except Refused as refused:
-            self._refuse(refused)
-        except StorageError as error:
-            self._refuse(unreadable(error))
+        except EXPECTED as error:
+            self._refuse(error)
 
     def _answer(self, got: Got) -> None:
         core, want = self._core, self._want
@@ -220,7 +211,7 @@ class _Asked:
         for (queue_id, base), some in bits.items():
             row = Row(self._want.group, self._want.topic, queue_id, got.pop_time_ms, base, some)
             change = Change(row, self._core.assignments.now_ms(), uncounted=True, keeps_fence=False)
-            self._popping.settling.change(change, lambda _: None)
+            self._popping.settling.change(change, ignored)
 
     def _nothing(self, code: ResponseCode, remark: str) -> None:
         queue = (self._want.group, self._want.topic, self._want.queue_ids[0])
@@ -230,8 +221,8 @@ class _Asked:
         self._core.replies.send(self._request, self._connection, answer)
         self._finished = True
 
-    def _refuse(self, refused: Refused) -> None:
-        self._core.replies.refuse(self._request, self._connection, refused)
+    def _refuse(self, error: Expected) -> None:
+        self._core.replies.refuse(self._request, self._connection, error)
         self._finished = True
 
 

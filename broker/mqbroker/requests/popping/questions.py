@@ -6,7 +6,6 @@ its answer says so, and who comes first gets it.
 
 from __future__ import annotations
 
-from dledger.errors import StorageError
 from dledger.net import Connection
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -23,7 +22,6 @@ from dledger.remoting.headers import (
 )
 from dledger.trust.rights import GET, group, topic
 from mqbroker import limits
-from mqbroker.refusal import Refused, unreadable
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import by_leader
@@ -32,6 +30,7 @@ from mqbroker.requests.popping.held_pops import HeldPop
 from mqbroker.requests.popping.planning import Want
 from mqbroker.requests.popping.pop import records_of
 from mqbroker.requests.popping.waiting import Popping
+from mqbroker.requests.replies import EXPECTED
 
 
 class PopQuestionHandler:
@@ -94,10 +93,8 @@ class PopQuestionHandler:
                 finished = has_msg or is_last
                 if finished:
                     core.replies.send(request, connection, _answer(request, has_msg=has_msg))
-            except Refused as refused:
-                core.replies.refuse(request, connection, refused)
-            except StorageError as error:
-                core.replies.refuse(request, connection, unreadable(error))
+            except EXPECTED as error:
+                core.replies.refuse(request, connection, error)
 
         guarded = connection.answer_by(request, again)
 

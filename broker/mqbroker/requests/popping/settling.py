@@ -14,10 +14,9 @@ from typing import NamedTuple, TypeAlias
 from dledger.errors import AppendError, NotLeader
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
-from dledger.remoting.codes import ResponseCode
 from mqbroker import limits
 from mqbroker.leader.appending.in_flight import Tell
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import busy, invalid
 from mqbroker.requests.core import Core
 from mqbroker.state.control import encode_control
 from mqbroker.state.groups.bits import bits_to_bytes, lowest_bit
@@ -128,10 +127,9 @@ class Settling:
     def _take_room(self, rows: list[Row]) -> None:
         kept, more = self._gathered.size_bytes, sum(map(_size_bytes, rows))
         if more > limits.POP_GATHERED_BYTES_MAX:
-            raise Refused(
-                ResponseCode.INVALID_PARAMETER,
+            raise invalid(
                 f"a request with {more} bytes of acks; at most {limits.POP_GATHERED_BYTES_MAX} are "
-                "taken",
+                "taken"
             )
         if kept >= limits.POP_GATHERED_BYTES_MAX:
             raise busy(f"{kept} bytes of acks of popped messages wait")

@@ -58,10 +58,6 @@ class Popping:
         self._turns_s[key] = at_s
         self._look_due.set(at_s)
 
-    def arrived(self, topic: str) -> None:
-        """Messages of a topic can be popped now."""
-        self.held.arrived(topic)
-
     def changed(self, group: str, topic: str) -> None:
         """Something was handed out or given back: others may get what they could not before."""
         key = (group, topic)
@@ -79,10 +75,6 @@ class Popping:
         self.settling.reset()
         self._is_over = True
         self._due.set()
-
-    def disconnected(self, connection_id: int) -> None:
-        """Forget the pops of a connection that is gone."""
-        self.held.disconnected(connection_id)
 
     def left(self, connection_id: int, group: str) -> None:
         """A member leaves its group: it waits for nothing any more, and is answered."""

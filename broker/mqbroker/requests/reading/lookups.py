@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from dledger.net import Connection
@@ -29,7 +30,7 @@ from dledger.trust.rights import GET, SUB, UPDATE, group, topic
 from mqbroker import limits
 from mqbroker.leader.appending.in_flight import Tell
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.refusal import Refused, no_queue
+from mqbroker.refusal import Refused
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.counting import Counting
@@ -42,22 +43,15 @@ from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name
 
 
+@dataclass(eq=False, slots=True)
 class LookupHandler:
     """Answers from applied state; only a commit of an offset goes through the log."""
 
-    def __init__(
-        self,
-        core: Core,
-        membership: Membership,
-        commits: OffsetCommits,
-        counting: Counting,
-        held: HeldPulls,
-    ) -> None:
-        self._core = core
-        self._held = held
-        self._membership = membership
-        self._commits = commits
-        self._counting = counting
+    _core: Core
+    _membership: Membership
+    _commits: OffsetCommits
+    _counting: Counting
+    _held: HeldPulls
 
     @by_confirmed(RequestCode.GET_MAX_OFFSET, rights=topic(GET, SUB))
     def max_offset(self, request: Command, _: Connection) -> Command:
@@ -93,7 +87,7 @@ class LookupHandler:
         queue = self._queue(header.topic, header.queue_id)
         timestamp_ms = -1
         if queue is not None and queue.begin < queue.end:
-            timestamp_ms = int(queue.read(queue.begin, 1)["store_timestamp_ms"][0])
+            timestamp_ms = queue.stored_ms(queue.begin)
         answer = GetEarliestMsgStoretimeResponseHeader(timestamp_ms)
         return request.reply(ext=encode_header(answer))
 
@@ -132,7 +126,7 @@ class LookupHandler:
 
         def begin(tell: Tell[None]) -> None:
             then = connection.answer_by(request, partial(again, tell))
-            if self._commits.await_pending(*key, tell):
+            if self._commits.await_pending(key, tell):
                 return
             question = self._question(header, connection, then)
             if question is None or not self._held.hold(question):
@@ -150,8 +144,8 @@ class LookupHandler:
         try:
             self._core.role.check_serving()
             self._queue(header.topic, header.queue_id)
-            queue = (header.consumer_group, header.topic, header.queue_id)
-            if not self._commits.await_pending(*queue, tell):
+            key = QueueKey(header.consumer_group, header.topic, header.queue_id)
+            if not self._commits.await_pending(key, tell):
                 tell(None)
         except Refused as refused:
             tell(refused)
@@ -183,7 +177,7 @@ class LookupHandler:
     ) -> Command:
         machine = self._core.machine
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
-        offset = self._counting.place(key)
+        offset = self._commits.place(key)
         life = machine.topics.life(header.topic).entry
         held = None
         if header.takes is False:
@@ -213,7 +207,7 @@ class LookupHandler:
             # From now on it has this offset, and tools see how far behind it is. Pops note it by
             # themselves: behind their first one it would set the group back.
             with suppress(Refused):  # at a bound it is told all the same
-                self._commits.gather(*key, offset)
+                self._commits.gather(key, offset)
         begun = machine.groups.beginning(key.group)
         begun_ms = begun.at_ms if begun is not None else None
         answer = QueryConsumerOffsetResponseHeader(offset, life, begun_ms, held)
@@ -235,7 +229,7 @@ class LookupHandler:
         """
         header = decode_header(UpdateConsumerOffsetHeader, request)
         check_group_name(header.consumer_group)
-        self._check_queue(header.topic, header.queue_id)
+        self._core.check_queue(header.topic, header.queue_id)
         self._core.definitions.ensure_group(header.consumer_group)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
 
@@ -265,10 +259,10 @@ class LookupHandler:
         ):
             return done()
         if request.is_oneway:
-            self._commits.gather(*key, header.commit_offset)
+            self._commits.gather(key, header.commit_offset)
             return done()
 
-        return Later(partial(self._commits.commit, *key, header.commit_offset), lambda _: done())
+        return Later(partial(self._commits.commit, key, header.commit_offset), lambda _: done())
 
     def _span(self, topic: str, queue_id: int) -> tuple[int, int]:
         """The first and the next offset of a queue. Refused if it does not exist."""
@@ -277,11 +271,5 @@ class LookupHandler:
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue; None while it has no message. Refused if the topic or queue does not exist."""
-        self._check_queue(topic, queue_id)
+        self._core.check_queue(topic, queue_id)
         return self._core.machine.queues.get(topic, queue_id)
-
-    def _check_queue(self, topic: str, queue_id: int) -> None:
-        queues = self._core.definitions.topic(topic).queues
-        is_left = self._core.machine.queues.get(topic, queue_id) is not None
-        if not (0 <= queue_id < queues or is_left):
-            raise no_queue(topic, queue_id, queues)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger.buffers import Buffer
-from dledger.errors import StorageError
 from dledger.net import Connection
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -24,7 +23,7 @@ from dledger.remoting.headers.consume import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTI
 from dledger.remoting.names import TOOLS_GROUP
 from mqbroker import limits
 from mqbroker.leader.offset_commits import OffsetCommits
-from mqbroker.refusal import Refused, no_queue, unreadable
+from mqbroker.refusal import Refused, no_queue
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.filters import (
@@ -39,6 +38,7 @@ from mqbroker.requests.held_pulls import HeldPull, HeldPulls
 from mqbroker.requests.needs import by_leader
 from mqbroker.requests.permissions import check_broadcast, check_enabled, check_readable
 from mqbroker.requests.reading.queue_reading import Found, read_queue
+from mqbroker.requests.replies import EXPECTED
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.topics import check_group_name, check_reader
 
@@ -60,22 +60,15 @@ class _Asked:
     is_held_back: bool = False
 
 
+@dataclass(eq=False, slots=True)
 class PullHandler:
     """Answers pulls."""
 
-    def __init__(
-        self,
-        core: Core,
-        membership: Membership,
-        commits: OffsetCommits,
-        counting: Counting,
-        held: HeldPulls,
-    ) -> None:
-        self._core = core
-        self._membership = membership
-        self._commits = commits
-        self._counting = counting
-        self._held = held
+    _core: Core
+    _membership: Membership
+    _commits: OffsetCommits
+    _counting: Counting
+    _held: HeldPulls
 
     @by_leader(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, rights=rights.CONSUME)
     def pull(self, request: Command, connection: Connection) -> Command | None:
@@ -133,7 +126,7 @@ class PullHandler:
         if offset < 0 or not self._counting.fence.counts(key, connection.id):
             return
         if self._counting.counts(key, offset, connection, is_consumer=True, life=header.life):
-            self._commits.gather(*key, offset)
+            self._commits.gather(key, offset)
 
     def _hold(self, asked: _Asked, until_s: float, wakes: MessageFilter) -> bool:
         """Keep a pull until `until_s`, or until a message comes that `wakes` it; False if too many
@@ -150,12 +143,10 @@ class PullHandler:
                     return
                 found = self._find(header, asked.wanted)
                 if asked.life != core.machine.topics.life(header.topic).entry:
-                    found = _sent_to(self._counting.resumes(_queue_of(header)), found)
+                    found = _sent_to(self._commits.resumes(_queue_of(header)), found)
                 response = self._answer(request, header, found)
-            except Refused as refused:
-                response = core.replies.refusal(request, asked.connection, refused)
-            except StorageError as error:
-                response = core.replies.refusal(request, asked.connection, unreadable(error))
+            except EXPECTED as error:
+                response = core.replies.refusal(request, asked.connection, error)
             core.replies.send(request, asked.connection, response)
 
         return self._held.hold(
@@ -234,7 +225,7 @@ class PullHandler:
         self._core.entries.times.read(self._core.clock_s() - began_s)
         if header.queue_offset > found.max_offset:
             # Its position is none of this queue, as after the topic was made again.
-            found = found._replace(next_offset=self._counting.resumes(_queue_of(header)))
+            found = found._replace(next_offset=self._commits.resumes(_queue_of(header)))
         return found
 
     def _answer(self, request: Command, header: PullMessageHeader, found: Found) -> Command:

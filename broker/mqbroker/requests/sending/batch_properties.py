@@ -14,9 +14,8 @@ from typing import Final
 
 from dledger.errors import BadInput
 from dledger.remoting import message as names
-from dledger.remoting.codes import ResponseCode
 from mqbroker.leader.appending.drafts import new_unique_key
-from mqbroker.refusal import Refused
+from mqbroker.refusal import illegal_message, refusing
 
 NOT_KEPT: Final = (names.POP_CK, names.CLUSTER, names.MSG_REGION, names.TRACE_ON)
 """Properties that are not kept, as in RocketMQ: WAIT stays in the messages of a batch, and is
@@ -80,12 +79,10 @@ def _taken_apart(common: dict[str, str], own: bytes, added: bytes) -> bytes:
     """The properties of one message, name by name."""
     properties = common | names.properties_decode(own)
     if not _REFUSED.isdisjoint(properties):
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't be delayed or transactional")
+        raise illegal_message("a batch can't be delayed or transactional")
     for name in NOT_KEPT:
         properties.pop(name, None)
     if names.UNIQ_KEY not in properties:
         properties[names.UNIQ_KEY] = new_unique_key()
-    try:
+    with refusing(BadInput, illegal_message):
         return names.properties_encode(properties) + added
-    except BadInput as error:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record
 from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.lone import LoneRecord
 from mqbroker import limits
-from mqbroker.refusal import Refused
+from mqbroker.refusal import illegal_message
 from mqbroker.state.derived.properties import KEYS_NAME, Properties, value_in
 
 
@@ -26,10 +25,9 @@ def keys_allowed(messages: int) -> int:
 def check_keys(messages: int, words: int) -> None:
     """Refuse a request whose messages have too many keys."""
     if words > keys_allowed(messages):
-        raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL,
+        raise illegal_message(
             f"{messages} messages with {words} keys; beside so many messages at most "
-            f"{keys_allowed(messages)} are taken: send fewer at a time",
+            f"{keys_allowed(messages)} are taken: send fewer at a time"
         )
 
 
@@ -55,7 +53,6 @@ def words_in_batch(batch: RecordBatch | LoneRecord) -> int:
     """How many words there are in the KEYS of all its messages."""
     buffer = memoryview(batch.buffer)
     if isinstance(batch, LoneRecord):
-        properties = bytes(Record(buffer).properties)
-        value = value_in(properties, KEYS_NAME, 0, len(properties))
+        value = value_in(bytes(Record(buffer).properties), KEYS_NAME)
         return 0 if value is None else value.count(b" ") + 1
     return Properties(buffer, *batch.properties_places, b"").words_of_keys()

@@ -35,11 +35,11 @@ from dledger.remoting.names import check_producer_name
 from dledger.trust.rights import SIGNED
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
-from mqbroker.leader.appending.drafts import MessagesDraft
+from mqbroker.leader.appending.drafts import PlainDraft
 from mqbroker.leader.appending.in_flight import Stored, Tell
 from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.leader.once import OnceAppender, once_draft
-from mqbroker.refusal import Refused, busy
+from mqbroker.refusal import Refused, busy, illegal_message, invalid, refusing
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.fencing import Fence
@@ -49,7 +49,7 @@ from mqbroker.requests.sending.claims import claim_to
 from mqbroker.requests.sending.keys import check_keys
 from mqbroker.requests.sending.produce import check_sendable, draft_of
 from mqbroker.state.groups.locks import QueueKey
-from mqbroker.state.groups.places import fault, is_other_life
+from mqbroker.state.groups.places import fault, has_queue, is_other_life
 from mqbroker.state.once import Decision, OffsetMove, Once
 
 _log = get_logger(__name__)
@@ -114,10 +114,8 @@ class OnceHandler:
         if is_new:
             self._check_moves(header, connection)
         parts, arriving = self._parts(request, header, is_new=is_new)
-        try:
+        with refusing(RecordError, illegal_message):
             draft = once_draft(once, parts, core.assignments, core.store_host)
-        except RecordError as error:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 
         def answer(stored: Stored) -> Command:
             response = WriteOnceResponseHeader(
@@ -160,7 +158,7 @@ class OnceHandler:
 
     def _parts(
         self, request: Command, header: WriteOnceHeader, *, is_new: bool
-    ) -> tuple[list[MessagesDraft], list[Arriving]]:
+    ) -> tuple[list[PlainDraft], list[Arriving]]:
         """A draft for each part, all checked before a topic is made for any; and what of it has to
         keep to its topic's rate: what is stored already has not."""
         core = self._core
@@ -186,9 +184,8 @@ class OnceHandler:
             self._core.definitions.ensure_group(header.group)
         lives = header.lives or [0] * len(header.moves)
         for (topic, queue_id, begin, end, token), life in zip(header.moves, lives, strict=True):
-            queues = self._core.definitions.topic(topic).queues
-            is_left = self._core.machine.queues.get(topic, queue_id) is not None
-            if not ((0 <= queue_id < queues or is_left) and min(begin, end) >= 0):
+            self._core.definitions.topic(topic)
+            if min(begin, end) < 0 or not has_queue(self._core.machine, topic, queue_id):
                 raise _invalid(f"queue {queue_id} of {topic!r} going from {begin} to {end}")
             reason = fault(self._core.machine, topic, queue_id, max(begin, end))
             if is_other_life(self._core.machine, topic, life):
@@ -264,11 +261,9 @@ def _messages(header: WriteOnceHeader) -> int:
 
 
 def _check_producer(name: str) -> None:
-    try:
+    with refusing(BadInput, _invalid):
         check_producer_name(name)
-    except BadInput as error:
-        raise _invalid(str(error)) from error
 
 
 def _invalid(what: str) -> Refused:
-    return Refused(ResponseCode.INVALID_PARAMETER, f"a named producer's request has {what}")
+    return invalid(f"a named producer's request has {what}")

@@ -26,9 +26,9 @@ from dledger.remoting.record.lone import LoneRecord, parse_records
 from dledger.trust.rights import PUB, topic
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
-from mqbroker.leader.appending.drafts import BatchDraft, MessagesDraft, NewRecord, RecordsDraft
+from mqbroker.leader.appending.drafts import BatchDraft, NewRecord, PlainDraft, RecordsDraft
 from mqbroker.leader.appending.in_flight import Stored
-from mqbroker.refusal import Refused, no_queue
+from mqbroker.refusal import illegal_message, no_permission, no_queue, of_broker
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
 from mqbroker.requests.needs import by_leader
@@ -78,18 +78,18 @@ def check_sendable(core: Core, header: ProduceHeader) -> TopicConfig:
     return topic
 
 
-def draft_of(core: Core, records: Buffer, header: ProduceHeader) -> tuple[MessagesDraft, int]:
+def draft_of(core: Core, records: Buffer, header: ProduceHeader) -> tuple[PlainDraft, int]:
     """A batch, checked but for its topic, and the words of its keys. Refused if it is none."""
     batch = _parse(core, records, header)
     return _draft(core, batch, header), words_in_batch(batch)
 
 
-def draft_of_checked(core: Core, records: Buffer, header: ProduceHeader) -> MessagesDraft:
+def draft_of_checked(core: Core, records: Buffer, header: ProduceHeader) -> PlainDraft:
     """A batch that was checked when it was staged, whatever limits are lower by now."""
     return _draft(core, parse_records(records, header.topic.encode(), header.runs), header)
 
 
-def _draft(core: Core, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> MessagesDraft:
+def _draft(core: Core, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> PlainDraft:
     """A draft of the batch's own bytes; or of new records, if an IPv6 store host takes more
     room."""
     parts = (header.topic, header.runs, core.assignments, core.store_host)
@@ -102,25 +102,21 @@ def _draft(core: Core, batch: RecordBatch | LoneRecord, header: ProduceHeader) -
 
 def _parse(core: Core, records: Buffer, header: ProduceHeader) -> RecordBatch | LoneRecord:
     if header.topic in UNSENDABLE:
-        raise Refused(
-            ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} belongs to the broker"
-        )
+        raise no_permission(of_broker(header.topic))
     count = sum(count for _, count in header.runs)
     if count > limits.MESSAGES_PER_BATCH_MAX:
-        raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"a batch of {count} messages; at most {limits.MESSAGES_PER_BATCH_MAX} are taken",
+        raise illegal_message(
+            f"a batch of {count} messages; at most {limits.MESSAGES_PER_BATCH_MAX} are taken"
         )
     if len(header.runs) > limits.QUEUES_PER_TOPIC_MAX:
-        raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL,
+        raise illegal_message(
             f"a batch of {len(header.runs)} runs: sort it by queues; a topic has at most "
-            f"{limits.QUEUES_PER_TOPIC_MAX}",
+            f"{limits.QUEUES_PER_TOPIC_MAX}"
         )
     try:
         batch = parse_records(records, header.topic.encode(), header.runs)
     except RecordError as error:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
+        raise illegal_message(str(error)) from error
     _check_sizes(batch, core.config.max_message_size)
     return batch
 
@@ -137,13 +133,11 @@ def _check_sizes(batch: RecordBatch | LoneRecord, body_bytes_max: int) -> None:
         record = Record(memoryview(batch.buffer)[start:])
         body_bytes, properties_bytes = len(record.body), len(record.properties)
         if body_bytes > body_bytes_max:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a message body of {body_bytes} bytes is above maxMessageSize {body_bytes_max}",
+            raise illegal_message(
+                f"a message body of {body_bytes} bytes is above maxMessageSize {body_bytes_max}"
             )
         if properties_bytes > PROPERTIES_SENT_BYTES_MAX:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
+            raise illegal_message(
                 f"properties of {properties_bytes} bytes; at most {PROPERTIES_SENT_BYTES_MAX} are "
-                "taken",
+                "taken"
             )

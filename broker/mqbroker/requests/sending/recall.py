@@ -25,7 +25,7 @@ from dledger.remoting.names import TIMER_TOPIC
 from dledger.remoting.receipts import RecallHandle
 from dledger.trust.rights import PUB, topic
 from mqbroker.leader.waiting.deliveries import Deliveries
-from mqbroker.refusal import Refused
+from mqbroker.refusal import Refused, refusing
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import by_leader
 
@@ -41,22 +41,18 @@ class RecallHandler:
     async def recall(self, request: Command, _: Connection) -> Command:
         """Take a message back; answered once no replica will deliver it."""
         header = decode_header(RecallMessageHeader, request)
-        try:
+        with refusing(BadInput, _illegal):
             handle = RecallHandle.decode(header.recall_handle)
-        except BadInput as error:
-            raise Refused(ResponseCode.ILLEGAL_OPERATION, str(error)) from error
         if (handle.topic, handle.broker_name) != (header.topic, self._core.config.broker_name):
-            raise Refused(
-                ResponseCode.ILLEGAL_OPERATION,
-                f"the recall handle is of topic {handle.topic!r} at {handle.broker_name!r}",
+            raise _illegal(
+                f"the recall handle is of topic {handle.topic!r} at {handle.broker_name!r}"
             )
         offset = self._waiting(handle)
         outcome: Outcome[Appended] = Outcome()
         if offset is None or not self._deliveries.recall(offset, outcome.set):
-            raise Refused(
-                ResponseCode.ILLEGAL_OPERATION,
+            raise _illegal(
                 f"no message with the key {handle.unique_key!r} waits for its time: it was "
-                "delivered, or taken back already",
+                "delivered, or taken back already"
             )
         await outcome.wait()
         return request.reply(ext=encode_header(RecallMessageResponseHeader(handle.unique_key)))
@@ -74,3 +70,7 @@ class RecallHandler:
             if waits and (record.topic, *found) == (TIMER_TOPIC, handle.unique_key, handle.topic):
                 return record.queue_offset
         return None
+
+
+def _illegal(reason: str) -> Refused:
+    return Refused(ResponseCode.ILLEGAL_OPERATION, reason)

@@ -24,7 +24,7 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.names import PERM_READ_WRITE
-from mqbroker.refusal import Refused
+from mqbroker.refusal import illegal_message, system_error
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
@@ -54,10 +54,9 @@ class ReplyHandler:
         properties = names.properties_decode((header.properties or "").encode())
         size_max = self._core.config.max_message_size
         if len(request.payload) > size_max:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
+            raise illegal_message(
                 f"a reply of {len(request.payload)} bytes; at most {size_max} (maxMessageSize) "
-                "are taken",
+                "are taken"
             )
         topic = self._core.machine.topics.get(header.topic)
         if topic is not None:
@@ -68,9 +67,8 @@ class ReplyHandler:
         code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
         taken = await ask_client(requester, Command(code, push, request.payload))
         if taken.code != ResponseCode.SUCCESS:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
-                f"the client that asked did not take the reply: code {taken.code}, {taken.remark}",
+            raise system_error(
+                f"the client that asked did not take the reply: code {taken.code}, {taken.remark}"
             )
         answer = SendMessageResponseHeader(_NOT_STORED, max(header.queue_id, 0), 0)
         return request.reply(ext=encode_header(answer) | REGION)
@@ -78,17 +76,15 @@ class ReplyHandler:
     def _requester(self, properties: dict[str, str]) -> Connection:
         client_id = properties.get(names.REPLY_TO_CLIENT)
         if client_id is None or names.CORRELATION_ID not in properties:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
+            raise illegal_message(
                 f"a reply needs the properties {names.REPLY_TO_CLIENT} and "
-                f"{names.CORRELATION_ID} of the request that it answers",
+                f"{names.CORRELATION_ID} of the request that it answers"
             )
         requester = self._clients.connection_of(client_id)
         if requester is None:
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
+            raise system_error(
                 f"the client {client_id!r} that asked is not connected to this broker; the reply "
-                "is not kept",
+                "is not kept"
             )
         return requester
 

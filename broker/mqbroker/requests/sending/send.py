@@ -22,7 +22,7 @@ from dledger.net import Connection
 from dledger.net.turns import in_turns
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.headers import (
     SendMessageHeader,
@@ -42,7 +42,7 @@ from mqbroker.leader.appending.resends import Asker, Send
 from mqbroker.leader.transactions import half_message
 from mqbroker.leader.waiting.delays import delay_level
 from mqbroker.leader.waiting.repeats import check_repeat
-from mqbroker.refusal import Refused, busy, no_queue
+from mqbroker.refusal import busy, illegal_message, no_permission, no_queue, of_broker, refusing
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
@@ -138,11 +138,10 @@ class SendHandler:
         """The steps of a batch, the last of which puts into `made` what is to be appended."""
         header = send_header(request)
         if header.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch can't go to a retry topic")
+            raise illegal_message("a batch can't go to a retry topic")
         if not 0 < len(items) <= limits.MESSAGES_PER_BATCH_MAX:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch of no message, or of too many: 1 to {limits.MESSAGES_PER_BATCH_MAX} fit",
+            raise illegal_message(
+                f"a batch of no message, or of too many: 1 to {limits.MESSAGES_PER_BATCH_MAX} fit"
             )
         topic = self._destination(header)[0].topic_name
         common = names.properties_decode((header.properties or "").encode())
@@ -228,9 +227,7 @@ class SendHandler:
     def _destination(self, header: SendMessageHeader) -> tuple[TopicConfig, int]:
         """The topic, which may have to be made, and the queue that the message goes to."""
         if header.topic in UNSENDABLE:
-            raise Refused(
-                ResponseCode.NO_PERMISSION, f"the topic {header.topic!r} belongs to the broker"
-            )
+            raise no_permission(of_broker(header.topic))
         name = header.topic
         if name.startswith(names.RETRY_PREFIX):
             name = self._retry_destination(header)
@@ -271,18 +268,13 @@ class SendHandler:
         """Where a transactional message waits for the end of its transaction."""
         decoded = names.properties_decode(properties.encode())
         if names.PGROUP not in decoded:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL, "a transactional message names no producer group"
-            )
+            raise illegal_message("a transactional message names no producer group")
         if decoded[names.PGROUP].startswith(GROUP):
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL, f"a producer group must not begin with {GROUP!r}"
-            )
+            raise illegal_message(f"a producer group must not begin with {GROUP!r}")
         if len(decoded[names.PGROUP]) > limits.PRODUCER_GROUP_CHARACTERS_MAX:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
+            raise illegal_message(
                 f"a producer group of {len(decoded[names.PGROUP])} characters; at most "
-                f"{limits.PRODUCER_GROUP_CHARACTERS_MAX} are taken",
+                f"{limits.PRODUCER_GROUP_CHARACTERS_MAX} are taken"
             )
         owner = (topic, owner_name(decoded[names.PGROUP].encode()))
         full = self._core.machine.halves.owners.full(owner)
@@ -308,10 +300,9 @@ class SendHandler:
         if body_max > size_max or len(largest) > PROPERTIES_SENT_BYTES_MAX:
             room = properties_max(header.topic, largest)
             if body_max > size_max or len(largest) > room:
-                raise Refused(
-                    ResponseCode.MESSAGE_ILLEGAL,
+                raise illegal_message(
                     f"a body of {body_max} bytes, or {len(largest)} bytes of properties; at most "
-                    f"{size_max} (maxMessageSize) and {room} are taken",
+                    f"{size_max} (maxMessageSize) and {room} are taken"
                 )
         born_ms, host = header.born_timestamp, born_host(connection)
         sys_flag = header.sys_flag & ~(TRANSACTION_BITS | HOST_BITS)
@@ -355,17 +346,14 @@ def _without(properties: str, not_kept: tuple[str, ...]) -> str:
 
 def _text(properties: Mapping[str, str]) -> str:
     """The properties as a record holds them. Refused if they are too long."""
-    try:
+    with refusing(BadInput, illegal_message):
         return names.properties_encode(properties).decode()
-    except BadInput as error:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from error
 
 
 def _refuse_transaction_bits(header: SendMessageHeader) -> None:
     if header.sys_flag & TRANSACTION_BITS:
-        raise Refused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"the system flag {header.sys_flag} has transaction bits, but TRAN_MSG is not true",
+        raise illegal_message(
+            f"the system flag {header.sys_flag} has transaction bits, but TRAN_MSG is not true"
         )
 
 

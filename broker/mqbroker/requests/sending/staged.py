@@ -11,7 +11,7 @@ order.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import trio
@@ -22,7 +22,7 @@ from dledger.limits import PROVEN_NAME_CHARACTERS_MAX, STAGED_ENDED_TOGETHER_MAX
 from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.program.pulse import beat
-from dledger.raft.appends import Appended
+from dledger.raft.appends import Appended, OnDone
 from dledger.remoting.bodies.staged import Staged, parse_staged
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
@@ -42,7 +42,7 @@ from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.in_flight import Stored
 from mqbroker.leader.staged import Ends, Entry, HomeAnswer, ends_of
 from mqbroker.leader.transactions import Half, Transactions
-from mqbroker.refusal import Refused, busy, invalid
+from mqbroker.refusal import Refused, busy, illegal_message, invalid, refusing
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.later import Later
@@ -74,10 +74,9 @@ class StagedHandler:
         header = decode_header(StageHeader, request)
         staged = _staged(header)
         if len(request.payload) > limits.STAGED_BYTES_MAX:
-            raise Refused(
-                ResponseCode.MESSAGE_ILLEGAL,
+            raise illegal_message(
                 f"records of {len(request.payload)} bytes; at most {limits.STAGED_BYTES_MAX} are "
-                "staged at a time",
+                "staged at a time"
             )
         batch = ProduceHeader(header.topic, header.producer_name, header.runs)
         records, words = draft_of(core, request.payload, batch)
@@ -151,7 +150,7 @@ class StagedHandler:
             )
         return half
 
-    def _publish(self, half: Half, tell: Callable[[Appended | AppendError], None]) -> None:
+    def _publish(self, half: Half, tell: OnDone) -> None:
         config = self._transactions.lasting(half)
         records = within(half.record.body, config.read_queue_nums)
         header = ProduceHeader(config.topic_name, "", runs_of(records))
@@ -202,9 +201,7 @@ class StagedHandler:
             drop = partial(self._transactions.end, half, commit=False)
             await outcome_of(partial(self._publish_if_it_can, half) if commit else drop)
 
-    def _publish_if_it_can(
-        self, half: Half, tell: Callable[[Appended | AppendError], None]
-    ) -> None:
+    def _publish_if_it_can(self, half: Half, tell: OnDone) -> None:
         """Make messages of a staged entry; drop it if its topic is gone."""
         try:
             self._publish(half, tell)
@@ -221,10 +218,8 @@ def _staged(header: StageHeader) -> Staged:
     staged = Staged(header.producer_name, header.epoch, header.batch, header.home)
     if len(header.home) > PROVEN_NAME_CHARACTERS_MAX:
         raise invalid(f"a home group of {len(header.home)} characters")
-    try:
+    with refusing(BadInput, invalid):
         parse_staged(staged.text)
-    except BadInput as error:
-        raise invalid(str(error)) from error
     return staged
 
 

@@ -14,9 +14,9 @@ from functools import cache, partial
 from dledger.errors import StorageError
 from dledger.net import Connection
 from dledger.observe import get_logger
-from dledger.raft.appends import Appended
+from dledger.raft.appends import Appended, OnDone
 from dledger.remoting import message as names
-from dledger.remoting.codes import RequestCode, ResponseCode
+from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     CheckTransactionStateHeader,
@@ -26,8 +26,9 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.names import HALF_TOPIC
 from dledger.remoting.record import Record
-from mqbroker.leader.transactions import Half, OnDone, Timing, Transactions
-from mqbroker.refusal import Refused
+from mqbroker.leader.definitions import ignored
+from mqbroker.leader.transactions import Half, Timing, Transactions
+from mqbroker.refusal import Refused, invalid, system_error
 from mqbroker.requests import rights
 from mqbroker.requests.core import Core
 from mqbroker.requests.groups.clients import ClientHandler
@@ -50,7 +51,7 @@ class TransactionHandler:
             core.config.transaction_check_interval,
             core.config.transaction_check_max,
         )
-        self.ends = self._transactions = Transactions(
+        self.transactions = Transactions(
             core.machine,
             core.entries,
             core.role,
@@ -60,10 +61,6 @@ class TransactionHandler:
             core.store_host,
         )
 
-    def reset(self) -> None:
-        """A leadership begins."""
-        self._transactions.reset()
-
     @by_leader(RequestCode.END_TRANSACTION, rights=rights.ENDED)
     def end(self, request: Command, _: Connection) -> Command | Later[Appended]:
         """Commit or roll back. A committed message can be pulled when this is answered."""
@@ -72,12 +69,9 @@ class TransactionHandler:
             return request.reply()  # not known yet: the producer will be asked
         half = Half(header.tran_state_table_offset, self._record(header))
         if half.staged is not None:
-            raise Refused(
-                ResponseCode.INVALID_PARAMETER,
-                f"half message {half.offset} is staged for a batch: its decision ends it",
-            )
+            raise invalid(f"half message {half.offset} is staged for a batch: its decision ends it")
         commit = header.commit_or_rollback == _COMMIT
-        end = partial(self._transactions.end, half, commit=commit)
+        end = partial(self.transactions.end, half, commit=commit)
 
         def answer(_: Appended) -> Command:
             self._count(half, commit=commit)
@@ -98,15 +92,15 @@ class TransactionHandler:
     def check(self) -> None:
         """Ask the producers of half messages that are due; give up those that were asked about
         too often, and drop those whose topic is deleted."""
-        self._transactions.producer_came(cache(lambda group: bool(self._clients.producers(group))))
-        checks = self._transactions.checks(self._core.assignments.now_ms())
+        self.transactions.producer_came(cache(lambda group: bool(self._clients.producers(group))))
+        checks = self.transactions.checks(self._core.assignments.now_ms())
         for half in checks.asked:
             self._guarded(self._ask, half)
         for half in checks.given_up:
             self._guarded(
-                partial(self._end, "transaction given up", self._transactions.give_up), half
+                partial(self._end, "transaction given up", self.transactions.give_up), half
             )
-        drop = partial(self._transactions.end, commit=False)
+        drop = partial(self.transactions.end, commit=False)
         for half in checks.over:
             self._guarded(partial(self._end, "transaction ended with its topic", drop), half)
 
@@ -124,7 +118,7 @@ class TransactionHandler:
         topic = half.properties.get(names.REAL_TOPIC)
         _log.warning(what, offset=half.offset, topic=topic)
         try:
-            end(half, lambda _: None)
+            end(half, ignored)
         except Refused as refused:
             _log.info("transaction waits", offset=half.offset, reason=str(refused))
 
@@ -138,10 +132,9 @@ class TransactionHandler:
             or group != header.producer_group
             or not self._is_stored(record)
         ):
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR,
+            raise system_error(
                 f"position {header.commit_log_offset} holds no half message of the producer group "
-                f"{header.producer_group!r} at offset {header.tran_state_table_offset}",
+                f"{header.producer_group!r} at offset {header.tran_state_table_offset}"
             )
         return record
 
@@ -156,7 +149,7 @@ class TransactionHandler:
         properties = half.properties
         producers = self._clients.producers(properties.get(names.PGROUP, ""))
         if not producers:
-            self._transactions.unheard(half)
+            self.transactions.unheard(half)
             return
         record = half.record
         header = CheckTransactionStateHeader(
@@ -166,7 +159,7 @@ class TransactionHandler:
             transaction_id=properties.get(names.UNIQ_KEY),
             offset_msg_id=names.offset_message_id(record.store_host, record.physical_offset),
         )
-        body = self._transactions.as_sent(half)
+        body = self.transactions.as_sent(half)
         code = RequestCode.CHECK_TRANSACTION_STATE
         connection = producers[half.offset % len(producers)]
         connection.send_oneway_request(Command(code, encode_header(header), body))

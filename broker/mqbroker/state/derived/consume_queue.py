@@ -95,14 +95,12 @@ class ConsumeQueue:
 
     def first_at(self, timestamp_ms: int) -> int:
         """The smallest offset stored at `timestamp_ms` or later; `end` if there is none."""
-        low, high = self.begin, self.end
-        while low < high:
-            middle = (low + high) // 2
-            if int(self.read(middle, 1)["store_timestamp_ms"][0]) < timestamp_ms:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return self._first("store_timestamp_ms", timestamp_ms)
+
+    def stored_ms(self, offset: int) -> int:
+        """When the message at an offset was stored; 0 if none is there."""
+        units = self.read(offset, 1)
+        return int(units["store_timestamp_ms"][0]) if len(units) else 0
 
     @property
     def new_file(self) -> Path | None:
@@ -137,10 +135,14 @@ class ConsumeQueue:
 
     def first_behind(self, position: int) -> int:
         """The offset of the first message at `position` of the log or behind it."""
+        return self._first("position", position)
+
+    def _first(self, field: str, least: int) -> int:
+        """The first offset whose unit has `least` or more in a field that never falls; or `end`."""
         low, high = self.begin, self.end
         while low < high:
             middle = (low + high) // 2
-            if int(self.read(middle, 1)["position"][0]) < position:
+            if int(self.read(middle, 1)[field][0]) < least:
                 low = middle + 1
             else:
                 high = middle
@@ -263,6 +265,11 @@ class ConsumeQueues:
         any."""
         queue = self.get(topic, queue_id)
         return (queue.begin, queue.end) if queue is not None else (0, 0)
+
+    def stored_ms(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message at an offset of a queue was stored; 0 if none is there."""
+        queue = self.get(topic, queue_id)
+        return 0 if queue is None else queue.stored_ms(offset)
 
     def append(self, topic: str, queue_id: int, units: bytes, index: int) -> None:
         """Add units of the entry `index`."""

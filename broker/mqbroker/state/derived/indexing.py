@@ -191,7 +191,7 @@ def _index_noted(
 def due_ms(record: Record) -> int:
     """When a message with a timer is due. Raises Unusable if it does not say."""
     properties = bytes(record.properties)
-    value = value_in(properties, _TIMER_OUT_MS, 0, len(properties))
+    value = value_in(properties, _TIMER_OUT_MS)
     if value is None or not value.isdigit() or len(value) > limits.TIME_DIGITS_MAX:
         raise Unusable("a timed message does not say when it is due")
     return int(value)
@@ -200,9 +200,7 @@ def due_ms(record: Record) -> int:
 def owner_of(record: Record, *names: str) -> Owner:
     """The owner of a message that waits: the values of these properties."""
     properties = bytes(record.properties)
-    values = (
-        value_in(properties, name.encode() + b"\x01", 0, len(properties)) or b"" for name in names
-    )
+    values = (value_in(properties, name.encode() + b"\x01") or b"" for name in names)
     return tuple(map(owner_name, values))
 
 
@@ -234,7 +232,7 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
     queue_id, offset, at, stored_ms, tries = first.place
     _check_time(stored_ms)
     encoded_topic, properties = topic.encode(), bytes(first.properties)
-    unique_key = value_in(properties, UNIQUE_NAME, 0, len(properties))
+    unique_key = value_in(properties, UNIQUE_NAME)
     copy: tuple[bytes, tuple[int, int]] | None = None
     if unique_key and tries == 0:  # no further try
         copy = dedup_key(encoded_topic, unique_key), (position, len(body))
@@ -247,11 +245,11 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
         raise Unusable(f"the record at {position} says that it is at another position")
     if queue_id < 0:
         raise Unusable(f"the record at {position} is for queue {queue_id}")
-    code = code_of_tags(value_in(properties, TAGS_NAME, 0, len(properties)))
-    expires_ms = expires_in(encoded_topic, properties, 0, len(properties))
+    code = code_of_tags(value_in(properties, TAGS_NAME))
+    expires_ms = expires_in(encoded_topic, properties)
     lives_on = lives(expires_ms, stored_ms)
     unit = PACKED_UNIT.pack(position, size, lives_on, code, stored_ms)
-    keys = keys_of(encoded_topic, unique_key, properties, 0, len(properties), position)
+    keys = keys_of(encoded_topic, unique_key, properties, position)
     copies = () if copy is None else (copy,)
     return EntryIndex(topic, stored_ms, copies, [Run(queue_id, offset, unit)], keys)
 

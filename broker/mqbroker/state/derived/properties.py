@@ -162,17 +162,10 @@ def _rows(data: memoryview | bytes, begins: Places, width: int) -> Rows:
     return rows.reshape(len(begins), width)
 
 
-def keys_in(topic: bytes, data: bytes, begin: int, end: int, position: int) -> list[Key]:
-    """The keys of one record: the unique key, and those of KEYS."""
-    return keys_of(topic, value_in(data, UNIQUE_NAME, begin, end), data, begin, end, position)
-
-
-def keys_of(
-    topic: bytes, unique_key: bytes | None, data: bytes, begin: int, end: int, position: int
-) -> list[Key]:
-    """The keys of one record whose unique key is known."""
+def keys_of(topic: bytes, unique_key: bytes | None, properties: bytes, position: int) -> list[Key]:
+    """The keys of one record: its unique key, and those of KEYS."""
     keys = [Key(topic, unique_key, position)] if unique_key else []
-    words = value_in(data, KEYS_NAME, begin, end)
+    words = value_in(properties, KEYS_NAME)
     if words:
         keys += [Key(topic, word, position) for word in words_of(words)]
     return keys
@@ -185,15 +178,15 @@ def words_of(keys: bytes) -> list[bytes]:
     return [*islice(distinct, KEYS_PER_MESSAGE_MAX)]
 
 
-def value_in(data: bytes, name: bytes, begin: int, end: int) -> bytes | None:
-    """The value of a property in the properties string data[begin:end]; `name` ends in 0x01."""
-    at = data.find(name, begin, end)
-    if at > begin and data[at - 1] != _END:
-        at = _find(data, name, begin, end)
+def value_in(properties: bytes, name: bytes) -> bytes | None:
+    """The value of a property in a properties string; `name` ends in 0x01."""
+    at = properties.find(name)
+    if at > 0 and properties[at - 1] != _END:
+        at = _find(properties, name, 0, len(properties))
     if at < 0:
         return None
-    value_end = data.find(_END, at, end)
-    return data[at + len(name) : value_end if value_end >= 0 else end]
+    end = properties.find(_END, at)
+    return properties[at + len(name) : end if end >= 0 else None]
 
 
 def _find(data: bytes, name: bytes, begin: int, end: int) -> int:
@@ -204,9 +197,9 @@ def _find(data: bytes, name: bytes, begin: int, end: int) -> int:
     return at
 
 
-def expires_in(topic: bytes, data: bytes, begin: int, end: int) -> int | None:
+def expires_in(topic: bytes, properties: bytes) -> int | None:
     """When one record expires; None for never. Dead letters don't, nor does what says no time."""
-    value = value_in(data, _EXPIRES_NAME, begin, end)
+    value = value_in(properties, _EXPIRES_NAME)
     if value is None or topic.startswith(_DLQ_PREFIX):
         return None
     return int(value) if value.isdigit() and len(value) <= limits.TIME_DIGITS_MAX else None

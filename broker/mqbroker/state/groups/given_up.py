@@ -40,13 +40,8 @@ class GivenUp(msgspec.Struct, frozen=True, array_like=True):
         return SettlePopped(self.acks, [], self.now_ms)
 
 
-def encode_given_up(given_up: GivenUp) -> bytes:
-    """The body of a note's record."""
-    return msgspec.msgpack.encode(given_up)
-
-
 def decode_given_up(body: Buffer) -> GivenUp:
-    """The inverse of `encode_given_up`. Raises Unusable for bytes that no leader writes."""
+    """The note in a record's body. Raises Unusable for bytes that no leader writes."""
     given_up = decoded(body, GivenUp, "it says that messages are given up, and not which")
     if not 0 <= given_up.now_ms <= limits.TIME_MS_MAX or any(size <= 0 for size in given_up.sizes):
         raise Unusable(f"it gives messages up at {given_up.now_ms} ms, {given_up.sizes!s:.80}")

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mqbroker.refusal import lacks_queue
+
 if TYPE_CHECKING:
     from mqbroker.state.machine import Machine
 
@@ -49,13 +51,16 @@ def is_other_life(machine: Machine, topic: str, life: int | None) -> bool:
     return bool(life and known and life != known)
 
 
+def has_queue(machine: Machine, topic: str, queue_id: int) -> bool:
+    """Whether a queue exists, or has messages of a time at which its topic had more queues."""
+    is_left = machine.queues.get(topic, queue_id) is not None
+    return is_left or 0 <= queue_id < machine.topics.queues_of(topic)
+
+
 def fault(machine: Machine, topic: str, queue_id: int, offset: int) -> str | None:
     """Why an offset of a queue can't be committed; None if it can."""
-    config = machine.topics.get(topic)
-    queues = 0 if config is None else config.queues
-    is_left = machine.queues.get(topic, queue_id) is not None
-    if not (0 <= queue_id < queues or is_left):
-        return f"queue {queue_id} of {topic!r} does not exist: it has {queues}"
+    if not has_queue(machine, topic, queue_id):
+        return lacks_queue(topic, queue_id, machine.topics.queues_of(topic))
     begin, end = machine.queues.span(topic, queue_id)
     if not 0 <= offset <= end:
         return f"queue {queue_id} of {topic!r} has the offsets {begin} to {end}, and no {offset}"
