@@ -15,7 +15,7 @@ from dledger.net.auditing import Auditor
 from dledger.net.proving import Prover
 from dledger.net.quota import ConnectionQuota
 from dledger.program.audit_log import AuditLog
-from dledger.remoting.bodies import TopicConfig, TopicConfigWrapper
+from dledger.remoting.bodies import SubscriptionGroupConfig, TopicConfig, TopicConfigWrapper
 from dledger.remoting.message import DEFAULT_TOPIC, host_bytes
 from dledger.remoting.names import PERM_WRITE, TIMER_TOPIC
 from dledger.remoting.record import MAGIC, RECORD_OVERHEAD_BYTES, Record
@@ -100,7 +100,7 @@ class Core:
         self.levels = DelayLevels.parse(config.message_delay_level)
         self.replies = Replies(self.role, clock_s)
         self.announcements = Announcements(clock_s)
-        self.flow = Flow(machine.groups.get, self.rates, clock_s)
+        self.flow = Flow(self._group, self.rates, clock_s)
         look = Looking(config.broker_cluster_name, machine, self.find_record)
         trail = Trail(f"{config.broker_name}-{config.node_id}")
         self.auditor = Auditor(trail, audit_log or AuditLog(None), look, clock_ms, noted)
@@ -111,6 +111,9 @@ class Core:
 
     def _auto_creates(self) -> bool:
         return self.config.auto_create_topic_enable
+
+    def _group(self, name: str) -> SubscriptionGroupConfig | None:
+        return self.machine.groups.get(name)
 
     def take_settings(self) -> str | None:
         """Replace `config` according to the group's settings; returns the reason if one can't be

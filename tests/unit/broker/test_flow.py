@@ -19,6 +19,7 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
+from dledger.slices import drained
 from mqbroker.flow import limits
 from mqbroker.flow.bucket import Bucket
 from mqbroker.state.machine import Machine
@@ -226,6 +227,16 @@ async def test_a_group_s_rate_stays_when_other_settings_change(tmp_path: Path) -
         other.close()
         await set_consume_rate(peer, {"-consume.rate.messages": ""})
         assert (await group_config(peer)).attributes == {}
+
+
+async def test_a_groups_rate_holds_on_a_replica_that_took_over_a_state(tmp_path: Path) -> None:
+    """Its leader may have sent it the whole state, with groups that were no entries of its log."""
+    async with served(tmp_path / "first") as (broker, peer):
+        await set_consume_rate(peer, {"+consume.rate.messages": "10"})
+        index, payload = drained(broker.machine.capture())
+    async with served(tmp_path / "second") as (broker, _):
+        drained(broker.machine.install(index, payload, 1))
+        assert broker.broker.core.flow.grant(GROUP).messages == 10
 
 
 async def given_messages(peer: Peer, count: int = 100) -> None:
