@@ -100,7 +100,7 @@ def record(data: bytes) -> None:
         view = Record(memoryview(data)[start:])
         properties_decode(view.properties)
         view.check()
-    RecordBatch.parse(bytearray(data), b"T", [(0, len(starts))])
+    RecordBatch(bytearray(data), b"T", [(0, len(starts))])
 
 
 def batch(data: bytes) -> None:

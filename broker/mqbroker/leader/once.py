@@ -18,7 +18,7 @@ from dledger.errors import AppendError, NotLeader
 from dledger.raft.appends import Appended
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record
-from dledger.remoting.record.batch import body_crcs, record_starts
+from dledger.remoting.record.columns import RecordColumns, record_starts
 from mqbroker import limits
 from mqbroker.leader.appending.append import Admit, Appender, always
 from mqbroker.leader.appending.drafts import PlainDraft
@@ -279,7 +279,7 @@ class OnceAppender:
             notes.store_timestamp_ms,
             duplicate=True,
         )
-        held = body_crcs(outputs, record_starts(outputs)) if positions else []
+        held = RecordColumns(outputs, record_starts(outputs)).body_crcs if positions else []
         return _same(stamp, stored, held, asked)
 
 

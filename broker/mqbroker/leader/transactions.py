@@ -32,7 +32,7 @@ from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.bodies.staged import Staged, parse_staged
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
-from dledger.remoting.record import TRANSACTION_BITS, Record, place_record
+from dledger.remoting.record import TRANSACTION_BITS, Record, place_records
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import NewRecord, PlainDraft, RecordsDraft
 from mqbroker.leader.appending.entries import Entries
@@ -170,7 +170,8 @@ class Transactions:
         topic, queue_id = properties[names.REAL_TOPIC], int(properties[names.REAL_QID])
         record = half.record
         sent = NewRecord.copy(record).encode(topic, queue_id, record.store_host)
-        place_record(sent, 0, half.offset, record.physical_offset, record.store_timestamp_ms)
+        place = half.offset, record.physical_offset, record.store_timestamp_ms
+        place_records(sent, (0,), *place)
         return sent
 
     def half(self, offset: int) -> Half | None:

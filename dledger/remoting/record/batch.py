@@ -24,25 +24,29 @@ from dledger.limits import (
     TEXT_WIDTH_BYTES_MAX,
     TOPIC_BYTES_MAX,
 )
-from dledger.remoting.record.columns import Ints, RecordColumns, overlay, tails, topic_field
+from dledger.remoting.record.columns import (
+    Ints,
+    RecordColumns,
+    overlay,
+    record_starts,
+    tail_bytes,
+    tails,
+    topic_field,
+)
 from dledger.remoting.record.layout import (
-    BODY_CRC_AT,
-    BORN_HOST_AT,
     BORN_HOST_IPV6,
     COMPRESSED,
     COMPRESSION_TYPE,
     CRC_MASK,
     HOST_IPV4_BYTES,
+    I32,
     I64,
-    MAGIC,
     MULTI_TAGS,
     PHYSICAL_OFFSET_AT,
     QUEUE_ID_AT,
     QUEUE_OFFSET_AT,
-    RECORD_OVERHEAD_BYTES,
-    SIZE_AND_MAGIC,
 )
-from dledger.remoting.record.view import first_unique_key, walk
+from dledger.remoting.record.view import first_unique_key
 
 #: The flags that a producer may set: compression, and the kind of its address. The broker sets all
 #: others.
@@ -50,10 +54,6 @@ SYS_FLAGS_ALLOWED = COMPRESSED | MULTI_TAGS | BORN_HOST_IPV6 | COMPRESSION_TYPE
 
 _ASCII_END = 0x80
 
-_U8 = np.dtype(np.uint8)
-_U32 = np.dtype(">u4")
-_I32 = np.dtype(">i4")
-_I64 = np.dtype(">i8")
 _HOST = np.dtype(f"V{HOST_IPV4_BYTES}")
 
 
@@ -65,64 +65,45 @@ class RecordBatch:
         "_run_counts",
         "_sizes",
         "_starts",
-        "_store_fields_at",
+        "_store_timestamps_at",
         "_within_run",
         "buffer",
     )
 
-    def __init__(
-        self,
-        buffer: bytearray | memoryview,
-        starts: Ints,
-        sizes: Ints,
-        run_counts: Ints,
-        store_fields_at: Ints,
-        properties_at: Ints,
-    ) -> None:
-        self.buffer = buffer
-        self._starts = starts
-        self._sizes = sizes
-        self._run_counts = run_counts
-        self._store_fields_at = store_fields_at
-        self._properties_at = properties_at
-        run_starts = np.cumsum(run_counts) - run_counts
-        self._within_run = np.arange(len(starts)) - np.repeat(run_starts, run_counts)
-
-    @classmethod
-    def parse(cls, buffer: Buffer, topic: bytes, runs: Sequence[tuple[int, int]]) -> RecordBatch:
+    def __init__(self, buffer: Buffer, topic: bytes, runs: Sequence[tuple[int, int]]) -> None:
         """Check the records in `buffer`; `runs` are (queue id, record count) in order.
 
         Checked are sizes, magic, topic, queue id, system flag, lengths, body CRC, and that the
-        properties are text. A buffer that
-        can't be written to is copied, since `place` writes. Raises RecordError naming the number of
-        the record (from 0) and the field.
+        properties are text. A buffer that can't be written to is copied, since `place` writes.
+        Raises RecordError naming the number of the record (from 0) and the field.
         """
-        buffer = writable(buffer)
-        starts = record_starts(buffer)
-        sizes = np.diff(starts, append=len(buffer))
+        self.buffer = buffer = writable(buffer)
+        self._starts = starts = record_starts(buffer)
+        self._sizes = sizes = np.diff(starts, append=len(buffer))
         _check_request(topic, runs, len(starts))
         run_queue_ids, run_counts = np.array(runs, np.int64).T
+        self._run_counts = run_counts
 
         columns = RecordColumns(buffer, starts)
-        front, extra = columns.front, columns.extra
+        front, body_starts = columns.front, columns.body_begins
         queue_ids = np.repeat(run_queue_ids, run_counts)
         _require(front["queue_id"] == queue_ids, "queue id", front["queue_id"])
         _require(front["sys_flag"] & ~SYS_FLAGS_ALLOWED == 0, "system flag", front["sys_flag"])
-        least = RECORD_OVERHEAD_BYTES + extra + len(topic)
-        _require(sizes >= least, "size", sizes)
+        room = columns.ends - body_starts - tail_bytes(topic)
+        _require(room >= 0, "size", sizes)
 
         body_lengths = columns.body_lengths
-        within = (body_lengths <= sizes - least) & (body_lengths <= MESSAGE_BODY_BYTES_MAX)
+        within = (body_lengths <= room) & (body_lengths <= MESSAGE_BODY_BYTES_MAX)
         _require(within, "body length", body_lengths)
-        body_starts = columns.body_begins
         body_ends = body_starts + body_lengths
-        properties_lengths = sizes - least - body_lengths
+        properties_lengths = room - body_lengths
         _check_tails(buffer, body_ends, topic, properties_lengths)
-        properties_at = starts + sizes - properties_lengths
-        _check_text(buffer, properties_at, starts + sizes)
+        self._properties_at = columns.ends - properties_lengths
+        _check_text(buffer, self._properties_at, columns.ends)
         _check_bodies(buffer, body_starts, body_ends, front["body_crc"])
-        store_fields_at = starts + extra + BORN_HOST_AT + HOST_IPV4_BYTES
-        return cls(buffer, starts, sizes, run_counts, store_fields_at, properties_at)
+        self._store_timestamps_at = columns.store_timestamps_at
+        run_starts = np.cumsum(run_counts) - run_counts
+        self._within_run = np.arange(len(starts)) - np.repeat(run_starts, run_counts)
 
     @property
     def count(self) -> int:
@@ -138,7 +119,7 @@ class RecordBatch:
     @property
     def body_crcs(self) -> list[int]:
         """The CRCs that the records say of their bodies, in order."""
-        return body_crcs(self.buffer, self._starts)
+        return RecordColumns(self.buffer, self._starts).body_crcs
 
     @property
     def properties_places(self) -> tuple[Ints, Ints]:
@@ -169,41 +150,13 @@ class RecordBatch:
         """
         if len(store_host) != HOST_IPV4_BYTES:
             raise RecordError(f"a store host of {len(store_host)} bytes; {HOST_IPV4_BYTES} fit")
-        integers = overlay(self.buffer, _I64)
+        integers = overlay(self.buffer, I64.format)
         first_offsets = np.repeat(np.array(queue_offsets, np.int64), self._run_counts)
         integers[self._starts + QUEUE_OFFSET_AT] = first_offsets + self._within_run
         integers[self._starts + PHYSICAL_OFFSET_AT] = self._starts + position
-        integers[self._store_fields_at] = store_timestamp_ms
+        integers[self._store_timestamps_at] = store_timestamp_ms
         hosts = overlay(self.buffer, _HOST)
-        hosts[self._store_fields_at + I64.size] = np.frombuffer(store_host, _HOST)
-
-
-def record_starts(buffer: Buffer) -> Ints:
-    """Where each record begins, as `walk` finds it. Raises RecordError.
-
-    Records that are all as large as the first are found at once; others are walked.
-    """
-    size = SIZE_AND_MAGIC.unpack_from(buffer)[0] if len(buffer) >= RECORD_OVERHEAD_BYTES else 0
-    if size >= RECORD_OVERHEAD_BYTES and len(buffer) % size == 0:
-        heads: Ints = np.ndarray((len(buffer) // size,), ">u8", buffer, strides=(size,))
-        if (heads == (size << 32 | MAGIC)).all():
-            return np.arange(0, len(buffer), size, dtype=np.int64)
-    return np.array(walk(buffer), np.int64)
-
-
-def body_crcs(buffer: Buffer, starts: Ints) -> list[int]:
-    """The CRCs that records say of their bodies, in order; `starts` as of `record_starts`."""
-    crcs: list[int] = overlay(buffer, _U32)[starts + BODY_CRC_AT].tolist()
-    return crcs
-
-
-def stored_runs(buffer: Buffer, starts: Ints) -> list[tuple[int, int]]:
-    """The queue of each run of a stored batch, and the queue offset of its first record; `starts`
-    as of `record_starts`."""
-    queue_ids = overlay(buffer, _I32)[starts + QUEUE_ID_AT]
-    begins = np.flatnonzero(np.diff(queue_ids, prepend=-1))
-    offsets = overlay(buffer, _I64)[starts[begins] + QUEUE_OFFSET_AT]
-    return [*zip(queue_ids[begins].tolist(), offsets.tolist(), strict=True)]
+        hosts[self._store_timestamps_at + I64.size] = np.frombuffer(store_host, _HOST)
 
 
 def writable(buffer: Buffer) -> bytearray | memoryview:
@@ -237,7 +190,9 @@ def _check_tails(buffer: Buffer, body_ends: Ints, topic: bytes, properties_room:
     fields = tails(buffer, body_ends, topic)
     same_topic = fields["topic"] == topic_field(topic)
     _require(
-        same_topic, f"topic, which is not {topic!r}, of length", overlay(buffer, _U8)[body_ends]
+        same_topic,
+        f"topic, which is not {topic!r}, of length",
+        overlay(buffer, np.uint8)[body_ends],
     )
     lengths = fields["properties_length"]
     fits = (lengths == properties_room) & (lengths <= PROPERTIES_BYTES_MAX)
@@ -282,19 +237,11 @@ def _check_bodies(
     _require(np.array(found, np.int64) == body_crcs, "body CRC", body_crcs)
 
 
-def runs_of(buffer: Buffer) -> list[tuple[int, int]]:
-    """(queue id, count) of the runs of records, in order. Raises RecordError."""
-    queue_ids = overlay(buffer, _I32)[record_starts(buffer) + QUEUE_ID_AT]
-    begins = np.flatnonzero(np.diff(queue_ids, prepend=-1))
-    counts = np.diff(begins, append=len(queue_ids))
-    return [*zip(queue_ids[begins].tolist(), counts.tolist(), strict=True)]
-
-
 def within(buffer: Buffer, queues: int) -> bytearray:
     """A copy of records, those for a queue that their topic has no more for another one. Raises
     RecordError."""
     copy = bytearray(buffer)
-    ids = overlay(copy, _I32)
+    ids = overlay(copy, I32.format)
     starts = record_starts(copy) + QUEUE_ID_AT
     ids[starts] = ids[starts] % queues
     return copy

@@ -17,43 +17,28 @@ import numpy.typing as npt
 from dledger.buffers import Buffer
 from dledger.limits import TOPIC_BYTES_MAX
 from dledger.remoting.record.layout import (
+    BACK_FIELDS,
     BODY_AT,
-    BODY_CRC_AT,
     BORN_HOST_AT,
     BORN_HOST_IPV6,
-    BORN_TIMESTAMP_AT,
-    FLAG_AT,
+    FRONT_FIELDS,
+    HOST_IPV4_BYTES,
     HOST_IPV6_EXTRA_BYTES,
-    MAGIC_AT,
-    PHYSICAL_OFFSET_AT,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
+    I64,
+    MAGIC,
+    RECORD_OVERHEAD_BYTES,
+    SIZE_AND_MAGIC,
     STORE_HOST_IPV6,
-    SYS_FLAG_AT,
     U16,
-    U32,
 )
+from dledger.remoting.record.view import walk
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: The fields before the born host.
-FRONT = np.dtype(
-    {
-        "names": [
-            *("size", "magic", "body_crc", "queue_id", "flag", "queue_offset"),
-            *("physical_offset", "sys_flag", "born_timestamp"),
-        ],
-        "formats": [">u4", ">u4", ">u4", ">i4", ">i4", ">i8", ">i8", ">i4", ">i8"],
-        "offsets": [
-            *(0, MAGIC_AT, BODY_CRC_AT, QUEUE_ID_AT, FLAG_AT, QUEUE_OFFSET_AT),
-            *(PHYSICAL_OFFSET_AT, SYS_FLAG_AT, BORN_TIMESTAMP_AT),
-        ],
-        "itemsize": BORN_HOST_AT,
-    }
-)
-_U16 = np.dtype(">u2")
-_U32 = np.dtype(">u4")
+#: The fields before the born host, and those before the body.
+FRONT = np.dtype([(name, f">{kind}") for name, kind in FRONT_FIELDS.items()])
+BACK = np.dtype([(name, f">{kind}") for name, kind in BACK_FIELDS.items()])
 
 
 class Spans(NamedTuple):
@@ -67,10 +52,18 @@ class Spans(NamedTuple):
     fit: Flags
 
 
+class Run(NamedTuple):
+    """Records next to each other, of one queue."""
+
+    queue_id: int
+    first_offset: int
+    records: int
+
+
 class RecordColumns:
     """The fields of records that begin at `starts` in a buffer, and end there, as their sizes say.
 
-    That must be so (`batch.record_starts`); nothing else is taken for granted.
+    That must be so (`record_starts`); nothing else is taken for granted.
     """
 
     def __init__(self, buffer: Buffer, starts: Ints) -> None:
@@ -79,24 +72,56 @@ class RecordColumns:
         self.front: npt.NDArray[Any] = overlay(buffer, FRONT)[starts]
         self.ends: Ints = starts + self.front["size"]
 
-    @cached_property
-    def extra(self) -> Ints:
-        """How many bytes more than those of two IPv4 hosts the hosts have."""
-        flags = self.front["sys_flag"]
-        wide: Ints = (flags & BORN_HOST_IPV6 != 0) * np.int64(1) + (flags & STORE_HOST_IPV6 != 0)
-        return wide * HOST_IPV6_EXTRA_BYTES
+    @property
+    def store_timestamps_at(self) -> Ints:
+        """Where the store timestamps lie, behind the born hosts."""
+        places: Ints = self.starts + BORN_HOST_AT + HOST_IPV4_BYTES
+        return places + self._wide(BORN_HOST_IPV6)
+
+    @property
+    def store_timestamps_ms(self) -> Ints:
+        """When a broker stored each, by its clock."""
+        times: Ints = overlay(self.buffer, I64.format)[self.store_timestamps_at].astype(np.int64)
+        return times
 
     @cached_property
     def body_begins(self) -> Ints:
         """Where the bodies begin; beyond the end of a record that is too short for its hosts."""
-        return self.starts + BODY_AT + self.extra
+        wide = self._wide(BORN_HOST_IPV6) + self._wide(STORE_HOST_IPV6)
+        return self.starts + BODY_AT + wide
+
+    def _wide(self, bit: int) -> Ints:
+        """How many bytes more than that of an IPv4 host the hosts have that this flag bit is of."""
+        wide: Ints = (self.front["sys_flag"] & bit != 0) * np.int64(HOST_IPV6_EXTRA_BYTES)
+        return wide
+
+    @property
+    def back(self) -> npt.NDArray[Any]:
+        """The fields before the bodies; any numbers if a record is too short for its hosts."""
+        places = np.minimum(self.body_begins, self.ends) - BACK.itemsize
+        fields: npt.NDArray[Any] = overlay(self.buffer, BACK)[places]
+        return fields
 
     @cached_property
     def body_lengths(self) -> Ints:
         """How large the records say that the bodies are: it may be too large."""
-        places = np.minimum(self.body_begins, self.ends) - U32.size
-        lengths: Ints = overlay(self.buffer, _U32)[places].astype(np.int64)
+        lengths: Ints = self.back["body_length"].astype(np.int64)
         return lengths
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of records of one queue, in order."""
+        queue_ids = self.front["queue_id"]
+        begins = np.flatnonzero(np.diff(queue_ids, prepend=-1))
+        counts = np.diff(begins, append=len(queue_ids))
+        columns = queue_ids[begins], self.front["queue_offset"][begins], counts
+        return [*map(Run, *(column.tolist() for column in columns))]
+
+    @property
+    def body_crcs(self) -> list[int]:
+        """The CRCs that the records say of their bodies, in order."""
+        crcs: list[int] = self.front["body_crc"].tolist()
+        return crcs
 
     @cached_property
     def spans(self) -> Spans:
@@ -109,7 +134,7 @@ class RecordColumns:
         topic_ends = topic_begins + lengths
         properties = topic_ends + U16.size
         fit &= properties <= ends
-        sizes = overlay(self.buffer, _U16)[np.where(fit, topic_ends, 0)]
+        sizes = overlay(self.buffer, U16.format)[np.where(fit, topic_ends, 0)]
         fit &= properties + sizes == ends
         return Spans(begins, body_ends, topic_begins, topic_ends, properties, fit)
 
@@ -126,6 +151,19 @@ class RecordColumns:
         if not (fields["properties_length"] == room).all():
             return None
         return body_ends + tail_bytes(topic)
+
+
+def record_starts(buffer: Buffer) -> Ints:
+    """Where each record begins, as `walk` finds it. Raises RecordError.
+
+    Records that are all as large as the first are found at once; others are walked.
+    """
+    size = SIZE_AND_MAGIC.unpack_from(buffer)[0] if len(buffer) >= RECORD_OVERHEAD_BYTES else 0
+    if size >= RECORD_OVERHEAD_BYTES and len(buffer) % size == 0:
+        heads: Ints = np.ndarray((len(buffer) // size,), ">u8", buffer, strides=(size,))
+        if (heads == (size << 32 | MAGIC)).all():
+            return np.arange(0, len(buffer), size, dtype=np.int64)
+    return np.array(walk(buffer), np.int64)
 
 
 def overlay(buffer: Buffer, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

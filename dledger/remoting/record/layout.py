@@ -17,6 +17,9 @@ without its top bit.
 from __future__ import annotations
 
 import struct
+from itertools import accumulate
+
+from dledger.buffers import Buffer
 
 MAGIC = 0xDAA320A7
 CRC_MASK = 0x7FFF_FFFF
@@ -36,19 +39,36 @@ STORE_HOST_IPV6 = 0x20
 HOST_BITS = BORN_HOST_IPV6 | STORE_HOST_IPV6
 COMPRESSION_TYPE = 0x700
 
-# Where the fields before the born host lie, and the least significant byte of the system flag.
-MAGIC_AT = 4
-BODY_CRC_AT = 8
-QUEUE_ID_AT = 12
-FLAG_AT = 16
-QUEUE_OFFSET_AT = 20
-PHYSICAL_OFFSET_AT = 28
-SYS_FLAG_AT = 36
-SYS_FLAG_LOW_BYTE_AT = 39
-BORN_TIMESTAMP_AT = 40
-BORN_HOST_AT = 48
-#: Reconsume times, prepared offset and body length lie between the store host and the body.
-BACK_BYTES = 16
+#: The fields before the born host, each with its type as `struct` and numpy name it.
+FRONT_FIELDS = {
+    "size": "I",
+    "magic": "I",
+    "body_crc": "I",
+    "queue_id": "i",
+    "flag": "i",
+    "queue_offset": "q",
+    "physical_offset": "q",
+    "sys_flag": "i",
+    "born_timestamp": "q",
+}
+#: The fields between the store host and the body.
+BACK_FIELDS = {"reconsume_times": "i", "prepared_offset": "q", "body_length": "I"}
+FRONT = struct.Struct(">" + "".join(FRONT_FIELDS.values()))
+BACK = struct.Struct(">" + "".join(BACK_FIELDS.values()))
+_SIZES = map(struct.calcsize, FRONT_FIELDS.values())
+_PLACES = dict(zip(FRONT_FIELDS, accumulate(_SIZES, initial=0), strict=False))
+
+MAGIC_AT = _PLACES["magic"]
+BODY_CRC_AT = _PLACES["body_crc"]
+QUEUE_ID_AT = _PLACES["queue_id"]
+FLAG_AT = _PLACES["flag"]
+QUEUE_OFFSET_AT = _PLACES["queue_offset"]
+PHYSICAL_OFFSET_AT = _PLACES["physical_offset"]
+SYS_FLAG_AT = _PLACES["sys_flag"]
+#: The least significant byte of the system flag.
+SYS_FLAG_LOW_BYTE_AT = SYS_FLAG_AT + 3
+BORN_TIMESTAMP_AT = _PLACES["born_timestamp"]
+BORN_HOST_AT = FRONT.size
 
 SIZE_AND_MAGIC = struct.Struct(">II")
 U16 = struct.Struct(">H")
@@ -57,5 +77,12 @@ I32 = struct.Struct(">i")
 I64 = struct.Struct(">q")
 
 # Where body length and body lie in a record of two IPv4 hosts.
-BODY_AT = BORN_HOST_AT + HOST_IPV4_BYTES + I64.size + HOST_IPV4_BYTES + BACK_BYTES
+BODY_AT = BORN_HOST_AT + HOST_IPV4_BYTES + I64.size + HOST_IPV4_BYTES + BACK.size
 BODY_LENGTH_AT = BODY_AT - U32.size
+
+
+def body_at(record: Buffer) -> int:
+    """Where the body of a record begins, by the hosts that its system flag says."""
+    flags = record[SYS_FLAG_LOW_BYTE_AT]
+    hosts = (flags & BORN_HOST_IPV6 != 0) + (flags & STORE_HOST_IPV6 != 0)
+    return BODY_AT + hosts * HOST_IPV6_EXTRA_BYTES

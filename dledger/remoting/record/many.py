@@ -7,6 +7,7 @@ left for each message is its checksum and its part in one join.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from itertools import chain
 
@@ -16,17 +17,16 @@ import numpy.typing as npt
 from dledger.checksum import crc32
 from dledger.errors import RecordError
 from dledger.remoting.record.layout import (
-    BODY_AT,
     BODY_CRC_AT,
-    BODY_LENGTH_AT,
-    BORN_HOST_IPV6,
     BORN_TIMESTAMP_AT,
     CRC_MASK,
-    HOST_IPV6_EXTRA_BYTES,
+    I32,
+    I64,
     QUEUE_ID_AT,
     SYS_FLAG_AT,
-    SYS_FLAG_LOW_BYTE_AT,
     U16,
+    U32,
+    body_at,
 )
 
 _U8 = npt.NDArray[np.uint8]
@@ -48,28 +48,15 @@ def encode_many(
     many hexadecimal digits, which in record i becomes numbers[i]. `sys_flags` are added to the
     pattern's. Raises RecordError if a body has another size than its len().
     """
-    extra = HOST_IPV6_EXTRA_BYTES if pattern[SYS_FLAG_LOW_BYTE_AT] & BORN_HOST_IPV6 else 0
-    body_at = BODY_AT + extra
-    sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))
-    crcs = np.fromiter(map(crc32, bodies), np.uint32, len(bodies)) & CRC_MASK
-    fronts = _rows(pattern[:body_at], len(bodies))
-    backs = _rows(pattern[body_at:], len(bodies))
-    _fill(fronts, 0, sizes + len(pattern))
-    _fill(fronts, BODY_CRC_AT, crcs)
-    _fill(fronts, BODY_LENGTH_AT + extra, sizes)
+    fronts, backs, sizes = _copies(pattern, bodies, 0)
     if sys_flags is not None:
-        flag = int.from_bytes(pattern[SYS_FLAG_AT : SYS_FLAG_AT + 4], "big")
-        _fill(fronts, SYS_FLAG_AT, np.array(sys_flags, np.uint32) | flag)
+        flag = U32.unpack_from(pattern, SYS_FLAG_AT)[0]
+        _fill(fronts, SYS_FLAG_AT, U32, np.array(sys_flags, np.uint32) | flag)
     number = np.arange(numbers.start, numbers.stop, dtype=np.int64)
     for place in range(digits):
         shift = _DIGIT_BITS * (digits - 1 - place)
-        backs[:, digits_at - body_at + place] = _DIGITS[(number >> shift) & 0xF]
-    pieces = chain.from_iterable(zip(_items(fronts), bodies, _items(backs), strict=True))
-    ends: npt.NDArray[np.int64] = np.cumsum(sizes + len(pattern))
-    records = b"".join(pieces)
-    if len(records) != ends[-1]:
-        raise RecordError(f"bodies of {len(records)} bytes in all, not of {ends[-1]} as they say")
-    return records, ends
+        backs[:, digits_at - body_at(pattern) + place] = _DIGITS[(number >> shift) & 0xF]
+    return _joined(sizes, _items(fronts), bodies, _items(backs)), np.cumsum(sizes)
 
 
 def encode_rows(
@@ -84,24 +71,34 @@ def encode_rows(
     `pattern` is the record of an empty body without properties. Raises RecordError if a body or
     properties have another size than their len().
     """
-    extra = HOST_IPV6_EXTRA_BYTES if pattern[SYS_FLAG_LOW_BYTE_AT] & BORN_HOST_IPV6 else 0
-    body_at, count = BODY_AT + extra, len(bodies)
+    properties_sizes = np.fromiter(map(len, properties), np.int64, len(bodies))
+    fronts, backs, sizes = _copies(pattern, bodies, properties_sizes)
+    _fill(fronts, QUEUE_ID_AT, I32, queue_ids)
+    _fill(fronts, BORN_TIMESTAMP_AT, I64, born_timestamps_ms)
+    _fill(backs, backs.shape[1] - U16.size, U16, properties_sizes)
+    return _joined(sizes, _items(fronts), bodies, _items(backs), properties)
+
+
+def _copies(
+    pattern: bytes, bodies: Sequence[bytes], more_bytes: npt.NDArray[np.int64] | int
+) -> tuple[_U8, _U8, npt.NDArray[np.int64]]:
+    """The bytes before and behind each body, with its checksum and sizes, and the records' sizes:
+    `more_bytes` than those of pattern and body."""
+    at, count = body_at(pattern), len(bodies)
     body_sizes = np.fromiter(map(len, bodies), np.int64, count)
-    properties_sizes = np.fromiter(map(len, properties), np.int64, count)
-    sizes = body_sizes + properties_sizes + len(pattern)
-    crcs = np.fromiter(map(crc32, bodies), np.uint32, count) & CRC_MASK
-    fronts, backs = _rows(pattern[:body_at], count), _rows(pattern[body_at:], count)
-    _fill(fronts, 0, sizes)
-    _fill(fronts, BODY_CRC_AT, crcs)
-    _fill(fronts, QUEUE_ID_AT, queue_ids)
-    _fill(fronts, BODY_LENGTH_AT + extra, body_sizes)
-    born = born_timestamps_ms.astype(">i8").view(np.uint8).reshape(-1, 8)
-    fronts[:, BORN_TIMESTAMP_AT : BORN_TIMESTAMP_AT + 8] = born
-    backs[:, -U16.size :] = properties_sizes.astype(">u2").view(np.uint8).reshape(-1, U16.size)
-    pieces = zip(_items(fronts), bodies, _items(backs), properties, strict=True)
-    records = b"".join(chain.from_iterable(pieces))
+    sizes = body_sizes + more_bytes + len(pattern)
+    fronts, backs = _rows(pattern[:at], count), _rows(pattern[at:], count)
+    _fill(fronts, 0, U32, sizes)
+    crcs = np.fromiter(map(crc32, bodies), np.uint32, count)
+    _fill(fronts, BODY_CRC_AT, U32, crcs & CRC_MASK)
+    _fill(fronts, at - U32.size, U32, body_sizes)
+    return fronts, backs, sizes
+
+
+def _joined(sizes: npt.NDArray[np.int64], *columns: Sequence[bytes]) -> bytes:
+    records = b"".join(chain.from_iterable(zip(*columns, strict=True)))
     if len(records) != sizes.sum():
-        raise RecordError(f"rows of {len(records)} bytes in all, not of {sizes.sum()} as they say")
+        raise RecordError(f"records of {len(records)} bytes, not of {sizes.sum()} as they say")
     return records
 
 
@@ -109,9 +106,10 @@ def _rows(pattern: bytes, count: int) -> _U8:
     return np.tile(np.frombuffer(pattern, np.uint8), (count, 1))
 
 
-def _fill(rows: _U8, at: int, values: npt.NDArray[np.integer]) -> None:
-    """Write a column of 32-bit numbers."""
-    rows[:, at : at + 4] = values.astype(">u4").view(np.uint8).reshape(-1, 4)
+def _fill(rows: _U8, at: int, kind: struct.Struct, values: npt.NDArray[np.integer]) -> None:
+    """Write a column of numbers."""
+    column = values.astype(kind.format).view(np.uint8)
+    rows[:, at : at + kind.size] = column.reshape(-1, kind.size)
 
 
 def _items(rows: _U8) -> list[bytes]:

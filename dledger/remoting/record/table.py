@@ -16,16 +16,8 @@ import numpy.typing as npt
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
 from dledger.errors import RecordError
-from dledger.remoting.record.batch import record_starts
-from dledger.remoting.record.columns import Ints, RecordColumns, overlay
-from dledger.remoting.record.layout import (
-    BORN_HOST_AT,
-    BORN_HOST_IPV6,
-    COMPRESSED,
-    CRC_MASK,
-    HOST_IPV4_BYTES,
-    HOST_IPV6_EXTRA_BYTES,
-)
+from dledger.remoting.record.columns import Ints, RecordColumns, record_starts
+from dledger.remoting.record.layout import COMPRESSED, CRC_MASK
 
 
 class RecordTable:
@@ -73,9 +65,7 @@ class RecordTable:
     @cached_property
     def store_timestamps_ms(self) -> Ints:
         """When the broker took each, by the broker's clock."""
-        is_wide = self._columns.front["sys_flag"] & BORN_HOST_IPV6 != 0
-        hosts_end = BORN_HOST_AT + HOST_IPV4_BYTES + HOST_IPV6_EXTRA_BYTES * is_wide
-        return _read_only(overlay(self._view, ">i8")[self._starts + hosts_end])
+        return _read_only(self._columns.store_timestamps_ms)
 
     @cached_property
     def born_timestamps_ms(self) -> Ints:

@@ -13,7 +13,7 @@ from dledger.checksum import crc32
 from dledger.errors import BadInput, RecordError
 from dledger.remoting.message import UNIQ_KEY, properties_decode
 from dledger.remoting.record.layout import (
-    BACK_BYTES,
+    BACK,
     BODY_AT,
     BODY_CRC_AT,
     BODY_LENGTH_AT,
@@ -26,7 +26,6 @@ from dledger.remoting.record.layout import (
     HOST_BITS,
     HOST_IPV4_BYTES,
     HOST_IPV6_BYTES,
-    HOST_IPV6_EXTRA_BYTES,
     I32,
     I64,
     MAGIC,
@@ -35,11 +34,11 @@ from dledger.remoting.record.layout import (
     QUEUE_OFFSET_AT,
     RECORD_OVERHEAD_BYTES,
     SIZE_AND_MAGIC,
-    STORE_HOST_IPV6,
     SYS_FLAG_AT,
     SYS_FLAG_LOW_BYTE_AT,
     U16,
     U32,
+    body_at,
 )
 
 _PLAIN = struct.Struct(f">I{SYS_FLAG_AT - BODY_CRC_AT - 4}xI{BODY_LENGTH_AT - SYS_FLAG_AT - 4}xI")
@@ -111,7 +110,7 @@ def plain_body(record: memoryview) -> bytes | None:
 class Record:
     """A lazy view of one stored record: a field is decoded when it is asked for.
 
-    The code that cut the bytes out has checked size and magic (`walk`, `RecordBatch.parse`);
+    The code that cut the bytes out has checked size and magic (`walk`, `RecordBatch`);
     `check` compares the body with its CRC. A field whose place depends on a length raises
     RecordError if it does not lie within the bytes, so strangers' records can be read safely. Views
     are valid as long as the buffer underneath.
@@ -128,9 +127,7 @@ class Record:
         #: Where the properties lie; None until `fault` has found it out.
         self._properties: slice | None = None
         if len(view) > SYS_FLAG_LOW_BYTE_AT and view[SYS_FLAG_LOW_BYTE_AT] & HOST_BITS:
-            sys_flag = view[SYS_FLAG_LOW_BYTE_AT]
-            hosts = (sys_flag & BORN_HOST_IPV6 != 0) + (sys_flag & STORE_HOST_IPV6 != 0)
-            self._body_start += hosts * HOST_IPV6_EXTRA_BYTES
+            self._body_start = body_at(view)
 
     @property
     def size(self) -> int:
@@ -195,12 +192,12 @@ class Record:
     @property
     def store_host(self) -> bytes:
         """The broker's address and port, 8 or 20 bytes."""
-        return bytes(self._view[self._born_host_end + I64.size : self._body_start - BACK_BYTES])
+        return bytes(self._view[self._born_host_end + I64.size : self._body_start - BACK.size])
 
     @property
     def reconsume_times(self) -> int:
         """How often a consumer sent it back."""
-        return self._number(I32, self._body_start - BACK_BYTES)
+        return self._number(I32, self._body_start - BACK.size)
 
     @property
     def prepared_offset(self) -> int:

@@ -26,19 +26,10 @@ from dledger.remoting.message import (
     host_decode,
     properties_decode,
 )
-from dledger.remoting.record import BORN_HOST_IPV6, HOST_IPV4_BYTES, HOST_IPV6_BYTES
-from dledger.remoting.record.layout import (
-    BODY_CRC_AT,
-    BORN_HOST_AT,
-    BORN_TIMESTAMP_AT,
-    FLAG_AT,
-    PHYSICAL_OFFSET_AT,
-    QUEUE_ID_AT,
-    QUEUE_OFFSET_AT,
-    SYS_FLAG_AT,
-)
+from dledger.remoting.record import Record
+from dledger.remoting.record.columns import RecordColumns as Columns
+from dledger.remoting.record.layout import FRONT_FIELDS
 from mqspark.limits import TIME_MS_MAX
-from mqspark.source.plain import cut
 from mqspark.source.planning import SegmentPartition
 from mqspark.source.records import RecordColumns, sender_crc_in
 from mqspark.source.schema import arrow_schema
@@ -47,20 +38,7 @@ Ints = npt.NDArray[np.int64]
 Values = Iterable[object]
 
 _US_PER_MS: Final = 1000
-#: Fixed fields before the hosts: where in the record, and numpy's type.
-_FRONT: Final = {
-    "body_crc": (BODY_CRC_AT, ">u4"),
-    "queue_id": (QUEUE_ID_AT, ">i4"),
-    "flag": (FLAG_AT, ">i4"),
-    "queue_offset": (QUEUE_OFFSET_AT, ">i8"),
-    "physical_offset": (PHYSICAL_OFFSET_AT, ">i8"),
-    "sys_flag": (SYS_FLAG_AT, ">i4"),
-    "born_timestamp": (BORN_TIMESTAMP_AT, ">i8"),
-}
-#: Fixed fields behind the hosts: how far before the body.
-_BACK: Final = {"reconsume_times": (16, ">i4"), "prepared_offset": (12, ">i8")}
 _STORE_TIMESTAMP: Final = "store_timestamp"
-_TIMESTAMP_BYTES: Final = 8
 
 
 class MessageColumns:
@@ -68,7 +46,6 @@ class MessageColumns:
 
     def __init__(self, raw: memoryview, segment: SegmentPartition, schema: StructType) -> None:
         self._raw = raw
-        self._bytes = np.frombuffer(raw, np.uint8)
         self._segment = segment
         self._schema = arrow_schema(schema)
         self._makers: dict[str, Callable[[RecordColumns], Values]] = {
@@ -112,38 +89,23 @@ class MessageColumns:
     def _fixed(self, name: str, kind: pa.DataType, rows: RecordColumns) -> pa.Array:
         """A field at a fixed place, of all records at once."""
         whole = rows.whole
-        if name in _FRONT:
-            shift, stored = _FRONT[name]
-            places = np.array(rows.starts, np.int64) + shift
-        elif name in _BACK:
-            shift, stored = _BACK[name]
-            places = np.array([at for at, _ in rows.bodies], np.int64) - shift
-        else:
-            assert name == _STORE_TIMESTAMP
-            places, stored = self._store_timestamp_places(rows), ">i8"
         values = np.zeros(len(rows), np.int64)
-        values[whole] = self._cut(places[whole], stored)
+        if whole.any():
+            values[whole] = self._stored(name, rows)
         known = whole
         if pa.types.is_timestamp(kind):
             known = whole & (np.abs(values) <= TIME_MS_MAX)
             values = np.where(known, values, 0) * _US_PER_MS
         return pa.array(values, mask=~known).cast(kind)
 
-    def _cut(self, places: Ints, stored: str) -> Ints:
-        """The integers of numpy type `stored` at `places`."""
-        width = np.dtype(stored).itemsize
-        if not len(places):
-            return np.zeros(0, np.int64)
-        return cut(self._bytes, places, width).view(stored)[:, 0].astype(np.int64)
-
-    def _store_timestamp_places(self, rows: RecordColumns) -> Ints:
-        starts = np.array(rows.starts, np.int64)
-        whole = rows.whole
-        flags = np.zeros(len(rows), np.int64)
-        at, stored = _FRONT["sys_flag"]
-        flags[whole] = self._cut(starts[whole] + at, stored)
-        born_host_bytes = np.where(flags & BORN_HOST_IPV6, HOST_IPV6_BYTES, HOST_IPV4_BYTES)
-        return starts + BORN_HOST_AT + born_host_bytes
+    def _stored(self, name: str, rows: RecordColumns) -> Ints:
+        """A field of the readable records, of which there are some."""
+        columns = Columns(self._raw, np.array(rows.starts, np.int64)[rows.whole])
+        if name == _STORE_TIMESTAMP:
+            return columns.store_timestamps_ms
+        fields = columns.front if name in FRONT_FIELDS else columns.back
+        found: Ints = fields[name].astype(np.int64)
+        return found
 
     def _record_crcs(self, rows: RecordColumns) -> Values:
         spans = zip(rows.starts, rows.sizes, strict=True)
@@ -174,15 +136,13 @@ class MessageColumns:
     def _hosts(self, rows: RecordColumns, *, store: bool) -> Values:
         """The born or store host of each record, as `address:port`."""
         hosts: list[str | None] = []
-        times = self._store_timestamp_places(rows).tolist()
-        for start, time_at, (body_at, _), whole in zip(
-            rows.starts, times, rows.bodies, rows.whole, strict=True
-        ):
-            span = (start + BORN_HOST_AT, time_at)
-            if store:
-                span = (time_at + _TIMESTAMP_BYTES, body_at - _BACK["reconsume_times"][0])
-            host, port = host_decode(self._raw[slice(*span)]) if whole else ("", 0)
-            hosts.append(f"{host}:{port}" if whole else None)
+        for at, size, whole in zip(rows.starts, rows.sizes, rows.whole, strict=True):
+            if not whole:
+                hosts.append(None)
+                continue
+            record = Record(self._raw[at : at + size])
+            host, port = host_decode(record.store_host if store else record.born_host)
+            hosts.append(f"{host}:{port}")
         return hosts
 
     def _properties(self, rows: RecordColumns) -> Iterator[bytes]:

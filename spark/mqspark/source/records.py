@@ -17,7 +17,6 @@ bytes. The body CRC has 31 bits.
 from __future__ import annotations
 
 import re
-import struct
 import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,19 +28,19 @@ import numpy.typing as npt
 from dledger.checksum import crc32
 from dledger.remoting.message import ADDED
 from dledger.remoting.names import OP_TOPIC
-from dledger.remoting.record import (
-    BORN_HOST_IPV6,
+from dledger.remoting.record.layout import (
+    BODY_AT,
     COMPRESSED,
     COMPRESSION_TYPE,
     CRC_MASK,
+    FRONT,
+    I64,
     MAGIC,
-    STORE_HOST_IPV6,
-)
-from dledger.remoting.record.layout import (
-    BODY_AT,
-    HOST_IPV6_EXTRA_BYTES,
     MAGIC_AT,
     PHYSICAL_OFFSET_AT,
+    U16,
+    U32,
+    body_at,
 )
 from mqspark.limits import INFLATED_BODY_BYTES_MAX, INFLATED_WINDOW_BYTES_MAX
 
@@ -49,13 +48,7 @@ _CODECS_ZLIB: Final = (0x000, 0x300)
 _CODEC_LZ4: Final = 0x100
 _CODEC_ZSTD: Final = 0x200
 
-_HEAD: Final = struct.Struct(">III16xQI")  # size, magic, body CRC, physical offset, system flag
-_U32: Final = struct.Struct(">I")
-_U64: Final = struct.Struct(">Q")
-_U16: Final = struct.Struct(">H")
 _MAGIC_AS_STORED: Final = MAGIC.to_bytes(4, "big")
-_IPV6_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
-_BODY_LENGTH_BYTES: Final = 4
 #: Stands between two properties. One more in front lets each pattern begin with fixed bytes, which
 #: halves the time of a search.
 _BETWEEN: Final = b"\x02"
@@ -143,7 +136,7 @@ class RecordWalk:
         while found >= 0:
             at = start + found - MAGIC_AT
             if end - at >= BODY_AT:
-                (physical_offset,) = _U64.unpack_from(self._raw, at + PHYSICAL_OFFSET_AT)
+                (physical_offset,) = I64.unpack_from(self._raw, at + PHYSICAL_OFFSET_AT)
                 if physical_offset == self._base_position + at:
                     return at - start
             found = rest.find(_MAGIC_AS_STORED, found + 1)
@@ -156,31 +149,31 @@ class RecordWalk:
         if end - at < BODY_AT:
             return 0
         size: int
-        size, magic, body_crc, physical_offset, sys_flag = _HEAD.unpack_from(raw, at)
+        size, magic, body_crc, _, _, _, physical_offset, sys_flag, _ = FRONT.unpack_from(raw, at)
         record_end = at + size
-        body_at = at + BODY_AT + (_ipv6_bytes(sys_flag) if sys_flag & _IPV6_BITS else 0)
-        if magic != MAGIC or record_end > end or body_at > record_end:
+        body = at + body_at(raw[at:end])
+        if magic != MAGIC or record_end > end or body > record_end:
             return 0
-        (body_length,) = _U32.unpack_from(raw, body_at - _BODY_LENGTH_BYTES)
-        topic_at = body_at + body_length + 1
+        (body_length,) = U32.unpack_from(raw, body - U32.size)
+        topic_at = body + body_length + 1
         if topic_at > record_end:
             return 0
         topic_end = topic_at + raw[topic_at - 1]
         properties_at = topic_end + 2
         if properties_at > record_end:
             return 0
-        if properties_at + _U16.unpack_from(raw, topic_end)[0] != record_end:
+        if properties_at + U16.unpack_from(raw, topic_end)[0] != record_end:
             return 0
         tail = bytes(raw[topic_at:record_end])
         properties = tail[properties_at - topic_at :]
         key = unique_key_in(properties)
-        crc = crc32(raw[body_at : body_at + body_length]) if self._verify else None
+        crc = crc32(raw[body : body + body_length]) if self._verify else None
         if crc is not None and crc & CRC_MASK != body_crc:
             rows.errors[len(rows)] = (
                 f"message body has CRC {crc & CRC_MASK:#010x}, its record says {body_crc:#010x}"
             )
         elif crc is not None and sys_flag & COMPRESSED:
-            crc = content_crc(raw[body_at : body_at + body_length], sys_flag)
+            crc = content_crc(raw[body : body + body_length], sys_flag)
         if physical_offset != self._base_position + at:
             said = f"record says that it stands at position {physical_offset}"
             rows.errors.setdefault(len(rows), said)
@@ -189,7 +182,7 @@ class RecordWalk:
         rows.places.append(place)
         rows.starts.append(at)
         rows.sizes.append(size)
-        rows.bodies.append((body_at, body_length))
+        rows.bodies.append((body, body_length))
         rows.topics.append(self._topic(tail[: topic_end - topic_at]))
         rows.properties.append((properties_at, len(properties)))
         rows.unique_keys.append(key and properties[slice(*key)].decode("utf-8", "replace"))
@@ -202,12 +195,6 @@ class RecordWalk:
         if known is None:
             known = self._topics[raw] = raw.decode("utf-8", "replace")
         return known
-
-
-def _ipv6_bytes(sys_flag: int) -> int:
-    """How many more bytes than with IPv4 the two hosts take."""
-    ipv6_hosts = bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6)
-    return HOST_IPV6_EXTRA_BYTES * ipv6_hosts
 
 
 def unique_key_in(properties: bytes) -> tuple[int, int] | None:

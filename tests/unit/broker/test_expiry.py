@@ -13,7 +13,7 @@ from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.message import BatchItem, batch_encode
-from dledger.remoting.record import Record, encode_record, place_record
+from dledger.remoting.record import Record, encode_record
 from mqbroker.requests.reading.queue_reading import read_queue
 from mqbroker.state.derived.consume_queue import ConsumeQueue
 from mqbroker.state.derived.file_pool import FilePool
@@ -72,18 +72,15 @@ def test_what_has_no_time_never_expires() -> None:
 
 
 def record_with(properties: bytes, topic: bytes = b"T", stored_ms: int = 1000) -> bytes:
-    record = bytearray(
-        encode_record(
-            topic=topic,
-            queue_id=0,
-            body=b"x",
-            properties=properties,
-            born_timestamp_ms=0,
-            born_host=bytes(8),
-        )
+    return encode_record(
+        topic=topic,
+        queue_id=0,
+        body=b"x",
+        properties=properties,
+        born_timestamp_ms=0,
+        born_host=bytes(8),
+        store_timestamp_ms=stored_ms,
     )
-    place_record(record, 0, 0, 0, stored_ms)
-    return bytes(record)
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,7 @@ from dledger.failpoints import failpoint
 from dledger.log.entry import Kind
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.record import Record, walk
-from dledger.remoting.record.batch import body_crcs, record_starts, stored_runs
-from dledger.remoting.record.columns import Ints
+from dledger.remoting.record.columns import RecordColumns, record_starts
 from mqbroker import limits
 from mqbroker.leader.appending.drafts import (
     MessagesDraft,
@@ -139,7 +138,7 @@ class Appender:
                 return
             assert copy.place is not None, "it is stored or on its way"
             records = self._log.view(*copy.place)
-            tell(_stored_in(records, record_starts(records), copy.place.position))
+            tell(_stored_in(_columns(records), copy.place.position))
             return
         copy = self._unheard.open(send)
         flight = Flight(draft, partial(self._landed, copy, draft.size), tell)
@@ -224,22 +223,23 @@ class Appender:
         asked = draft.body_crcs()
         if copy.size < draft.size:
             with suppress(StorageError, RecordError):  # fewer follow: it is another batch
-                records = self._log.view(copy.position, draft.size)
-                starts = record_starts(records)
-                if body_crcs(records, starts) == asked:
-                    return _stored_in(records, starts, copy.position)
-        records = self._log.view(*copy)
-        starts = record_starts(records)
-        stored = _stored_in(records, starts, copy.position)
-        return _same_batch(stored, body_crcs(records, starts), asked)
+                records = _columns(self._log.view(copy.position, draft.size))
+                if records.body_crcs == asked:
+                    return _stored_in(records, copy.position)
+        records = _columns(self._log.view(*copy))
+        return _same_batch(_stored_in(records, copy.position), records.body_crcs, asked)
 
 
-def _stored_in(records: memoryview, starts: Ints, position: int) -> Stored:
+def _columns(records: memoryview) -> RecordColumns:
+    return RecordColumns(records, record_starts(records))
+
+
+def _stored_in(records: RecordColumns, position: int) -> Stored:
     """Where a batch of the log lies, from its records."""
     return Stored(
-        positions=(starts + position).tolist(),
-        offsets=stored_runs(records, starts),
-        store_timestamp_ms=Record(records).store_timestamp_ms,
+        positions=(records.starts + position).tolist(),
+        offsets=[(run.queue_id, run.first_offset) for run in records.runs],
+        store_timestamp_ms=Record(records.buffer).store_timestamp_ms,
         duplicate=True,
     )
 

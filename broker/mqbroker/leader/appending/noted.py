@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from dledger.buffers import Buffer
 from dledger.remoting.names import OP_TOPIC
-from dledger.remoting.record import place_record
+from dledger.remoting.record import place_records
 from mqbroker.leader.appending.drafts import NewRecord, PlainDraft
 from mqbroker.leader.assignments import Assignments
 
@@ -59,7 +59,7 @@ class NotedDraft:
         self.store_timestamp_ms = now_ms = self._assignments.now_ms()
         for start in self._notes_at:
             offset = self._assignments.take(OP_TOPIC, 0, 1)
-            place_record(self._notes, start, offset, body_position + start, now_ms)
+            place_records(self._notes, (start,), offset, body_position, now_ms)
         pieces: list[Buffer] = [self._notes]
         at = len(self._notes)
         for part in self._parts:

@@ -35,7 +35,8 @@ from dledger.remoting.headers import (
     encode_header,
 )
 from dledger.remoting.names import HALF_TOPIC
-from dledger.remoting.record.batch import runs_of, within
+from dledger.remoting.record.batch import within
+from dledger.remoting.record.columns import RecordColumns, record_starts
 from dledger.trust.rights import PUB, topic
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
@@ -153,7 +154,9 @@ class StagedHandler:
     def _publish(self, half: Half, tell: OnDone) -> None:
         config = self._transactions.lasting(half)
         records = within(half.record.body, config.read_queue_nums)
-        header = ProduceHeader(config.topic_name, "", runs_of(records))
+        runs = RecordColumns(records, record_starts(records)).runs
+        counts = [(run.queue_id, run.records) for run in runs]
+        header = ProduceHeader(config.topic_name, "", counts)
         self._transactions.publish(half, draft_of_checked(self._core, records, header), tell)
 
     async def look_after(self) -> None:

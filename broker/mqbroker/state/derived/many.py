@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dledger.errors import RecordError
-from dledger.remoting.record.batch import record_starts
-from dledger.remoting.record.columns import RecordColumns, overlay
-from dledger.remoting.record.layout import BACK_BYTES
+from dledger.remoting.record.columns import RecordColumns, record_starts
 from mqbroker.state.aside import Unusable
 from mqbroker.state.derived.entry_index import EntryIndex, Run
 from mqbroker.state.derived.properties import Places, Properties, Said
@@ -71,8 +69,7 @@ class Many:
 
     def _copies(self, properties: Properties) -> list[tuple[bytes, tuple[int, int]]]:
         """For the dedup window. A message that was sent back keeps its key, and is a new one."""
-        times = overlay(self._body, "V4")[self._columns.body_begins - BACK_BYTES]
-        first_tries = (times == np.void(bytes(4))).tolist()
+        first_tries = (self._columns.back["reconsume_times"] == 0).tolist()
         places = zip(self._positions.tolist(), self._columns.front["size"].tolist(), strict=True)
         return [
             (key, place)

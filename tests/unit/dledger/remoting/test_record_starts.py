@@ -10,7 +10,7 @@ import pytest
 from dledger.errors import RecordError
 from dledger.remoting.message import host_bytes
 from dledger.remoting.record import Record, encode_record, walk
-from dledger.remoting.record.batch import body_crcs, record_starts, stored_runs
+from dledger.remoting.record.columns import RecordColumns, record_starts
 
 HOST = host_bytes("10.1.2.3", 1)
 HOST_IPV6 = host_bytes("fe80::1", 1)
@@ -74,16 +74,18 @@ def test_a_stored_batch_says_where_its_runs_are_and_what_is_in_it() -> None:
     chance = random.Random(seed)
     for _ in range(300):
         ends = dict.fromkeys(range(4), chance.randrange(2**40))
-        data, runs, before = bytearray(), list[tuple[int, int]](), -1
+        data, runs, queue_ids = bytearray(), list[tuple[int, int]](), list[int]()
         for _ in range(chance.randrange(1, 20)):
             queue_id = chance.choice((0, 0, 1, 2, 2**31 - 1))
             offset = ends.setdefault(queue_id, 0)
-            if queue_id != before:
+            if [queue_id] != queue_ids[-1:]:
                 runs.append((queue_id, offset))
-            before, ends[queue_id] = queue_id, offset + 1
+            queue_ids.append(queue_id)
+            ends[queue_id] = offset + 1
             host = chance.choice((HOST, HOST_IPV6))
             data += record(chance.choice((0, 7)), queue_id, offset, host)
-        starts = record_starts(data)
-        assert stored_runs(data, starts) == runs
+        columns = RecordColumns(data, record_starts(data))
+        assert [(run.queue_id, run.first_offset) for run in columns.runs] == runs
+        assert [run.queue_id for run in columns.runs for _ in range(run.records)] == queue_ids
         crcs = [Record(bytes(data[start:])).body_crc for start in walk(data)]
-        assert body_crcs(data, starts) == crcs
+        assert columns.body_crcs == crcs
