@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from mqclient import admin as admins
 from mqclient.admin import (
     brokers,
@@ -20,19 +18,11 @@ from mqclient.admin import (
 )
 from mqclient.admin.access import audit, rights, users
 from mqclient.admin.doctor import gathering
-from mqclient.blocking.face import Caller, Face, R, T, blocking, taking_what
+from mqclient.blocking.face import Face, Part, T, blocking, taking_what
 
 
-class AdminPart(Caller[T]):
-    """A part of the administration: it calls through the face that it belongs to."""
-
-    def __init__(self, face: Face[admins.Admin], part: T) -> None:
-        self._face = face
-        self._client = part
-
-    def call(self, function: Callable[[], Awaitable[R]]) -> R:
-        """Call `function` in the event loop, and wait for its result."""
-        return self._face.call(function)
+class AdminPart(Part[T]):
+    """A part of the administration."""
 
 
 class Topics(AdminPart[topics.Topics]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from functools import partial
 from typing import Self
@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from dledger.remoting.json_dialect import MessageQueue
 from mqclient import limits
-from mqclient.blocking.face import Caller, Face, R, blocking, taking_what
+from mqclient.blocking.face import Face, Part, at_once, blocking, taking_what
 from mqclient.blocking.producer import Producer
 from mqclient.blocking.threads import in_threads
 from mqclient.consuming import consumer as consumers
@@ -23,18 +23,8 @@ from mqclient.errors import ClientClosed
 from mqclient.models import ReceivedMessage, SendResult
 
 
-class OnceTransaction(Caller[transacting.OnceTransaction]):
+class OnceTransaction(Part[transacting.OnceTransaction]):
     """`mqclient.OnceTransaction`, blocking."""
-
-    def __init__(
-        self, face: Face[consumers.Consumer], transaction: transacting.OnceTransaction
-    ) -> None:
-        self._face = face
-        self._client = transaction
-
-    def call(self, function: Callable[[], Awaitable[R]]) -> R:
-        """Call `function` in the event loop, and wait for its result."""
-        return self._face.call(function)
 
     send = blocking(transacting.OnceTransaction.send)
 
@@ -181,30 +171,11 @@ class Consumer(Face[consumers.Consumer]):
         )
 
     seek_to = blocking(consumers.Consumer.seek_to)
-
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on reading `queue` at `offset`."""
-        self.portal.call(self._client.seek, queue, offset)
-
-    def pause(self, *queues: MessageQueue) -> None:
-        """Hand out no more of these queues, or of all."""
-        self.portal.call(self._client.pause, *queues)
-
-    def resume(self, *queues: MessageQueue) -> None:
-        """Go on with these queues, or with all."""
-        self.portal.call(self._client.resume, *queues)
-
-    def paused(self) -> tuple[MessageQueue, ...]:
-        """The queues that are paused."""
-        return self.portal.call(self._client.paused)
-
-    def lag(self) -> dict[MessageQueue, int]:
-        """Messages not processed yet by queue, as of the last answer of each queue's broker."""
-
-        async def lag() -> dict[MessageQueue, int]:
-            return self._client.lag()
-
-        return self.call(lag)
+    seek = at_once(consumers.Consumer.seek)
+    pause = at_once(consumers.Consumer.pause)
+    resume = at_once(consumers.Consumer.resume)
+    paused = at_once(consumers.Consumer.paused)
+    lag = at_once(consumers.Consumer.lag)
 
     @property
     def client_id(self) -> str:

@@ -58,6 +58,18 @@ class Caller(ABC, Generic[T]):
         """Call `function` in the event loop, and wait for its result."""
 
 
+class Part(Caller[T]):
+    """A part of a client, such as a transaction: it calls through the face that it belongs to."""
+
+    def __init__(self, face: Caller[Any], part: T) -> None:
+        self._face = face
+        self._client = part
+
+    def call(self, function: Callable[[], Awaitable[R]]) -> R:
+        """Call `function` in the event loop, and wait for its result."""
+        return self._face.call(function)
+
+
 class Face(Hinting, Caller[ClientT]):
     """A client, and the thread with its event loop, for the time of the `with` block.
 
@@ -174,15 +186,15 @@ class Face(Hinting, Caller[ClientT]):
 
 
 _open: WeakSet[Face[Any]] = WeakSet()
-_told_in: set[int] = set()
+_registered_in: set[int] = set()
 """The ids of processes in which `_hear_of_the_end` has done its work. A fork begins without it."""
 
 
 def _hear_of_the_end() -> None:
     """Close open clients also at the end of a child of `multiprocessing`, which has no `atexit`."""
     ends = sys.modules.get("multiprocessing.util")
-    if ends is not None and os.getpid() not in _told_in:
-        _told_in.add(os.getpid())
+    if ends is not None and os.getpid() not in _registered_in:
+        _registered_in.add(os.getpid())
         ends.Finalize(None, _close_forgotten, exitpriority=0)
 
 
@@ -239,5 +251,19 @@ def blocking(
     @wraps(method)
     def call(caller: Caller[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return caller.call(partial(method, caller._client, *args, **kwargs))
+
+    return call
+
+
+def at_once(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Caller[T], P], R]:
+    """Like `blocking`, for a `method` that does not wait: it is called in the event loop."""
+
+    @checks_itself
+    @wraps(method)
+    def call(caller: Caller[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async def called() -> R:
+            return method(caller._client, *args, **kwargs)
+
+        return caller.call(called)
 
     return call

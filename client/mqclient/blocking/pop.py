@@ -7,7 +7,7 @@ from functools import partial
 from typing import Self
 
 from mqclient import limits
-from mqclient.blocking.face import Face, blocking, taking_what
+from mqclient.blocking.face import Face, at_once, blocking, taking_what
 from mqclient.blocking.threads import in_threads
 from mqclient.consuming.popping import consumer as consumers
 from mqclient.consuming.popping.message import PoppedMessage
@@ -26,19 +26,9 @@ class PopConsumer(Face[consumers.PopConsumer]):
     drain = blocking(consumers.PopConsumer.drain)
     nack = blocking(consumers.PopConsumer.nack)
     extend = blocking(consumers.PopConsumer.extend)
-
-    def pause(self) -> None:
-        """Pop nothing and hand out nothing until `resume`. Messages that no handler has begun go to
-        other members."""
-        self.portal.call(self._client.pause)
-
-    def resume(self) -> None:
-        """Go on after `pause`."""
-        self.portal.call(self._client.resume)
-
-    def paused(self) -> bool:
-        """Whether the consumer is paused."""
-        return self.portal.call(self._client.paused)
+    pause = at_once(consumers.PopConsumer.pause)
+    resume = at_once(consumers.PopConsumer.resume)
+    paused = at_once(consumers.PopConsumer.paused)
 
     def __iter__(self) -> Self:
         """Messages without end; each step acknowledges the message before."""

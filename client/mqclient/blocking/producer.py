@@ -16,7 +16,7 @@ from typing import Concatenate
 from anyio import to_thread
 
 from dledger.errors import DledgerError
-from mqclient.blocking.face import ClientT, Face, P, blocking, taking_what
+from mqclient.blocking.face import ClientT, Face, P, Part, blocking, taking_what
 from mqclient.models import Message, ReceivedMessage, SendResult
 from mqclient.producing import producer as producers
 from mqclient.producing.pending import PendingSend
@@ -45,28 +45,21 @@ def handing_over(
     return call
 
 
-class Transaction:
+class Transaction(Part[transactions.Transaction]):
     """`mqclient.Transaction`, blocking."""
 
-    def __init__(
-        self, face: Face[producers.Producer], transaction: transactions.Transaction
-    ) -> None:
-        self.sent = transaction.sent
-        self._face = face
-        self._transaction = transaction
+    @property
+    def sent(self) -> SendResult:
+        """The place of the half message."""
+        return self._client.sent
 
     @property
     def ended(self) -> Decision | None:
         """The end that the caller gave the transaction, None if not yet."""
-        return self._transaction.ended
+        return self._client.ended
 
-    def commit(self) -> None:
-        """Commit: consumers get the message."""
-        self._face.call(self._transaction.commit)
-
-    def rollback(self) -> None:
-        """Roll back: no consumer ever gets the message."""
-        self._face.call(self._transaction.rollback)
+    commit = blocking(transactions.Transaction.commit)
+    rollback = blocking(transactions.Transaction.rollback)
 
 
 def in_a_block(
