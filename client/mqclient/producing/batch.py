@@ -3,7 +3,7 @@
 A batch is mutable until it is first sent. From then on its bytes are frozen: every retry is byte
 for byte the same, so that the broker's window of seen batches recognises it by its first record.
 An acknowledgement settles a whole batch at once; the result of one message is computed only when it
-is asked for. Until then a broker may hold the batch or not:
+is asked for. A broker may hold the batch or not:
 
 =========  ===================================  ==========================  =======================
 state      a broker                             when a deadline is over     the messages may move to
@@ -14,10 +14,24 @@ ON_WIRE    may store it: the first try that     their outcome is unknown,   anot
            counts is under way                  their records stay          is allowed
 DOUBTFUL   may have stored it: a try ended      the same                    the same
            without an answer
+ENDED      has stored it, if there is an        each has its outcome: a     none
+           acknowledgement                      place, or an error
 =========  ===================================  ==========================  =======================
 
-`send`, `refuse` and `lose` are the only ways between them, and no way leads out of DOUBTFUL but an
-acknowledgement: a later try that is refused does not tell what became of an earlier one.
+A batch changes by these methods only. No way leads out of DOUBTFUL but the end: a later try that is
+refused does not tell what became of an earlier one.
+
+=================  ============================================  =======================
+method             event                                         state
+=================  ============================================  =======================
+`Delivery.number`  a named producer gives it its number, once    stays
+`Delivery.park`    it waits for a leader, or for its next try    stays
+`Delivery.send`    a try begins                                  UNSENT becomes ON_WIRE
+`Delivery.renew`   the silent server is still the leader         stays
+`Delivery.refuse`  the try was answered, and stored nothing      ON_WIRE becomes UNSENT
+`Delivery.lose`    the try ended without an answer               becomes DOUBTFUL
+`Batch.end`        it is acknowledged, or its messages failed    becomes ENDED
+=================  ============================================  =======================
 """
 
 from __future__ import annotations
@@ -129,12 +143,12 @@ class Run(msgspec.Struct):
 
 
 class State(Enum):
-    """The state of a batch that is not acknowledged: whether a broker may hold it. See the table
-    above."""
+    """The state of a batch: whether a broker may hold it. See the table above."""
 
     UNSENT = auto()
     ON_WIRE = auto()
     DOUBTFUL = auto()
+    ENDED = auto()
 
 
 class Delivery(msgspec.Struct):
@@ -160,6 +174,14 @@ class Delivery(msgspec.Struct):
         """Whether a try ended without an answer."""
         return self.state is State.DOUBTFUL
 
+    def number(self, stream: int, sequence: int) -> None:
+        """The batch gets the number by which brokers know it again."""
+        self.stamp = (stream, sequence)
+
+    def park(self, until_s: float) -> None:
+        """The next try waits, until then at least."""
+        self.retry_at_s = until_s
+
     def send(self, now_s: float, server: str) -> int:
         """A try begins; its number."""
         if self.state is State.UNSENT:
@@ -167,6 +189,10 @@ class Delivery(msgspec.Struct):
         self.attempt += 1
         self.sent_s, self.sent_to = now_s, server
         return self.attempt
+
+    def renew(self, now_s: float) -> None:
+        """The server of the last try is still the leader: it has more time to answer."""
+        self.sent_s = now_s
 
     def refuse(self) -> None:
         """The last try was answered, and has certainly stored nothing."""
@@ -303,6 +329,11 @@ class Batch(msgspec.Struct, eq=False):
         return (
             self._expire_sent(now_s) if self.delivery.maybe_stored else self._expire_unsent(now_s)
         )
+
+    def end(self, ack: Ack | None) -> None:
+        """Every message has its outcome: a place by the acknowledgement, or an error."""
+        self.ack = ack
+        self.delivery.state = State.ENDED
 
     def release(self) -> None:
         """Drop the bytes once the outcome is known; a slot that is kept then holds only numbers."""

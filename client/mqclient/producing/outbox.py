@@ -5,8 +5,8 @@ That group's sender sends the batch to the leader (`sender`). If it can't, and t
 choose the queue, the message moves to another group's queue, with the same unique key. One budget
 bounds what is held for all groups: a caller that finds it used up waits here for room.
 
-Single messages come in by `put`, whatever their kind; those that become one entry by `put_together`
-and `put_chunk`. `gather` is the way of single messages that are so plain that they become many.
+All ways lead through two: `_put_one` takes a message, whatever its kind, and `_put_many` what
+becomes one entry. `gather` is the way of single messages that are so plain that they become many.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mqclient.errors import (
     SendUnknown,
 )
 from mqclient.models import Message, Selector
-from mqclient.producing.batch import Batch, Kind, Slot
+from mqclient.producing.batch import Batch, Kind, Slot, Unencoded
 from mqclient.producing.batching import Budget
 from mqclient.producing.chunks.gathering import Gathering, Growing
 from mqclient.producing.chunks.many import Chunk, check_bodies, chunks
@@ -183,9 +183,7 @@ class Outbox:
         half_of = self._producer_group if kind is Kind.HALF else ""
         unique_key, record = self._encoder.encode(message, queue_id, half_of, choice.key)
         pending = PendingSlot(unique_key, now_s + timeout_s, choice.moves_max)
-        sender = self._senders.of(queue.broker_name, kind)
-        sender.accumulator.add(pending, queue.topic, queue_id, record, now_s, kind)
-        return pending, sender
+        return pending, self._put_one(pending, queue, record, now_s, kind)
 
     def _allowed(self, message: Message, broker_name: str, kind: Kind) -> Kind:
         """The kind of a message that is not a plain one. Raises BadMessage if the brokers, or a
@@ -228,12 +226,11 @@ class Outbox:
         topic, moves_max = message.topic, limits.MOVES_MAX
         if queue is None or not self._senders.serves(queue.broker_name):
             queue, moves_max, _ = self.choose(message, None, None)
-        sender = self._senders.of(queue.broker_name)
         pattern = self._encoder.pattern(message, queue.queue_id, limits.BATCH_RECORDS_MAX)
         closes_s = now_s + limits.GATHER_FOR_S
         chunk = Chunk.of(pattern, closes_s + timeout_s, moves_max)
         growing = Growing(chunk, pattern, self._encoder, message.body)
-        sender.accumulator.add_together([chunk], topic, [queue.queue_id], [growing], now_s)
+        sender = self._put_many([chunk], queue, [queue.queue_id], [growing], now_s)
         bytes_max = self._senders.bytes_max(queue.broker_name)
         gathering = Gathering(growing, queue, self.budget, bytes_max, closes_s, timeout_s)
         growing.on_encoded = partial(self._gathered, topic, gathering)
@@ -291,7 +288,7 @@ class Outbox:
         deadline_s = now_s + timeout_s
         moves_max = choices[0].moves_max
         slots = [PendingSlot(key, deadline_s, moves_max) for key, _ in encoded]
-        self._put_many(slots, queue, queue_ids, records, now_s)
+        self._put_many(slots, queue, queue_ids, records, now_s).pump()
         return slots
 
     def chunks(
@@ -319,21 +316,30 @@ class Outbox:
         queue = choice.queue
         many = self._encoder.encode_many(like, queue.queue_id, bodies, choice.key)
         chunk = Chunk(many.key_front, many.numbers, many.ends, now_s + timeout_s, choice.moves_max)
-        self._put_many([chunk], queue, [queue.queue_id], [many.records], now_s)
+        self._put_many([chunk], queue, [queue.queue_id], [many.records], now_s).pump()
         return chunk
+
+    def _put_one(
+        self, slot: Slot, queue: MessageQueue, record: bytes, now_s: float, kind: Kind
+    ) -> GroupSender:
+        """Put one record into a batch of its kind; the sender is to be woken."""
+        sender = self._senders.of(queue.broker_name, kind)
+        sender.accumulator.add(slot, queue.topic, queue.queue_id, record, now_s, kind)
+        return sender
 
     def _put_many(
         self,
         slots: Sequence[Slot],
         queue: MessageQueue,
         queue_ids: Sequence[int],
-        pieces: Sequence[bytes],
+        pieces: Sequence[bytes | Unencoded],
         now_s: float,
-    ) -> None:
-        """Send what becomes one entry of the log of this queue's broker group."""
+    ) -> GroupSender:
+        """Put what becomes one entry of the log of this queue's broker group into a batch; the
+        sender is to be woken."""
         sender = self._senders.of(queue.broker_name)
         sender.accumulator.add_together(slots, queue.topic, queue_ids, pieces, now_s)
-        sender.pump()
+        return sender
 
     async def flush(self) -> None:
         """Wait until everything handed over before this call is settled, lingering batches
@@ -400,16 +406,12 @@ class Outbox:
                 broker=queue.broker_name,
                 messages=len(slots),
             )
-            target = self._senders.of(queue.broker_name, batch.kind)
             if batch.kind is Kind.SHARED:
                 queue_ids = [queue.queue_id] * len(slots)
-                target.accumulator.add_together(slots, queue.topic, queue_ids, moved, now_s)
+                self._put_many(slots, queue, queue_ids, moved, now_s).wake()
             else:
-                for slot, record in zip(slots, moved, strict=True):
-                    target.accumulator.add(
-                        slot, queue.topic, queue.queue_id, record, now_s, batch.kind
-                    )
-            target.wake()
+                [slot], [record] = slots, moved
+                self._put_one(slot, queue, record, now_s, batch.kind).wake()
         sender.moved(batch)
 
 

@@ -49,7 +49,7 @@ def test_runs_lie_together_by_queue() -> None:
     body = batch.freeze()
     assert batch.run_counts == [(0, 2), (1, 2)]
     assert record(0) + record(2) + record(1) + record(3) == body
-    batch.ack = Ack(position=1000, offsets={0: 7, 1: 70}, leader="h:1")
+    batch.end(Ack(position=1000, offsets={0: 7, 1: 70}, leader="h:1"))
     results = [slot.result() for slot in slots]
     assert [result.queue_offset for result in results] == [7, 70, 8, 71]
     assert [result.position for result in results] == [1000, 1020, 1010, 1030]

@@ -159,6 +159,6 @@ def test_a_batch_for_a_stock_broker_is_of_one_queue_and_names_each_message() -> 
 
     ids = ",".join(f"7F00000100002A9F{position:016X}" for position in (48, 5000))
     told = {"msgId": ids, "queueId": "3", "queueOffset": "7"}
-    batches[0].ack = acknowledgement(batches[0], many.reply(0, told), "b", from_stock=True)
+    batches[0].end(acknowledgement(batches[0], many.reply(0, told), "b", from_stock=True))
     places = [(slot.result().queue_offset, slot.result().position) for slot in batches[0].slots]
     assert places == [(7, 48), (8, 5000)]

@@ -36,7 +36,7 @@ from mqclient.connection.retry import Next, Verdict, backoff_s, judge
 from mqclient.connection.routing import RouteTable
 from mqclient.connection.signals import Wakeup
 from mqclient.errors import ClientError, ProducerFenced, SendError, SendFailed, SendUnknown
-from mqclient.producing.batch import Ack, Batch, Kind
+from mqclient.producing.batch import Ack, Batch, Kind, State
 from mqclient.producing.batching import Accumulator
 from mqclient.producing.naming import Claim
 from mqclient.producing.sending.exchange import acknowledgement, request_for
@@ -51,7 +51,7 @@ class GroupSender:
     """Sends the batches of `accumulator` to its group's leader. `on_room` is called as they end.
 
     `elsewhere` moves what it can of a batch to another group's sender, and calls `moved` here.
-    `on_declined` is told of a topic that the leader does not take messages of, against its route.
+    `on_declined` gets a topic that the leader does not take messages of, against its route.
     """
 
     def __init__(
@@ -220,14 +220,14 @@ class GroupSender:
             self._need_leader.set()
             return False
         if delivery.stamp is None:
-            delivery.stamp = (claim.take_stream(), claim.named.next_sequence())
+            delivery.number(claim.take_stream(), claim.named.next_sequence())
         return True
 
     def _answered(
         self, batch: Batch, attempt: int, server: str, answer: Command | RemotingError | Busy
     ) -> None:
         """The callback of one try."""
-        if batch.ack is not None or batch.lane.in_flight is not batch:
+        if batch.delivery.state is State.ENDED:
             return
         if isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
             try:
@@ -281,7 +281,7 @@ class GroupSender:
             self._measured.failed(failed)
 
     def _park(self, batch: Batch, retry_at_s: float) -> None:
-        batch.delivery.retry_at_s = retry_at_s
+        batch.delivery.park(retry_at_s)
         self._parked.append(batch)
 
     def _retry(self, now_s: float) -> None:
@@ -306,7 +306,7 @@ class GroupSender:
         now_s = steady_s()
         for batch in tuple(self._on_wire):
             if batch.delivery.sent_to == leader:
-                batch.delivery.sent_s = now_s
+                batch.delivery.renew(now_s)
                 continue
             batch.delivery.lose()
             self._on_wire.discard(batch)
@@ -347,7 +347,7 @@ class GroupSender:
 
     def _finish(self, batch: Batch, ack: Ack | None = None) -> None:
         """A batch is acknowledged or has failed: wake its callers, and go on with its lane."""
-        batch.ack = ack
+        batch.end(ack)
         self._on_wire.discard(batch)
         stamp = batch.delivery.stamp
         if self._claim is not None and stamp is not None:
