@@ -53,7 +53,7 @@ class Place:
     words: str
 
 
-_TOLD: Final = {
+_WORDS: Final = {
     (When.LOAD, By.ANY): {
         "disk.write": "bytes are about to be written to the log",
         "disk.torn-write": "half of the bytes are written",
@@ -100,7 +100,7 @@ _TOLD: Final = {
         "recovery.dropped": "the data behind the log's end is removed",
         "recovery.opened": "the log is open, and nobody uses it yet",
         "register.send": "a replica is about to register with a name server",
-        "register.told": "a name server knows of a replica, which does not know that",
+        "register.known": "a name server knows of a replica, which does not know that",
     },
     (When.ELECTION, By.FOLLOWER): {
         "vote.save": "term and vote are about to be saved",
@@ -111,10 +111,10 @@ _TOLD: Final = {
     },
     (When.TRANSFER, By.LEADER): {
         "transfer.begin": "a leader takes no more appends, since it hands over",
-        "transfer.tell": "the next leader is about to be told to elect",
+        "transfer.ask": "the next leader is about to be asked to elect",
     },
     (When.TRANSFER, By.FOLLOWER): {
-        "transfer.told": "the next leader is told to elect, and has not",
+        "transfer.asked": "the next leader is asked to elect, and has not",
     },
     (When.MEMBERS, By.ANY): {
         "members.save": "new members are in force, and not saved",
@@ -146,7 +146,7 @@ _TOLD: Final = {
         "state.give": "a part of the state is about to be sent",
     },
     (When.COPY, By.FOLLOWER): {
-        "members.adopt": "a node was told of other members, and has not saved them",
+        "members.adopt": "a node has heard of other members, and has not saved them",
         "head.take": "a leader's head is here, and not saved",
         "log.replace": "a leader's head is saved, the old log is on the disk",
         "log.replace-dropped": "the old log is gone, the new one is empty",
@@ -166,19 +166,19 @@ _TOLD: Final = {
         "topic.put": "topics are about to be appended",
     },
     (When.TOPIC, By.ANY): {
-        "topic.applied": "topics are made, name servers are not told",
+        "topic.applied": "topics are made, name servers do not know them",
     },
 }
 
 PLACES: Final = {
     name: Place(name, when, by, words)
-    for (when, by), names in _TOLD.items()
+    for (when, by), names in _WORDS.items()
     for name, words in names.items()
 }
 """All of them; `mqchaos failpoints` prints this table."""
 
 FAILING: Final = frozenset({"disk.write", "disk.sync", "disk.create", "disk.replace"})
-"""Where an operation of the disk may be told to fail: its caller handles an OSError there."""
+"""Where an operation of the disk may be made to fail: its caller handles an OSError there."""
 
 
 TORN_WRITE: Final = "disk.torn-write"
@@ -189,7 +189,7 @@ VARIABLE: Final = "DLEDGER_FAILPOINTS"
 class Seam:
     """The settings of a chaos run, and of nothing else.
 
-    `handler` is told the place that is reached, and returns whether to do only half of what
+    `handler` gets the place that is reached, and returns whether to do only half of what
     follows. `ahead_ms`: by how much the broker's clock is ahead.
     """
 

@@ -40,7 +40,7 @@ class World:
 
     def seldom_s(self, period_s: float) -> float:
         """How often to do what is only done because a machine or a network may fail in silence:
-        heartbeats, and looks at what should have been told. Patience with them grows with it."""
+        heartbeats, and looks for missed announcements. Patience with them grows with it."""
         return period_s
 
     async def in_thread(

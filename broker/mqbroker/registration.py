@@ -207,7 +207,7 @@ class Registration:
         )
         failpoint("register.send")
         response = await peer.request(RequestCode.REGISTER_BROKER, header, body)
-        failpoint("register.told")
+        failpoint("register.known")
         if response.code == ResponseCode.SUCCESS:
             answer = decode_header(RegisterBrokerResponseHeader, response)
             if answer.takes_changes:

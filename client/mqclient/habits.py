@@ -1,4 +1,4 @@
-"""Names that a client has elsewhere: whoever looks for them is told what they are here. Pure.
+"""Names that a client has elsewhere: an error says what they are here. Pure.
 
 A program that was written for Kafka begins with `await producer.start()`.
 """
@@ -47,7 +47,7 @@ GIVEN_ELSEWHERE: Final = {
 }
 
 
-def told_elsewhere(names: Iterable[str]) -> str:
+def hint_for(names: Iterable[str]) -> str:
     """The names of parameters here that have these names elsewhere; "" if none is known."""
     hints = [f"{each} is {GIVEN_ELSEWHERE[each]}" for each in names if each in GIVEN_ELSEWHERE]
     return "; ".join(hints)

@@ -22,7 +22,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from dledger.errors import BadInput
 from mqclient import limits
-from mqclient.habits import told_elsewhere
+from mqclient.habits import hint_for
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -70,7 +70,7 @@ def checked_call(call: Callable[P, R]) -> Callable[P, R]:
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            if hint := told_elsewhere(kwargs.keys() - signature.parameters.keys()):
+            if hint := hint_for(kwargs.keys() - signature.parameters.keys()):
                 raise TypeError(f"{call.__qualname__}(): {error}: here {hint}") from None
             return  # Python says so itself
         for name, value in given.items():

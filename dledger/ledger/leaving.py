@@ -1,6 +1,6 @@
 """How a node leaves leadership to another: at a wish, before it stops, or for want of room.
 
-The engine decides when the other is told, and gives up if it does not lead in time
+The engine decides when to ask the other, and gives up if it does not lead in time
 (`dledger.raft.election.transfer`). Here callers wait for that.
 """
 

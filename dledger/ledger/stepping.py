@@ -29,12 +29,12 @@ from dledger.raft.messages import PeerMessage
 from dledger.world import steady_s
 
 log = get_logger("dledger.ledger.stepping")
-ToldT = TypeVarTuple("ToldT")
+ArgsT = TypeVarTuple("ArgsT")
 
 
 def unforeseen(error: Exception, where: str) -> Fenced:
-    """The error that fences a node after a bug of ours: logged with its traceback, told with its
-    text."""
+    """The error that fences a node after a bug of ours: logged with its traceback; the
+    error has its text."""
     log.error("unforeseen fault", where=where, exc_info=error)
     return Fenced(f"an unforeseen fault in {where}: {error!r}; the log has its traceback")
 
@@ -185,7 +185,7 @@ class Stepper:
         """The queue to a peer has run low."""
         self._tell(self._engine.link_drained, node_id)
 
-    def _tell(self, what: Callable[[*ToldT], None], *arguments: *ToldT) -> None:
+    def _tell(self, what: Callable[[*ArgsT], None], *arguments: *ArgsT) -> None:
         """Tell the engine of a link. A fault in there is this node's, and not the link's."""
         try:
             what(*arguments)

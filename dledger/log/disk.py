@@ -249,15 +249,15 @@ def copy_whole(source: BinaryIO, target: Path) -> int:
 
 def close_to_others(path: Path) -> None:
     """Keep other users of the machine out of a folder or a file that an earlier version, or its
-    user, has left open. It is told; also if it can't be done, with what to do."""
+    user, has left open. Both are logged: what was closed, and what can't be, with the remedy."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & OTHERS:
         return
-    told = {"path": str(path), "mode": f"{mode:04o}"}
+    found = {"path": str(path), "mode": f"{mode:04o}"}
     try:
         path.chmod(mode & ~OTHERS)
     except OSError as error:
         remedy = f"chmod {mode & ~OTHERS:04o} {path}"
-        log.warning("open to others", **told, reason=str(error), remedy=remedy)
+        log.warning("open to others", **found, reason=str(error), remedy=remedy)
     else:
-        log.warning("closed to others", **told)
+        log.warning("closed to others", **found)

@@ -6,7 +6,7 @@ and the password of a user who may `Get` the cluster (`Authorization: Basic`), a
 `authorization` and `basic_auth` send them.
 
 The port takes TLS as the server's port for clients does (`tls.server.mode`): in enforcing mode
-nothing is told to plain text. If clients need a certificate, figures need one too; whether the
+nothing is answered in plain text. If clients need a certificate, figures need one too; whether the
 server is well does not, since no supervisor's probe shows one.
 """
 
@@ -46,7 +46,7 @@ class Admission:
         self._certified = tls is not None and tls.client_auth is ClientAuth.REQUIRE
 
     def plain_refusal(self, asked: Asked) -> str | None:
-        """Why a request is told nothing at all; None if it may be told something."""
+        """Why a request gets no answer but a refusal; None if it may get one."""
         if self._tls_alone and not asked.encrypted:
             return "this port takes TLS alone: ask by https"
         return None

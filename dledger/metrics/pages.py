@@ -1,7 +1,7 @@
 """The paths that every server answers: its figures, details of them, and whether it is well.
 
 `/healthz`, `/readyz` and `/safe-to-stop` answer 200, or 503 with the reason; a supervisor may ask
-without a proof, and is then told the status alone.
+without a proof, and then gets the status alone.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class _Connection:
                 if self._place is not None and await self._begin():
                     await self._serve()
         except Exception as error:
-            self._faults.note("figures not told", error, peer=self._source)
+            self._faults.note("figures not served", error, peer=self._source)
         finally:
             if self._place is not None:
                 self._quota.leave(self._place)

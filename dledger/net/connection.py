@@ -99,7 +99,7 @@ class Connection:
         #: Memory that the handler keeps for this client until the connection ends.
         self.kept_bytes = 0
         self._quota = quota
-        self._told_bytes = 0
+        self._charged_bytes = 0
         self._opaques = itertools.count(1)
         self._close_reason: str | None = None
         self._scope = trio.CancelScope()
@@ -152,7 +152,7 @@ class Connection:
                 self.send(_failed(command, error))
         except Exception as error:
             self.fail(command, error)
-        if self.link.outgoing_bytes - self._told_bytes > CHARGE_STEP_BYTES:
+        if self.link.outgoing_bytes - self._charged_bytes > CHARGE_STEP_BYTES:
             self.tell_kept()
 
     def answer_by(self, request: Command, answer: Callable[P, None]) -> Callable[P, None]:
@@ -187,8 +187,8 @@ class Connection:
             + self._large_bytes
             + self.unanswered * UNANSWERED_REQUEST_BYTES
         )
-        if abs(kept_bytes - self._told_bytes) > CHARGE_STEP_BYTES and self._place is not None:
-            self._told_bytes = kept_bytes
+        if abs(kept_bytes - self._charged_bytes) > CHARGE_STEP_BYTES and self._place is not None:
+            self._charged_bytes = kept_bytes
             self._quota.charge(self._place, kept_bytes)
 
     def send_oneway_request(self, command: Command) -> None:

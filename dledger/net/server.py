@@ -111,7 +111,7 @@ class _Server:
         self._limits = limits
         self._quota = quota
         self._progress: dict[Connection, _Progress] = {}
-        self._refusals_told = quota.refused
+        self._refusals_logged = quota.refused
 
     def start(self, nursery: trio.Nursery, accepted: socket.socket, peer: tuple[str, int]) -> None:
         """Serve a connection, if there is room for it."""
@@ -153,8 +153,8 @@ class _Server:
                     connection.tell_kept()
                 except Exception as error:  # one connection's: the others are still looked after
                     self.faults.note("connection not looked after", error, peer=connection.peer)
-            if refused := self._quota.refused - self._refusals_told:
-                self._refusals_told += refused
+            if refused := self._quota.refused - self._refusals_logged:
+                self._refusals_logged += refused
                 log.warning("connections refused", count=refused, reason=self._quota.refusal)
 
     def _overdue(self, connection: Connection, progress: _Progress, now: float) -> str | None:

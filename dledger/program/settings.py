@@ -58,8 +58,8 @@ def parse_properties(data: Buffer) -> dict[str, str]:
 
 
 def names_of(changeable: Collection[str]) -> Callable[[Command], Iterator[str]]:
-    """The settings that a request changes, for an audit log. Of keys that can't be changed no value
-    is told: it may be a secret."""
+    """The settings that a request changes, for an audit log. The value of a
+    key that can't be changed is left out: it may be a secret."""
 
     def names(request: Command) -> Iterator[str]:
         for key, value in parse_properties(request.payload).items():

@@ -72,7 +72,7 @@ class Acknowledging:
                     self._show_life(peer, term)
                     return
                 self._asked_without_space_at = self._core.now
-        elif not message["success"] or self._was_told(peer, term, next_index):
+        elif not message["success"] or self._was_acknowledged(peer, term, next_index):
             return
         success = bool(message["success"])
         needs = next_index - 1 if success else 0
@@ -96,14 +96,16 @@ class Acknowledging:
     def _answer(self) -> type[Answer]:
         return Ack if self.is_counted else Learned
 
-    def _was_told(self, peer: Peer, term: int, next_index: int) -> bool:
+    def _was_acknowledged(self, peer: Peer, term: int, next_index: int) -> bool:
         """Whether the leader got this same acknowledgement just now, over this link.
 
         Only acknowledgements that count are left out, and only for a while: a leader that could not
         use the first one must get another.
         """
-        told = peer.answers.told == (term, next_index) and self.is_counted and not peer.answers.held
-        return told and self._core.now - peer.answers.acknowledged_at < ACK_AGAIN_S
+        answers = peer.answers
+        same = answers.acknowledged == (term, next_index) and not answers.held
+        lately = self._core.now - answers.acknowledged_at < ACK_AGAIN_S
+        return same and lately and self.is_counted
 
     def _is_quiet(self, peer: Peer) -> bool:
         return self._core.now - peer.answers.acknowledged_at > SIGN_OF_LIFE_S
@@ -146,7 +148,7 @@ class Acknowledging:
         if latest is not None:
             self._acknowledge(peer, latest)
             counts = latest.success and isinstance(latest, Ack)
-            answers.told = (latest.term, latest.next_index) if counts else None
+            answers.acknowledged = (latest.term, latest.next_index) if counts else None
 
     # -- others' acknowledgements ----------------------------------------------------------
 

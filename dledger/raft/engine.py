@@ -313,7 +313,7 @@ class RaftEngine:
                 if transport.deliver_from_leader(peer, message):
                     self._claims.accepted(node_id, message.term)
                     self.elections.heard_from_leader(now)
-                    self._majority_space.tell(peer, now)
+                    self._majority_space.report(peer, now)
             case Ack():
                 self.acknowledging.deliver_ack(peer, message)
             case messages.Vote() | messages.Prevote():

@@ -77,7 +77,7 @@ HEAD_AGAIN_S = 0.5
 """A head that was sent and not answered is sent again after this time."""
 NO_SPACE_ASK_S = 1.0
 """Seconds between two questions of a follower whose disk is full for the entries that it lacks."""
-NO_SPACE_TELL_S, NO_SPACE_COUNTS_S = 1.0, 3.0
+NO_SPACE_REPORT_S, NO_SPACE_COUNTS_S = 1.0, 3.0
 """A follower that can't begin another segment tells its leader that often; and the leader goes by
 it for that long, or for three heartbeats if those take longer."""
 SIGN_OF_LIFE_S = 0.2

@@ -10,7 +10,7 @@ few connections, for two seconds each.
 
 An address is the group's word, not this node's choice: it may be a name that nobody knows, or that
 a resolver takes its time for. So names are looked up off the loop, and a peer that can't be dialled
-costs nothing but its own task, and is told (`unreached`). An unforeseen exception ends one
+costs nothing but its own task, and is reported (`unreached`). An unforeseen exception ends one
 connection, or one attempt to make one; the owner sees to its own in `receive`.
 """
 

@@ -30,7 +30,7 @@ class Link(Protocol):
         """How much is queued and not yet taken by the kernel."""
 
     def close(self, reason: str) -> None:
-        """Close the connection; `Peers` is told by `link_down`."""
+        """Close the connection; `Peers` learns it by `link_down`."""
 
 
 class Held(NamedTuple):
@@ -55,12 +55,12 @@ class Sent:
 class Answers:
     """Entries acknowledged to a peer, and by it. Set by `Acknowledging`.
 
-    `told`: term and next index of the last answer to this peer that it may count.
+    `acknowledged`: term and next index of the last answer to this peer that it may count.
     """
 
     acknowledged_at: float = 0.0
     held: deque[Held] = field(default_factory=deque)
-    told: tuple[int, int] | None = None
+    acknowledged: tuple[int, int] | None = None
     received_sequence: int = 0
     reset_sequence: int = 0
     early: tuple[Ack, float] | None = None

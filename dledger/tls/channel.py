@@ -5,7 +5,7 @@ exactly what it does on a socket that does not block: it takes what is there, or
 is. Whoever reads and writes plain sockets calls the same methods, and pays nothing for this one.
 
 Bytes count as sent when the socket has taken their last encrypted byte. If it has taken some of
-them only, one byte less is told than was encrypted: so the caller comes again, and knows that
+them only, one byte less is reported than was encrypted: so the caller comes again, and knows that
 all requests before that byte may have been read by the other end.
 """
 
@@ -51,7 +51,7 @@ class Channel:
         )
         #: Encrypted bytes that the socket has not taken.
         self._unsent = memoryview(b"")
-        #: Whether one byte is encrypted that was not told as sent.
+        #: Whether one byte is encrypted that was not reported as sent.
         self._held = 0
         #: Bytes that were decrypted and not read.
         self._plain = b""
@@ -71,7 +71,7 @@ class Channel:
         self._socket.setsockopt(level, option, value)
 
     def close(self) -> None:
-        """Close the socket. The other end is not told: frames have lengths, so a cut shows."""
+        """Close the socket. The other end gets no notice: frames have lengths, so a cut shows."""
         self._socket.close()
 
     def recv(self, size: int) -> bytes:

@@ -70,7 +70,7 @@ def dialling_context(
 
 
 def own_validity(files: Files) -> Validity | None:
-    """How long an end's own certificate is valid; None if it can't be told."""
+    """How long an end's own certificate is valid; None if that is not known."""
     return first_validity(_text(files.certificate, files.names.certificate))
 
 
@@ -168,7 +168,7 @@ def _text(path: str, name: str, *, private: bool = False) -> str:
 
 
 def _other(text: str) -> str:
-    """The content that a file has instead, as far as can be told, with the remedy."""
+    """The content that a file has instead, as far as it is known, with the remedy."""
     if "-----BEGIN CERTIFICATE REQUEST" in text:
         return ", but a request for one: its authority has to sign that"
     if _CERTIFICATE in text:

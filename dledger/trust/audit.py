@@ -11,8 +11,8 @@ code, which objects, and the verdict:
 ``refused``  whoever asked may not
 
 A refusal is written at once. What is refused to the same user at the same address for the same code
-within a minute is counted, and told by one line when that minute is over. So nobody can fill
-a disk with what is refused. No line has a secret: neither fields nor bodies of a request are in it.
+within a minute is counted, and gets one line when that minute is over. So nobody can fill a disk
+with what is refused. No line has a secret: neither fields nor bodies of a request are in it.
 """
 
 from __future__ import annotations

@@ -54,7 +54,9 @@ from mqclient.arguments import check_whole
 from mqclient.errors import Refused
 
 #: The broker can't name the group's consumers: then the offsets are set without telling them.
-_NOT_TOLD = frozenset({ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
+_NOT_INFORMED = frozenset(
+    {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
+)
 
 
 class Groups(Part):
@@ -66,7 +68,7 @@ class Groups(Part):
         """The progress of a group in every queue that it has consumed from.
 
         A broker group that can't be asked, for example one without a leader, raises its error. With
-        `partly` the others are told, and the result's `unasked` names it.
+        `partly` the others are shown, and the result's `unasked` names it.
         """
         found = await progress_of(self._session, group, topic, partly=partly)
         if not await self._exists(found):
@@ -218,7 +220,7 @@ class Groups(Part):
     ) -> tuple[QueueReset, ...]:
         """Reset a group's offsets to the first message stored at or after a time; END for the end.
 
-        Connected consumers are told. Without `force` an offset is only moved back. If no consumer
+        Connected consumers seek there. Without `force` an offset is only moved back. If no consumer
         is connected, only the offsets are set: one that starts later begins there.
         """
         header = InvokeBrokerToResetOffsetHeader(
@@ -227,7 +229,7 @@ class Groups(Part):
 
         async def reset(broker: BrokerData) -> dict[MessageQueue, int]:
             answer = await self._requests.ask_whoever_leads(broker, header)
-            if answer.code in _NOT_TOLD:
+            if answer.code in _NOT_INFORMED:
                 return await self._set_offsets(broker, group, topic, timestamp_ms)
             expect_success(answer, header, self._requests.leader(broker))
             return decode_body(ResetOffsetBody, answer.payload).offset_table

@@ -117,7 +117,7 @@ class Messages(Part):
         count: int = 64,
     ) -> Found:
         """Up to `count` messages of each broker group that carry a key, oldest first; they are the
-        newest. What was left out is told by the result's `left_out`."""
+        newest. The result's `left_out` says what is missing."""
         check_count("count", count)
         if not key or " " in key:
             raise BadInput(f"the key {key!r} is empty or holds a blank, which stands between keys")

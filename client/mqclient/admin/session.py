@@ -1,8 +1,8 @@
 """The parts that all of the administration shares: connections and the choice of broker groups.
 
 Name servers of ours remember broker groups that are away, so what a call has not reached can be
-told: a change that was meant for such a group, too, is PartlyDone, and what a question has left out
-is noted.
+named: a change that was meant for such a group, too, is PartlyDone, and what a question has left
+out is noted.
 """
 
 from __future__ import annotations

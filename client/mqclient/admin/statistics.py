@@ -39,7 +39,7 @@ class Statistics(Part):
 
         A topic that no group reads has one row with an empty group. A broker group that can't be
         asked, for example one without a leader, raises its error. With `partly` the others are
-        told, and `left_out` names it; a topic of which it has all is left out, too.
+        shown, and `left_out` names it; a topic of which it has all is left out, too.
         """
         topics = [info.topic for info in await Topics(self._session).list() if info.kind == "user"]
         asked, unasked = await self._that_can_be_asked(partly)

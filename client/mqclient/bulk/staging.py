@@ -2,7 +2,7 @@
 
 A batch of records becomes one staged entry (docs/explanation/spark-sink.md). Several may be on
 their way to a group at a time: the decision says in which order they become messages. A repeat,
-whose first answer was lost, is another entry: only the one that was answered is told of.
+whose first answer was lost, is another entry: only the one that was answered is named.
 """
 
 from __future__ import annotations

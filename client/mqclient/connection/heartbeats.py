@@ -2,7 +2,7 @@
 
 So a new leader knows the members of a group before it leads. A broker keeps a member until the
 connection ends, or nothing was heard of it for two minutes. So over a connection that has taken a
-heartbeat the same one is told again only every `limits.HEARTBEAT_REPEAT_S`. Each second it is told
+heartbeat the same one is sent again only every `limits.HEARTBEAT_REPEAT_S`. Each second it is sent
 to those that lack it: over new connections, where it has changed, where it was declined.
 """
 

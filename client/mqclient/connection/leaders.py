@@ -43,7 +43,7 @@ log = get_logger(__name__)
 
 
 def log_failure(logger: Logger, event: str, error: DledgerError, **values: object) -> None:
-    """Warn of what is tried again; but its finder has told already of a group without a leader."""
+    """Warn of what is tried again; its finder has warned already of a group without a leader."""
     write = logger.debug if isinstance(error, NoLeader) else logger.warning
     write(event, **values, reason=str(error))
 

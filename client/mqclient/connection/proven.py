@@ -3,7 +3,7 @@
 A broker refuses them to an address that its `adminAddresses` does not list, and has done nothing
 then. So they are asked as usual first. If that is refused and this session was given the secret,
 both ends prove to each other that they know it, on a connection for this one request, which is
-signed. A server at that address that does not know the secret is told nothing.
+signed. A server at that address that does not know the secret learns nothing.
 """
 
 from __future__ import annotations

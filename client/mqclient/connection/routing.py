@@ -45,7 +45,7 @@ _COUNT_DIGITS = 9
 
 @dataclass(slots=True)
 class Group:
-    """The facts known of one broker group. `term` is that of `leader`, 0 if only a route told
+    """The facts known of one broker group. `term` is that of `leader`, 0 if only a route says
     it."""
 
     members: tuple[str, ...] = ()
@@ -238,7 +238,7 @@ class RouteTable:
         self._group(broker_name).stock_version = stock_version
 
     def cluster(self, broker_name: str) -> str:
-        """The cluster that a group belongs to, "" if no route told it."""
+        """The cluster that a group belongs to, "" if no route says it."""
         group = self._groups.get(broker_name)
         return "" if group is None else group.cluster
 

@@ -164,7 +164,7 @@ class Session(Living):
             await anyio.sleep(limits.ROUTE_RETRY_S)
 
     def settled(self, topic: str) -> bool:
-        """Whether a name server has told of all broker groups with this topic; one that has just
+        """Whether a name server has named all broker groups with this topic; one that has just
         begun may not know each yet."""
         return topic not in self._unsettled
 
@@ -261,7 +261,7 @@ class Session(Living):
                         tasks.start_soon(self._leave, address, command)
 
     async def _leave(self, address: str, command: Command) -> None:
-        """A broker that can't be told forgets this client when the connection ends."""
+        """A broker that can't be reached forgets this client when the connection ends."""
         with suppress(RemotingError):
             await self.pool.request(address, command, limits.HEARTBEAT_TIMEOUT_S)
 

@@ -4,9 +4,9 @@ Every member of a group shares the queues out by itself from the same two lists 
 `dledger.remoting.allocation`), so all that matters is to look again whenever one of them may have
 changed: a broker announces a change of members, a route changed, or some time has passed. A queue
 that is gained starts at the offset that is kept for it. Of one that is lost nothing more is handed
-out; the application is told, has some time to finish what it has in hand, and what it has finished
-is committed before the queue is given up. That takes as long as handlers take, so no other queue
-waits for it, neither one that is lost together with it nor one that is gained meanwhile.
+out; the application hears of it, and has some time to finish messages in hand. Finished ones are
+committed before the queue is given up. That takes as long as handlers take, so no other queue waits
+for it, neither one that is lost together with it nor one that is gained meanwhile.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Assignment:
         self._wake.set()
 
     async def keep_balanced(self) -> None:
-        """Rebalance whenever told to, and every few seconds, until cancelled."""
+        """Rebalance whenever it is asked for, and every few seconds, until cancelled."""
         attempt = 0
         while True:
             cause, self._cause = self._cause, "looked again"

@@ -121,7 +121,7 @@ def check_policy(
 
 
 class Handling:
-    """A run of a handler, which is given a list. `failed` is told each message's exception; if that
+    """A run of a handler, which is given a list. `failed` gets each message's exception; if that
     returns False the message is handled again."""
 
     def __init__(

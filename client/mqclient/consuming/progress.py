@@ -126,7 +126,7 @@ class QueueProgress:
     returned: list[ReceivedMessage] = field(default_factory=list)
 
     def start(self, offset: int, life: int = 0) -> None:
-        """Begin reading at `offset`. BadInput if a broker told what is none."""
+        """Begin reading at `offset`. Raises BadInput for what can't be an offset."""
         checked_offset(offset, f"where to begin with {self.queue}")
         self.started = True
         self.fetch_offset = self.committed = offset

@@ -42,7 +42,7 @@ class Unfinished:
         return run < len(self._starts) and self._starts[run] <= offset
 
     def add(self, start: int, end: int) -> None:
-        """A run was handed out. What of it is not above all before is not told apart from them."""
+        """A run was handed out. Offsets that are not above all earlier ones count as theirs."""
         start = max(start, self._end)
         if start >= end:
             return

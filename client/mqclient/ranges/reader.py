@@ -80,12 +80,12 @@ class Bounds(NamedTuple):
 class TopicBounds(NamedTuple):
     """The queues of a topic that can be read.
 
-    `told` are the broker groups that have answered: a queue of theirs that is not listed does not
-    exist. `silent` are broker groups that have or had the topic, and either can't be asked now or
-    must not be read. Nothing is known of other broker groups."""
+    `answered` are the broker groups that have answered: a queue of theirs that is not listed does
+    not exist. `silent` are broker groups that have or had the topic, and either can't be asked now
+    or must not be read. Nothing is known of other broker groups."""
 
     queues: Mapping[MessageQueue, Bounds]
-    told: frozenset[str]
+    answered: frozenset[str]
     silent: frozenset[str]
 
 

@@ -1,6 +1,6 @@
-"""A leader's part in handing leadership over: to which node, when to tell it, when to give up.
+"""A leader's part in handing leadership over: to which node, when to ask it, when to give up.
 
-`transfer` decides. This module tells it how far a follower is, and sends the messages.
+`transfer` decides. This module says how far a follower is, and sends the messages.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class HandOver:
             return
         target = self._follower(transfer.target)
         match transfer.next(now, target, uncommitted):
-            case Next.TELL:
-                failpoint("transfer.tell")
-                transfer.told = True
+            case Next.ASK:
+                failpoint("transfer.ask")
+                transfer.asked = True
                 peer = self._peers.known[transfer.target]
                 self._peers.post(peer, TakeOver(self._core.term))
             case Next.GIVE_UP:
@@ -115,7 +115,7 @@ class HandOver:
             self.begin(chosen, now, lambda failed: None)
 
     def deliver(self, node_id: str, message: Willing | Declined) -> None:
-        """Whether a node that was asked, or told to take over, could lead."""
+        """Whether a node that was consulted, or asked to take over, could lead."""
         if message.term != self._core.term or self._core.role is not Role.LEADER:
             return
         if isinstance(message, Willing):
@@ -124,7 +124,7 @@ class HandOver:
             return
         self._declined.add(node_id)
         transfer = self._transfer
-        if transfer is not None and transfer.told and transfer.target == node_id:
+        if transfer is not None and transfer.asked and transfer.target == node_id:
             self._end(f"{node_id} declined: {why_declined(message.reason)}")
 
     @property

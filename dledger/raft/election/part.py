@@ -68,7 +68,7 @@ class Elections:
         self._clock = clock
         self._may_elect = self._gave_way = False
         self._is_wished = False
-        self._told_in_term: int | None = None
+        self._asked_in_term: int | None = None
         self._resigned_term: int | None = None
         #: Elections that this node has begun, by reason.
         self.begun: Counter[str] = Counter()
@@ -88,7 +88,7 @@ class Elections:
 
     def before_tick(self, now: float) -> bool:
         """Decide whether the library may elect in the coming tick; returns whether it will."""
-        if self._told_to_elect():
+        if self._asked_to_elect():
             self.begun["handed over"] += 1
             return True
         if self._hold_election(now):
@@ -141,8 +141,8 @@ class Elections:
         if (node_id, message.term) != (self.core.leader_id, self.core.term):
             return
         if isinstance(message, TakeOver):
-            failpoint("transfer.told")
-            self._told_in_term = message.term
+            failpoint("transfer.asked")
+            self._asked_in_term = message.term
         elif isinstance(message, Consult):
             self._answer_leader(self._obstacle)
         else:
@@ -232,12 +232,12 @@ class Elections:
         elif message.granted and self._gate.granted(node_id, message.asked_term):
             self._start_election()
 
-    def _told_to_elect(self) -> bool:
+    def _asked_to_elect(self) -> bool:
         """Start an election without a pre-vote, if the leader of this term asked for it."""
-        if self._told_in_term is None:
+        if self._asked_in_term is None:
             return False
-        told, self._told_in_term = self._told_in_term, None
-        if told != self.core.term or self.core.role is not Role.FOLLOWER:
+        asked, self._asked_in_term = self._asked_in_term, None
+        if asked != self.core.term or self.core.role is not Role.FOLLOWER:
             return False
         obstacle = self._obstacle
         if obstacle is not None:

@@ -2,7 +2,7 @@
 
 A leader may have to go: for a restart, because an operator asks for it, or because the preferred
 node is healthy again. The others need not notice its absence first. It takes no more appends, waits
-until those that it took are committed and the target holds all of them, and tells the target to
+until those that it took are committed and the target holds all of them, and asks the target to
 elect now. That is a real election: the target raises the term and needs the votes of a majority, so
 no safety depends on this module. The election only skips the pre-vote and the stickiness of voters,
 which prevent needless elections, since this one is the leader's own wish.
@@ -36,18 +36,18 @@ class Next(Enum):
     """The next step of a leader in a transfer under way."""
 
     WAIT = 0
-    TELL = 1
+    ASK = 1
     GIVE_UP = 2
 
 
 class Obstacle(IntEnum):
-    """Why a node that is told to take over declines. The numbers are those of the wire."""
+    """Why a node that is asked to take over declines. The numbers are those of the wire."""
 
     NOT_ELIGIBLE = 0
     REPLAYS = 1
     NO_ROOM = 2
     NO_SEGMENT = 3
-    """Told to a leader unasked: see `dledger.raft.replication.majority_space`."""
+    """Sent to a leader unasked: see `dledger.raft.replication.majority_space`."""
 
 
 _IN_WORDS: Final = {
@@ -85,15 +85,15 @@ class Transfer:
     target: str
     deadline: float
     on_done: Callable[[str | None], None]
-    told: bool = False
+    asked: bool = False
 
     def next(self, now: float, target: Follower, uncommitted: int) -> Next:
         """The next step now; `uncommitted` entries of the leader have no outcome yet."""
         if now >= self.deadline or not target.linked:
             return Next.GIVE_UP
-        if self.told or target.lag or uncommitted:
+        if self.asked or target.lag or uncommitted:
             return Next.WAIT
-        return Next.TELL
+        return Next.ASK
 
     def reason(self, target: Follower, uncommitted: int) -> str:
         """Why the transfer was given up, for the operator."""
@@ -103,7 +103,7 @@ class Transfer:
             return f"{self.target} was still {target.lag} entries behind"
         if uncommitted:
             return f"{uncommitted} entries were not committed in time"
-        return f"{self.target} was told to take over, but did not in time"
+        return f"{self.target} was asked to take over, but did not in time"
 
 
 class Preference:

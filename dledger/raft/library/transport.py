@@ -2,7 +2,7 @@
 
 The rules, each with the hole of the library that it closes:
 
-- every message carries the sender's term (2), and a node that is behind in terms is told so (12);
+- every message carries the sender's term (2), and a node that is behind in terms learns it (12);
 - the commit index that a follower takes is at most the last entry that the message verified (4, and
   more);
 - snapshots, chunked entries, forwarded commands and membership entries do not exist here (4, 10,
@@ -232,7 +232,7 @@ class PeerTransport(Transport):  # type: ignore[misc]
                 },
             )
 
-    # -- what the library is told ----------------------------------------------------------
+    # -- what the library gets ----------------------------------------------------------
 
     def connected(self, node: Node) -> None:
         """Messages to a peer may be sent."""

@@ -18,7 +18,7 @@ majority committed in its place is newer than this whole log, so no majority ele
 however it counts.
 
 The base need not be an entry of this log. A node whose log begins anew behind a leader's head gets
-the leader's base with it, and a node that was away, or removed, is told the base by the peers that
+the leader's base with it, and a node that was away, or removed, learns the base from the peers that
 it asks for votes. The base may be newer than this node's whole log. That makes no election wrong: a
 majority of that configuration has committed its entry, and will not vote for a log that lacks it.
 """

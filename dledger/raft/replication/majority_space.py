@@ -3,8 +3,8 @@
 A follower whose disk is full drops the entries of the next segment (`dledger.log.segments.space`).
 Once the others are no majority, nothing more is committed: appends would wait until their deadlines
 and end with an unknown outcome. Behind them would wait the entry that lets old segments be removed,
-which could make room. So a follower tells its leader, each second, while it can't begin another
-segment.
+which could make room. So a follower reports to its leader, each second, while it can't begin
+another segment.
 While a majority can't, the leader goes by that as on a full disk of its own: what is free in the
 present segment is the last room that there is, messages leave a part of it for the rest, and what
 does not fit is definitely not taken.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dledger.errors import NoSpace
 from dledger.raft.election.transfer import Obstacle
-from dledger.raft.limits import NO_SPACE_COUNTS_S, NO_SPACE_TELL_S
+from dledger.raft.limits import NO_SPACE_COUNTS_S, NO_SPACE_REPORT_S
 from dledger.raft.messages import Declined
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class MajoritySpace:
-    """A node's part in this: as a follower that tells, and as a leader that hears."""
+    """A node's part in this: as a follower that reports, and as a leader that hears."""
 
     def __init__(self, consensus: Consensus, replica: Replica, heartbeat_s: float) -> None:
         self._core = consensus.core
@@ -36,16 +36,16 @@ class MajoritySpace:
         self._members = replica.members
         self._log = replica.log
         self._counts_s = max(NO_SPACE_COUNTS_S, 3 * heartbeat_s)
-        self._told_term, self._told_at = 0, 0.0
+        self._reported_term, self._reported_at = 0, 0.0
         self._heard_at: dict[str, float] = {}
 
-    def tell(self, leader: Peer, now: float) -> None:
-        """A leader's message has come: tell it if this node can't begin another segment."""
+    def report(self, leader: Peer, now: float) -> None:
+        """A leader's message has come: report it if this node can't begin another segment."""
         if self._log.space.lacking is None:
             return
         term = self._core.term
-        if term != self._told_term or now - self._told_at >= NO_SPACE_TELL_S:
-            self._told_term, self._told_at = term, now
+        if term != self._reported_term or now - self._reported_at >= NO_SPACE_REPORT_S:
+            self._reported_term, self._reported_at = term, now
             self._peers.post(leader, Declined(term, Obstacle.NO_SEGMENT))
 
     def heard(self, node_id: str, message: Declined, now: float) -> None:

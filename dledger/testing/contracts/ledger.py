@@ -128,7 +128,7 @@ class LedgerContract:
     """Any ledger, of one node or of a group."""
 
     async def test_what_was_acknowledged_is_there_in_order(self, group: LedgerGroup) -> None:
-        """At the index and the position that the append was told, with its bytes, everywhere."""
+        """At the index and the position that the append returned, with its bytes, everywhere."""
         bodies = [b"%d." % number * (1 + number * 7 % 90) for number in range(60)]
         appended = await append(group, *bodies)
         await level(group)

@@ -114,7 +114,7 @@ class LogStoreContract:
         assert log.last_index == 3
 
     def test_an_entry_has_a_bound(self, storage: Storage) -> None:
-        """The largest one that fits is taken; one byte more is refused, with both sizes told."""
+        """The largest one that fits is taken; one byte more is refused, with both sizes named."""
         log = storage.open()
         room = log.entry_bytes_max - HEADER_BYTES
         with pytest.raises(

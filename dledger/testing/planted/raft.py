@@ -313,16 +313,16 @@ def never_check_quorum() -> Planted:
 
 
 def take_over_without_an_election() -> Planted:
-    """A node that is told to take over leads at once, without asking for votes."""
-    original = Elections._told_to_elect
+    """A node that is asked to take over leads at once, without asking for votes."""
+    original = Elections._asked_to_elect
 
-    def told(self: Elections) -> bool:
+    def asked(self: Elections) -> bool:
         if original(self):
             self.core._SyncObj__setCurrentTerm(self.core.term + 1, None)
             self.core._SyncObj__onBecomeLeader()
         return False
 
-    return patch.object(Elections, "_told_to_elect", told)
+    return patch.object(Elections, "_asked_to_elect", asked)
 
 
 def hand_over_for_ever() -> Planted:

@@ -53,7 +53,7 @@ def look(
             for queue, each in found.queues.items()
             if not options.queues or queue in options.queues
         }
-        answered |= {(topic, name) for name in found.told}
+        answered |= {(topic, name) for name in found.answered}
     return Known(bounds, answered)
 
 

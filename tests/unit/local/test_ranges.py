@@ -124,14 +124,14 @@ async def test_bounds_tell_of_groups_that_are_gone_and_of_silent_ones(
             found = await reader.bounds("T")
             there = [MessageQueue("T", name, number) for name in (a, b) for number in (0, 1)]
             assert [*found.queues] == there
-            assert (found.told, found.silent) == ({a, b}, set())
+            assert (found.answered, found.silent) == ({a, b}, set())
             await cluster.kill(await cluster.leader(b))
             found = await reader.bounds("T", known=[a, b])
-            assert found.told == {a}
+            assert found.answered == {a}
             assert {*found.queues} == {MessageQueue("T", a, 0), MessageQueue("T", a, 1)}
             assert found.silent <= {b}
             nowhere = await reader.bounds("Nowhere", known=[a])
-            assert (dict(nowhere.queues), nowhere.told) == ({}, {a})
+            assert (dict(nowhere.queues), nowhere.answered) == ({}, {a})
 
 
 async def test_a_read_lives_through_the_death_of_the_leader(autojump_clock: MockClock) -> None:

@@ -50,7 +50,7 @@ async def check_tls(host: str, port: int, tls: AskedTls, timeout_s: float) -> Tl
     report = TlsReport(f"{host}:{port}", plain, await _answered(host, port, timeout_s, dialler))
     if report.tls == TAKEN:
         if plain != TAKEN:
-            # The reason is for a client that was not told to use TLS.
+            # The reason is for a client that does not use TLS.
             report = replace(report, plain=TLS_ALONE)
         return await _with_certificate(report, host, port, timeout_s, dialler)
     for lenient in _lenient(tls):

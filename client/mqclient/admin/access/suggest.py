@@ -45,7 +45,7 @@ def strangers(observed: Iterable[ObservedNeed]) -> list[Stranger]:
 
 
 def suggested(observed: Iterable[ObservedNeed]) -> list[Suggestion]:
-    """Entries for what users lacked, by user and resource. Of who had no name nothing is told."""
+    """Entries for what users lacked, by user and resource. Senders without a name are left out."""
     actions: dict[tuple[str, str], dict[str, None]] = {}
     counts: dict[tuple[str, str], int] = {}
     named = (need for need in observed if need.user)

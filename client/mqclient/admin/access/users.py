@@ -100,8 +100,8 @@ class Users(Part):
         broker: str | None = None,
         cluster: str | None = None,
     ) -> tuple[UserState, ...]:
-        """A user as each broker group has it; nothing of those that have not. The password is told
-        to super users only."""
+        """A user as each broker group has it; nothing of those that have not. Super users
+        alone get the password."""
         header = GetUserHeader(name, show_password or None)
 
         async def get(group: BrokerData) -> list[UserState]:

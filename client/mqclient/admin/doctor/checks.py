@@ -29,7 +29,7 @@ def name_servers(facts: Facts) -> Iterator[Finding]:
 
 
 def brokers_away(facts: Facts) -> Iterator[Finding]:
-    """Addresses that clients are told and that don't answer, and broker groups that are away."""
+    """Addresses that clients get and that don't answer, and broker groups that are away."""
     registered = {
         address
         for namesrv in facts.name_servers

@@ -33,7 +33,7 @@ class NamesrvFacts(msgspec.Struct, frozen=True):
 
 
 class BrokerFacts(msgspec.Struct, frozen=True):
-    """A broker, by the address that clients are told. `problem`: why it did not answer."""
+    """A broker, by the address that clients get. `problem`: why it did not answer."""
 
     cluster: str
     broker_name: str

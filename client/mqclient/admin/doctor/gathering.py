@@ -2,7 +2,7 @@
 
 Every server is asked by itself, followers and unregistered members too. Nothing is changed, and one
 that does not answer keeps no other from being asked: it is noted. Each question is bounded in time,
-names are bounded in number, and what is left out is told.
+names are bounded in number, and what is left out is named.
 """
 
 from __future__ import annotations

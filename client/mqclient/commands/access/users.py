@@ -177,7 +177,7 @@ def get_user(
     Parameters
     ----------
     show_password
-        With -o json, the password, too; super users are told it.
+        With -o json, the password, too, for super users.
     """
 
     async def get(admin: Admin) -> tuple[UserState, ...]:
@@ -217,7 +217,7 @@ def asked_unless(
     common: Common,
     change: Callable[[Admin], Awaitable[tuple[str, ...]]],
 ) -> tuple[str, ...]:
-    """The groups where a change was made; none if it was only to be told."""
+    """The groups where a change was made; none if it was only to be shown."""
     return () if dry_run else common.ask(change)
 
 

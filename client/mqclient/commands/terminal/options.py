@@ -110,7 +110,7 @@ def switched(given: Switch | None) -> bool | None:
 QueueCount = Annotated[Whole, Parameter(validator=Number(gte=1))]
 
 EXIT_PARTLY = 1
-"""Some were done or told, others not: as if nothing was."""
+"""The status if some were done or shown, and others not."""
 _left_out: list[str] = []
 """Results that the command's last call has not shown. A process is one command."""
 _unasked: list[str] = []

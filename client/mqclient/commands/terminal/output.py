@@ -39,7 +39,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = field(default=())
     left_out: Sequence[str] = field(default=())
-    """Rows that are not shown, and work that was not done: programs are told, too."""
+    """Rows that are not shown, and work that was not done, for people and for programs."""
 
 
 def print_table(table: Table) -> None:

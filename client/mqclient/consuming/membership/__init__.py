@@ -1,4 +1,4 @@
-"""Being a member of a consumer group: what brokers are told, and what they tell.
+"""Being a member of a consumer group: what brokers learn, and what they say.
 
 ``presence``      heartbeats, and answers to what brokers ask and announce
 ``notices``       what brokers send to members by themselves (pure)

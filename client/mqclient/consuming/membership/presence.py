@@ -60,7 +60,7 @@ class Presence:
     """The facts that brokers know of one consumer; none if it belongs to no `group`.
 
     With `same_subscriptions` it is refused if other members subscribe to something else. Brokers
-    are told which queues are `paused`, so tools can say why those do not move.
+    know which queues are `paused`, so tools can say why those do not move.
     """
 
     group: str | None

@@ -146,7 +146,9 @@ class Settling:
             self._try_again(broker_name, soon, error)
             await anyio.sleep(limits.FIND_BACKOFF_MAX_S)
         except BaseException:
-            self._soon.setdefault(broker_name, []).extend(soon)  # told twice is told once
+            self._soon.setdefault(broker_name, []).extend(
+                soon
+            )  # an acknowledgement may be repeated
             for ask in asks:
                 ask.cut_off()
             raise

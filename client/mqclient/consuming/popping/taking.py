@@ -77,7 +77,7 @@ class Taking:
         self._subscriptions = subscriptions
         self._settling = settling
         self.invisible_s = invisible_s
-        #: After how many tries the group gives a message up, as a broker has told last.
+        #: After how many tries the group gives a message up, as a broker has said last.
         self.retry_max_times = limits.POP_RECONSUME_TIMES
         self._init_mode = init_mode
         self._ordered = ordered

@@ -33,7 +33,7 @@ class Commits:
     ) -> Place | None:
         """The place that is stored, this one or a newer one; None if it is not stored in time.
 
-        `send` is told how many seconds are left, 0 if the commit before took all of them.
+        `send` gets how many seconds are left, 0 if the commit before took all of them.
         """
         self._asked += 1
         self._newest, number = place, self._asked

@@ -8,7 +8,7 @@ Brokers need not handle requests in the order in which they come. Were a queue u
 request for its lock is under way, the lock might be given after that, to a member that has gone,
 and nobody would read the queue until it ends. So a queue is unlocked when all such requests are
 answered, and those without an answer are taken for granted. Those that the broker holds are
-answered when it is told that the queue is not wanted any more.
+answered when it hears that the queue is not wanted any more.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Locks:
 
     async def acquire(self, queue: MessageQueue) -> None:
         """Wait until the queue is ours; as long as it is another's."""
-        began_s, is_told = steady_s(), False
+        began_s, is_logged = steady_s(), False
         asker = self._askers[queue] = object()
         while True:
             asked_s = steady_s()
@@ -88,8 +88,8 @@ class Locks:
                         self._came_too_late(queue)
                     raise
                 return
-            if steady_s() - began_s > limits.LOCK_SILENT_S and not is_told:
-                is_told = True
+            if steady_s() - began_s > limits.LOCK_SILENT_S and not is_logged:
+                is_logged = True
                 log.info("queue is locked by another member", group=self._group, queue=str(queue))
             # Brokers that don't hold the request answer at once.
             await anyio.sleep(max(0.0, asked_s + limits.LOCK_RETRY_S - steady_s()))
@@ -140,12 +140,12 @@ class Locks:
         await self.release([*{*self.leases.queues(), *self._maybe_ours}])
 
     async def release(self, queues: Sequence[MessageQueue]) -> None:
-        """Release queues. A lock whose broker can't be told ends by itself."""
+        """Release queues. A lock whose broker can't be reached ends by itself."""
         self._leaving.update(queues)
-        self._maybe_ours.update(queues)  # if there is no time to tell, `leave` tries again
+        self._maybe_ours.update(queues)  # if there is no time for that, `leave` tries again
         try:
             while under_way := [queue for queue in queues if self._under_way[queue]]:
-                # What is told may overtake what it is about: it is told again.
+                # A release may overtake the request that it is about: it is sent again.
                 await self._unlock([queue for queue in under_way if self._waiting[queue]])
                 with anyio.move_on_after(limits.LOCK_RETRY_S):
                     while any(self._under_way[queue] for queue in queues):

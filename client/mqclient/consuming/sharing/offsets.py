@@ -125,7 +125,7 @@ class BrokerOffsets:
 
     A commit says whether it goes back behind what this member itself had from the group or
     committed: brokers let no other one take the group back. With a `patience_s` queues are shared:
-    one that another member of ours has still, who was told to give it up, is waited for so long.
+    one that another member of ours has still, which is to give it up, is waited for so long.
     """
 
     def __init__(
@@ -182,8 +182,8 @@ class BrokerOffsets:
             await sleep(max(0.0, asked_s + limits.HANDOVER_LOOK_S - steady_s()))
 
     async def give_up(self, queues: Sequence[MessageQueue]) -> None:
-        """Tell the brokers; who can't be told lets others wait for as long as they have
-        patience."""
+        """Tell the brokers; if one can't be reached, other members wait for as long as they
+        have patience."""
 
         async def tell(queue: MessageQueue) -> None:
             with suppress(RemotingError, ClientError):

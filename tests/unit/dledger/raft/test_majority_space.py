@@ -11,7 +11,7 @@ from groups import Group
 from dledger.errors import AppendError, Busy
 from dledger.log.entry import Kind
 from dledger.raft.appends import Appended
-from dledger.raft.limits import NO_SPACE_COUNTS_S, NO_SPACE_TELL_S
+from dledger.raft.limits import NO_SPACE_COUNTS_S, NO_SPACE_REPORT_S
 
 Outcome = list[Appended | AppendError]
 
@@ -139,7 +139,7 @@ def test_when_there_is_room_again_the_leader_goes_on_by_itself() -> None:
     group.node(group.followers[0]).disk.full = False
     with pytest.raises(Busy):
         group.append(group.leader)
-    group.run(NO_SPACE_COUNTS_S + NO_SPACE_TELL_S)
+    group.run(NO_SPACE_COUNTS_S + NO_SPACE_REPORT_S)
     assert group.longest_gap(2.0) < 0.1
 
 
@@ -169,7 +169,7 @@ def test_a_leader_that_is_ahead_of_full_disks_takes_nothing_more() -> None:
             group.append(leader, kind, urgent=urgent)
     for node_id in group.followers:
         group.node(node_id).disk.full = False
-    group.run(NO_SPACE_COUNTS_S + NO_SPACE_TELL_S)
+    group.run(NO_SPACE_COUNTS_S + NO_SPACE_REPORT_S)
     assert all(isinstance(outcome[0], Appended) for outcome in taken)
     assert group.longest_gap(2.0) < 0.1
 
@@ -182,7 +182,7 @@ def test_a_new_leader_is_told_at_once() -> None:
     ended = list[str | None]()
     group.node(before).engine.transfer(after, ended.append)
     group.run_until(lambda: group.leaders == [after], 2.0)
-    group.run(NO_SPACE_TELL_S / 2)
+    group.run(NO_SPACE_REPORT_S / 2)
     assert ended == [None]
     with pytest.raises(Busy, match=f"no space left on the disks of {', '.join(full)}"):
         group.append(after)
