@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 pytest.register_assert_rewrite("replicas")
 sys.path.insert(0, str(Path(__file__).parent))
+
+from replicas import Group, group  # noqa: E402 -- beside this file, which is no package
+
+
+@pytest.fixture
+async def found(tmp_path: Path) -> AsyncIterator[Group]:
+    """A group that serves; whatever a test did to it, it does so in the end, and replicas agree.
+
+    The test takes `mock_clock`, too: pytest-trio looks for the clock among its parameters only.
+    """
+    async with group(tmp_path) as found:
+        yield found
+        found.agree()
+        await found.serves()
+        found.agree()

@@ -80,11 +80,23 @@ class Stranger:
                 self._decoder.feed(data)
         return list(self._decoder.frames())
 
-    async def ask(self, request: Command) -> Command | None:
+    async def tell(self, request: Command) -> Command | None:
         """The answer to a request, if there is one."""
         request.opaque = next(self._opaques)
         found = await self.write(b"".join(encode_frame(request)))
         return next((answer for answer in found if answer.opaque == request.opaque), None)
+
+    async def ask(self, request: Command) -> Command:
+        """The answer to a request, which must have one."""
+        answer = await self.tell(request)
+        assert answer is not None, f"no answer to {request}"
+        return answer
+
+    async def do(self, request: Command) -> Command:
+        """The answer to a request, which must succeed."""
+        answer = await self.ask(request)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        return answer
 
     def close(self) -> None:
         """Go away."""
@@ -170,11 +182,9 @@ class Group:
         for number, properties in enumerate(kinds):
             key = f"UNIQ_KEY\x01k{number}\x02"
             answer = await honest.ask(send_request(b"kept", e="0", i=properties + "\x02" + key))
-            assert answer is not None
             handles.append(str(answer.ext.get("recallHandle", "")))
         naming = {"producerName": "named", "instance": "a"}
         named = await honest.ask(Command(RequestCode.REGISTER_PRODUCER, naming))
-        assert named is not None
         epochs = [decode_header(RegisterProducerResponseHeader, named).epoch]
         honest.close()
         places = (TOPIC, HALF_TOPIC, TIMER_TOPIC, SCHEDULE_TOPIC)
@@ -187,9 +197,7 @@ class Group:
         """An honest client is answered: in a topic of its own, and in the stranger's queues."""
         honest = self.connect()
         for name, count in ((CANARY, 1), (TOPIC, queues)):
-            made = await honest.ask(topic_request(name, QUEUES))
-            assert made is not None, f"{name}: no answer"
-            assert made.code == ResponseCode.SUCCESS, made.remark
+            await honest.do(topic_request(name, QUEUES))
             for queue_id in range(count):
                 await self._send(honest, name, queue_id)
         honest.close()
@@ -202,13 +210,9 @@ class Group:
         values = ("P", topic, "TBW102", "4", str(queue_id), "0", "5", "0", "")
         ext: dict[str, ExtValue] = dict(zip("abcdefghi", values, strict=True))
         code, encoding = RequestCode.SEND_MESSAGE_V2, HeaderEncoding.JSON
-        sent = await honest.ask(Command(code, ext, body, encoding=encoding))
-        assert sent is not None, f"{topic} {queue_id}: no answer"
-        assert sent.code == ResponseCode.SUCCESS, f"{topic} {queue_id}: {sent.remark}"
+        sent = await honest.do(Command(code, ext, body, encoding=encoding))
         assert (sent.ext["queueId"], sent.ext["queueOffset"]) == (str(queue_id), str(end))
-        got = await honest.ask(pull_request(queue_id, end, topic=topic, consumerGroup="Honest"))
-        assert got is not None
-        assert got.code == ResponseCode.SUCCESS, got.remark
+        got = await honest.do(pull_request(queue_id, end, topic=topic, consumerGroup="Honest"))
         assert [bytes(record.body) for record in records(got)] == [body]
 
     def agree(self) -> None:

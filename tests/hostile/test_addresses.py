@@ -17,7 +17,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from replicas import group
+from replicas import Group
 from test_peer_port import Owner, port_of, running, start
 from trio.testing import MockClock
 
@@ -167,27 +167,25 @@ async def test_a_host_that_is_none_is_not_connected_to(host: str) -> None:
 
 
 async def test_requests_that_name_such_a_member_change_nothing(
-    tmp_path: Path, mock_clock: MockClock
+    found: Group, mock_clock: MockClock
 ) -> None:
     """ADD_MEMBER with each of them: an answer that says what is wrong, and a group that serves."""
     good = {"nodeId": "n9", "host": "10.0.0.9", "port": 40911, "clientAddr": "10.0.0.9:10911"}
-    async with group(tmp_path) as found:
-        for wrong in (
-            *({"host": host} for host in (*NO_HOSTS, "0.0.0.0")),
-            *({"port": port} for port in (0, -1, 65_536, 1 << 60, "x")),
-            *({"nodeId": node_id} for node_id in ("", "a\0", "n-1", "a b", "a;b", "x" * 129)),
-            *({"clientAddr": text} for text in ("", "x", "a\0b:1", "0.0.0.0:1", "h:0", "h:1;i:2")),
-        ):
-            if "\ud800" in wrong.values():
-                continue  # no header can carry it
-            answer = await found.connect().ask(Command(RequestCode.ADD_MEMBER, good | wrong))
-            assert answer is not None
-            assert answer.code == 1, wrong
-            assert answer.remark
-            assert "log in memory" not in answer.remark  # which refuses what is right, too
-        assert not found.core.faults.count
-        await found.serves()
-        found.agree()
+    for wrong in (
+        *({"host": host} for host in (*NO_HOSTS, "0.0.0.0")),
+        *({"port": port} for port in (0, -1, 65_536, 1 << 60, "x")),
+        *({"nodeId": node_id} for node_id in ("", "a\0", "n-1", "a b", "a;b", "x" * 129)),
+        *({"clientAddr": text} for text in ("", "x", "a\0b:1", "0.0.0.0:1", "h:0", "h:1;i:2")),
+    ):
+        if "\ud800" in wrong.values():
+            continue  # no header can carry it
+        answer = await found.connect().ask(Command(RequestCode.ADD_MEMBER, good | wrong))
+        assert answer.code == 1, wrong
+        assert answer.remark
+        assert "log in memory" not in answer.remark  # which refuses what is right, too
+    assert not found.core.faults.count
+    await found.serves()
+    found.agree()
 
 
 # -- a log that holds one ----------------------------------------------------------------------

@@ -95,25 +95,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PRODUCERS_MAX", 40)
 
 
-def is_refused_at(answer: Command | None, bound: str) -> bool:
+def is_refused_at(answer: Command, bound: str) -> bool:
     """Whether an answer names the bound, and that its client may come again."""
-    assert answer is not None
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE, answer.remark
     assert "retryAfterMillis" in answer.ext
     return bound in (answer.remark or "")
 
 
 async def beat(stranger: Stranger, name: str) -> None:
-    answer = await stranger.ask(Command(Code.HEART_BEAT, {}, heartbeat(f"client of {name}", name)))
-    assert answer is not None
-    assert answer.code == ResponseCode.SUCCESS, answer.remark
-
-
-async def after(found: Group) -> None:
-    """Everybody else is served, and all replicas are equal."""
-    found.agree()
-    await found.serves()
-    found.agree()
+    await stranger.do(Command(Code.HEART_BEAT, {}, heartbeat(f"client of {name}", name)))
 
 
 # -- queue locks ----------------------------------------------------------------------------------
@@ -126,7 +116,6 @@ async def lock(
     wanted = [MessageQueue(topic, "broker-a", queue_id) for queue_id in range(queues)]
     body = encode_body(LockBatchBody(name, client_id, wanted))
     answer = await stranger.ask(Command(Code.LOCK_BATCH_MQ, {}, body))
-    assert answer is not None
     if answer.code != ResponseCode.SUCCESS:
         return 0, answer
     return len(decode_body(LockBatchResponseBody, answer.payload).lock_ok_mq_set), answer
@@ -135,83 +124,74 @@ async def lock(
 @pytest.mark.parametrize("size", [limits.CLIENT_ID_BYTES_MAX + 1, 20_000])
 @pytest.mark.parametrize("character", ["x", "\u00e4", "\U0001f600"])
 async def test_a_client_s_id_is_not_kept_with_each_of_a_thousand_locks(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, size: int, character: str
+    found: Group, mock_clock: trio.testing.MockClock, size: int, character: str
 ) -> None:
     """Neither locks nor heartbeats take one that is long; the reason says how long one may be."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request("Wide", 1024))
-        client_id = character * (size // len(character.encode()) + 1)
-        granted, answer = await lock(stranger, "G", 1024, client_id)
-        assert granted == 0
-        assert f"at most {limits.CLIENT_ID_BYTES_MAX}" in (answer.remark or "")
-        beaten = await stranger.ask(Command(Code.HEART_BEAT, {}, heartbeat(client_id)))
-        assert beaten is not None
-        assert beaten.code == ResponseCode.SYSTEM_ERROR
-        assert len(answer.remark or "") < 1000
-        assert found.machine.locks.shares.count == 0
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request("Wide", 1024))
+    client_id = character * (size // len(character.encode()) + 1)
+    granted, answer = await lock(stranger, "G", 1024, client_id)
+    assert granted == 0
+    assert f"at most {limits.CLIENT_ID_BYTES_MAX}" in (answer.remark or "")
+    beaten = await stranger.ask(Command(Code.HEART_BEAT, {}, heartbeat(client_id)))
+    assert beaten.code == ResponseCode.SYSTEM_ERROR
+    assert len(answer.remark or "") < 1000
+    assert found.machine.locks.shares.count == 0
 
 
 async def test_locks_of_one_group_leave_room_for_the_others(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+    found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
     """What it has it renews; who gets less than was asked for is told why."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request("Wide", 1024))
-        greedy, answer = await lock(stranger, "Greedy", 1024)
-        assert 0 < greedy < 40
-        assert "queue locks are kept of at most 80" in (answer.remark or "")
-        assert (await lock(stranger, "Greedy", greedy))[0] == greedy
-        refused = [await lock(found.connect(), f"Made-up-{number}", 1024) for number in range(7)]
-        assert 0 < sum(granted for granted, _ in refused) < 50
-        honest = found.connect()
-        assert (await lock(honest, "Honest", 1))[0] == 1
-        assert (await lock(stranger, "Greedy", greedy))[0] == greedy
-        assert (await lock(honest, "Honest", 1))[0] == 1
-        assert found.machine.locks.shares.count <= 80
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request("Wide", 1024))
+    greedy, answer = await lock(stranger, "Greedy", 1024)
+    assert 0 < greedy < 40
+    assert "queue locks are kept of at most 80" in (answer.remark or "")
+    assert (await lock(stranger, "Greedy", greedy))[0] == greedy
+    refused = [await lock(found.connect(), f"Made-up-{number}", 1024) for number in range(7)]
+    assert 0 < sum(granted for granted, _ in refused) < 50
+    honest = found.connect()
+    assert (await lock(honest, "Honest", 1))[0] == 1
+    assert (await lock(stranger, "Greedy", greedy))[0] == greedy
+    assert (await lock(honest, "Honest", 1))[0] == 1
+    assert found.machine.locks.shares.count <= 80
 
 
 async def test_locks_that_ended_are_forgotten_and_the_others_stay(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+    found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
     """On every replica, by entries; a snapshot shrinks again."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request("Wide", 1024))
-        for number in range(5):
-            await lock(found.connect(), f"Gone-{number}", 1024, f"made up {number}")
-        stranger = found.connect()
-        kept, _ = await lock(stranger, "Honest", 2)
-        assert kept
-        held = found.machine.locks.shares.count
-        for _ in range(40):
-            await found.pass_time(20)
-            assert (await lock(stranger, "Honest", kept))[0] == kept
-        assert held > found.machine.locks.shares.count == kept
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request("Wide", 1024))
+    for number in range(5):
+        await lock(found.connect(), f"Gone-{number}", 1024, f"made up {number}")
+    stranger = found.connect()
+    kept, _ = await lock(stranger, "Honest", 2)
+    assert kept
+    held = found.machine.locks.shares.count
+    for _ in range(40):
+        await found.pass_time(20)
+        assert (await lock(stranger, "Honest", kept))[0] == kept
+    assert held > found.machine.locks.shares.count == kept
 
 
 async def test_a_lock_that_is_asked_for_again_is_not_forgotten(
-    tmp_path: Path, mock_clock: trio.testing.MockClock
+    found: Group, mock_clock: trio.testing.MockClock
 ) -> None:
     """Its client's request may be on its way when the leader looks for ended ones."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request("Wide", 4))
-        assert (await lock(stranger, "G", 1))[0] == 1
-        found.ledger._auto = False
-        wanted = [MessageQueue("Wide", "broker-a", 0)]
-        request = Command(Code.LOCK_BATCH_MQ, {}, encode_body(LockBatchBody("G", "c", wanted)))
-        await stranger.ask(request)
-        await found.pass_time(2 * limits.LOCK_KEPT_S)
-        found.ledger.commit()
-        found.ledger._auto = True
-        await trio.testing.wait_all_tasks_blocked()
-        assert found.machine.locks.held(QueueKey("G", "Wide", 0)) is not None
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request("Wide", 4))
+    assert (await lock(stranger, "G", 1))[0] == 1
+    found.ledger._auto = False
+    wanted = [MessageQueue("Wide", "broker-a", 0)]
+    request = Command(Code.LOCK_BATCH_MQ, {}, encode_body(LockBatchBody("G", "c", wanted)))
+    await stranger.tell(request)
+    await found.pass_time(2 * limits.LOCK_KEPT_S)
+    found.ledger.commit()
+    found.ledger._auto = True
+    await trio.testing.wait_all_tasks_blocked()
+    assert found.machine.locks.held(QueueKey("G", "Wide", 0)) is not None
 
 
 def test_locks_in_the_order_of_an_older_version_are_forgotten_all_the_same() -> None:
@@ -228,16 +208,14 @@ def test_locks_in_the_order_of_an_older_version_are_forgotten_all_the_same() -> 
 
 async def commit(stranger: Stranger, name: str, queue_id: int, topic: str = "Wide") -> Command:
     key: dict[str, ExtValue] = {"consumerGroup": name, "topic": topic, "queueId": queue_id}
-    answer = await stranger.ask(Command(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": 0}))
-    assert answer is not None
-    return answer
+    return await stranger.ask(Command(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": 0}))
 
 
 async def test_offsets_are_of_groups_and_queues_that_exist(
     tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
     """Offsets of others would be nobody's, and stay for ever. A commit makes its group."""
-    async with group(tmp_path) as found:
+    async with group(tmp_path) as found:  # full in the end: it makes no group for honest ones
         stranger = found.connect()
         await stranger.ask(topic_request("Wide", 4))
         for queue_id in (4, 1024, 2**31 - 1):
@@ -255,35 +233,33 @@ async def test_offsets_are_of_groups_and_queues_that_exist(
 
 
 async def test_offsets_of_one_group_leave_room_for_the_others(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+    found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
     """By commits, resets and clones; known queues go on, and a deleted group gives its rows
     back."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request("Wide", 1024))
-        names = ["Greedy", "Second", "Honest"]
-        for name in names:
-            await beat(stranger, name)
-        kept = 0
-        while (answer := await commit(stranger, "Greedy", kept)).code == ResponseCode.SUCCESS:
-            kept += 1
-        assert is_refused_at(answer, f"{kept} of them for group 'Greedy'")
-        assert 20 < kept < 40
-        reset: dict[str, ExtValue] = {"topic": "Wide", "group": "Greedy", "timestamp": -1}
-        reset |= {"isForce": True}
-        assert is_refused_at(
-            await stranger.ask(Command(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset)), "offsets"
-        )
-        clone: dict[str, ExtValue] = {"srcGroup": "Greedy", "destGroup": "Second", "topic": "Wide"}
-        assert is_refused_at(await stranger.ask(Command(Code.CLONE_GROUP_OFFSET, clone)), "offsets")
-        for queue_id in (0, kept - 1):
-            assert (await commit(stranger, "Greedy", queue_id)).code == ResponseCode.SUCCESS
-        assert (await commit(stranger, "Honest", 7)).code == ResponseCode.SUCCESS
-        gone: dict[str, ExtValue] = {"groupName": "Greedy", "cleanOffset": True}
-        await stranger.ask(Command(Code.DELETE_SUBSCRIPTIONGROUP, gone))
-        assert len(found.machine.offsets) == found.machine.offsets.shares.count == 1
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request("Wide", 1024))
+    names = ["Greedy", "Second", "Honest"]
+    for name in names:
+        await beat(stranger, name)
+    kept = 0
+    while (answer := await commit(stranger, "Greedy", kept)).code == ResponseCode.SUCCESS:
+        kept += 1
+    assert is_refused_at(answer, f"{kept} of them for group 'Greedy'")
+    assert 20 < kept < 40
+    reset: dict[str, ExtValue] = {"topic": "Wide", "group": "Greedy", "timestamp": -1}
+    reset |= {"isForce": True}
+    assert is_refused_at(
+        await stranger.ask(Command(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset)), "offsets"
+    )
+    clone: dict[str, ExtValue] = {"srcGroup": "Greedy", "destGroup": "Second", "topic": "Wide"}
+    assert is_refused_at(await stranger.ask(Command(Code.CLONE_GROUP_OFFSET, clone)), "offsets")
+    for queue_id in (0, kept - 1):
+        assert (await commit(stranger, "Greedy", queue_id)).code == ResponseCode.SUCCESS
+    assert (await commit(stranger, "Honest", 7)).code == ResponseCode.SUCCESS
+    gone: dict[str, ExtValue] = {"groupName": "Greedy", "cleanOffset": True}
+    await stranger.ask(Command(Code.DELETE_SUBSCRIPTIONGROUP, gone))
+    assert len(found.machine.offsets) == found.machine.offsets.shares.count == 1
 
 
 @given(st.lists(st.tuples(st.sampled_from("GH"), st.sampled_from("TU"), st.integers(0, 3))))
@@ -331,76 +307,68 @@ def pop_request(name: str, count: int, topic: str = TOPIC, expression: str = "*"
 async def pop(stranger: Stranger, name: str, count: int) -> tuple[int, Command]:
     """How many messages a group gets; and the answer."""
     answer = await stranger.ask(pop_request(name, count))
-    assert answer is not None
     return len(records(answer)) if answer.code == ResponseCode.SUCCESS else 0, answer
 
 
 async def test_messages_that_one_group_has_in_hand_leave_room_for_the_others(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+    found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
     """However many groups pop and give nothing back for days, the next one gets some."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        await stranger.ask(produce_request("a", runs=((0, 50), (1, 50))))
-        greedy = 0
-        for _ in range(20):
-            greedy += (await pop(stranger, "Greedy", 32))[0]
-        got, answer = await pop(stranger, "Greedy", 32)
-        assert got == 0
-        assert f"{greedy} of them for group 'Greedy'" in (answer.remark or "")
-        assert 20 < greedy < 40
-        for number in range(6):
-            await pop(found.connect(), f"Greedy-{number}", 1000)
-        assert (await pop(found.connect(), "Honest", 32))[0] >= 2
-        assert found.machine.popped.count <= 80
-        await stranger.ask(Command(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Greedy"}))
-        assert (await pop(stranger, "Honest", 32))[0] >= 2
-        rows = rows_in(found.machine.popped.picture())
-        bits = sum(bits_from_bytes(each[1]).bit_count() for row in rows for each in row[5])
-        assert found.machine.popped.count == bits
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    await stranger.ask(produce_request("a", runs=((0, 50), (1, 50))))
+    greedy = 0
+    for _ in range(20):
+        greedy += (await pop(stranger, "Greedy", 32))[0]
+    got, answer = await pop(stranger, "Greedy", 32)
+    assert got == 0
+    assert f"{greedy} of them for group 'Greedy'" in (answer.remark or "")
+    assert 20 < greedy < 40
+    for number in range(6):
+        await pop(found.connect(), f"Greedy-{number}", 1000)
+    assert (await pop(found.connect(), "Honest", 32))[0] >= 2
+    assert found.machine.popped.count <= 80
+    await stranger.ask(Command(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "Greedy"}))
+    assert (await pop(stranger, "Honest", 32))[0] >= 2
+    rows = rows_in(found.machine.popped.picture())
+    bits = sum(bits_from_bytes(each[1]).bit_count() for row in rows for each in row[5])
+    assert found.machine.popped.count == bits
 
 
 async def test_pops_that_are_on_their_way_count(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+    found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
     """Else a hundred at once would take all that each may."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        await stranger.ask(produce_request("a", runs=((0, 50), (1, 50))))
-        await beat(stranger, "Greedy")
-        found.ledger._auto = False
-        for _ in range(10):
-            await stranger.ask(pop_request("Greedy", 32))
-        found.ledger.commit()
-        found.ledger._auto = True
-        await trio.testing.wait_all_tasks_blocked()
-        assert 0 < found.machine.popped.count < 40
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    await stranger.ask(produce_request("a", runs=((0, 50), (1, 50))))
+    await beat(stranger, "Greedy")
+    found.ledger._auto = False
+    for _ in range(10):
+        await stranger.tell(pop_request("Greedy", 32))
+    found.ledger.commit()
+    found.ledger._auto = True
+    await trio.testing.wait_all_tasks_blocked()
+    assert 0 < found.machine.popped.count < 40
 
 
 async def test_a_filter_that_passes_few_does_not_make_long_rows(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two messages far apart would be a row with a bit for each message between them."""
     monkeypatch.setattr(limits, "POP_SPAN_MESSAGES_MAX", 16)
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        for number in range(40):
-            tags = "TAGS\x01rare\x02" if number in (0, 5, 30) else ""
-            await stranger.ask(send_request(b"m", e="0", i=f"{tags}UNIQ_KEY\x01{number}\x02"))
-        got = []
-        for _ in range(3):
-            answer = await stranger.ask(pop_request("G", 32, expression="rare"))
-            assert answer is not None
-            got.append([record.queue_offset for record in records(answer)])
-        assert got == [[0, 5], [30], []]
-        spans = [len(each[1]) for row in rows_in(found.machine.popped.picture()) for each in row[5]]
-        assert max(spans) <= 2
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    for number in range(40):
+        tags = "TAGS\x01rare\x02" if number in (0, 5, 30) else ""
+        await stranger.ask(send_request(b"m", e="0", i=f"{tags}UNIQ_KEY\x01{number}\x02"))
+    got = []
+    for _ in range(3):
+        answer = await stranger.ask(pop_request("G", 32, expression="rare"))
+        got.append([record.queue_offset for record in records(answer)])
+    assert got == [[0, 5], [30], []]
+    spans = [len(each[1]) for row in rows_in(found.machine.popped.picture()) for each in row[5]]
+    assert max(spans) <= 2
 
 
 # -- messages that wait ---------------------------------------------------------------------------
@@ -421,7 +389,6 @@ async def fill(stranger: Stranger, request: Callable[[], Command]) -> tuple[int,
     taken = 0
     while True:
         answer = await stranger.ask(request())
-        assert answer is not None
         if answer.code != ResponseCode.SUCCESS:
             return taken, answer
         taken += 1
@@ -429,71 +396,58 @@ async def fill(stranger: Stranger, request: Callable[[], Command]) -> tuple[int,
 
 @pytest.mark.parametrize(("what", "kind"), [("open transactions", half), ("a timer", timed)])
 async def test_messages_of_one_topic_that_wait_leave_room_for_others(
-    tmp_path: Path,
+    found: Group,
     mock_clock: trio.testing.MockClock,
     small: None,
     what: str,
     kind: Callable[[str, str], Command],
 ) -> None:
     """A topic may have eight ninths of what is not sure, for however many producers."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        for topic in ("Greedy", "Second", "Honest"):
-            await stranger.ask(topic_request(topic))
-        numbers = itertools.count()
-        taken, answer = await fill(stranger, lambda: kind("Greedy", f"P{next(numbers)}"))
-        assert is_refused_at(answer, what)
-        assert "for topic 'Greedy'" in (answer.remark or "")
-        assert 100 < taken < 180
-        assert (await fill(stranger, lambda: kind("Second", "P")))[0] > 5
-        honest = await stranger.ask(kind("Honest", "P of honest ones"))
-        assert honest is not None
-        assert honest.code == ResponseCode.SUCCESS, honest.remark
-        await after(found)
+    stranger = found.connect()
+    for topic in ("Greedy", "Second", "Honest"):
+        await stranger.ask(topic_request(topic))
+    numbers = itertools.count()
+    taken, answer = await fill(stranger, lambda: kind("Greedy", f"P{next(numbers)}"))
+    assert is_refused_at(answer, what)
+    assert "for topic 'Greedy'" in (answer.remark or "")
+    assert 100 < taken < 180
+    assert (await fill(stranger, lambda: kind("Second", "P")))[0] > 5
+    await stranger.do(kind("Honest", "P of honest ones"))
 
 
 async def test_transactions_of_one_producer_group_leave_room_for_others(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+    found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
     """Of the same topic, too; and what they have is given back when they end."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        taken, answer = await fill(stranger, lambda: half(TOPIC, "Greedy"))
-        assert is_refused_at(answer, "for topic 'Orders'")
-        other = await stranger.ask(half("Other", "Greedy"))
-        assert is_refused_at(other, "for producer group 'Greedy'")
-        await stranger.ask(topic_request("Other"))
-        honest = await stranger.ask(half("Other", "Honest"))
-        assert honest is not None
-        assert honest.code == ResponseCode.SUCCESS
-        assert len(found.machine.halves) == taken + 1
-        await found.pass_time(1)
-        for _ in range(20):  # nobody knows how they ended: they are given up
-            await found.pass_time(60)
-        assert len(found.machine.halves) == 0
-        assert (await fill(stranger, lambda: half(TOPIC, "Greedy")))[0] == taken
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    taken, answer = await fill(stranger, lambda: half(TOPIC, "Greedy"))
+    assert is_refused_at(answer, "for topic 'Orders'")
+    other = await stranger.ask(half("Other", "Greedy"))
+    assert is_refused_at(other, "for producer group 'Greedy'")
+    await stranger.ask(topic_request("Other"))
+    await stranger.do(half("Other", "Honest"))
+    assert len(found.machine.halves) == taken + 1
+    await found.pass_time(1)
+    for _ in range(20):  # nobody knows how they ended: they are given up
+        await found.pass_time(60)
+    assert len(found.machine.halves) == 0
+    assert (await fill(stranger, lambda: half(TOPIC, "Greedy")))[0] == taken
 
 
 @pytest.mark.parametrize("letter", ["x", "\u20ac"])
 async def test_a_producer_group_of_a_transaction_has_a_name_and_no_text(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, letter: str
+    found: Group, mock_clock: trio.testing.MockClock, letter: str
 ) -> None:
     """The leader remembers it for each message that nobody answers for: 32 KiB each were 2 GiB."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        longest = await stranger.ask(half(TOPIC, letter * 255))
-        assert longest is not None
-        assert longest.code == ResponseCode.SUCCESS, longest.remark
-        for length in (256, 9000):
-            refused = await stranger.ask(half(TOPIC, letter * length))
-            assert refused is not None
-            assert refused.code == ResponseCode.MESSAGE_ILLEGAL
-            assert f"{length} characters; at most 255" in str(refused.remark)
-        assert len(found.machine.halves) == 1
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    await stranger.do(half(TOPIC, letter * 255))
+    for length in (256, 9000):
+        refused = await stranger.ask(half(TOPIC, letter * length))
+        assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+        assert f"{length} characters; at most 255" in str(refused.remark)
+    assert len(found.machine.halves) == 1
 
 
 # -- producers with a name ------------------------------------------------------------------------
@@ -513,105 +467,78 @@ def writing(name: str, epoch: int) -> Command:
 
 
 async def test_names_over_one_connection_leave_as_many_to_others(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+    found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
     """A thousand in a second kept everybody from a name for seven days."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        numbers = itertools.count()
-        taken, answer = await fill(stranger, lambda: naming(f"made-up-{next(numbers)}"))
-        assert taken == 20
-        assert is_refused_at(answer, "20 producers were named over this connection")
-        again = await stranger.ask(naming("made-up-0"))
-        assert again is not None
-        assert again.code == ResponseCode.SUCCESS
-        honest = await found.connect().ask(naming("honest"))
-        assert honest is not None
-        assert honest.code == ResponseCode.SUCCESS
-        await after(found)
+    stranger = found.connect()
+    numbers = itertools.count()
+    taken, answer = await fill(stranger, lambda: naming(f"made-up-{next(numbers)}"))
+    assert taken == 20
+    assert is_refused_at(answer, "20 producers were named over this connection")
+    await stranger.do(naming("made-up-0"))
+    await found.connect().do(naming("honest"))
 
 
 async def test_names_that_wrote_nothing_make_room_and_the_others_stay(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None
+    found: Group, mock_clock: trio.testing.MockClock, small: None
 ) -> None:
     """Those of fenced instances stay, too: else an instance that was replaced had its name back."""
-    async with group(tmp_path) as found:
-        await found.connect().ask(topic_request())
-        kept = ["writer", "replaced"]
-        epochs = [
-            decode_header(RegisterProducerResponseHeader, answer).epoch
-            for name, instance in (("writer", "a"), ("replaced", "a"), ("replaced", "b"))
-            if (answer := await found.connect().ask(naming(name, instance))) is not None
-        ]
-        written = await found.connect().ask(writing("writer", epochs[0]))
-        assert written is not None
-        assert written.code == ResponseCode.SUCCESS, written.remark
-        for number in range(60):
-            await found.connect().ask(naming(f"made-up-{number}"))
-        assert len(found.machine.producers) == 40
-        refused = await found.connect().ask(naming("honest"))
-        assert is_refused_at(refused, "producers have names")
-        await found.pass_time(limits.PRODUCER_IDLE_S + 1)
-        honest = await found.connect().ask(naming("honest"))
-        assert honest is not None
-        assert honest.code == ResponseCode.SUCCESS, honest.remark
-        assert {name: found.machine.producers.epoch(name) for name in kept} == {
-            "writer": epochs[0],
-            "replaced": epochs[2],
-        }
-        fenced = await found.connect().ask(naming("replaced", "a"))
-        assert fenced is not None
-        assert fenced.code == ResponseCode.PRODUCER_FENCED
-        await after(found)
+    await found.connect().ask(topic_request())
+    kept = ["writer", "replaced"]
+    epochs = [
+        decode_header(
+            RegisterProducerResponseHeader, await found.connect().ask(naming(name, instance))
+        ).epoch
+        for name, instance in (("writer", "a"), ("replaced", "a"), ("replaced", "b"))
+    ]
+    await found.connect().do(writing("writer", epochs[0]))
+    for number in range(60):
+        await found.connect().ask(naming(f"made-up-{number}"))
+    assert len(found.machine.producers) == 40
+    refused = await found.connect().ask(naming("honest"))
+    assert is_refused_at(refused, "producers have names")
+    await found.pass_time(limits.PRODUCER_IDLE_S + 1)
+    await found.connect().do(naming("honest"))
+    assert {name: found.machine.producers.epoch(name) for name in kept} == {
+        "writer": epochs[0],
+        "replaced": epochs[2],
+    }
+    assert (await found.connect().ask(naming("replaced", "a"))).code == ResponseCode.PRODUCER_FENCED
 
 
 # -- topics, queues and groups --------------------------------------------------------------------
 
 
 async def test_names_that_one_client_makes_up_leave_as_many_to_others(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, small: None, monkeypatch: pytest.MonkeyPatch
+    found: Group, mock_clock: trio.testing.MockClock, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Topics by sends, groups by commits; an operator makes further ones over any connection."""
     monkeypatch.setattr(limits, "GROUPS_MAX", 40)
-    async with group(tmp_path) as found:
-        stranger, numbers = found.connect(), itertools.count()
-        await stranger.ask(topic_request("Wide", 4))
-        free = limits.TOPICS_MAX - len(found.machine.topics)
-        taken, answer = await fill(stranger, lambda: produce_request("a", f"T{next(numbers)}"))
-        assert taken == free // 2
-        assert is_refused_at(answer, f"{taken} topics were made over this connection")
-        groups = [await commit(stranger, f"G{number}", 0) for number in range(30)]
-        assert is_refused_at(groups[-1], "20 consumer groups were made over this connection")
-        known = await commit(stranger, "G0", 1)
-        assert known.code == ResponseCode.SUCCESS
-        other = found.connect()
-        for answer in (await other.ask(produce_request("b", "T")), await commit(other, "H", 0)):
-            assert answer is not None
-            assert answer.code == ResponseCode.SUCCESS, answer.remark
-        operator = await stranger.ask(topic_request("Made", 1))
-        assert operator is not None
-        assert operator.code == ResponseCode.SUCCESS, operator.remark
-        found.agree()
+    stranger, numbers = found.connect(), itertools.count()
+    await stranger.ask(topic_request("Wide", 4))
+    free = limits.TOPICS_MAX - len(found.machine.topics)
+    taken, answer = await fill(stranger, lambda: produce_request("a", f"T{next(numbers)}"))
+    assert taken == free // 2
+    assert is_refused_at(answer, f"{taken} topics were made over this connection")
+    groups = [await commit(stranger, f"G{number}", 0) for number in range(30)]
+    assert is_refused_at(groups[-1], "20 consumer groups were made over this connection")
+    other = found.connect()
+    for asked, name, offset in ((stranger, "G0", 1), (other, "H", 0)):
+        assert (await commit(asked, name, offset)).code == ResponseCode.SUCCESS
+    await other.do(produce_request("b", "T"))
+    await stranger.do(topic_request("Made", 1))
 
 
 async def test_queues_of_all_topics_have_a_bound(
-    tmp_path: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says how many there would be; a topic that goes gives its own back."""
-    async with group(tmp_path) as found:
-        await found.serves()
-        stranger = found.connect()
-        monkeypatch.setattr(limits, "QUEUES_MAX", found.machine.topics.queues + 100)
-        made = await stranger.ask(topic_request("Wide", 60))
-        wider = await stranger.ask(topic_request("Wide", 101))
-        second = await stranger.ask(topic_request("Second", 60))
-        assert made is not None
-        assert made.code == ResponseCode.SUCCESS
-        for answer in (wider, second):
-            assert is_refused_at(answer, f"at most {limits.QUEUES_MAX} are kept")
-        await stranger.ask(Command(Code.DELETE_TOPIC_IN_BROKER, {"topic": "Wide"}))
-        second = await stranger.ask(topic_request("Second", 60))
-        assert second is not None
-        assert second.code == ResponseCode.SUCCESS, second.remark
-        assert found.machine.topics.queues == sum(each.queues for each in found.machine.topics)
-        await after(found)
+    await found.serves()
+    stranger = found.connect()
+    monkeypatch.setattr(limits, "QUEUES_MAX", found.machine.topics.queues + 100)
+    await stranger.do(topic_request("Wide", 60))
+    for more in (topic_request("Wide", 101), topic_request("Second", 60)):
+        assert is_refused_at(await stranger.ask(more), f"at most {limits.QUEUES_MAX} are kept")
+    await stranger.ask(Command(Code.DELETE_TOPIC_IN_BROKER, {"topic": "Wide"}))
+    await stranger.do(topic_request("Second", 60))
+    assert found.machine.topics.queues == sum(each.queues for each in found.machine.topics)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from replicas import Group, group
+from replicas import Group
 from trio.testing import MockClock
 
 from dledger.errors import StorageError
@@ -32,152 +31,134 @@ def broken(*_: object, **__: object) -> object:
     raise RuntimeError("planted")
 
 
-async def noted(found: Group, logs: list[dict[str, object]], event: str) -> None:
-    """One fault is counted and told, and the group serves on."""
+def noted(found: Group, logs: list[dict[str, object]], event: str) -> None:
+    """One fault is counted and told."""
     assert found.core.faults.count == 1
     (line,) = (log for log in logs if log["event"] == event)
     assert line["log_level"] == "error"
     assert str(line["exc_info"]) == "planted"
-    await found.serves()
-    found.agree()
 
 
 async def test_a_held_pull_that_fails_costs_its_connection(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is run again from a loop of the broker's, which runs those of others, too."""
-    async with group(tmp_path) as found:
-        unlucky, lucky = found.connect(), found.connect()
-        await unlucky.ask(topic_request())
-        for stranger, queue_id in ((unlucky, 0), (lucky, 1)):
-            held = pull_request(queue_id, 0, 2 | 4, suspendTimeoutMillis=10_000)
-            assert await stranger.ask(held) is None
-        original = pull.read_queue
-        monkeypatch.setattr(pull, "read_queue", broken)
-        with capture_logs() as logs:
-            await found.connect().ask(send_request(b"x", e="0"))
-            monkeypatch.setattr(pull, "read_queue", original)
-            await found.connect().ask(send_request(b"y", e="1"))
-        assert unlucky.connection.closed
-        (answer,) = await lucky.answers()
-        assert answer.code == 0
-        await noted(found, logs, "request handler failed")
+    unlucky, lucky = found.connect(), found.connect()
+    await unlucky.ask(topic_request())
+    for stranger, queue_id in ((unlucky, 0), (lucky, 1)):
+        held = pull_request(queue_id, 0, 2 | 4, suspendTimeoutMillis=10_000)
+        assert await stranger.tell(held) is None
+    original = pull.read_queue
+    monkeypatch.setattr(pull, "read_queue", broken)
+    with capture_logs() as logs:
+        await found.connect().ask(send_request(b"x", e="0"))
+        monkeypatch.setattr(pull, "read_queue", original)
+        await found.connect().ask(send_request(b"y", e="1"))
+    assert unlucky.connection.closed
+    (answer,) = await lucky.answers()
+    assert answer.code == 0
+    noted(found, logs, "request handler failed")
 
 
 async def test_an_answer_that_fails_after_the_append_costs_its_connection(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message is stored; the log that told of it does not suffer."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        with capture_logs() as logs, monkeypatch.context() as patched:
-            patched.setattr("mqbroker.requests.sending.send.encode_header", broken)
-            answer = await stranger.ask(send_request(b"x"))
-        assert answer is not None
-        assert (answer.code, answer.remark) == (1, "RuntimeError: planted")
-        assert stranger.connection.closed
-        assert found.machine.queues.end(TOPIC, 1) == 1
-        await noted(found, logs, "request handler failed")
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    with capture_logs() as logs, monkeypatch.context() as patched:
+        patched.setattr("mqbroker.requests.sending.send.encode_header", broken)
+        answer = await stranger.ask(send_request(b"x"))
+    assert (answer.code, answer.remark) == (1, "RuntimeError: planted")
+    assert stranger.connection.closed
+    assert found.machine.queues.end(TOPIC, 1) == 1
+    noted(found, logs, "request handler failed")
 
 
 async def test_commits_that_can_not_be_written_hold_up_no_others(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits is told to try again; the next ones are written."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        await stranger.ask(produce_request("in", runs=((0, 9),)))
-        ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
-        code = RequestCode.UPDATE_CONSUMER_OFFSET
-        await stranger.ask(Command(code, ext | {"commitOffset": 1}))
-        with capture_logs() as logs, monkeypatch.context() as patched:
-            patched.setattr(Definitions, "_append", broken)
-            answer = await stranger.ask(Command(code, ext | {"commitOffset": 3}))
-        assert answer is not None
-        assert answer.code == 14
-        await found.pass_time(1.1)
-        oneway = Command(code, ext | {"commitOffset": 4}, flag=FLAG_ONEWAY)
-        await stranger.ask(oneway)
-        await found.pass_time(0.1)
-        assert found.machine.offsets.get("C", TOPIC, 0) == 4
-        await noted(found, logs, "loop failed")
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    await stranger.ask(produce_request("in", runs=((0, 9),)))
+    ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
+    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    await stranger.ask(Command(code, ext | {"commitOffset": 1}))
+    with capture_logs() as logs, monkeypatch.context() as patched:
+        patched.setattr(Definitions, "_append", broken)
+        answer = await stranger.ask(Command(code, ext | {"commitOffset": 3}))
+    assert answer.code == 14
+    await found.pass_time(1.1)
+    await stranger.tell(Command(code, ext | {"commitOffset": 4}, flag=FLAG_ONEWAY))
+    await found.pass_time(0.1)
+    assert found.machine.offsets.get("C", TOPIC, 0) == 4
+    noted(found, logs, "loop failed")
 
 
 @pytest.mark.parametrize(("owner", "name"), [(HeldPulls, "arrived"), (Rates, "put")])
 async def test_a_watcher_that_fails_stops_no_replica(
-    tmp_path: Path,
+    found: Group,
     mock_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
     owner: type,
     name: str,
 ) -> None:
     """What was applied is applied."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        with capture_logs() as logs, monkeypatch.context() as patched:
-            patched.setattr(owner, name, broken)
-            answer = await stranger.ask(send_request(b"x"))
-        assert answer is not None
-        assert answer.code == 0
-        await noted(found, logs, "messages not told")
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    with capture_logs() as logs, monkeypatch.context() as patched:
+        patched.setattr(owner, name, broken)
+        await stranger.do(send_request(b"x"))
+    noted(found, logs, "messages not told")
 
 
-async def test_a_fault_is_shown(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_a_fault_is_shown(found: Group, mock_clock: MockClock) -> None:
     """To the tools that ask for the group's state, and for the broker's."""
-    async with group(tmp_path) as found:
-        found.core.faults.note("tried", RuntimeError("planted"))
-        stranger = found.connect()
-        info = await stranger.ask(Command(RequestCode.GROUP_INFO))
-        runtime = await stranger.ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
-        assert info is not None
-        assert info.ext["faults"] == 1
-        assert runtime is not None
-        assert b'"unforeseenFaults":"1"' in bytes(runtime.payload)
+    found.core.faults.note("tried", RuntimeError("planted"))
+    stranger = found.connect()
+    assert (await stranger.ask(Command(RequestCode.GROUP_INFO))).ext["faults"] == 1
+    runtime = await stranger.ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
+    assert b'"unforeseenFaults":"1"' in bytes(runtime.payload)
 
 
-async def test_what_the_port_turned_away_is_shown(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_what_the_port_turned_away_is_shown(found: Group, mock_clock: MockClock) -> None:
     """An operator sees how full it is, and who was refused, without reading logs."""
-    async with group(tmp_path) as found:
-        quota = found.core.quota
-        quota.places_max, quota.per_address_max = 2, 1
-        closed: list[str] = []
-        for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3"):
-            quota.enter(address, closed.append)
+    quota = found.core.quota
+    quota.places_max, quota.per_address_max = 2, 1
+    closed: list[str] = []
+    for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3"):
+        quota.enter(address, closed.append)
 
-        runtime = await found.connect().ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
+    runtime = await found.connect().ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
 
-        assert runtime is not None
-        figures = decode_body(KVTable, runtime.payload).table
-        shown = {name: int(figures[f"connections{name}"]) for name in ("", "Max")}
-        shown |= {name: int(figures[f"connections{name}"]) for name in ("Refused", "Evicted")}
-        assert shown == {"": 2, "Max": 2, "Refused": 1, "Evicted": 1}
-        assert len(closed) == 1
+    figures = decode_body(KVTable, runtime.payload).table
+    shown = {name: int(figures[f"connections{name}"]) for name in ("", "Max")}
+    shown |= {name: int(figures[f"connections{name}"]) for name in ("Refused", "Evicted")}
+    assert shown == {"": 2, "Max": 2, "Refused": 1, "Evicted": 1}
+    assert len(closed) == 1
 
 
 @pytest.mark.parametrize("kind", [StorageError, OSError, TypeError])
 async def test_no_exception_of_a_loop_ends_the_process(
-    kind: type[Exception], tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    kind: type[Exception], found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failed disk fences the ledger, which ends it; a loop that meets one has nothing to add."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        await stranger.ask(produce_request("in", runs=((0, 9),)))
-        ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
-        code = RequestCode.UPDATE_CONSUMER_OFFSET
-        with capture_logs() as logs, monkeypatch.context() as patched:
-            flush = Mock(side_effect=kind("planted"))
-            patched.setattr("mqbroker.leader.offset_commits.OffsetCommits.flush", flush)
-            await stranger.ask(Command(code, ext | {"commitOffset": 3}, flag=FLAG_ONEWAY))
-            await found.pass_time(0.2)
-        await noted(found, logs, "loop failed")
-        await found.pass_time(1.1)
-        await stranger.ask(Command(code, ext | {"commitOffset": 4}, flag=FLAG_ONEWAY))
-        await found.pass_time(0.1)
-        assert found.machine.offsets.get("C", TOPIC, 0) == 4
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    await stranger.ask(produce_request("in", runs=((0, 9),)))
+    ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
+    code = RequestCode.UPDATE_CONSUMER_OFFSET
+    with capture_logs() as logs, monkeypatch.context() as patched:
+        flush = Mock(side_effect=kind("planted"))
+        patched.setattr("mqbroker.leader.offset_commits.OffsetCommits.flush", flush)
+        await stranger.tell(Command(code, ext | {"commitOffset": 3}, flag=FLAG_ONEWAY))
+        await found.pass_time(0.2)
+    noted(found, logs, "loop failed")
+    await found.pass_time(1.1)
+    await stranger.tell(Command(code, ext | {"commitOffset": 4}, flag=FLAG_ONEWAY))
+    await found.pass_time(0.1)
+    assert found.machine.offsets.get("C", TOPIC, 0) == 4
 
 
 def test_the_planted_fault_is_what_it_says() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
-from replicas import Group, group
+from replicas import Group
 from trio.testing import MockClock
 
 from dledger.errors import RecordError
@@ -27,129 +26,99 @@ from mqbroker.testing.requests import (
 BEYOND = [2**31, 2**31 - 1, -(2**31), -(2**31) - 1, 2**40, 2**63 - 1, 2**63, 2**64, 2**70, -(2**70)]
 
 
-async def after(found: Group) -> None:
-    """Whatever happened, the group serves, and its replicas agree."""
-    found.agree()
-    await found.serves()
-    found.agree()
-
-
 @pytest.mark.parametrize("value", BEYOND)
 @pytest.mark.parametrize("field", "defghjl")
 async def test_a_send_with_a_number_that_no_record_can_hold_is_refused(
-    tmp_path: Path, mock_clock: MockClock, field: str, value: int
+    found: Group, mock_clock: MockClock, field: str, value: int
 ) -> None:
     """And the queue's offsets go on as if it had never been."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        before = found.machine.applied_index
-        answer = await stranger.ask(send_request(b"hostile", **{field: str(value)}))
-        assert answer is not None
-        if field != "g" and not -(2**31) <= value < 2**31:
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert repr(field) in (answer.remark or "")
-            assert found.machine.applied_index == before
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    before = found.machine.applied_index
+    answer = await stranger.ask(send_request(b"hostile", **{field: str(value)}))
+    if field != "g" and not -(2**31) <= value < 2**31:
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert repr(field) in (answer.remark or "")
+        assert found.machine.applied_index == before
 
 
 @pytest.mark.parametrize("bits", [0x10, 0x20, 0x30, 0x7FFFFFF3, -1 & ~0xC])
 async def test_flags_that_claim_other_hosts_than_the_record_has_count_for_nothing(
-    tmp_path: Path, mock_clock: MockClock, bits: int
+    found: Group, mock_clock: MockClock, bits: int
 ) -> None:
     """Which kind of address a record holds is said by who writes the address."""
-    async with group(tmp_path) as found:
-        answer = await found.connect().ask(send_request(b"hostile", f=str(bits)))
-        assert answer is not None
-        assert answer.code == ResponseCode.SUCCESS, answer.remark
-        await after(found)
+    await found.connect().do(send_request(b"hostile", f=str(bits)))
 
 
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("properties", [b"TAGS\x01\xff\xfe\x02", b"K\xff\x01v\x02", b"\xc3"])
 async def test_a_batch_with_properties_that_are_no_text_is_refused(
-    tmp_path: Path, mock_clock: MockClock, properties: bytes, number: int
+    found: Group, mock_clock: MockClock, properties: bytes, number: int
 ) -> None:
     """Wherever in the batch the record lies; nothing of the batch is stored, no topic made."""
-    async with group(tmp_path) as found:
-        pieces = [b"UNIQ_KEY\x01k\x02TAGS\x01A\x02"] * 3
-        pieces[number] = properties
-        body = b"".join(
-            encode_record(
-                topic=b"Fresh",
-                queue_id=0,
-                body=b"x",
-                properties=piece,
-                born_timestamp_ms=1,
-                born_host=BORN_HOST,
-            )
-            for piece in pieces
+    pieces = [b"UNIQ_KEY\x01k\x02TAGS\x01A\x02"] * 3
+    pieces[number] = properties
+    body = b"".join(
+        encode_record(
+            topic=b"Fresh",
+            queue_id=0,
+            body=b"x",
+            properties=piece,
+            born_timestamp_ms=1,
+            born_host=BORN_HOST,
         )
-        header = ProduceHeader(topic="Fresh", producer_group="P", runs=[(0, 3)])
-        request = Command(RequestCode.PRODUCE, encode_header(header), body)
-        answer = await found.connect().ask(request)
-        assert answer is not None
-        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-        assert f"record {number}" in (answer.remark or "")
-        assert found.machine.topics.get("Fresh") is None
-        await after(found)
+        for piece in pieces
+    )
+    header = ProduceHeader(topic="Fresh", producer_group="P", runs=[(0, 3)])
+    request = Command(RequestCode.PRODUCE, encode_header(header), body)
+    answer = await found.connect().ask(request)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert f"record {number}" in (answer.remark or "")
+    assert found.machine.topics.get("Fresh") is None
 
 
 async def test_a_message_that_came_back_most_often_comes_back_once_more(
-    tmp_path: Path, mock_clock: MockClock
+    found: Group, mock_clock: MockClock
 ) -> None:
     """The count of its tries stays where it is: a record can't hold more."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(send_request(b"again", j=str(2**31 - 1)))
-        unit = next(iter(found.machine.queues.get(TOPIC, 1).read(0, 1)))  # type: ignore[union-attr]
-        await stranger.ask(pull_request(1))  # makes the group
-        header: dict[str, ExtValue] = {
-            "group": "C",
-            "offset": str(int(unit["position"])),
-            "delayLevel": "0",
-            "maxReconsumeTimes": str(2**31 - 1),
-        }
-        code = RequestCode.CONSUMER_SEND_MSG_BACK
-        answer = await stranger.ask(Command(code, header, encoding=HeaderEncoding.JSON))
-        assert answer is not None
-        assert answer.code == ResponseCode.SUCCESS, answer.remark
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(send_request(b"again", j=str(2**31 - 1)))
+    unit = next(iter(found.machine.queues.get(TOPIC, 1).read(0, 1)))  # type: ignore[union-attr]
+    await stranger.ask(pull_request(1))  # makes the group
+    header: dict[str, ExtValue] = {
+        "group": "C",
+        "offset": str(int(unit["position"])),
+        "delayLevel": "0",
+        "maxReconsumeTimes": str(2**31 - 1),
+    }
+    code = RequestCode.CONSUMER_SEND_MSG_BACK
+    await stranger.do(Command(code, header, encoding=HeaderEncoding.JSON))
 
 
 @pytest.mark.parametrize("perm", [8, -1, 2**31, 2**70])
 async def test_a_topic_whose_making_failed_is_not_there_for_sends_either(
-    tmp_path: Path, mock_clock: MockClock, perm: int
+    found: Group, mock_clock: MockClock, perm: int
 ) -> None:
     """A send to it makes it anew, with what a first send's topic has."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        request = topic_request("Odd")
-        request.ext = dict(request.ext) | {"perm": str(perm)}
-        answer = await stranger.ask(request)
-        assert answer is not None
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "perm" in (answer.remark or "")
-        sent = await stranger.ask(send_request(b"hello", b="Odd"))
-        assert sent is not None
-        assert sent.code == ResponseCode.SUCCESS
-        assert found.machine.topics.get("Odd") is not None
-        await after(found)
+    stranger = found.connect()
+    request = topic_request("Odd")
+    request.ext = dict(request.ext) | {"perm": str(perm)}
+    answer = await stranger.ask(request)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "perm" in (answer.remark or "")
+    await stranger.do(send_request(b"hello", b="Odd"))
+    assert found.machine.topics.get("Odd") is not None
 
 
 async def test_a_unique_key_is_answered_after_a_send_with_it_was_refused(
-    tmp_path: Path, mock_clock: MockClock
+    found: Group, mock_clock: MockClock
 ) -> None:
     """A refused request leaves no trace."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        key = "UNIQ_KEY\x01k1\x02"
-        await stranger.ask(send_request(b"hello", g=str(2**63), i=key))
-        await stranger.ask(send_request(b"hello", j=str(2**31), i=key))
-        answer = await stranger.ask(send_request(b"hello", i=key))
-        assert answer is not None
-        assert answer.code == ResponseCode.SUCCESS
-        await after(found)
+    stranger = found.connect()
+    key = "UNIQ_KEY\x01k1\x02"
+    await stranger.ask(send_request(b"hello", g=str(2**63), i=key))
+    await stranger.ask(send_request(b"hello", j=str(2**31), i=key))
+    await stranger.do(send_request(b"hello", i=key))
 
 
 @pytest.mark.parametrize(
@@ -157,74 +126,63 @@ async def test_a_unique_key_is_answered_after_a_send_with_it_was_refused(
     [{"d": "1", "e": "999"}, {"i": "DELAY\x01x\x02"}, {"i": "k\x01" + "v" * 32_768 + "\x02"}],
 )
 async def test_a_refused_send_makes_no_topic(
-    tmp_path: Path, mock_clock: MockClock, changed: dict[str, ExtValue]
+    found: Group, mock_clock: MockClock, changed: dict[str, ExtValue]
 ) -> None:
     """The topic is made by a send that is stored."""
-    async with group(tmp_path) as found:
-        answer = await found.connect().ask(send_request(b"hello", **(changed | {"b": "Fresh"})))
-        assert answer is not None
-        assert answer.code != ResponseCode.SUCCESS
-        assert found.machine.topics.get("Fresh") is None
-        await after(found)
+    answer = await found.connect().ask(send_request(b"hello", **(changed | {"b": "Fresh"})))
+    assert answer.code != ResponseCode.SUCCESS
+    assert found.machine.topics.get("Fresh") is None
 
 
 @pytest.mark.parametrize("value", [2**63, 2**64, 2**70, -1, -(2**70)])
 @pytest.mark.parametrize("field", ["commitOffset", "queueId"])
 async def test_a_commit_of_an_offset_that_is_none_ends_nothing(
-    tmp_path: Path, mock_clock: MockClock, field: str, value: int
+    found: Group, mock_clock: MockClock, field: str, value: int
 ) -> None:
     """One-way, so that nobody is told; the commits of others are written all the same."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(topic_request())
-        await stranger.ask(produce_request("in", runs=((0, 9),)))
-        ext: dict[str, ExtValue] = {
-            "consumerGroup": "C",
-            "topic": TOPIC,
-            "queueId": "0",
-            "commitOffset": "0",
-        }
-        hostile = Command(
-            RequestCode.UPDATE_CONSUMER_OFFSET,
-            ext | {field: str(value)},
-            flag=FLAG_ONEWAY,
-            encoding=HeaderEncoding.JSON,
-        )
-        await stranger.ask(hostile)
-        honest = Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": "7"})
-        honest.flag |= FLAG_ONEWAY
-        await found.connect().ask(honest)
-        await found.pass_time(0.1)
-        assert found.machine.offsets.get("C", TOPIC, 0) == 7
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(topic_request())
+    await stranger.ask(produce_request("in", runs=((0, 9),)))
+    ext: dict[str, ExtValue] = {
+        "consumerGroup": "C",
+        "topic": TOPIC,
+        "queueId": "0",
+        "commitOffset": "0",
+    }
+    hostile = Command(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        ext | {field: str(value)},
+        flag=FLAG_ONEWAY,
+        encoding=HeaderEncoding.JSON,
+    )
+    await stranger.tell(hostile)
+    honest = Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": "7"})
+    honest.flag |= FLAG_ONEWAY
+    await found.connect().tell(honest)
+    await found.pass_time(0.1)
+    assert found.machine.offsets.get("C", TOPIC, 0) == 7
 
 
 @pytest.mark.parametrize("value", [2**63, 2**64, 2**70])
 async def test_a_pull_that_commits_what_is_no_offset_is_refused(
-    tmp_path: Path, mock_clock: MockClock, value: int
+    found: Group, mock_clock: MockClock, value: int
 ) -> None:
     """The leader's commits go on."""
-    async with group(tmp_path) as found:
-        stranger = found.connect()
-        await stranger.ask(send_request(b"hello"))
-        answer = await stranger.ask(pull_request(1, 0, 4 | 1, commitOffset=str(value)))
-        assert answer is not None
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "commitOffset" in (answer.remark or "")
-        await found.pass_time(0.1)
-        await after(found)
+    stranger = found.connect()
+    await stranger.ask(send_request(b"hello"))
+    answer = await stranger.ask(pull_request(1, 0, 4 | 1, commitOffset=str(value)))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "commitOffset" in (answer.remark or "")
+    await found.pass_time(0.1)
 
 
 async def test_a_group_that_a_refused_pull_names_is_not_made(
-    tmp_path: Path, mock_clock: MockClock
+    found: Group, mock_clock: MockClock
 ) -> None:
     """A pull of a topic that is not there leaves nothing behind."""
-    async with group(tmp_path) as found:
-        answer = await found.connect().ask(pull_request(0, topic="Nowhere", consumerGroup="New"))
-        assert answer is not None
-        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
-        assert found.machine.groups.get("New") is None
-        await after(found)
+    answer = await found.connect().ask(pull_request(0, topic="Nowhere", consumerGroup="New"))
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+    assert found.machine.groups.get("New") is None
 
 
 def test_properties_are_taken_only_if_they_are_text() -> None:

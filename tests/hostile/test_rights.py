@@ -69,16 +69,19 @@ class Signer:
         self._key.sign(request, self._name, Stamp(self._nonce, next(self._numbers), time_ms))
         return request
 
-    async def ask(self, request: Command) -> Command | None:
+    async def ask(self, request: Command) -> Command:
         """The answer to a request with a stamp."""
         return await self.stranger.ask(self.signed(request))
+
+    async def do(self, request: Command) -> Command:
+        """The answer to a request with a stamp, which must succeed."""
+        return await self.stranger.do(self.signed(request))
 
 
 async def signer(found: Group, name: str = CLUSTER_USER, key: Key | None = None) -> Signer:
     """A client on a connection of its own; of the cluster unless another user is named."""
     stranger = found.connect(FAR)
     answer = await stranger.ask(Command(Code.SIGN_ON))
-    assert answer is not None
     key = key or (Key.of_cluster(WORD.encode()) if name == CLUSTER_USER else Key(PASSWORD))
     return Signer(stranger, str(answer.ext["nonce"]), name, key)
 
@@ -92,10 +95,26 @@ async def enforcing(tmp_path: Path, **settings: str) -> AsyncIterator[tuple[Grou
         body = json.dumps({"groupName": GROUP}).encode()
         made = Command(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
         for request in (topic_request(), made, send_request()):
-            answer = await cluster.ask(request)
-            assert answer is not None
-            assert answer.code == ResponseCode.SUCCESS, answer.remark
+            await cluster.do(request)
         yield found, cluster
+
+
+@pytest.fixture
+async def enforced(tmp_path: Path) -> AsyncIterator[tuple[Group, Signer]]:
+    async with enforcing(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def found(enforced: tuple[Group, Signer]) -> Group:
+    """A broker that enforces, with a topic, a group and a message."""
+    return enforced[0]
+
+
+@pytest.fixture
+def cluster(enforced: tuple[Group, Signer]) -> Signer:
+    """A client of its cluster."""
+    return enforced[1]
 
 
 def put(found: Group, *entries: Entry, **of_user: object) -> None:
@@ -132,210 +151,184 @@ def position_of(found: Group) -> int:
     return int(queue.read(0, 1)["position"][0])
 
 
-async def test_each_code_is_asked(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_each_code_is_asked(found: Group, mock_clock: MockClock) -> None:
     """A code that is added needs a line in `rights`, beside the one where it is served."""
-    async with enforcing(tmp_path) as (found, _):
-        asked = set(requests(0)) | OPEN | SIGNED | SUPER
-        assert set(found.broker.handler.table) == asked
+    asked = set(requests(0)) | OPEN | SIGNED | SUPER
+    assert set(found.broker.handler.table) == asked
 
 
-async def test_all_rights_but_one_are_too_few(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_all_rights_but_one_are_too_few(found: Group, mock_clock: MockClock) -> None:
     """For each need of each code: who lacks just that one is refused, and nothing is done."""
-    async with enforcing(tmp_path) as (found, _):
-        position = position_of(found)
-        for code, (_, needs) in requests(position).items():
-            for need in needs:
-                put(found, *all_but(need))
-                before = found.machine.applied_index
-                stranger = found.connect(FAR)
-                answer = await stranger.ask(stock(requests(position)[code][0]))
-                assert answer is not None, (code.name, need)
-                assert answer.code == REFUSED, (code.name, need, answer.remark)
-                assert "User:u has no permission to access" in str(answer.remark)
-                assert found.machine.applied_index == before, code.name
-                stranger.close()
-
-
-async def test_exactly_these_rights_are_enough(tmp_path: Path, mock_clock: MockClock) -> None:
-    """Whatever the request is answered for other reasons."""
-    async with enforcing(tmp_path) as (found, _):
-        position = position_of(found)
-        for code, (_, needs) in requests(position).items():
-            entries: dict[str, Entry] = {}
-            for entry in map(allow, needs):
-                before = entries.get(entry.resource, entry._replace(actions=()))
-                entries[entry.resource] = entry._replace(actions=before.actions + entry.actions)
-            put(found, *entries.values())
+    position = position_of(found)
+    for code, (_, needs) in requests(position).items():
+        for need in needs:
+            put(found, *all_but(need))
+            before = found.machine.applied_index
             stranger = found.connect(FAR)
             answer = await stranger.ask(stock(requests(position)[code][0]))
-            assert answer is None or answer.code != REFUSED, (code.name, answer.remark)
+            assert answer.code == REFUSED, (code.name, need, answer.remark)
+            assert "User:u has no permission to access" in str(answer.remark)
+            assert found.machine.applied_index == before, code.name
             stranger.close()
 
 
-async def test_codes_that_super_users_alone_may_ask(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_exactly_these_rights_are_enough(found: Group, mock_clock: MockClock) -> None:
+    """Whatever the request is answered for other reasons."""
+    position = position_of(found)
+    for code, (_, needs) in requests(position).items():
+        entries: dict[str, Entry] = {}
+        for entry in map(allow, needs):
+            before = entries.get(entry.resource, entry._replace(actions=()))
+            entries[entry.resource] = entry._replace(actions=before.actions + entry.actions)
+        put(found, *entries.values())
+        stranger = found.connect(FAR)
+        answer = await stranger.tell(stock(requests(position)[code][0]))
+        assert answer is None or answer.code != REFUSED, (code.name, answer.remark)
+        stranger.close()
+
+
+async def test_codes_that_super_users_alone_may_ask(
+    found: Group, cluster: Signer, mock_clock: MockClock
+) -> None:
     """Every right together is too little, and is suggested to nobody."""
     everything = [
         Entry("Custom", f"{kind}:*", ("All",), (), "Allow")
         for kind in ("Topic", "Group", "Cluster")
     ]
-    async with enforcing(tmp_path) as (found, cluster):
-        for code in sorted(SUPER):
-            put(found, *everything)
-            stranger = found.connect(FAR)
-            for request in (Command(code), stock(Command(code))):
-                answer = await stranger.ask(request)
-                assert answer is not None
-                assert answer.code == REFUSED, code.name
-            assert "is for super users" in str(answer.remark)
-            put(found, is_super=True)
-            for answer in (
-                await stranger.ask(stock(Command(code))),
-                await cluster.ask(Command(code)),
-            ):
-                assert answer is not None
-                assert answer.code != REFUSED, code.name
-            stranger.close()
-        assert not found.core.guard.observed
-
-
-async def test_codes_that_any_user_may_ask(tmp_path: Path, mock_clock: MockClock) -> None:
-    """And nobody else; lists have what the user may read or send to, and no more."""
-    async with enforcing(tmp_path) as (found, cluster):
-        await cluster.ask(topic_request("Secret"))
-        put(found, allow("Topic:Orders Sub"))
-        for code in sorted(OPEN | SIGNED):
-            stranger = found.connect(FAR)
-            answer = await stranger.ask(Command(code))
-            assert answer is not None
-            assert (answer.code == REFUSED) is (code in SIGNED), code.name
-            answer = await stranger.ask(stock(Command(code)))
-            assert answer is not None
+    for code in sorted(SUPER):
+        put(found, *everything)
+        stranger = found.connect(FAR)
+        for request in (Command(code), stock(Command(code))):
+            answer = await stranger.ask(request)
+            assert answer.code == REFUSED, code.name
+        assert "is for super users" in str(answer.remark)
+        put(found, is_super=True)
+        for answer in (
+            await stranger.ask(stock(Command(code))),
+            await cluster.ask(Command(code)),
+        ):
             assert answer.code != REFUSED, code.name
-            stranger.close()
-        for user, topics in (("u", {TOPIC}), (CLUSTER_USER, {TOPIC, "Secret"})):
-            answer = await (await signer(found, user)).ask(Command(Code.GET_ALL_TOPIC_CONFIG))
-            assert answer is not None
-            seen = set(json.loads(bytes(answer.payload))["topicConfigTable"])
-            assert seen & {TOPIC, "Secret"} == topics
+        stranger.close()
+    assert not found.core.guard.observed
+
+
+async def test_codes_that_any_user_may_ask(
+    found: Group, cluster: Signer, mock_clock: MockClock
+) -> None:
+    """And nobody else; lists have what the user may read or send to, and no more."""
+    await cluster.ask(topic_request("Secret"))
+    put(found, allow("Topic:Orders Sub"))
+    for code in sorted(OPEN | SIGNED):
+        stranger = found.connect(FAR)
+        answer = await stranger.ask(Command(code))
+        assert (answer.code == REFUSED) is (code in SIGNED), code.name
+        answer = await stranger.ask(stock(Command(code)))
+        assert answer.code != REFUSED, code.name
+        stranger.close()
+    for user, topics in (("u", {TOPIC}), (CLUSTER_USER, {TOPIC, "Secret"})):
+        answer = await (await signer(found, user)).ask(Command(Code.GET_ALL_TOPIC_CONFIG))
+        seen = set(json.loads(bytes(answer.payload))["topicConfigTable"])
+        assert seen & {TOPIC, "Secret"} == topics
 
 
 @pytest.mark.parametrize("encoding", HeaderEncoding)
-async def test_signatures(encoding: HeaderEncoding, tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_signatures(encoding: HeaderEncoding, found: Group, mock_clock: MockClock) -> None:
     """Right ones are served; none, another user's, another password's and changed ones are not."""
-    async with enforcing(tmp_path) as (found, _):
-        put(found, allow("Topic:Orders Pub"))
+    put(found, allow("Topic:Orders Pub"))
 
-        def request(**changed: ExtValue) -> Command:
-            made = stock(send_request())
-            made.encoding = encoding
-            made.ext = {**made.ext, **changed}
-            return made
+    def request(**changed: ExtValue) -> Command:
+        made = stock(send_request())
+        made.encoding = encoding
+        made.ext = {**made.ext, **changed}
+        return made
 
-        cases = [
-            (request(), ""),
-            (send_request(), "username cannot be null."),
-            (request(AccessKey="nobody"), "User:nobody is not found."),
-            (request(Signature=""), "check signature failed."),
-            (request(Signature="not base64!"), "check signature failed."),
-            (request(b="Other"), "check signature failed."),
-            (request(added="x"), "check signature failed."),
-            (stock(send_request(), password=OTHER), "check signature failed."),
-        ]
-        for asked, expected in cases:
-            answer = await found.connect(FAR).ask(asked)
-            assert answer is not None
-            assert (answer.code, answer.remark or "") == (
-                (REFUSED, expected) if expected else (0, "")
-            )
-        changed = request()
-        changed.body = b"another body"
-        answer = await found.connect(FAR).ask(changed)
-        assert answer is not None
-        assert answer.code == REFUSED
-        put(found, allow("Topic:Orders Pub"), enabled=False)
-        answer = await found.connect(FAR).ask(request())
-        assert answer is not None
-        assert answer.remark == "User:u is disabled."
+    cases = [
+        (request(), ""),
+        (send_request(), "username cannot be null."),
+        (request(AccessKey="nobody"), "User:nobody is not found."),
+        (request(Signature=""), "check signature failed."),
+        (request(Signature="not base64!"), "check signature failed."),
+        (request(b="Other"), "check signature failed."),
+        (request(added="x"), "check signature failed."),
+        (stock(send_request(), password=OTHER), "check signature failed."),
+    ]
+    for asked, expected in cases:
+        answer = await found.connect(FAR).ask(asked)
+        assert (answer.code, answer.remark or "") == ((REFUSED, expected) if expected else (0, ""))
+    changed = request()
+    changed.body = b"another body"
+    assert (await found.connect(FAR).ask(changed)).code == REFUSED
+    put(found, allow("Topic:Orders Pub"), enabled=False)
+    answer = await found.connect(FAR).ask(request())
+    assert answer.remark == "User:u is disabled."
 
 
-async def test_a_stamped_request_is_good_for_one_place(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_a_stamped_request_is_good_for_one_place(found: Group, mock_clock: MockClock) -> None:
     """Sent again it is refused: on its connection, on another one, later, without its stamp, as
     another code. A user may be set to have only such."""
-    async with enforcing(tmp_path) as (found, _):
-        put(found, allow("Topic:Orders Pub"), fresh=True)
-        client = await signer(found, "u")
-        sent = client.signed(produce_request("a"))
+    put(found, allow("Topic:Orders Pub"), fresh=True)
+    client = await signer(found, "u")
+    sent = client.signed(produce_request("a"))
 
-        async def refused(request: Command, stranger: Stranger | None = None) -> str:
-            answer = await (stranger or client.stranger).ask(request)
-            assert answer is not None
-            assert answer.code == REFUSED
-            return str(answer.remark)
+    async def refused(request: Command, stranger: Stranger | None = None) -> str:
+        answer = await (stranger or client.stranger).ask(request)
+        assert answer.code == REFUSED
+        return str(answer.remark)
 
-        def copy(code: int = sent.code, **changed: ExtValue) -> Command:
-            ext = {name: value for name, value in (sent.ext | changed).items() if value is not None}
-            return Command(code, ext, sent.body)
+    def copy(code: int = sent.code, **changed: ExtValue) -> Command:
+        ext = {name: value for name, value in (sent.ext | changed).items() if value is not None}
+        return Command(code, ext, sent.body)
 
-        answer = await client.stranger.ask(copy())
-        assert answer is not None
-        assert answer.code == ResponseCode.SUCCESS
-        assert "sent before" in await refused(copy())
-        assert "another connection" in await refused(copy(), found.connect(FAR))
-        assert "check signature" in await refused(copy(code=Code.SEND_MESSAGE_V2))
-        assert "check signature" in await refused(copy(**{STAMP: "x:9:9"}))
-        assert "check signature" in await refused(copy(**{OWN_SIGNATURE: None, STAMP: None}))
-        old = client.signed(produce_request("b"), time_ms=NOW_MS - 61_000)
-        assert "look at the clocks" in await refused(old)
-        assert "sent again" in await refused(stock(send_request()))
-        put(found, allow("Topic:Orders Pub"))
-        assert "sent before" in await refused(copy())
-        answer = await client.stranger.ask(stock(send_request()))
-        assert answer is not None
-        assert answer.code == ResponseCode.SUCCESS
+    await client.stranger.do(copy())
+    assert "sent before" in await refused(copy())
+    assert "another connection" in await refused(copy(), found.connect(FAR))
+    assert "check signature" in await refused(copy(code=Code.SEND_MESSAGE_V2))
+    assert "check signature" in await refused(copy(**{STAMP: "x:9:9"}))
+    assert "check signature" in await refused(copy(**{OWN_SIGNATURE: None, STAMP: None}))
+    old = client.signed(produce_request("b"), time_ms=NOW_MS - 61_000)
+    assert "look at the clocks" in await refused(old)
+    assert "sent again" in await refused(stock(send_request()))
+    put(found, allow("Topic:Orders Pub"))
+    assert "sent before" in await refused(copy())
+    await client.stranger.do(stock(send_request()))
 
 
 @pytest.mark.parametrize("stamped", [True, False])
 async def test_a_signature_that_is_cut_is_none(
-    stamped: bool, tmp_path: Path, mock_clock: MockClock
+    stamped: bool, found: Group, mock_clock: MockClock
 ) -> None:
     """At whatever length, as are a stamp and a name that lack their ends: nothing is stored."""
-    async with enforcing(tmp_path) as (found, _):
-        put(found, allow("Topic:Orders Pub"))
-        before = found.machine.applied_index
-        fields = (OWN_SIGNATURE, STAMP, "AccessKey") if stamped else (SIGNATURE, "AccessKey")
-        for field in fields:
-            for kept in (0, 1, 7, -2, -1):
-                client = await signer(found, "u")
-                made = send_request()
-                request = client.signed(made) if stamped else stock(made)
-                whole = str(request.ext[field])
-                if whole[:kept] == whole:
-                    continue  # a name of one letter
-                request.ext = {**request.ext, field: whole[:kept]}
-                answer = await client.stranger.ask(request)
-                assert answer is not None
-                assert answer.code == REFUSED, (field, kept)
-                client.stranger.close()
-        assert found.machine.applied_index == before
+    put(found, allow("Topic:Orders Pub"))
+    before = found.machine.applied_index
+    fields = (OWN_SIGNATURE, STAMP, "AccessKey") if stamped else (SIGNATURE, "AccessKey")
+    for field in fields:
+        for kept in (0, 1, 7, -2, -1):
+            client = await signer(found, "u")
+            made = send_request()
+            request = client.signed(made) if stamped else stock(made)
+            whole = str(request.ext[field])
+            if whole[:kept] == whole:
+                continue  # a name of one letter
+            request.ext = {**request.ext, field: whole[:kept]}
+            assert (await client.stranger.ask(request)).code == REFUSED, (field, kept)
+            client.stranger.close()
+    assert found.machine.applied_index == before
 
 
 async def test_a_flood_of_wrong_signatures_ends_its_connection(
-    tmp_path: Path, mock_clock: MockClock
+    found: Group, mock_clock: MockClock
 ) -> None:
     """Whoever goes on has to dial again."""
-    async with enforcing(tmp_path) as (found, _):
-        put(found)
-        stranger = found.connect(FAR)
-        for _ in range(WRONG_SIGNATURES_MAX):
-            assert not stranger.connection.closed
-            await stranger.ask(stock(send_request(), password=OTHER))
-        assert stranger.connection.closed
+    put(found)
+    stranger = found.connect(FAR)
+    for _ in range(WRONG_SIGNATURES_MAX):
+        assert not stranger.connection.closed
+        await stranger.tell(stock(send_request(), password=OTHER))
+    assert stranger.connection.closed
 
 
 async def test_one_address_has_a_bounded_pace_of_wrong_signatures(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many connections it makes, with whichever users and bodies. Others are served at
     once, and so is a user of that address who signed rightly on its connection."""
@@ -347,32 +340,30 @@ async def test_one_address_has_a_bounded_pace_of_wrong_signatures(
 
     async def code(stranger: Stranger, **signed: str) -> int:
         answer = await stranger.ask(stock(send_request(), **signed))
-        assert answer is not None
         return answer.code
 
-    async with enforcing(tmp_path) as (found, _):
-        put(found, Entry("Custom", "Topic:*", ("Pub",), (), "Allow"))
-        early = found.connect(FAR)
-        assert await code(early) == ResponseCode.SUCCESS
-        monkeypatch.setattr(Key, "verifies", counted)
-        for _ in range(WRONG_PROOFS_AT_ONCE // 4):
-            stranger = found.connect(FAR)
-            for name in ("u", "nobody", CLUSTER_USER, "u", "u"):
-                assert await code(stranger, name=name, password=OTHER) == REFUSED
-        assert len(verified) <= WRONG_PROOFS_AT_ONCE
-        assert await code(found.connect(FAR)) == REFUSED
-        seen = len(verified)
-        assert await code(early) == ResponseCode.SUCCESS
-        assert await code(found.connect("10.0.0.10")) == ResponseCode.SUCCESS
-        assert await code(early, name=CLUSTER_USER, password=OTHER) == REFUSED
-        assert len(verified) == seen + 2
-        await found.pass_time(2 * WRONG_PROOFS_AT_ONCE / WRONG_PROOFS_PER_S)
-        assert await code(found.connect(FAR)) == ResponseCode.SUCCESS
+    put(found, Entry("Custom", "Topic:*", ("Pub",), (), "Allow"))
+    early = found.connect(FAR)
+    assert await code(early) == ResponseCode.SUCCESS
+    monkeypatch.setattr(Key, "verifies", counted)
+    for _ in range(WRONG_PROOFS_AT_ONCE // 4):
+        stranger = found.connect(FAR)
+        for name in ("u", "nobody", CLUSTER_USER, "u", "u"):
+            assert await code(stranger, name=name, password=OTHER) == REFUSED
+    assert len(verified) <= WRONG_PROOFS_AT_ONCE
+    assert await code(found.connect(FAR)) == REFUSED
+    seen = len(verified)
+    assert await code(early) == ResponseCode.SUCCESS
+    assert await code(found.connect("10.0.0.10")) == ResponseCode.SUCCESS
+    assert await code(early, name=CLUSTER_USER, password=OTHER) == REFUSED
+    assert len(verified) == seen + 2
+    await found.pass_time(2 * WRONG_PROOFS_AT_ONCE / WRONG_PROOFS_PER_S)
+    assert await code(found.connect(FAR)) == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize("signed", ["wrongly", "not at all", "by nobody"])
 async def test_refusals_of_one_address_have_a_pace(
-    tmp_path: Path, mock_clock: MockClock, signed: str
+    found: Group, mock_clock: MockClock, signed: str
 ) -> None:
     """Of all its connections together, whatever they sent at once: the rest waits unread. Others
     are answered at once, and so is a user of that address who signed rightly before."""
@@ -384,28 +375,25 @@ async def test_refusals_of_one_address_have_a_pace(
         made.opaque = opaque
         return b"".join(encode_frame(made))
 
-    async with enforcing(tmp_path) as (found, _):
-        put(found, Entry("Custom", "Topic:*", ("Pub",), (), "Allow"))
-        early = found.connect(FAR)
-        assert await early.ask(stock(send_request())) is not None
-        many = [found.connect(FAR) for _ in range(40)]
-        chunk, refused = b"".join(map(request, range(1, 61))), 0
+    put(found, Entry("Custom", "Topic:*", ("Pub",), (), "Allow"))
+    early = found.connect(FAR)
+    await early.ask(stock(send_request()))
+    many = [found.connect(FAR) for _ in range(40)]
+    chunk, refused = b"".join(map(request, range(1, 61))), 0
+    for each in many:
+        refused += len(await each.write(chunk))
+    for _ in range(2):
+        await found.pass_time(0.5)
         for each in many:
-            refused += len(await each.write(chunk))
-        for _ in range(2):
-            await found.pass_time(0.5)
-            for each in many:
-                refused += len(await each.answers())
-            for served in (early, found.connect("10.0.0.10")):
-                answer = await served.ask(stock(send_request()))
-                assert answer is not None
-                assert answer.code == ResponseCode.SUCCESS
-        bound = 2 * UNKNOWN_REFUSED_PER_S + len(many)
-        closed_at = WRONG_SIGNATURES_MAX * len(many)
-        assert min(bound, closed_at) * 0.9 < refused <= bound
+            refused += len(await each.answers())
+        for served in (early, found.connect("10.0.0.10")):
+            await served.do(stock(send_request()))
+    bound = 2 * UNKNOWN_REFUSED_PER_S + len(many)
+    closed_at = WRONG_SIGNATURES_MAX * len(many)
+    assert min(bound, closed_at) * 0.9 < refused <= bound
 
 
-async def test_what_belongs_to_a_group_or_a_topic(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_what_belongs_to_a_group_or_a_topic(found: Group, mock_clock: MockClock) -> None:
     """%RETRY%g and %DLQ%g are the group's; a policy may name the dead letters' topic instead; parts
     of large bodies are their topic's; traces are everybody's."""
     cases = [
@@ -419,12 +407,10 @@ async def test_what_belongs_to_a_group_or_a_topic(tmp_path: Path, mock_clock: Mo
         ("%PARTS%Orders", "Topic:%PARTS%Orders Pub", False),
         ("RMQ_SYS_TRACE_TOPIC", "Topic:Orders Pub", True),
     ]
-    async with enforcing(tmp_path) as (found, _):
-        for name, right, expected in cases:
-            put(found, allow(right))
-            answer = await found.connect(FAR).ask(stock(send_request(b=name)))
-            assert answer is not None
-            assert (answer.code != REFUSED) is expected, (name, right, answer.remark)
+    for name, right, expected in cases:
+        put(found, allow(right))
+        answer = await found.connect(FAR).ask(stock(send_request(b=name)))
+        assert (answer.code != REFUSED) is expected, (name, right, answer.remark)
 
 
 async def test_nothing_else_lets_anybody_in(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -443,7 +429,6 @@ async def test_nothing_else_lets_anybody_in(tmp_path: Path, mock_clock: MockCloc
         put(found, is_super=True)
         for claim in claims:
             answer = await found.connect("127.0.0.1").ask(Command(Code.CLEAN_UNUSED_TOPIC, claim))
-            assert answer is not None
             assert answer.code == REFUSED, claim
 
 
@@ -454,12 +439,9 @@ async def test_observing_refuses_nothing_and_notes_what_would_be(
     async with enforcing(tmp_path, authorization_mode="observe") as (found, _):
         put(found, allow("Topic:Orders Sub"))
         for _ in range(3):
-            answer = await found.connect(FAR).ask(stock(send_request()))
-            assert answer is not None
-            assert answer.code == ResponseCode.SUCCESS
+            await found.connect(FAR).do(stock(send_request()))
         near = found.connect()
         answer = await near.ask(Command(Code.LIST_OBSERVED))
-        assert answer is not None
         row, asked = json.loads(bytes(answer.payload))
         assert (asked["source"], asked["reason"]) == ("127.0.0.1", "username cannot be null.")
         assert row == {
@@ -473,9 +455,7 @@ async def test_observing_refuses_nothing_and_notes_what_would_be(
             "reason": "",
         }
         for unknown in (send_request(), stock(send_request(), password=OTHER)):
-            answer = await found.connect(FAR).ask(unknown)
-            assert answer is not None
-            assert answer.code == ResponseCode.SUCCESS
+            await found.connect(FAR).do(unknown)
         assert found.core.guard.strangers == {
             ("127.0.0.1", ""): (1, "username cannot be null."),
             (FAR, ""): (1, "username cannot be null."),
@@ -487,59 +467,55 @@ async def test_observing_refuses_nothing_and_notes_what_would_be(
 
 
 async def test_super_users_are_changed_by_super_users_and_one_stays(
-    tmp_path: Path, mock_clock: MockClock
+    found: Group, cluster: Signer, mock_clock: MockClock
 ) -> None:
     """Whoever may make users makes no super user; the last enabled one can't be taken away."""
 
     async def told(asker: Signer, code: Code, content: object = None) -> tuple[int, str]:
         body = b"" if content is None else json.dumps(content).encode()
         answer = await asker.ask(Command(code, {"username": "root"}, body))
-        assert answer is not None
         return answer.code, str(answer.remark)
 
     new = {"password": "p", "userType": "Super"}
-    async with enforcing(tmp_path) as (found, cluster):
-        put(found, allow("Cluster:DefaultCluster Update"))
-        user = await signer(found, "u")
-        code, remark = await told(user, Code.CREATE_USER, new)
-        assert (code, remark) == (1, "The super user can only be create by super user")
-        assert await told(cluster, Code.CREATE_USER, new) == (0, "None")
-        for code, content in (
-            (Code.UPDATE_USER, {"password": "q"}),
-            (Code.UPDATE_USER, {"userStatus": "disable"}),
-            (Code.DELETE_USER, None),
-        ):
-            refused, remark = await told(user, code, content)
-            assert refused == REFUSED
-            assert "by super user" in remark
-        for code, content in (
-            (Code.UPDATE_USER, {"userStatus": "disable"}),
-            (Code.UPDATE_USER, {"userType": "Normal"}),
-            (Code.DELETE_USER, None),
-        ):
-            refused, remark = await told(cluster, code, content)
-            assert refused == REFUSED
-            assert "last enabled super user" in remark
-        put(found, is_super=True)
-        assert await told(cluster, Code.DELETE_USER) == (0, "None")
+    put(found, allow("Cluster:DefaultCluster Update"))
+    user = await signer(found, "u")
+    code, remark = await told(user, Code.CREATE_USER, new)
+    assert (code, remark) == (1, "The super user can only be create by super user")
+    assert await told(cluster, Code.CREATE_USER, new) == (0, "None")
+    for code, content in (
+        (Code.UPDATE_USER, {"password": "q"}),
+        (Code.UPDATE_USER, {"userStatus": "disable"}),
+        (Code.DELETE_USER, None),
+    ):
+        refused, remark = await told(user, code, content)
+        assert refused == REFUSED
+        assert "by super user" in remark
+    for code, content in (
+        (Code.UPDATE_USER, {"userStatus": "disable"}),
+        (Code.UPDATE_USER, {"userType": "Normal"}),
+        (Code.DELETE_USER, None),
+    ):
+        refused, remark = await told(cluster, code, content)
+        assert refused == REFUSED
+        assert "last enabled super user" in remark
+    put(found, is_super=True)
+    assert await told(cluster, Code.DELETE_USER) == (0, "None")
 
 
-async def test_only_a_super_user_ends_the_enforcing(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_only_a_super_user_ends_the_enforcing(
+    found: Group, cluster: Signer, mock_clock: MockClock
+) -> None:
     """Else whoever may change settings could do everything a moment later, from this machine."""
-    async with enforcing(tmp_path) as (found, cluster):
-        put(found, allow("Cluster:DefaultCluster Update"))
-        user = await signer(found, "u")
-        for body, code in ((b"defaultTopicQueueNums=4", 0), (b"authorizationMode=off", REFUSED)):
-            answer = await user.ask(Command(Code.UPDATE_BROKER_CONFIG, {}, body))
-            assert answer is not None
-            assert answer.code == code
-        put(found, is_super=True)
-        for mode in ("observe", "enforce", "off"):
-            body = f"authorizationMode={mode}".encode()
-            asker = user if mode != "enforce" else cluster
-            answer = await asker.ask(Command(Code.UPDATE_BROKER_CONFIG, {}, body))
-            assert answer is not None
-            assert (answer.code, found.core.guard.mode) == (0, mode), answer.remark
+    put(found, allow("Cluster:DefaultCluster Update"))
+    user = await signer(found, "u")
+    for body, code in ((b"defaultTopicQueueNums=4", 0), (b"authorizationMode=off", REFUSED)):
+        assert (await user.ask(Command(Code.UPDATE_BROKER_CONFIG, {}, body))).code == code
+    put(found, is_super=True)
+    for mode in ("observe", "enforce", "off"):
+        body = f"authorizationMode={mode}".encode()
+        asker = user if mode != "enforce" else cluster
+        answer = await asker.ask(Command(Code.UPDATE_BROKER_CONFIG, {}, body))
+        assert (answer.code, found.core.guard.mode) == (0, mode), answer.remark
 
 
 def user_entry(name: str, *, is_super: bool = False) -> bytes:
@@ -596,78 +572,69 @@ def staging(name: str) -> Command:
     return Command(Code.STAGE, {**request.ext, **extra}, request.payload)
 
 
-async def test_a_producers_name_is_its_users(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_a_producers_name_is_its_users(
+    found: Group, cluster: Signer, mock_clock: MockClock
+) -> None:
     """Another one with the same rights neither fences it nor writes, stages or decides under it,
     with the right epoch or any; a super user and the secret may, and it stays its user's. Where
     nobody has a name, each user stages in a share of its own. A name is free once that user is
     gone. A snapshot and the log itself keep it alike."""
-    async with enforcing(tmp_path) as (found, cluster):
-        for name in ("ann", "bob", "root"):
-            found.commit_raw(Kind.CONTROL, user_entry(name, is_super=name == "root"))
-        stranger = found.connect(FAR)
+    for name in ("ann", "bob", "root"):
+        found.commit_raw(Kind.CONTROL, user_entry(name, is_super=name == "root"))
+    stranger = found.connect(FAR)
 
-        async def ask(request: Command, name: str) -> Command:
-            answer = await stranger.ask(stock(request, name))
-            assert answer is not None
-            return answer
+    async def ask(request: Command, name: str) -> Command:
+        return await stranger.ask(stock(request, name))
 
-        def epoch_of(answer: Command) -> int:
-            assert answer.code == ResponseCode.SUCCESS, answer.remark
-            return decode_header(RegisterProducerResponseHeader, answer).epoch
+    def epoch_of(answer: Command) -> int:
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        return decode_header(RegisterProducerResponseHeader, answer).epoch
 
-        epoch = epoch_of(await ask(registering("a"), "ann"))
-        before = found.machine.applied_index
-        for request in (
-            *(registering("b"), writing(epoch, 0), writing(epoch + 1, 0)),
-            *(deciding(epoch, 0), deciding(epoch + 1, 9), staging("bills")),
-        ):
-            refused = await ask(request, "bob")
-            assert refused.code == REFUSED
-            assert "'bills' belongs to another user" in str(refused.remark)
-        assert found.machine.applied_index == before
-        assert (await ask(writing(epoch, 0), "ann")).code == ResponseCode.SUCCESS
-        assert (await ask(deciding(epoch, 0), "ann")).code == ResponseCode.SUCCESS
-        assert (await ask(deciding(epoch, 0), "ann")).code == ResponseCode.BATCH_DECIDED
-        for name, user in (("bills", "ann"), ("bills", "root"), ("new", "ann"), ("new", "bob")):
-            assert (await ask(staging(name), user)).code == ResponseCode.SUCCESS
-        shares = found.machine.halves.owners.rows_by(1)
-        assert shares == {
-            "%STAGED%ann bills": 1, "%STAGED%root bills": 1, "%STAGED%ann new": 1,
-            "%STAGED%bob new": 1,
-        }  # fmt: skip
-        by_root = epoch_of(await ask(registering("c"), "root"))
-        assert (await ask(writing(epoch, 1), "ann")).code == ResponseCode.PRODUCER_FENCED
-        assert by_root < epoch_of(await cluster_answer(cluster, registering("d")))
-        assert found.machine.producers.owner("bills") == "ann"
-        assert (await ask(registering("e"), "bob")).code == REFUSED
-        rows, owners = rows_in(found.machine.producers.picture()), found.machine.producers.owners()
-        again = Producers()
-        again.restore(rows)
-        again.give(owners)
-        assert (rows_in(again.picture()), again.owners()) == (rows, {"bills": "ann"})
+    epoch = epoch_of(await ask(registering("a"), "ann"))
+    before = found.machine.applied_index
+    for request in (
+        *(registering("b"), writing(epoch, 0), writing(epoch + 1, 0)),
+        *(deciding(epoch, 0), deciding(epoch + 1, 9), staging("bills")),
+    ):
+        refused = await ask(request, "bob")
+        assert refused.code == REFUSED
+        assert "'bills' belongs to another user" in str(refused.remark)
+    assert found.machine.applied_index == before
+    assert (await ask(writing(epoch, 0), "ann")).code == ResponseCode.SUCCESS
+    assert (await ask(deciding(epoch, 0), "ann")).code == ResponseCode.SUCCESS
+    assert (await ask(deciding(epoch, 0), "ann")).code == ResponseCode.BATCH_DECIDED
+    for name, user in (("bills", "ann"), ("bills", "root"), ("new", "ann"), ("new", "bob")):
+        assert (await ask(staging(name), user)).code == ResponseCode.SUCCESS
+    shares = found.machine.halves.owners.rows_by(1)
+    assert shares == {
+        "%STAGED%ann bills": 1, "%STAGED%root bills": 1, "%STAGED%ann new": 1,
+        "%STAGED%bob new": 1,
+    }  # fmt: skip
+    by_root = epoch_of(await ask(registering("c"), "root"))
+    assert (await ask(writing(epoch, 1), "ann")).code == ResponseCode.PRODUCER_FENCED
+    assert by_root < epoch_of(await cluster.ask(registering("d")))
+    assert found.machine.producers.owner("bills") == "ann"
+    assert (await ask(registering("e"), "bob")).code == REFUSED
+    rows, owners = rows_in(found.machine.producers.picture()), found.machine.producers.owners()
+    again = Producers()
+    again.restore(rows)
+    again.give(owners)
+    assert (rows_in(again.picture()), again.owners()) == (rows, {"bills": "ann"})
 
-        found.commit_raw(Kind.CONTROL, encode_control(DeleteUser("ann", NOW_MS)))
-        epoch_of(await ask(registering("f"), "bob"))
-        assert found.machine.producers.owner("bills") == "bob"
+    found.commit_raw(Kind.CONTROL, encode_control(DeleteUser("ann", NOW_MS)))
+    epoch_of(await ask(registering("f"), "bob"))
+    assert found.machine.producers.owner("bills") == "bob"
 
 
-async def cluster_answer(cluster: Signer, request: Command) -> Command:
-    """What whoever has the secret is answered."""
-    answer = await cluster.ask(request)
-    assert answer is not None
-    return answer
-
-
-async def test_two_users_who_want_one_name_at_once(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_two_users_who_want_one_name_at_once(found: Group, mock_clock: MockClock) -> None:
     """Neither was there when the other was judged: the log decides, on each replica alike."""
-    async with enforcing(tmp_path) as (found, _):
-        for name in ("ann", "bob"):
-            found.commit_raw(Kind.CONTROL, user_entry(name))
-        change = found.machine.change
-        claims = [ClaimProducer("bills", name, name, False, NOW_MS) for name in ("ann", "bob")]
-        assert change(claims[0], 100) == 100
-        assert change(claims[1], 101) is Judged.TAKEN
-        assert change(claims[1].__class__("bills", "b", "bob", True, NOW_MS), 102) == 102
-        assert found.machine.producers.owner("bills") == "ann"
-        assert change(RegisterProducer("bills", "nobody's", NOW_MS), 103) == 103
-        assert found.machine.producers.owner("bills") == "ann"
+    for name in ("ann", "bob"):
+        found.commit_raw(Kind.CONTROL, user_entry(name))
+    change = found.machine.change
+    claims = [ClaimProducer("bills", name, name, False, NOW_MS) for name in ("ann", "bob")]
+    assert change(claims[0], 100) == 100
+    assert change(claims[1], 101) is Judged.TAKEN
+    assert change(claims[1].__class__("bills", "b", "bob", True, NOW_MS), 102) == 102
+    assert found.machine.producers.owner("bills") == "ann"
+    assert change(RegisterProducer("bills", "nobody's", NOW_MS), 103) == 103
+    assert found.machine.producers.owner("bills") == "ann"

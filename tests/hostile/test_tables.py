@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 import pytest
-from replicas import Group, group
+from replicas import Group
 from trio.testing import MockClock
 
 from dledger.limits import (
@@ -147,42 +147,39 @@ def test_a_state_is_encoded_field_by_field_as_in_one_piece() -> None:
 
 
 async def test_a_picture_does_not_change_while_it_waits_to_be_written(
-    tmp_path: Path, mock_clock: MockClock
+    found: Group, mock_clock: MockClock
 ) -> None:
     """A thread encodes it, and entries are applied meanwhile: of every kind, to every table."""
-    async with group(tmp_path) as found:
+    await found.begin()
+    stranger = found.connect()
+    key: dict[str, ExtValue] = {"consumerGroup": "G", "topic": "Orders", "queueId": 0}
+
+    async def change(number: int) -> None:
+        commit = Command(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": number})
+        queues = [MessageQueue("Orders", "broker-a", number)]
+        lock = encode_body(LockBatchBody("G", f"c{number}", queues))
+        naming = {"producerName": f"n{number % 2}", "instance": f"i{number}"}
         await found.begin()
-        stranger = found.connect()
-        key: dict[str, ExtValue] = {"consumerGroup": "G", "topic": "Orders", "queueId": 0}
+        for request in (
+            commit,
+            Command(Code.LOCK_BATCH_MQ, {}, lock),
+            Command(Code.REGISTER_PRODUCER, naming),
+            topic_request("Grows", 4 + number),
+        ):
+            await stranger.do(request)
 
-        async def change(number: int) -> None:
-            commit = Command(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": number})
-            queues = [MessageQueue("Orders", "broker-a", number)]
-            lock = encode_body(LockBatchBody("G", f"c{number}", queues))
-            naming = {"producerName": f"n{number % 2}", "instance": f"i{number}"}
-            await found.begin()
-            for request in (
-                commit,
-                Command(Code.LOCK_BATCH_MQ, {}, lock),
-                Command(Code.REGISTER_PRODUCER, naming),
-                topic_request("Grows", 4 + number),
-            ):
-                answer = await stranger.ask(request)
-                assert answer is not None
-                assert answer.code == 0, answer.remark
-
-        for number in range(2):
-            await change(number)
-            picture = drained(found.machine.begin_snapshot())
-            expected = msgspec.msgpack.encode(saved_state_of(found.machine))
-            await change(number + 2)
-            await stranger.ask(Command(Code.DELETE_TOPIC_IN_BROKER, {"topic": "Grows"}))
-            assert msgspec.msgpack.encode(saved_state_of(found.machine)) != expected
-            picture.write()
-            found.machine.saved(picture)
-            payload = read_snapshot(found.machine._snapshot_path)
-            assert payload == expected
-        found.agree()
+    for number in range(2):
+        await change(number)
+        picture = drained(found.machine.begin_snapshot())
+        expected = msgspec.msgpack.encode(saved_state_of(found.machine))
+        await change(number + 2)
+        await stranger.ask(Command(Code.DELETE_TOPIC_IN_BROKER, {"topic": "Grows"}))
+        assert msgspec.msgpack.encode(saved_state_of(found.machine)) != expected
+        picture.write()
+        found.machine.saved(picture)
+        payload = read_snapshot(found.machine._snapshot_path)
+        assert payload == expected
+    found.agree()
 
 
 # -- what a leader keeps beside the state ---------------------------------------------------------
@@ -306,18 +303,13 @@ def names_of(each: object) -> set[str]:
     return slots | set(getattr(each, "__dict__", ()))
 
 
-async def test_each_container_of_a_leader_has_a_bound(
-    tmp_path: Path, mock_clock: MockClock
-) -> None:
+async def test_each_container_of_a_leader_has_a_bound(found: Group, mock_clock: MockClock) -> None:
     """One that is added must be listed, with what bounds it."""
-    async with group(tmp_path) as found:
-        await found.begin()
-        unlisted = {
-            f"{owner}.{name}"
-            for owner, name in containers(found)
-            if name not in LEADERS.get(owner, {})
-        }
-        assert not unlisted
+    await found.begin()
+    unlisted = {
+        f"{owner}.{name}" for owner, name in containers(found) if name not in LEADERS.get(owner, {})
+    }
+    assert not unlisted
 
 
 def test_what_bounds_a_container_is_a_limit() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from replicas import group
+from replicas import Group
 from trio.testing import MockClock
 
 from dledger.errors import StorageError
@@ -28,22 +26,21 @@ def unreadable(*_: object) -> object:
     ],
 )
 async def test_what_a_leader_does_by_itself_waits_until_it_can_read(
-    tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, part: str, event: str
+    found: Group, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, part: str, event: str
 ) -> None:
     """Queues are made again, or an entry is repaired. Meanwhile it serves, says what waits once in
     a while, and no process ends; afterwards delayed messages come."""
-    async with group(tmp_path) as found:
-        await found.begin()
-        begun = found.machine.queues.end(TOPIC, 0)
-        with monkeypatch.context() as worn, capture_logs() as logs:
-            worn.setattr(part, unreadable)
-            for _ in range(300):
-                await found.pass_time(0.1)
-            await found.serves()
-        assert 2 < sum(log["event"] == event for log in logs) <= 31
-        for _ in range(30):
-            await found.pass_time(1.0)
+    await found.begin()
+    begun = found.machine.queues.end(TOPIC, 0)
+    with monkeypatch.context() as worn, capture_logs() as logs:
+        worn.setattr(part, unreadable)
+        for _ in range(300):
+            await found.pass_time(0.1)
         await found.serves()
-        found.agree()
-        served = delayed = 2
-        assert found.machine.queues.end(TOPIC, 0) == begun + served + delayed
+    assert 2 < sum(log["event"] == event for log in logs) <= 31
+    for _ in range(30):
+        await found.pass_time(1.0)
+    await found.serves()
+    found.agree()
+    served = delayed = 2
+    assert found.machine.queues.end(TOPIC, 0) == begun + served + delayed
