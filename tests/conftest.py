@@ -31,8 +31,8 @@ from dledger.world import steady_s
 # Tables are as wide as the terminal says: none is, unless a test says it.
 os.environ.pop("COLUMNS", None)
 
-# Tests of the pages read their blocks by `docs/blocks.py`.
-sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+# Tests of the pages read their blocks by `docs/blocks.py`; several suites share `clusters.py`.
+sys.path[:0] = [str(Path(__file__).parents[1] / "docs"), str(Path(__file__).parent)]
 
 # A shared machine may stop a process for half a second: that says nothing about an example.
 settings.register_profile("dledger", deadline=None, print_blob=True)

@@ -132,8 +132,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         layout = plan(free_ports(ports_needed(3, 2, 1)), nodes=3, groups=2, namesrvs=1)
         cluster = Cluster.create(Path(temporary) / "cluster", layout)
-        try:
-            cluster.start()
+        with cluster.running():
             trio.run(make_topics, cluster)
             for client in CLIENTS:
                 chosen = tuple(name for name in client.features if name in FEATURES)
@@ -143,8 +142,6 @@ def main() -> None:
                 if client.name.startswith("java"):
                     binary = [java(client)[0], "-Drocketmq.serialize.type=ROCKETMQ", *argv[1:]]
                     capture(some, binary, f"{client.name}-rocketmq", cluster, Path(temporary))
-        finally:
-            cluster.kill_all()
 
 
 if __name__ == "__main__":

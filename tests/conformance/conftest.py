@@ -44,13 +44,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     for node in layout.nodes:
         with (running.folder(node.name) / "broker.toml").open("a") as config:
             print("vipChannelEnable = true", file=config)
-    try:
-        running.start()
+    with running.running():
         trio.run(make_topics, running)
         yield running
         assert running.stop() == []
-    finally:
-        running.kill_all()
 
 
 def ports_with_room_for_vip() -> list[int]:

@@ -316,13 +316,10 @@ def main() -> int:
         cluster = Cluster.create(Path(temporary) / "cluster", layout)
         folder = Path(temporary) / "history"
         folder.mkdir()
-        try:
-            cluster.start()
+        with cluster.running():
             trio.run(make_topics, cluster)
             runs = long_run(cluster, folder, options.seconds, options.kill_every)
             cluster.stop()
-        finally:
-            cluster.kill_all()
         report(runs)
         # Whoever polls routes every 30 s may learn of a leader just before that one dies.
         wrong = verdicts(runs, options.seconds)

@@ -15,6 +15,7 @@ import pytest
 import trio
 from _pytest.mark import ParameterSet
 from clients import CLIENTS, Client, each_of, java, ready
+from clusters import new_cluster
 from doors import DOORS
 from drivers import Run
 from judges import Scenario, judge
@@ -22,9 +23,8 @@ from mqadmin import END
 
 from dledger.tls.authority import Authority
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import AUTHORITY, CERTIFICATE, KEY, TLS_FOLDER, Layout, plan
+from mqchaos.cluster.layout import AUTHORITY, CERTIFICATE, KEY, TLS_FOLDER
 from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqclient import Admin
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
@@ -43,13 +43,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def running(cluster: Cluster) -> Iterator[Cluster]:
     """Users, and rights that are enforced."""
-    try:
-        cluster.start()
+    with cluster.running():
         trio.run(prepare, cluster)
         yield cluster
         assert cluster.stop() == []
-    finally:
-        cluster.kill_all()
 
 
 async def prepare(cluster: Cluster) -> None:
@@ -71,22 +68,17 @@ async def prepare(cluster: Cluster) -> None:
 @pytest.fixture(scope="module")
 def plain(folder: Path) -> Iterator[Cluster]:
     """Its ports take plain text alone."""
-    yield from running(Cluster.create(folder / "plain", layout()))
+    yield from running(new_cluster(folder / "plain"))
 
 
 @pytest.fixture(scope="module")
 def encrypted(folder: Path) -> Iterator[Cluster]:
     """Its ports take TLS alone; who shows a certificate must have one of its authority."""
-    cluster = Cluster.create(folder / "encrypted", layout(tls=True))
+    cluster = new_cluster(folder / "encrypted", tls=True)
     for config in cluster.directory.glob("*/*.toml"):
         with config.open("a") as file:
             print('"tls.server.need.client.auth" = "optional"', file=file)
     yield from running(cluster)
-
-
-def layout(*, tls: bool = False) -> Layout:
-    """A group of three."""
-    return plan(free_ports(7), nodes=3, groups=1, namesrvs=1, tls=tls)
 
 
 def row(door: str) -> pytest.MarkDecorator:

@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 import trio
 from clients import CLIENTS, Client, each_of, ready
+from clusters import new_cluster
 from drivers import Run
 from judges import judge
 
 from dledger.errors import DledgerError
-from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.processes import free_ports
 from mqclient import Admin
 
 pytestmark = [pytest.mark.slow, pytest.mark.conformance]
@@ -40,8 +38,7 @@ def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The name server of a group of three, all of them on ::1 for clients."""
     if not has_ipv6():
         pytest.skip("this machine has no address ::1")
-    layout = plan(free_ports(ports_needed(3, 1, 1)), nodes=3, groups=1, namesrvs=1)
-    cluster = Cluster.create(tmp_path_factory.mktemp("ipv6") / "cluster", layout)
+    cluster = new_cluster(tmp_path_factory.mktemp("ipv6"))
     for name in cluster.names:
         (config,) = cluster.folder(name).glob("*.toml")
         # Between each other the members keep to IPv4.
@@ -50,14 +47,11 @@ def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             for line in config.read_text().splitlines()
         ]
         config.write_text("\n".join(written))
-    address = f"[::1]:{layout.namesrvs[0].port}"
-    try:
-        cluster.start()
+    address = f"[::1]:{cluster.layout.namesrvs[0].port}"
+    with cluster.running():
         trio.run(make_topics, address)
         yield address
         assert cluster.stop() == []
-    finally:
-        cluster.kill_all()
 
 
 def on_ipv6(line: str) -> str:

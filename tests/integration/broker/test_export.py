@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 import trio
+from clusters import new_cluster
 
 from dledger.log.recovery.verify import verify_replica
 from dledger.log.replica import describe_replica
-from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Message, Producer
 from mqclient.admin import UnknownTarget
 from mqclient.commands.mqadmin import main
@@ -45,10 +42,8 @@ async def test_a_group_that_serves_is_copied(
 ) -> None:
     """All members, by one command, under sends: each copy checks whole, has all that was
     acknowledged before, and the old segments cost nothing. Then one member, and what is refused."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), nodes=3)
-    layout = msgspec.structs.replace(layout, segment_bytes=4 << 20)
-    namesrv = layout.namesrv_addr
-    with Cluster.create(tmp_path / "c", layout).running() as cluster:
+    with new_cluster(tmp_path, segment_bytes=4 << 20).running() as cluster:
+        namesrv = cluster.layout.namesrv_addr
         await serving(cluster)
         async with Producer(namesrv, "PG") as producer, trio.open_nursery() as nursery:
             await fill(producer, 130)

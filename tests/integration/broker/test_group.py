@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
+from clusters import new_cluster
 
 from dledger.errors import DledgerError
 from dledger.net import Peer, connect_peer
@@ -31,20 +30,11 @@ from mqbroker.testing.requests import (
     send_request,
 )
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import NodeLayout, plan, ports_needed
-from mqchaos.cluster.processes import free_ports
+from mqchaos.cluster.layout import NodeLayout
 
 pytestmark = pytest.mark.slow
 
 TIMEOUT_S = 30.0
-
-
-@asynccontextmanager
-async def group(directory: Path, nodes: int = 3) -> AsyncIterator[Cluster]:
-    """A name server and a broker group of real processes, gone when the block is left."""
-    layout = plan(free_ports(ports_needed(nodes, 1, 1)), nodes, 1, 1, "SYNC_FLUSH")
-    with Cluster.create(directory / "c", layout).running() as cluster:
-        yield cluster
 
 
 async def leader_of(cluster: Cluster, *, but: str | None = None) -> NodeLayout:
@@ -92,7 +82,7 @@ async def drain(peer: Peer) -> list[tuple[int, int, bytes]]:
 
 async def test_a_new_leader_has_all_that_the_old_one_acknowledged(tmp_path: Path) -> None:
     """Messages at the same offsets and positions, the dedup window, offsets, topics, groups."""
-    async with group(tmp_path) as cluster:
+    with new_cluster(tmp_path).running() as cluster:
         first = await leader_of(cluster)
         async with connect_peer("127.0.0.1", first.port) as peer:
             stored = [await produce(peer, f"b{number}") for number in range(20)]
@@ -116,7 +106,7 @@ async def test_a_new_leader_has_all_that_the_old_one_acknowledged(tmp_path: Path
 async def test_a_leader_that_was_cut_off_never_answers_with_old_offsets(tmp_path: Path) -> None:
     """It stands still while another acknowledges more. What it was asked afterwards it must refuse,
     though it has the question at hand before it can know of the other leader."""
-    async with group(tmp_path) as cluster:
+    with new_cluster(tmp_path).running() as cluster:
         first = await leader_of(cluster)
         queue: dict[str, ExtValue] = {"topic": "Orders", "queueId": 0}
         codes = (RequestCode.GET_MAX_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET)
@@ -146,7 +136,7 @@ async def test_a_leader_that_was_cut_off_never_answers_with_old_offsets(tmp_path
 
 async def test_delayed_messages_arrive_once_though_leaders_die(tmp_path: Path) -> None:
     """Some are waiting, some on their way, when the leader is killed; none comes early or twice."""
-    async with group(tmp_path) as cluster:
+    with new_cluster(tmp_path).running() as cluster:
         sent = 0
         leader = await leader_of(cluster)
         for _ in range(2):
@@ -202,7 +192,7 @@ async def test_a_message_nobody_can_handle_ends_as_a_dead_letter_over_failovers(
                         return records(answer)[0]
                     await trio.sleep(0.05)
 
-    async with group(tmp_path) as cluster:
+    with new_cluster(tmp_path).running() as cluster:
         first = await leader_of(cluster)
         async with connect_peer("127.0.0.1", first.port) as peer:
             stored = await produce(peer, "m")
@@ -228,7 +218,7 @@ async def test_messages_are_found_by_key_after_kills_and_restarts(tmp_path: Path
             )
             return [bytes(record.body) for record in records(answer)]
 
-    async with group(tmp_path) as cluster:
+    with new_cluster(tmp_path).running() as cluster:
         first = await leader_of(cluster)
         async with connect_peer("127.0.0.1", first.port) as peer:
             for number in range(300):
@@ -249,7 +239,7 @@ async def test_messages_are_found_by_key_after_kills_and_restarts(tmp_path: Path
 
 async def test_a_broker_killed_again_and_again_comes_back_with_everything(tmp_path: Path) -> None:
     """Queue files and snapshots of a killed process never disagree with its log."""
-    async with group(tmp_path, nodes=1) as cluster:
+    with new_cluster(tmp_path, nodes=1).running() as cluster:
         (node,) = cluster.layout.nodes
         acknowledged = 0
         for round_number in range(8):
@@ -271,7 +261,7 @@ async def test_the_first_send_to_a_topic_is_answered_when_name_servers_know_it(
     tmp_path: Path,
 ) -> None:
     """One that stands still for a moment is waited for; the topic can then be looked up."""
-    async with group(tmp_path, nodes=1) as cluster:
+    with new_cluster(tmp_path, nodes=1).running() as cluster:
         await leader_of(cluster)
         (node,), (namesrv,) = cluster.layout.nodes, cluster.layout.namesrvs
         pid = cluster.pid(namesrv.name)
@@ -307,7 +297,7 @@ async def found(namesrv: Peer, topic: str) -> int:
 
 async def test_a_stopped_broker_leaves_its_route_and_ends_well(tmp_path: Path) -> None:
     """SIGTERM: name servers are told, the state is saved, nothing is left to say on stderr."""
-    async with group(tmp_path, nodes=1) as cluster:
+    with new_cluster(tmp_path, nodes=1).running() as cluster:
         (node,) = cluster.layout.nodes
         await leader_of(cluster)
         async with connect_peer("127.0.0.1", node.port) as peer:

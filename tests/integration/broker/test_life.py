@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-import msgspec
 import pytest
 import trio
+from clusters import new_cluster
 
 from dledger.errors import DledgerError
 from dledger.log.recovery.startup import open_log
@@ -18,8 +18,7 @@ from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from mqbroker.testing.requests import ask, make_topic, produce_request, pull_request, records
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import NodeLayout, plan, ports_needed
-from mqchaos.cluster.processes import free_ports
+from mqchaos.cluster.layout import NodeLayout
 
 pytestmark = pytest.mark.slow
 
@@ -29,17 +28,9 @@ KEPT_BYTES = 4 << 20
 BODY = b"x" * 8192
 
 
-@asynccontextmanager
-async def group(directory: Path, **settings: int) -> AsyncIterator[Cluster]:
+def small(directory: Path, **settings: int) -> AbstractContextManager[Cluster]:
     """A name server and three brokers with small segments, gone when the block is left."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, "SYNC_FLUSH")
-    layout = msgspec.structs.replace(layout, segment_bytes=SEGMENT_BYTES)
-    cluster = Cluster.create(directory / "c", layout)
-    for node in layout.nodes:
-        with (cluster.folder(node.name) / "broker.toml").open("a") as file:
-            file.write("".join(f"{key} = {value}\n" for key, value in settings.items()))
-    with cluster.running():
-        yield cluster
+    return new_cluster(directory, segment_bytes=SEGMENT_BYTES, settings=settings).running()
 
 
 async def info(node: NodeLayout) -> dict[str, object]:
@@ -115,7 +106,7 @@ async def test_old_segments_go_and_consumers_are_sent_to_the_first_that_is_left(
     """Every replica keeps about as much as it was told; whoever asks below is told where to go
     on; a restarted group answers the same."""
     settings = {"commitLogSizeMax": KEPT_BYTES, "cleanResourceInterval": 200}
-    async with group(tmp_path, **settings) as cluster:
+    with small(tmp_path, **settings) as cluster:
         async with connect_peer("127.0.0.1", (await leader_of(cluster)).port) as peer:
             await make_topic(peer)
             await fill(peer, "a", 200)
@@ -137,7 +128,7 @@ async def test_an_emptied_folder_is_filled_again_behind_retention(tmp_path: Path
     """The folder of a follower is lost, and the others' logs lost their heads: it copies what
     they have, becomes eligible, and can then replace one of them."""
     settings = {"commitLogSizeMax": KEPT_BYTES, "cleanResourceInterval": 200}
-    async with group(tmp_path, **settings) as cluster:
+    with small(tmp_path, **settings) as cluster:
         leader = await leader_of(cluster)
         follower = next(node for node in cluster.layout.nodes if node != leader)
         async with connect_peer("127.0.0.1", leader.port) as peer:

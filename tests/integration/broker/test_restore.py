@@ -8,16 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 import trio
+from clusters import new_cluster
 
 from dledger.log.recovery.verify import verify_replica
 from dledger.log.replica import describe_replica
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import Layout, plan, ports_needed
 from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Consumer, Message, Producer
 
 pytestmark = pytest.mark.slow
@@ -31,12 +29,6 @@ def restore(copy: Path, config: Path) -> subprocess.CompletedProcess[str]:
     """Call `mqbroker restore`."""
     argv = [sys.executable, "-m", "mqbroker", "restore", str(copy), "-c", str(config)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-
-
-def small(**changes: int) -> Layout:
-    """Three nodes with small segments."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), nodes=3)
-    return msgspec.structs.replace(layout, segment_bytes=SEGMENT_BYTES, **changes)
 
 
 async def read_to(namesrv: str, last: bytes) -> list[bytes]:
@@ -61,8 +53,8 @@ async def export(namesrv: str) -> Path:
 async def test_a_lost_group_is_restored_from_one_copy(tmp_path: Path, retain_bytes: int) -> None:
     """Messages, topics and the offsets of groups are those of the copy, and new sends follow. A
     node of the first life that comes back late, with a longer log, takes nothing back."""
-    layout = small(retain_bytes=retain_bytes)
-    cluster, namesrv = Cluster.create(tmp_path / "c", layout), layout.namesrv_addr
+    cluster = new_cluster(tmp_path, segment_bytes=SEGMENT_BYTES, retain_bytes=retain_bytes)
+    layout, namesrv = cluster.layout, cluster.layout.namesrv_addr
     old = cluster.store(layout.nodes[2])
     with cluster.running():
         await serving(cluster)
@@ -126,8 +118,8 @@ async def trimmed(cluster: Cluster) -> None:
 async def test_what_can_not_be_restored_is_refused(tmp_path: Path) -> None:
     """A folder that is no copy, another group's copy, a damaged one, and one with a pipe for its
     state: each with the reason, and nothing is left behind."""
-    layout = small()
-    cluster, namesrv = Cluster.create(tmp_path / "c", layout), layout.namesrv_addr
+    cluster = new_cluster(tmp_path, segment_bytes=SEGMENT_BYTES)
+    layout, namesrv = cluster.layout, cluster.layout.namesrv_addr
     with cluster.running():
         await serving(cluster)
         async with Producer(namesrv, "PG") as producer:

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 import trio
+from clusters import new_cluster
 
 from dledger.files import replace
 from dledger.limits import SECRET_LOOK_S
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe
-from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Consumer, Message, Producer
 
 pytestmark = pytest.mark.slow
@@ -27,9 +26,7 @@ PATIENCE_S = 30.0
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A running cluster with a secret."""
-    ports = free_ports(ports_needed(3, 1, 1))
-    made = Cluster.create(tmp_path / "cluster", plan(ports))
-    with made.running():
+    with new_cluster(tmp_path).running() as made:
         yield made
 
 

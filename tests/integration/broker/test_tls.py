@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from clusters import new_cluster
 
 from dledger.errors import DledgerError
 from dledger.files import replace
@@ -22,11 +23,8 @@ from mqchaos.cluster.layout import (
     AUTHORITY_KEY,
     CERTIFICATE,
     KEY,
-    plan,
-    ports_needed,
 )
 from mqchaos.cluster.probe import Probe
-from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Consumer, Message, Producer, Tls
 from mqclient.blocking import Producer as BlockingProducer
 
@@ -39,9 +37,7 @@ PATIENCE_S = 20.0
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A running cluster with an authority of its own."""
-    ports = free_ports(ports_needed(3, 1, 1))
-    made = Cluster.create(tmp_path / "cluster", plan(ports, tls=True))
-    with made.running():
+    with new_cluster(tmp_path, tls=True).running() as made:
         yield made
 
 

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import trio
+from clusters import serving_cluster
 
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqchaos.mqchaos import main
 from mqchaos.report.verdict import Report
 
@@ -37,11 +34,15 @@ def hooks_for(cluster: Cluster) -> str:
 def test_an_attached_cluster_is_hurt_and_read_back(tmp_path: Path) -> None:
     """A leader is killed and started again by somebody's commands; nothing is lost, and the report
     says what was judged, and what not. A program's history is judged as ours is."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), nodes=3)
-    with Cluster.create(tmp_path / "c", layout).running() as cluster:
-        trio.run(serving, cluster)
+    with serving_cluster(tmp_path) as cluster:
         (tmp_path / "hooks.toml").write_text(hooks_for(cluster))
-        words = ["attach", "-n", layout.namesrv_addr, "--hooks", str(tmp_path / "hooks.toml")]
+        words = [
+            "attach",
+            "-n",
+            cluster.layout.namesrv_addr,
+            "--hooks",
+            str(tmp_path / "hooks.toml"),
+        ]
         words += ["--times", "1", "--rate", "300", "--settle", "1", "--dir", str(tmp_path / "run")]
         with pytest.raises(SystemExit) as ended:
             main(words)

@@ -7,25 +7,23 @@ from contextlib import suppress
 
 import pytest
 import trio
-from msgspec.structs import replace
+from clusters import new_cluster
 
 from dledger.errors import DledgerError
 from dledger.failpoints import PLACES, By, Place
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import Probe
-from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.failpoints.orders import note_places, reached
 from mqchaos.faults.fault import fault_of
 from mqchaos.faults.kinds import BAD_SYNC, CUT_CLIENTS, FAILPOINT_HOLD, FAILPOINT_KILL
-from mqchaos.faults.targets import Target, Victims, victims
+from mqchaos.faults.targets import Target
 from mqchaos.limits import PROVOKED_S
 from mqclient import Consumer, Message, Producer
-from mqclient.connection.peers import PeerPool
+
+from .levels import level
 
 pytestmark = pytest.mark.slow
 
-BROKER, TOPIC = "broker-a", "Lines"
+TOPIC = "Lines"
 SAMPLE = ("disk.torn-write", "recovery.dropped", "log.cut-marked")
 SEGMENT_BYTES = 1 << 20
 
@@ -33,11 +31,9 @@ SEGMENT_BYTES = 1 << 20
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three replicas that take orders, with short logs, behind a proxy."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, network=True)
-    layout = replace(
-        layout, failpoints=True, segment_bytes=SEGMENT_BYTES, retain_bytes=4 * SEGMENT_BYTES
-    )
-    with Cluster.create(tmp_path_factory.mktemp("places") / "c", layout).running() as cluster:
+    logs = {"segment_bytes": SEGMENT_BYTES, "retain_bytes": 4 * SEGMENT_BYTES}
+    folder = tmp_path_factory.mktemp("places")
+    with new_cluster(folder, network=True, failpoints=True, **logs).running() as cluster:
         yield cluster
 
 
@@ -54,16 +50,6 @@ async def send(cluster: Cluster) -> None:
                     await producer.send_soon(Message(TOPIC, bytes(500)))
                 await consumer.poll(max_messages=100, timeout_s=0.02)
                 await consumer.commit()
-
-
-async def level(cluster: Cluster, target: Target) -> Victims:
-    """Wait until all have what the leader has; whom a fault of this role hurts."""
-    async with PeerPool() as pool:
-        probe = Probe(cluster, pool)
-        await probe.wait_until_serving()
-        await probe.wait_until_level(BROKER)
-        leader = (await probe.wait_for_leader(BROKER)).node
-    return victims(target, 0.0, cluster.layout, BROKER, leader)
 
 
 def strike(cluster: Cluster, place: Place, kind: str) -> None:
@@ -130,7 +116,7 @@ def test_a_fault_that_another_one_keeps_from_showing_is_soon_given_up(cluster: C
             cluster.provoked_s = PROVOKED_S
             await bad_sync.heal(cluster, (follower,))
             await cut.heal(cluster, (leader,))
-        await level(cluster, Target.LEADER)
+        await level(cluster)
         return took_s
 
     assert 1.0 <= trio.run(run) < PROVOKED_S / 4
@@ -142,7 +128,7 @@ def test_what_sends_come_by_is_noted(cluster: Cluster) -> None:
     async def run() -> set[str]:
         for node in cluster.layout.nodes:
             await note_places(cluster, node.name)
-        await level(cluster, Target.LEADER)
+        await level(cluster)
         with trio.move_on_after(5):
             await send(cluster)
         nodes = cluster.layout.nodes

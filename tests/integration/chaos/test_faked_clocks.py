@@ -11,13 +11,10 @@ from pathlib import Path
 
 import pytest
 import trio
-from msgspec.structs import replace
+from clusters import serving_cluster
 
 from mqchaos.cluster import faked_clock
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.kinds import CLOCK_AHEAD, CLOCK_BEHIND, CLOCK_STROBE
 from mqchaos.limits import CLOCK_JUMP_S, FAKED_SEEN_S, STROBE_JUMP_S
@@ -67,9 +64,7 @@ def test_a_process_sees_each_jump_within_a_second_and_time_goes_on(tmp_path: Pat
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A name server and a single broker whose clock can be moved."""
-    layout = replace(plan(free_ports(ports_needed(1, 1, 1)), 1, 1, 1), clocks=True)
-    cluster = Cluster.create(tmp_path_factory.mktemp("chaos") / "c", layout)
-    with cluster.running():
+    with serving_cluster(tmp_path_factory.mktemp("chaos"), nodes=1, clocks=True) as cluster:
         yield cluster
 
 
@@ -98,7 +93,6 @@ def test_a_brokers_clock_jumps_for_all_of_it(
 
     async def run() -> None:
         with trio.fail_after(60):
-            await serving(cluster)
             assert fault.why_not(cluster, nodes) is None
             await fault.inject(cluster, nodes)
             assert await fault.took_effect(cluster, nodes)

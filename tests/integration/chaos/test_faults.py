@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 import trio
-from msgspec.structs import replace
+from clusters import new_cluster
 
 from dledger.errors import DledgerError
 from dledger.files import replace as put
 from dledger.log.recovery.verify import verify_replica
 from mqchaos.cluster.access import enforce
 from mqchaos.cluster.cluster import SECRET_FILE, Cluster
-from mqchaos.cluster.layout import AUTHORITY, plan, ports_needed
-from mqchaos.cluster.probe import Probe
-from mqchaos.cluster.processes import free_ports
+from mqchaos.cluster.layout import AUTHORITY
 from mqchaos.faults.disk import DISK_FAULTS
 from mqchaos.faults.failpoints.clocks import CLOCK_FAULTS
 from mqchaos.faults.failpoints.disks import ORDERED_DISKS
@@ -50,12 +48,13 @@ from mqchaos.faults.kinds import (
     STORM,
 )
 from mqchaos.faults.network import NETWORK_FAULTS
-from mqchaos.faults.targets import Target, Victims, victims
+from mqchaos.faults.targets import Target
 from mqchaos.limits import EFFECT_S, POLL_S
 from mqclient import Admin, Message
 from mqclient import Producer as AsyncProducer
 from mqclient.blocking import Producer
-from mqclient.connection.peers import PeerPool
+
+from .levels import level, replaced
 
 pytestmark = pytest.mark.slow
 
@@ -98,36 +97,25 @@ OF_PROCESSES = {name: FAULTS[name] for name in FAULTS if name not in OTHERS}
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A name server and three replicas."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, "ASYNC_FLUSH")
-    with Cluster.create(tmp_path_factory.mktemp("chaos") / "c", layout).running() as cluster:
+    folder = tmp_path_factory.mktemp("chaos")
+    with new_cluster(folder, flush="ASYNC_FLUSH").running() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The same, behind a proxy."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, "ASYNC_FLUSH", network=True)
-    with Cluster.create(tmp_path_factory.mktemp("chaos") / "c", layout).running() as cluster:
+    folder = tmp_path_factory.mktemp("chaos")
+    with new_cluster(folder, flush="ASYNC_FLUSH", network=True).running() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def obedient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The same, whose brokers take orders, with short segments."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1)
-    layout = replace(layout, failpoints=True, segment_bytes=1 << 20)
-    with Cluster.create(tmp_path_factory.mktemp("chaos") / "c", layout).running() as cluster:
+    folder = tmp_path_factory.mktemp("chaos")
+    with new_cluster(folder, failpoints=True, segment_bytes=1 << 20).running() as cluster:
         yield cluster
-
-
-async def level(cluster: Cluster, kind: str) -> Victims:
-    """Wait until a leader serves and all have what it has; whom a fault of the kind would hurt."""
-    async with cluster.pool() as pool:
-        probe = Probe(cluster, pool)
-        await probe.wait_until_serving()
-        await probe.wait_until_level(BROKER)
-        leader = (await probe.wait_for_leader(BROKER)).node
-    return victims(TARGETS.get(kind, Target.LEADER), 0.0, cluster.layout, BROKER, leader)
 
 
 async def checkpoints(cluster: Cluster) -> None:
@@ -142,7 +130,7 @@ def strike(cluster: Cluster, fault: Fault) -> None:
     """Inject a fault on whom it is for, the leader among them, and heal it."""
 
     async def run() -> None:
-        hurt = await level(cluster, fault.kind.name)
+        hurt = await level(cluster, TARGETS.get(fault.kind.name, Target.LEADER))
         assert fault.why_not(cluster, hurt) is None
         assert not await fault.took_effect(cluster, hurt)
 
@@ -153,7 +141,7 @@ def strike(cluster: Cluster, fault: Fault) -> None:
             assert "does not serve" in (fault.why_not(cluster, hurt) or "")
         await fault.heal(cluster, hurt)
         assert not fault.kind.undone or not await fault.took_effect(cluster, hurt)
-        await level(cluster, fault.kind.name)
+        await level(cluster)
 
     trio.run(run)
 
@@ -161,14 +149,13 @@ def strike(cluster: Cluster, fault: Fault) -> None:
 def test_certificates_and_the_secret_are_renewed_and_nobody_is_refused(tmp_path: Path) -> None:
     """In a cluster that enforces rights; each look of a server at its files may meet the change.
     Then clients get in by the new ones, and by the old ones no more."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, "ASYNC_FLUSH", tls=True)
-    made = Cluster.create(tmp_path / "c", replace(layout, users=True))
+    made = new_cluster(tmp_path, flush="ASYNC_FLUSH", tls=True, users=True)
     old_ca, old_secret = tmp_path / "old.pem", tmp_path / "old.secret"
     put(old_ca, (made.directory / AUTHORITY).read_bytes())
     put(old_secret, (made.directory / SECRET_FILE).read_bytes())
 
     async def let_in() -> None:
-        await level(made, RENEW_SECRET.name)
+        await level(made)
         async with made.admin() as admin:
             await enforce(made.directory, admin)
 
@@ -219,7 +206,7 @@ def test_orders_reach_a_process_that_stands_still_at_the_moment(
     """Or it would go on as it was told before, a healed disk full for ever."""
 
     async def run() -> None:
-        hurt, fault = await level(obedient, hindered), FAULTS[hindered]
+        hurt, fault = await level(obedient), FAULTS[hindered]
         (name,) = [victim.name for victim in hurt]
         await fault.inject(obedient, hurt)
         for strobe_s in (0.5, 0.0):
@@ -232,7 +219,7 @@ def test_orders_reach_a_process_that_stands_still_at_the_moment(
         with trio.fail_after(EFFECT_S):
             while not taken(obedient, name):  # noqa: ASYNC110 - what a process has written
                 await trio.sleep(POLL_S)
-        await level(obedient, hindered)
+        await level(obedient)
 
     trio.run(run)
 
@@ -251,12 +238,12 @@ def test_an_old_file_is_missed_and_mended(obedient: Cluster) -> None:
     async def run() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(filling, obedient)
-            hurt, fault = await level(obedient, STALE.name), FAULTS[STALE.name]
+            hurt, fault = await level(obedient), FAULTS[STALE.name]
             await fault.inject(obedient, hurt)
             assert await fault.took_effect(obedient, hurt)
             await fault.heal(obedient, hurt)
             nursery.cancel_scope.cancel()
-        await level(obedient, STALE.name)
+        await level(obedient)
 
     trio.run(run)
 
@@ -264,7 +251,7 @@ def test_an_old_file_is_missed_and_mended(obedient: Cluster) -> None:
 @pytest.mark.parametrize("name", sorted(OF_DISKS))
 def test_a_damaged_disk_is_mended_by_the_group(cluster: Cluster, name: str) -> None:
     """In the end the replica holds again what the others hold, byte for byte."""
-    trio.run(level, cluster, name)
+    trio.run(level, cluster)
     with Producer(cluster.layout.namesrv_addr, "Filling") as producer:
         for number in range(100):
             producer.send(Message("Filling", bytes([number]) * 2000))
@@ -284,20 +271,16 @@ def test_a_leader_that_is_cut_off_is_replaced(proxied: Cluster) -> None:
     """No process ends; its group elects another, and it follows that one when it is heard again."""
 
     async def run() -> None:
-        (leader,) = hurt = await level(proxied, PARTITION.name)
+        (leader,) = hurt = await level(proxied)
         fault = OF_NETWORK[PARTITION.name]
         other = next(node for node in proxied.layout.nodes if node != leader)
         await fault.inject(proxied, hurt)
         assert await fault.took_effect(proxied, hurt)
         assert FAULTS[KILL.name].why_not(proxied, (other,)) == "broker-a would lose its majority"
         assert fault.why_not(proxied, (other,)) == "broker-a would lose its majority"
-        with trio.fail_after(10):
-            async with PeerPool() as pool:
-                probe = Probe(proxied, pool)
-                while (await probe.wait_for_leader(BROKER)).node == leader:  # noqa: ASYNC110
-                    await trio.sleep(0.05)
+        await replaced(proxied, hurt)
         await fault.heal(proxied, hurt)
-        await level(proxied, PARTITION.name)
+        await level(proxied)
         assert fault.why_not(proxied, hurt) is None
 
     trio.run(run)
@@ -316,7 +299,7 @@ def test_what_a_group_could_not_miss_needs_a_fault_that_says_so(
 ) -> None:
     """With one node gone a second is refused to all faults but those of a majority."""
     fault = FAULTS[kind.name]  # type: ignore[attr-defined]
-    trio.run(level, cluster, "")
+    trio.run(level, cluster)
     first, second, _ = cluster.layout.group(BROKER)
 
     trio.run(fault.inject, cluster, (first,))
@@ -326,7 +309,7 @@ def test_what_a_group_could_not_miss_needs_a_fault_that_says_so(
     assert may == {KILL_MAJORITY.name, KILL_ALL.name, STORM.name, *namesrvs, *others}
     assert FAULTS[KILL.name].why_not(cluster, (second,)) == "broker-a would lose its majority"
     trio.run(fault.heal, cluster, (first,))
-    trio.run(level, cluster, "")
+    trio.run(level, cluster)
 
 
 def test_without_a_proxy_no_link_can_be_cut(cluster: Cluster) -> None:

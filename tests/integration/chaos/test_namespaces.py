@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +15,16 @@ from trio._core import _thread_cache
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import CLIENTS, plan, ports_needed
-from mqchaos.cluster.probe import Probe
 from mqchaos.cluster.processes import free_ports
 from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.kinds import DOUBLED, JOIN, KILL, PARTITION, RESET
-from mqchaos.faults.targets import Victims
+from mqchaos.faults.targets import Target
 from mqchaos.network import needs
 from mqchaos.network.control import Request
 from mqchaos.network.rules import CUT, Rule
 from mqchaos.network.switch import Switch
-from mqclient.connection.peers import PeerPool
+
+from .levels import level, replaced
 
 pytestmark = pytest.mark.slow
 
@@ -270,23 +270,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-async def with_leader(cluster: Cluster, then: Callable[[Probe, Victims], object]) -> None:
-    async with PeerPool() as pool:
-        probe = Probe(cluster, pool)
-        await probe.wait_until_serving()
-        await probe.wait_until_level(BROKER)
-        hurt = ((await probe.wait_for_leader(BROKER)).node,)
-        await then(probe, hurt)  # type: ignore[misc]
-
-
 @pytest.mark.parametrize("kind", [PARTITION, RESET, DOUBLED], ids=lambda kind: kind.name)
 def test_the_same_faults_are_the_kernels_here(cluster: Cluster, kind: object) -> None:
     """They take effect, are seen to, and can be healed; a leader that is cut off is replaced."""
     fault = FAULTS[kind.name]  # type: ignore[attr-defined]
 
-    async def strike(probe: Probe, hurt: Victims) -> None:
-        if fault.kind is DOUBLED:
-            hurt = cluster.layout.nodes
+    async def strike() -> None:
+        hurt = await level(cluster, Target.ALL if fault.kind is DOUBLED else Target.LEADER)
         assert fault.why_not(cluster, hurt) is None
         await fault.inject(cluster, hurt)
         assert await fault.took_effect(cluster, hurt)
@@ -295,13 +285,11 @@ def test_the_same_faults_are_the_kernels_here(cluster: Cluster, kind: object) ->
             assert (
                 FAULTS[KILL.name].why_not(cluster, (other,)) == "broker-a would lose its majority"
             )
-            with trio.fail_after(10):
-                while (await probe.wait_for_leader(BROKER)).node in hurt:  # noqa: ASYNC110
-                    await trio.sleep(0.05)
+            await replaced(cluster, hurt)
         await fault.heal(cluster, hurt)
-        await probe.wait_until_level(BROKER)
+        await level(cluster)
 
-    trio.run(with_leader, cluster, strike)
+    trio.run(strike)
 
 
 def test_a_network_of_namespaces_has_no_port_for_one_more(cluster: Cluster) -> None:

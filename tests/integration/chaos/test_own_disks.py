@@ -12,17 +12,16 @@ from pathlib import Path
 
 import pytest
 import trio
-from msgspec.structs import replace
+from clusters import new_cluster
 
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.own_disk import OwnDisk, own_disks, remove_leftovers
-from mqchaos.cluster.probe import Probe
-from mqchaos.cluster.processes import ClusterError, free_ports
+from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults.fault import FAULTS
 from mqchaos.faults.kinds import KILL, LOST_FILE, OF_OWN_DISKS, POWER_LOSS, SHORT_FILE, WIPE
 from mqchaos.faults.machine import no_own_disks
-from mqclient.connection.peers import PeerPool
+
+from .levels import level
 
 pytestmark = pytest.mark.slow
 
@@ -168,9 +167,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A name server and three replicas, each on a disk of its own."""
     folder = tmp_path_factory.mktemp("chaos")
     skip_without_disks()
-    layout = replace(plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1), segment_bytes=1 << 20)
-    cluster = Cluster.create(folder / "c", layout)
-    stores = {node.name: cluster.store(node) for node in layout.nodes}
+    cluster = new_cluster(folder, segment_bytes=1 << 20)
+    stores = {node.name: cluster.store(node) for node in cluster.layout.nodes}
     with own_disks(folder, stores, cluster.disks), cluster.running():
         yield cluster
 
@@ -184,22 +182,16 @@ def test_a_wrecked_disk_takes_effect_and_is_healed(cluster: Cluster, name: str) 
     """The leader meets it, its group goes on, and it comes level on what a mount finds."""
 
     async def run() -> None:
-        async with PeerPool() as pool:
-            probe = Probe(cluster, pool)
-            await probe.wait_until_serving()
-            await probe.wait_until_level(BROKER)
-            hurt = ((await probe.wait_for_leader(BROKER)).node,)
-            fault = FAULTS[name]
-            assert fault.why_not(cluster, hurt) is None
-            await fault.inject(cluster, hurt)
-            assert await fault.took_effect(cluster, hurt)
-            if fault.kind.state == "down":
-                other = next(node for node in cluster.layout.nodes if node not in hurt)
-                why = FAULTS[KILL.name].why_not(cluster, (other,))
-                assert why == "broker-a would lose its majority"
-            await fault.heal(cluster, hurt)
-            await probe.wait_until_serving()
-            await probe.wait_until_level(BROKER)
+        hurt, fault = await level(cluster), FAULTS[name]
+        assert fault.why_not(cluster, hurt) is None
+        await fault.inject(cluster, hurt)
+        assert await fault.took_effect(cluster, hurt)
+        if fault.kind.state == "down":
+            other = next(node for node in cluster.layout.nodes if node not in hurt)
+            why = FAULTS[KILL.name].why_not(cluster, (other,))
+            assert why == "broker-a would lose its majority"
+        await fault.heal(cluster, hurt)
+        await level(cluster)
 
     trio.run(run)
 
@@ -208,15 +200,10 @@ def test_a_node_that_was_started_before_its_power_is_back_is_healed_too(cluster:
     """The end of another fault starts it, on a file system that the kernel has shut down."""
 
     async def run() -> None:
-        async with PeerPool() as pool:
-            probe = Probe(cluster, pool)
-            await probe.wait_until_serving()
-            hurt = ((await probe.wait_for_leader(BROKER)).node,)
-            fault = FAULTS[POWER_LOSS.name]
-            await fault.inject(cluster, hurt)
-            assert cluster.start([hurt[0].name]) == [hurt[0].name]
-            await fault.heal(cluster, hurt)
-            await probe.wait_until_serving()
-            await probe.wait_until_level(BROKER)
+        hurt, fault = await level(cluster), FAULTS[POWER_LOSS.name]
+        await fault.inject(cluster, hurt)
+        assert cluster.start([hurt[0].name]) == [hurt[0].name]
+        await fault.heal(cluster, hurt)
+        await level(cluster)
 
     trio.run(run)

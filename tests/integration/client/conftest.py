@@ -7,12 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
 import pytest
-import trio
-
-from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
+from clusters import serving_cluster
 
 Run = Callable[[Callable[[], Awaitable[None]]], None]
 
@@ -46,8 +41,6 @@ def topic() -> str:
 @pytest.fixture(scope="session")
 def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A name server and a group of one, real processes, that no test stops or sets otherwise."""
-    layout = plan(free_ports(ports_needed(1, 1, 1)), 1, 1, 1, "ASYNC_FLUSH")
-    cluster = Cluster.create(tmp_path_factory.mktemp("cluster") / "c", layout)
-    with cluster.running():
-        trio.run(serving, cluster)
-        yield layout.namesrv_addr
+    folder = tmp_path_factory.mktemp("cluster")
+    with serving_cluster(folder, nodes=1, flush="ASYNC_FLUSH") as cluster:
+        yield cluster.layout.namesrv_addr

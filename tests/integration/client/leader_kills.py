@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import trio
+from clusters import new_cluster
 
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import replace_leader
-from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Message, Producer
 
 KILLS = 2
@@ -64,6 +63,5 @@ class Killing:
 
 def in_group_of_three(folder: Path, scene: Callable[[Cluster], Awaitable[T]]) -> T:
     """The result of a scene on a new cluster."""
-    cluster = Cluster.create(folder / "c", plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1))
-    with cluster.running():
+    with new_cluster(folder).running() as cluster:
         return trio.run(scene, cluster)

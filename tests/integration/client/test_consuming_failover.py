@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 import trio
+from clusters import new_cluster
 
-from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe
-from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Consumer, Message, Nack, Producer, ReceivedMessage
 from mqclient.connection.peers import PeerPool
 
@@ -23,7 +21,6 @@ QUEUES, PER_QUEUE = 4, 60
 async def test_a_leader_dies_under_ordered_and_failing_handlers(tmp_path: Path) -> None:
     """Two ordered members handle each queue's messages once, in order, with the same locks after
     it as before. In another group, what was sent back comes again once, and nothing is lost."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1)
     in_order: dict[int, list[int]] = defaultdict(list)
     failing: dict[tuple[int, int], int] = defaultdict(int)
     half, done = trio.Event(), trio.Event()
@@ -66,8 +63,8 @@ async def test_a_leader_dies_under_ordered_and_failing_handlers(tmp_path: Path) 
         async with Consumer(namesrv, "retrying", {"T": "*"}) as consumer:
             await consumer.run(fails_for_each_third, 4, order="none")
 
-    with Cluster.create(tmp_path / "c", layout).running() as cluster:
-        namesrv = layout.namesrv_addr
+    with new_cluster(tmp_path).running() as cluster:
+        namesrv = cluster.layout.namesrv_addr
         async with PeerPool() as pool, Producer(namesrv, "PG") as producer:
             probe = Probe(cluster, pool)
             await probe.wait_until_serving()

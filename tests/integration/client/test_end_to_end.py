@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
 import pytest
-import trio
+from clusters import serving_cluster
 
-from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqclient import (
     BadMessage,
     BufferFull,
@@ -44,11 +39,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A name server and three replicas, real processes, without fsync for speed."""
-    directory: Path = tmp_path_factory.mktemp("cluster") / "c"
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, "ASYNC_FLUSH")
-    with Cluster.create(directory, layout).running() as cluster:
-        trio.run(serving, cluster)
-        yield layout.namesrv_addr
+    with serving_cluster(tmp_path_factory.mktemp("cluster"), flush="ASYNC_FLUSH") as cluster:
+        yield cluster.layout.namesrv_addr
 
 
 async def read(consumer: Consumer, count: int) -> list[ReceivedMessage]:

@@ -9,17 +9,13 @@ import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import pytest
 import trio
+from clusters import serving_cluster
 
-from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqclient import Consumer, Message, Nack, Producer, ReceivedMessage, blocking
 from mqclient.admin import UnknownTarget
 
@@ -37,15 +33,9 @@ LEVELS = "1s 2s 3s 1s 1s 1s 1s"
 @pytest.fixture(scope="module")
 def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A name server and a group of one, real processes, with short delays."""
-    directory: Path = tmp_path_factory.mktemp("cluster") / "c"
-    layout = plan(free_ports(ports_needed(1, 1, 1)), 1, 1, 1, "ASYNC_FLUSH")
-    cluster = Cluster.create(directory, layout)
-    for config in directory.glob("**/*.toml"):
-        if "listenPort" in (text := config.read_text()) and "dLegerPeers" in text:
-            config.write_text(f"{text}messageDelayLevel = {LEVELS!r}\n")
-    with cluster.running():
-        trio.run(serving, cluster)
-        yield layout.namesrv_addr
+    folder, settings = tmp_path_factory.mktemp("cluster"), {"messageDelayLevel": LEVELS}
+    with serving_cluster(folder, nodes=1, flush="ASYNC_FLUSH", settings=settings) as cluster:
+        yield cluster.layout.namesrv_addr
 
 
 async def send(namesrv_addr: str, topic: str, count: int) -> None:

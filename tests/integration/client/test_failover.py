@@ -14,11 +14,10 @@ from pathlib import Path
 import anyio
 import pytest
 import trio
+from clusters import new_cluster
 
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe
-from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Consumer, Message, Producer, SendError, SendResult
 from mqclient.connection.peers import PeerPool
 
@@ -30,12 +29,11 @@ BROKER = "broker-a"
 @asynccontextmanager
 async def running(directory: Path) -> AsyncIterator[tuple[Cluster, Probe]]:
     """A name server and three replicas, real processes, with fsync."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1)
-    with Cluster.create(directory / "c", layout).running() as cluster:
+    with new_cluster(directory).running() as cluster:
         async with PeerPool() as pool:
             probe = Probe(cluster, pool)
             await probe.wait_until_serving()
-            async with Producer(layout.namesrv_addr) as first:
+            async with Producer(cluster.layout.namesrv_addr) as first:
                 await first.prepare("T")  # the name server knows all groups from now on
             yield cluster, probe
 

@@ -21,12 +21,11 @@ import anyio
 import pytest
 import trio
 from anyio.from_thread import start_blocking_portal
+from clusters import new_cluster
 
 from dledger.testing.logs import capture_logs
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import serving
-from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Consumer, Message, NoRoute, Producer, SendResult
 from mqclient.admin import UnknownTarget
 from mqclient.commands.mqadmin import COMMANDS, main
@@ -99,8 +98,7 @@ async def known_to_the_brokers(namesrv: str) -> None:
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Everything running, the clients in a thread, as long as the module's tests last."""
-    layout = plan(free_ports(ports_needed(3, 1, 2)), nodes=3, groups=1, namesrvs=2)
-    with Cluster.create(tmp_path_factory.mktemp("commands") / "c", layout).running() as cluster:
+    with new_cluster(tmp_path_factory.mktemp("commands"), namesrvs=2).running() as cluster:
         with start_blocking_portal("trio") as portal:
             clients, made = portal.start_task(prepare, cluster)
             yield made

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 import trio
+from clusters import serving_cluster
 
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
-from mqchaos.cluster.probe import Probe, serving
-from mqchaos.cluster.processes import free_ports
+from mqchaos.cluster.probe import Probe
 from mqclient import Consumer, Decision, Message, Producer, ReceivedMessage, blocking
 from mqclient.connection.peers import PeerPool
 
@@ -25,10 +24,8 @@ BROKER = "broker-a"
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """A name server and three replicas, real processes, with fsync."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1)
-    with Cluster.create(tmp_path / "c", layout).running() as running:
-        trio.run(serving, running)
-        yield running
+    with serving_cluster(tmp_path) as cluster:
+        yield cluster
 
 
 async def read(namesrv: str, count: int) -> list[bytes]:

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+from clusters import new_cluster
 
 from dledger import Entry, LedgerConfig, open_ledger
 from mqchaos.cluster.cluster import SECRET_FILE, Cluster
-from mqchaos.cluster.layout import Layout, NodeLayout, plan, ports_needed
+from mqchaos.cluster.layout import Layout, NodeLayout
 from mqchaos.cluster.probe import serving
 from mqchaos.cluster.processes import free_ports
 from mqclient import Admin, Message, Producer
@@ -91,9 +92,8 @@ async def test_a_group_gets_a_new_node_and_loses_its_leader_under_sends(tmp_path
     """A fourth broker is started and added, then the one that leads is removed. Not one send fails.
     What remains is a group of three: it survives one more, and its node that is restarted still
     knows who the members are, whatever its config file says."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), nodes=3)
-    namesrv = layout.namesrv_addr
-    with Cluster.create(tmp_path / "three", layout).running() as cluster:
+    with new_cluster(tmp_path).running() as cluster:
+        layout, namesrv = cluster.layout, cluster.layout.namesrv_addr
         await serving(cluster)
         async with Admin(namesrv) as admin:
             await admin.topics.update("Orders", read_queues=4, write_queues=4)
@@ -139,9 +139,8 @@ async def test_a_group_gets_a_new_node_and_loses_its_leader_under_sends(tmp_path
 async def test_a_group_shrinks_to_two_and_no_further(tmp_path: Path) -> None:
     """Two go on serving. The last copy but one is not given away: the command fails, says why and
     what to do, and again nothing has changed. One that leads hands over first, as ever."""
-    layout = plan(free_ports(ports_needed(3, 1, 1)), nodes=3)
-    namesrv = layout.namesrv_addr
-    with Cluster.create(tmp_path, layout).running() as cluster:
+    with new_cluster(tmp_path).running() as cluster:
+        layout, namesrv = cluster.layout, cluster.layout.namesrv_addr
         await serving(cluster)
         async with Admin(namesrv) as admin:
             await admin.topics.update("Orders", read_queues=4, write_queues=4)

@@ -24,11 +24,10 @@ from pathlib import Path
 import pyspark
 import pytest
 import trio
+from clusters import serving_cluster
 
 from mqchaos.cluster.cluster import Cluster
-from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe, serving
-from mqchaos.cluster.processes import free_ports
 from mqclient import Columns, Message, blocking
 from mqclient.blocking import BulkWriter, RangeReader
 from mqclient.models import messages_in
@@ -58,11 +57,9 @@ KILL_EVERY_S, AWAY_S = 10.0, 2.0
 @contextmanager
 def topics(directory: Path, rows: int) -> Iterator[Cluster]:
     """Two groups of three, and a topic with rows to copy."""
-    layout = plan(free_ports(ports_needed(3, 2, 1)), nodes=3, groups=2, namesrvs=1)
-    with Cluster.create(directory, layout).running() as cluster:
-        trio.run(serving, cluster)
+    with serving_cluster(directory, groups=2) as cluster:
         trio.run(make_topics, cluster)
-        with BulkWriter(layout.namesrv_addr) as writer:
+        with BulkWriter(cluster.layout.namesrv_addr) as writer:
             for begin in range(0, rows, 10_000):
                 numbers = range(begin, min(begin + 10_000, rows))
                 keys = [f"k{number % KEYS}" for number in numbers]
