@@ -15,13 +15,14 @@ from typing import NamedTuple
 import msgpack
 import pytest
 import trio
+from owners import Owner
 
 from dledger import limits
 from dledger.checksum import crc32
 from dledger.errors import FrameError
 from dledger.raft import handshake
 from dledger.raft.handshake import PROTOCOL_VERSION, Handshaker
-from dledger.raft.links import PeerNetwork, SocketLink, listen
+from dledger.raft.links import PeerNetwork, listen
 from dledger.raft.membership.configuration import Configuration, initial
 from dledger.raft.messages import (
     LAYOUTS,
@@ -42,32 +43,6 @@ SEGMENT_BYTES = 1 << 20
 PATIENCE_S = 10.0
 OPENED: list[trio.SocketStream] = []
 """The strangers' connections of a test, closed at its end."""
-
-
-class Owner:
-    """Keeps what reaches a node."""
-
-    def __init__(self) -> None:
-        self.links: dict[str, SocketLink] = {}
-        self.terms: list[int] = []
-        self.ended: list[str] = []
-
-    def link_up(self, node_id: str, link: SocketLink) -> None:
-        self.links[node_id] = link
-
-    def link_down(self, node_id: str, link: SocketLink) -> None:
-        self.ended.append(str(link.closed_because))
-        if self.links.get(node_id) is link:
-            del self.links[node_id]
-
-    def link_drained(self, node_id: str) -> None:
-        """Nothing to do."""
-
-    def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
-        self.terms.append(message.term)
-
-    def received_all(self) -> None:
-        """Nothing to do."""
 
 
 class Node(NamedTuple):

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 import trio
+from owners import Owner
 
 from dledger.raft.handshake import Handshaker
-from dledger.raft.links import PeerNetwork, SocketLink, listen
+from dledger.raft.links import PeerNetwork, listen
 from dledger.raft.membership.configuration import Configuration, initial
-from dledger.raft.messages import Denied, PeerMessage, encode_message
+from dledger.raft.messages import Denied, encode_message
 from dledger.testing.certificates import files, pair
 from dledger.testing.logs import capture_logs
 from dledger.tls.authority import Pair
@@ -24,30 +25,6 @@ WORD = b"a secret of sixteen"
 PATIENCE_S = 5.0
 APART_S = 1.5
 """Longer than two nodes need that may be linked."""
-
-
-class Owner:
-    """Notes links and the terms of messages."""
-
-    def __init__(self) -> None:
-        self.links: dict[str, SocketLink] = {}
-        self.terms: list[int] = []
-
-    def link_up(self, node_id: str, link: SocketLink) -> None:
-        self.links[node_id] = link
-
-    def link_down(self, node_id: str, link: SocketLink) -> None:
-        if self.links.get(node_id) is link:
-            del self.links[node_id]
-
-    def link_drained(self, node_id: str) -> None:
-        """Nothing to do."""
-
-    def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
-        self.terms.append(message.term)
-
-    def received_all(self) -> None:
-        """Nothing to do."""
 
 
 def encrypting(folder: Path, mode: Mode, given: Pair | None = None) -> ServerContexts:

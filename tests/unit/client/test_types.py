@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import ssl
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -72,6 +72,22 @@ def wrong_values(
                     yield name, value
 
 
+def expect_refusals(call: Callable[[str, Any], object], values: Iterable[tuple[str, Any]]) -> None:
+    """Each value of a parameter is refused with the parameter's name."""
+    taken = []
+    for name, value in values:
+        try:
+            call(name, value)
+        except BadInput as error:
+            if name not in str(error):
+                taken.append(f"{name}={value!r}: {error}")
+        except Exception as error:
+            taken.append(f"{name}={value!r}: {error!r}")
+        else:
+            taken.append(f"{name}={value!r}")
+    assert taken == [], "\n".join(taken)
+
+
 def test_the_signatures_say_what_is_wrong() -> None:
     """Were they not understood, nothing would be tried: some that users have given."""
     wrong = [(name, repr(value)) for name, value in wrong_values(mqclient.Consumer.__init__)]
@@ -87,17 +103,8 @@ def test_no_client_is_made_with(face: type) -> None:
     """Nothing is connected yet."""
     good = {"group": "G", "subscriptions": {"T": "*"}}
     wanted = inspect.signature(face).parameters
-    taken = []
-    for name, value in wrong_values(face.__init__):
-        given_ = {each: good[each] for each in good if each in wanted} | {name: value}
-        try:
-            face(**given_)
-        except BadInput as error:
-            if name not in str(error):
-                taken.append(f"{name}={value!r}: {error}")
-        else:
-            taken.append(f"{name}={value!r}")
-    assert taken == [], "\n".join(taken)
+    given_ = {each: good[each] for each in good if each in wanted}
+    expect_refusals(lambda name, value: face(**given_ | {name: value}), wrong_values(face.__init__))
 
 
 MADE = {Sql: {"expression": "a = 1"}, Tls: {}, MachineRooms: {"rooms": ["a"]}, ConsistentHash: {}}
@@ -107,38 +114,27 @@ MADE[NearbyRooms] = dict.fromkeys(("room_of_queue", "room_of_member"), str)
 @pytest.mark.parametrize("kind", MADE, ids=lambda kind: kind.__name__)
 def test_no_client_is_told_by(kind: type) -> None:
     """What an application makes to say what a client shall do."""
-    taken = []
-    for name, value in wrong_values(kind.__init__, {"ssl": ssl}):
-        try:
-            made = kind(**MADE[kind] | {name: value})
-            if kind is Tls:
-                Producer(NOBODY, tls=made)
-        except BadInput as error:
-            if name not in str(error):
-                taken.append(f"{name}={value!r}: {error}")
-        else:
-            taken.append(f"{name}={value!r}")
-    assert taken == [], "\n".join(taken)
+
+    def make(name: str, value: object) -> None:
+        made = kind(**MADE[kind] | {name: value})
+        if kind is Tls:
+            Producer(NOBODY, tls=made)
+
+    expect_refusals(make, wrong_values(kind.__init__, {"ssl": ssl}))
 
 
 @pytest.mark.parametrize("wait", [run_until_signal, blocking.run_until_signal])
 def test_nothing_runs_until_a_signal_with(wait: Callable[..., Any]) -> None:
     """It would show when the signal comes."""
-    taken = []
-    for name, value in wrong_values(wait):
+
+    def waits(name: str, value: object) -> None:
         several = (value,) if name == "clients" else ()
         named = {} if several else {name: value}
-        run = () if name == "run" else (print,)
-        try:
-            done = wait(*run, *several, **named)
-            if inspect.iscoroutine(done):
-                done.send(None)
-        except BadInput as error:
-            if name not in str(error):
-                taken.append(f"{name}={value!r}: {error}")
-        else:
-            taken.append(f"{name}={value!r}")
-    assert taken == [], "\n".join(taken)
+        done = wait(*(() if name == "run" else (print,)), *several, **named)
+        if inspect.iscoroutine(done):
+            done.send(None)
+
+    expect_refusals(waits, wrong_values(wait))
 
 
 def test_nothing_that_is_public_is_left_out() -> None:
@@ -236,16 +232,8 @@ def test_a_value_of_a_type_is_of_it(hint: Any, data: st.DataObject) -> None:
 def test_no_message_is_sent_with() -> None:
     """The fields of a message, as every way of sending looks at them."""
     encoder = Encoder(UniqueKeys("10.1.2.3"), "10.1.2.3")
-    taken = []
-    for name, value in wrong_values(Message.__init__):
-        message = Message(**{"topic": "T", "body": b"", name: value})
-        try:
-            encoder.encode(message, 0)
-        except BadInput as error:
-            if name not in str(error):
-                taken.append(f"{name}={value!r}: {error}")
-        except Exception as error:
-            taken.append(f"{name}={value!r}: {error!r}")
-        else:
-            taken.append(f"{name}={value!r}")
-    assert taken == [], "\n".join(taken)
+
+    def encode(name: str, value: object) -> None:
+        encoder.encode(Message(**{"topic": "T", "body": b"", name: value}), 0)
+
+    expect_refusals(encode, wrong_values(Message.__init__))

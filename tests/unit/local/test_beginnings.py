@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,11 @@ WAYS: dict[str, dict[str, Any]] = {
     "all": {"group": None, "assign": "all", "offsets": None},
     "file": {"group": None, "assign": "all"},
 }
+#: One that keeps nothing begins each time: it is never away.
+BOTH = pytest.mark.parametrize(
+    ("way", "away"),
+    [(way, away) for way in WAYS for away in (False, True) if (way, away) != ("all", True)],
+)
 
 
 class Reader:
@@ -67,6 +72,29 @@ async def reader(cluster: LocalCluster, way: str, directory: Path) -> AsyncItera
         yield member
 
 
+async def read_of(
+    cluster: LocalCluster,
+    way: str,
+    directory: Path,
+    *,
+    away: bool,
+    change: Callable[[], Awaitable[None]],
+    count: int,
+    first: Callable[[Reader], Awaitable[object]] | None = None,
+) -> list[bytes]:
+    """Messages that a group reads after a change: by a member that was there before it and did
+    something `first`, or by another one after that."""
+    async with reader(cluster, way, directory) as member:
+        if first is not None:
+            await first(member)
+        if not away:
+            await change()
+            return await member.read(count)
+    await change()
+    async with reader_now(cluster, way, directory) as member:
+        return await member.read(count)
+
+
 async def send(cluster: LocalCluster, name: str, *queue_ids: int) -> None:
     async with cluster.producer("P") as producer:
         for number in queue_ids:
@@ -78,75 +106,46 @@ async def make(cluster: LocalCluster, queues: int, broker: str | None = None) ->
         await admin.topics.update("T", broker=broker, read_queues=queues, write_queues=queues)
 
 
-@pytest.mark.parametrize("away", [False, True])
-@pytest.mark.parametrize("way", WAYS)
+@BOTH
 async def test_queues_that_a_topic_gets_are_read_from_their_first_message(
     autojump_clock: MockClock, way: str, away: bool, tmp_path: Path
 ) -> None:
     """Whatever is sent to them before the group's first look; of the others, what is new."""
-    if away and way == "all":
-        return  # it keeps nothing, so it begins each time
     async with local_cluster(replicas=1) as cluster:
         await make(cluster, 2)
         await send(cluster, "before", 0, 1)
-        async with reader(cluster, way, tmp_path) as member:
+
+        async def known(member: Reader) -> None:
             if away and way == "popped":
                 await send(cluster, "known", 0, 1)
                 await member.read(2)
-            if not away:
-                await make(cluster, 6)
-                await send(cluster, "new", *range(6))
-                got = await member.read(6)
-        if away:
+
+        async def wider() -> None:
             await make(cluster, 6)
             await send(cluster, "new", *range(6))
-            async with reader_now(cluster, way, tmp_path) as member:
-                got = await member.read(6)
-        assert [each for each in got if not each.startswith(b"new")] == []
+
+        got = await read_of(cluster, way, tmp_path, away=away, change=wider, count=6, first=known)
         assert got == [b"new %d" % number for number in range(6)]
 
 
-@pytest.mark.parametrize("away", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-async def test_queues_that_are_empty_as_a_group_begins_are_read_from_their_first_message(
-    autojump_clock: MockClock, way: str, away: bool, tmp_path: Path
+@BOTH
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_an_empty_or_a_missing_topic_is_read_from_its_first_message(
+    autojump_clock: MockClock, way: str, away: bool, is_there: bool, tmp_path: Path
 ) -> None:
-    """The end where it begins is the end as it came, not as its first message came."""
-    if away and way == "all":
-        return  # it keeps nothing, so it begins each time
+    """The end where a group begins is the end as it came, not as the first message came; nor does
+    it matter that no broker had a topic of the group's then."""
     async with local_cluster(replicas=1) as cluster:
-        await make(cluster, 3)
-        async with reader(cluster, way, tmp_path) as member:
-            if not away:
-                await send(cluster, "new", 0, 1, 2)
-                got = await member.read(3)
-        if away:
+        if is_there:
+            await make(cluster, 3)
+
+        async def filled() -> None:
+            if not is_there:
+                await make(cluster, 3)
             await send(cluster, "new", 0, 1, 2)
-            async with reader_now(cluster, way, tmp_path) as member:
-                got = await member.read(3)
+
+        got = await read_of(cluster, way, tmp_path, away=away, change=filled, count=3)
         assert got == [b"new 0", b"new 1", b"new 2"]
-
-
-@pytest.mark.parametrize("away", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_topic_that_appears_is_read_from_its_first_message(
-    autojump_clock: MockClock, way: str, away: bool, tmp_path: Path
-) -> None:
-    """Though no broker had a topic of the group's when it began."""
-    if away and way == "all":
-        return  # it keeps nothing, so it begins each time
-    async with local_cluster(replicas=1) as cluster:
-        async with reader(cluster, way, tmp_path) as member:
-            if not away:
-                await make(cluster, 2)
-                await send(cluster, "new", 0, 1)
-                got = await member.read(2)
-        if away:
-            await make(cluster, 2)
-            await send(cluster, "new", 0, 1)
-            async with reader_now(cluster, way, tmp_path) as member:
-                got = await member.read(2)
-        assert got == [b"new 0", b"new 1"]
 
 
 @pytest.mark.parametrize("way", ["popped", "shared", "ordered", "pattern", "file"])
@@ -174,22 +173,18 @@ async def test_queues_on_a_further_broker_group_are_read_from_their_first_messag
         first, second = cluster.groups
         await make(cluster, 1, first)
         await send(cluster, "before", 0)
-        async with reader(cluster, way, tmp_path) as member:
+
+        async def known(member: Reader) -> None:
             await send(cluster, "known", 0)
             assert await member.read(1) == [b"known 0"]
-            if not away:
-                await make(cluster, 1, second)
-                async with cluster.producer("P") as producer:
-                    for number in range(4):
-                        await producer.send(Message("T", b"new %d" % number))
-                got = await member.read(4)
-        if away:
+
+        async def further() -> None:
             await make(cluster, 1, second)
             async with cluster.producer("P") as producer:
                 for number in range(4):
                     await producer.send(Message("T", b"new %d" % number))
-            async with reader_now(cluster, way, tmp_path) as member:
-                got = await member.read(4)
+
+        got = await read_of(cluster, way, tmp_path, away=away, change=further, count=4, first=known)
         assert got == [b"new %d" % number for number in range(4)]
 
 
