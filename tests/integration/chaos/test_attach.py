@@ -36,18 +36,13 @@ def test_an_attached_cluster_is_hurt_and_read_back(tmp_path: Path) -> None:
     says what was judged, and what not. A program's history is judged as ours is."""
     with serving_cluster(tmp_path) as cluster:
         (tmp_path / "hooks.toml").write_text(hooks_for(cluster))
-        words = [
-            "attach",
-            "-n",
-            cluster.layout.namesrv_addr,
-            "--hooks",
-            str(tmp_path / "hooks.toml"),
-        ]
+        words = ["attach", "-n", cluster.layout.namesrv_addr]
+        words += ["--hooks", str(tmp_path / "hooks.toml")]
         words += ["--times", "1", "--rate", "300", "--settle", "1", "--dir", str(tmp_path / "run")]
         with pytest.raises(SystemExit) as ended:
             main(words)
         for name in cluster.names:
-            pid = Cluster.load(tmp_path / "c").pid(name)
+            pid = Cluster.load(cluster.directory).pid(name)
             if pid is not None:
                 os.kill(pid, 9)
 
