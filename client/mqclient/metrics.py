@@ -97,7 +97,7 @@ class Collected(NamedTuple):
 
 
 class Tally:
-    """A count that grows."""
+    """A count that only grows."""
 
     __slots__ = ("amount",)
 
@@ -156,11 +156,11 @@ class Counted:
         self.samples: dict[str, dict[Labels, Samples]] = {name: {} for name in FIGURES}
 
     def add(self, name: str, labels: Labels, amount: float) -> None:
-        """Add to a count."""
+        """Add an amount to the count of these labels."""
         self.tally(name, labels).amount += amount
 
     def observe(self, name: str, labels: Labels, seconds: float) -> None:
-        """Add a sample."""
+        """Add a sample to the distribution of these labels."""
         self.samples_of(name, labels).add(seconds)
 
     def tally(self, name: str, labels: Labels) -> Tally:
@@ -220,6 +220,28 @@ class Metrics:
             Collected(name, figure, sums.numbers.get(name, {}), sums.distributions.get(name, {}))
             for name, figure in FIGURES.items()
         ]
+
+
+class MeasuredClient:
+    """The figures of one client of a group, from when it is opened until it is closed."""
+
+    def __init__(self, metrics: Metrics, group: str, gauges: Gauges) -> None:
+        self._metrics = metrics
+        self._group = group
+        self._gauges = gauges
+        self._counted: Counted
+
+    def begin(self) -> None:
+        """The client is opened: its figures begin."""
+        self._counted = self._metrics.begin(self._gauges)
+
+    def end(self) -> None:
+        """The client is closed: its counts stay."""
+        self._metrics.end(self._counted)
+
+    def forget(self) -> None:
+        """Forget the figures: this is a fork of the process that opened the client."""
+        self._metrics.forget(self._counted)
 
 
 class _Sums:

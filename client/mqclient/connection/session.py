@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
@@ -32,22 +31,7 @@ from mqclient.connection.peers import PeerPool, ServerRequest
 from mqclient.connection.routing import Route, RouteTable
 from mqclient.connection.signals import Wakeup
 from mqclient.errors import ClientClosed, NoRoute, Refused
-
-
-class Lasting(Protocol):
-    """An object that begins and ends with a session."""
-
-    def begin(self) -> None:
-        """The session is open."""
-        ...
-
-    def end(self) -> None:
-        """End the session."""
-        ...
-
-    def forget(self) -> None:
-        """Forget the session: this is a fork of the process that opened it."""
-        ...
+from mqclient.metrics import MeasuredClient
 
 
 class Session(Living):
@@ -64,7 +48,7 @@ class Session(Living):
         on_request: ServerRequest | None = None,
         credentials: Credentials | None = None,
         tls: AskedTls = None,
-        measured: Lasting | None = None,
+        measured: MeasuredClient | None = None,
     ) -> None:
         self.name_servers = parse_addresses(namesrv_addr)[: limits.NAME_SERVERS_MAX]
         self.host = ""

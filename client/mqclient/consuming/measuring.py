@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import CoroutineType
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import RETRY_PREFIX
 from dledger.world import world
 from mqclient import limits
-from mqclient.consuming.progress import QueueProgress
-from mqclient.metrics import Counted, Gauges, Labels, Metrics
+from mqclient.consuming.turns import Reading
+from mqclient.metrics import Counted, Labels, MeasuredClient, Metrics
 from mqclient.models import ReceivedMessage
 
 MessageT = TypeVar("MessageT", bound=ReceivedMessage)
@@ -29,33 +29,19 @@ class _OfTopic:
         self.samples = counted.samples_of("handler_duration", labels)
 
 
-class Measured:
-    """The numbers of one consumer, from when it is opened until it is closed.
+class Measured(MeasuredClient):
+    """The numbers of one consumer.
 
     As long as all that it was given is of one topic, no handled message is asked for its own.
     """
 
-    def __init__(self, metrics: Metrics, group: str, gauges: Gauges) -> None:
-        self._metrics = metrics
-        self._group = group
-        self._gauges = gauges
-        self._counted: Counted
-
     def begin(self) -> None:
-        """The consumer is opened."""
-        self._counted = self._metrics.begin(self._gauges)
+        """The consumer is opened: nothing is known of its topics yet."""
+        super().begin()
         self._topics: dict[str, _OfTopic] = {}
         self._received: str | None = None
         self._mixed = False
         self._only: _OfTopic | None = None
-
-    def end(self) -> None:
-        """The consumer is closed."""
-        self._metrics.end(self._counted)
-
-    def forget(self) -> None:
-        """Forget the figures: this is a fork of the process that opened the consumer."""
-        self._metrics.forget(self._counted)
 
     def received(self, topic: str, messages: int, redelivered: int) -> None:
         """A broker gave so many messages, of which so many had been given out before."""
@@ -133,17 +119,8 @@ class Measured:
         self._of(topic).samples.add(seconds)
 
 
-class Read(Protocol):
-    """A queue that is read."""
-
-    @property
-    def progress(self) -> QueueProgress:
-        """How far it is."""
-        ...
-
-
 def measured_of(
-    metrics: Metrics, group: str | None, readings: Callable[[], Mapping[MessageQueue, Read]]
+    metrics: Metrics, group: str | None, readings: Callable[[], Mapping[MessageQueue, Reading]]
 ) -> Measured:
     """The numbers of a consumer that reads queues; `readings` is asked in any thread."""
     name = group or limits.READERS_GROUP

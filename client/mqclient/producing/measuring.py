@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from dledger.errors import DledgerError
 from dledger.world import steady_s
-from mqclient.metrics import Counted, Labels, Metrics
+from mqclient.metrics import Labels, MeasuredClient, Metrics
 from mqclient.models import Message
 from mqclient.producing.batch import Batch, Kind, Slot
 from mqclient.producing.batching import Budget
@@ -22,18 +22,12 @@ About: TypeAlias = "str | Message | Sequence[Message]"
 CallT = TypeVar("CallT", bound="Callable[..., Any]")
 
 
-class Measured:
-    """The numbers of one producer, from when it is opened until it is closed."""
+class Measured(MeasuredClient):
+    """The numbers of one producer."""
 
     def __init__(self, metrics: Metrics, group: str, budget: Budget) -> None:
-        self._metrics = metrics
-        self._group = group
+        super().__init__(metrics, group, self._values)
         self._budget = budget
-        self._counted: Counted
-
-    def begin(self) -> None:
-        """The producer is opened."""
-        self._counted = self._metrics.begin(self._gauges)
 
     def ended(self, batch: Batch) -> None:
         """A batch is acknowledged, or nothing is left of it."""
@@ -59,15 +53,7 @@ class Measured:
     def _fail(self, topic: str, error: DledgerError, count: int) -> None:
         self._counted.add("send_failures", (self._group, topic, type(error).__name__), count)
 
-    def end(self) -> None:
-        """The producer is closed."""
-        self._metrics.end(self._counted)
-
-    def forget(self) -> None:
-        """Forget the figures: this is a fork of the process that opened the producer."""
-        self._metrics.forget(self._counted)
-
-    def _gauges(self) -> Iterable[tuple[str, Labels, float]]:
+    def _values(self) -> Iterable[tuple[str, Labels, float]]:
         budget, labels = self._budget, (self._group,)
         yield "pending_messages", labels, budget.messages
         yield "pending_messages_limit", labels, budget.messages_max
@@ -90,7 +76,7 @@ def _counting(method: CallT) -> CallT:
 
 
 class MeasuredOutbox(Outbox):
-    """An outbox that counts."""
+    """An outbox that counts the messages it refuses."""
 
     measured: Measured
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 from anyio import CancelScope, Lock, sleep
@@ -47,25 +48,28 @@ log = get_logger(__name__)
 KeepOffsets: TypeAlias = Literal["broker"] | str | os.PathLike[str] | None
 
 
-class Offsets(Protocol):
+class Offsets(ABC):
     """Keeps the offset at which to go on, by queue."""
 
-    def open(self) -> None:
-        """Raises BadInput if what is kept can't be used."""
+    def open(self) -> None:  # noqa: B027 - most have nothing to open
+        """Begin. Raises BadInput if the kept offsets can't be used."""
 
-    def close(self) -> None:
-        """Nothing is asked any more."""
+    def close(self) -> None:  # noqa: B027 - nor to close
+        """End: no offset is asked for any more."""
 
-    def stay_behind(self) -> None:
+    def stay_behind(self) -> None:  # noqa: B027
         """Release the kept offsets in a fork, and leave them to the other process."""
 
+    @abstractmethod
     async def load(self, queue: MessageQueue) -> Place | None:
         """The offset, if there is one. Raises ClientError or RemotingError if nobody tells."""
 
+    @abstractmethod
     async def is_younger(self, queue: MessageQueue) -> bool:
         """Whether a queue without an offset came into being after reading began. Raises the
         same."""
 
+    @abstractmethod
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
@@ -74,36 +78,30 @@ class Offsets(Protocol):
         The `last` time is before their queues are given up.
         """
 
-    async def give_up(self, queues: Sequence[MessageQueue]) -> None:
-        """Another member may read them: what was read of them is stored."""
+    async def give_up(self, queues: Sequence[MessageQueue]) -> None:  # noqa: B027
+        """Another member may read these queues: what was read of them is stored."""
 
 
 async def _is_born_after(finder: LeaderFinder | None, queue: MessageQueue, began_ms: int) -> bool:
-    """For one who reads alone since that time."""
+    """Whether a queue came into being after that time, at which one who reads alone began."""
     if finder is None:
         return False
     return born_ms(await ask_place(finder, limits.READERS_GROUP, queue)) > began_ms
 
 
-class NoOffsets:
-    """Keeps none."""
+class NoOffsets(Offsets):
+    """Keeps no offsets."""
 
     def __init__(self, finder: LeaderFinder | None = None) -> None:
         self._finder = finder
         self._began_ms = 0
 
     def open(self) -> None:
-        """Reading begins."""
+        """Note when reading begins."""
         self._began_ms = unix_ms()
 
-    def close(self) -> None:
-        """Nothing to do."""
-
-    def stay_behind(self) -> None:
-        """Nothing to do."""
-
     async def load(self, queue: MessageQueue) -> Place | None:
-        """Load nothing."""
+        """No offset is kept."""
         return None
 
     async def is_younger(self, queue: MessageQueue) -> bool:
@@ -113,14 +111,11 @@ class NoOffsets:
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
-        """Store nothing."""
+        """No offset is kept."""
         return {}
 
-    async def give_up(self, queues: Sequence[MessageQueue]) -> None:
-        """Nothing to do: nobody else reads them by these offsets."""
 
-
-class BrokerOffsets:
+class BrokerOffsets(Offsets):
     """The group's, in the replicated log. With `locks`, commits bear their tokens.
 
     A commit says whether it goes back behind what this member itself had from the group or
@@ -144,15 +139,6 @@ class BrokerOffsets:
         self._commits: defaultdict[MessageQueue, Commits] = defaultdict(Commits)
         #: By their last commit.
         self._given_up: set[MessageQueue] = set()
-
-    def open(self) -> None:
-        """Nothing to do."""
-
-    def close(self) -> None:
-        """Nothing to do."""
-
-    def stay_behind(self) -> None:
-        """Nothing to do."""
 
     async def load(self, queue: MessageQueue) -> Place | None:
         """The offset that the group committed, once no other member has the queue."""
@@ -274,14 +260,14 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 class _File(msgspec.Struct, frozen=True):
-    """The file, as JSON."""
+    """The content of the file, as JSON."""
 
     schema: Literal[1]
     offsets: list[_Row]
     began_ms: int = 0
 
 
-class FileOffsets:
+class FileOffsets(Offsets):
     """Offsets in a JSON file of this consumer alone."""
 
     def __init__(self, path: str | os.PathLike[str], finder: LeaderFinder | None = None) -> None:
@@ -352,9 +338,6 @@ class FileOffsets:
                     return {}
                 self._known = known
         return offsets
-
-    async def give_up(self, queues: Sequence[MessageQueue]) -> None:
-        """Nothing to do: the file is nobody else's."""
 
     def _read(self) -> dict[MessageQueue, Place]:
         if not self._path.exists():
