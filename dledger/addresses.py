@@ -102,7 +102,7 @@ def are_addresses(texts: Iterable[str]) -> Iterator[str]:
 
 
 def join_address(host: str, port: int) -> str:
-    """The inverse of `parse_address`."""
+    """The text of an address, as `parse_address` reads it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

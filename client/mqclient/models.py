@@ -170,7 +170,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def record(self) -> Record:
-        """The raw record."""
+        """The stored record, with all of its fields."""
         if self._record is None:
             self._record = Record(self.data)
         return self._record
@@ -298,7 +298,7 @@ class ReceivedMessage(msgspec.Struct, eq=False, gc=False):
 
     @property
     def tags(self) -> str:
-        """The tag, or ""."""
+        """The message's tag, or "" without one."""
         return self.properties.get(wire.TAGS, "")
 
     @property

@@ -174,7 +174,7 @@ class _Repairing:
         self._ask(link, self._asking.question)
 
     def link_down(self, node_id: str, link: SocketLink) -> None:
-        """A connection broke."""
+        """Forget the link of a connection that broke."""
         if self._links.get(node_id) is link:
             del self._links[node_id]
 

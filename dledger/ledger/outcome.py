@@ -20,7 +20,7 @@ class Outcome(Generic[ValueT]):
         self._values: list[ValueT | DledgerError] = []
 
     def set(self, value: ValueT | DledgerError) -> None:
-        """The callback."""
+        """Set the outcome: the callback of what is waited for."""
         self._values.append(value)
         self._event.set()
 

@@ -196,7 +196,7 @@ class Stepper:
         self.wake()
 
     def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
-        """A peer's message arrived."""
+        """Give the engine a peer's message."""
         self._engine.receive(node_id, link, message)
 
     def received_all(self) -> None:

@@ -113,5 +113,5 @@ class HardStateFile:
         failpoint("vote.saved")
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of term and vote."""
         self._disk.close(self._descriptor)

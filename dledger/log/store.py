@@ -109,7 +109,7 @@ class SegmentedLog:
 
     @property
     def last(self) -> Header | None:
-        """The last entry's header."""
+        """The header of the last entry."""
         return self._contents.last
 
     @property

@@ -24,7 +24,7 @@ from dledger.remoting.headers import (
 
 
 class Row(NamedTuple):
-    """Figures at one time."""
+    """The figures of a server at one time."""
 
     at_ms: int
     values: Sequence[float]
@@ -68,7 +68,7 @@ class History:
 
 
 def history_answer(history: History, request: Command) -> Command:
-    """The answer to VIEW_HISTORY."""
+    """The answer to VIEW_HISTORY, a page of rows."""
     last, rows = history.rows(decode_header(ViewHistoryHeader, request).after or 0)
     times, values = [row.at_ms for row in rows], [list(row.values) for row in rows]
     header = ViewHistoryResponseHeader(last=last, newest=history.last)

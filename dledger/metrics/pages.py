@@ -41,7 +41,7 @@ class Health(Protocol):
 
 
 class Pages:
-    """Answers requests."""
+    """The pages of a server, by path."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class Buckets:
         self.total: float = 0
 
     def add(self, value: float, times: int = 1) -> None:
-        """Count a value."""
+        """Count a value in its bucket."""
         self.counts[bisect_left(self.bounds, value)] += times
         self.total += value * times
 

@@ -102,11 +102,11 @@ class Noting:
         self._note = note
 
     def done(self) -> None:
-        """The change was made."""
+        """Note that the change was made."""
         self._note("done", "")
 
     def passed(self) -> None:
-        """The leader was asked to make it."""
+        """Note that the leader was asked to make the change."""
         self._note("passed", "")
 
     def failed(self, error: Exception) -> None:
@@ -114,7 +114,7 @@ class Noting:
         self._note("unknown" if isinstance(error, OutcomeUnknown) else "failed", str(error))
 
     def answered(self, answer: Command | None) -> None:
-        """Note the answer."""
+        """Note the change as the answer says that it went."""
         if answer is None or answer.code == ResponseCode.SUCCESS:
             self.done()
         else:

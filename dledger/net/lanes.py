@@ -50,5 +50,5 @@ class Lanes:
                 del self._last[connection_id]
 
     def forget(self, connection_id: int) -> None:
-        """A connection is gone."""
+        """Forget the lane of a connection that is gone."""
         self._last.pop(connection_id, None)

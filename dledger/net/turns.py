@@ -258,7 +258,7 @@ _turns: trio.lowlevel.RunVar[Turns] = trio.lowlevel.RunVar("turns")
 
 
 def turns_of_loop() -> Turns:
-    """The running loop's turns."""
+    """The turns of the running event loop."""
     try:
         return _turns.get()
     except LookupError:

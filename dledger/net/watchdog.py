@@ -60,12 +60,12 @@ class Watchdog(trio.abc.Instrument):
         self.longest_s = 0.0
 
     def after_io_wait(self, timeout: float) -> None:
-        """A turn begins."""
+        """Note that a turn of the loop begins."""
         self._turns += 1
         self._began_s = self._clock_s()
 
     def before_io_wait(self, timeout: float) -> None:
-        """A turn ends."""
+        """Note that a turn of the loop ends."""
         began_s, self._began_s = self._began_s, 0.0
         if began_s and (took_s := self._clock_s() - began_s) > limits.LOOP_STALL_S:
             self._tell(took_s)
@@ -89,7 +89,7 @@ class Watchdog(trio.abc.Instrument):
             pause_s = limits.WATCHDOG_LOOK_S if busy else limits.WATCHDOG_IDLE_LOOK_S
 
     def stop(self) -> None:
-        """Make `watch` return."""
+        """Stop watching: `watch` returns."""
         self._stopped.set()
 
     def _tell(self, took_s: float) -> None:

@@ -40,11 +40,11 @@ class AuditLog:
 
     @property
     def folder(self) -> Path | None:
-        """Where its files are."""
+        """The folder of the log's files."""
         return self._folder
 
     def write(self, lines: Iterable[AuditLine]) -> None:
-        """Append lines."""
+        """Append lines to the log."""
         if self._folder is None:
             return
         for line in lines:

@@ -70,7 +70,7 @@ class StderrHandler(logging.Handler):
         self._format = format_
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a line."""
+        """Print a record as one line."""
         try:
             if self.formatter is None:
                 self.formatter = _formatter(self._format)

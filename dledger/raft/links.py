@@ -72,7 +72,7 @@ class LinkOwner(Protocol):
         """Note that all frames queued for a peer have left."""
 
     def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
-        """A message arrived."""
+        """Take a message that arrived."""
 
     def received_all(self) -> None:
         """No more messages have arrived for the moment."""

@@ -124,7 +124,7 @@ class Vote(PeerMessage, frozen=True):
 
 
 class Voted(PeerMessage, frozen=True):
-    """A vote."""
+    """The vote of a node for a candidate."""
 
     kind = PeerKind.VOTED
 
@@ -243,7 +243,7 @@ class Confirm(PeerMessage, frozen=True):
 
 
 class Confirmed(PeerMessage, frozen=True):
-    """Yes, in this round."""
+    """The answer that confirms a leader in a round of reads."""
 
     kind = PeerKind.CONFIRMED
     number: int

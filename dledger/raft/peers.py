@@ -54,7 +54,7 @@ class Peers:
             peer.link.send(encode_message(message))
 
     def broadcast(self, message: PeerMessage) -> None:
-        """Post to every peer."""
+        """Post a message to every peer."""
         for peer in self.known.values():
             self.post(peer, message)
 

@@ -98,5 +98,5 @@ def read_bits(text: str, bytes_max: int) -> int:
 
 
 def write_bits(bits: int) -> str:
-    """The inverse of `read_bits`."""
+    """The text of some bits, as `read_bits` reads it."""
     return b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode()

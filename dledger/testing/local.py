@@ -58,7 +58,7 @@ class KeepsNothing:
         self.led.set()
 
     def following(self, leader: str | None, term: int) -> None:
-        """No appends."""
+        """Take no appends: another node leads."""
 
 
 class LocalLedger:

@@ -44,7 +44,7 @@ class Authority:
 
     @classmethod
     def make(cls, name: str) -> Authority:
-        """A new authority."""
+        """Make a new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject, now = _named(name), datetime.now(UTC)
         certificate = (

@@ -63,7 +63,7 @@ class Channel:
         return self._socket.fileno()
 
     def setblocking(self, flag: bool) -> None:
-        """Set the socket's mode."""
+        """Set whether the socket blocks."""
         self._socket.setblocking(flag)
 
     def setsockopt(self, level: int, option: int, value: int | bytes) -> None:

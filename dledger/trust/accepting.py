@@ -54,7 +54,7 @@ class Proofs:
         self._proving: dict[int, _Proving] = {}
 
     def forget(self, connection_id: int) -> None:
-        """A connection is gone."""
+        """Forget the proof that a lost connection has begun."""
         self._proving.pop(connection_id, None)
 
     def prove(self, request: Command, connection_id: int) -> Command:

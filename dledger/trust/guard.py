@@ -111,7 +111,7 @@ class Guard:
         return hmac.digest(self._nonce_key, of, hashlib.sha256).hex()[:32]
 
     def forget(self, connection_id: int) -> None:
-        """A connection is gone."""
+        """Forget the user of a connection that is gone."""
         self._counts.pop(connection_id, None)
         self._wrong.pop(connection_id, None)
         self._signed.pop(connection_id, None)

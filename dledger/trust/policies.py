@@ -97,7 +97,7 @@ class _Rules:
         }
 
     def best(self, need: Need, source: str) -> Entry | None:
-        """The entry that decides."""
+        """The entry of a policy that decides."""
         return next(
             (rule.entry for rule in self._candidates(need) if rule.matches(need.actions, source)),
             None,
@@ -118,7 +118,7 @@ class _Rules:
 
 
 class _Rule:
-    """An entry, parsed."""
+    """An entry of a policy, parsed."""
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry

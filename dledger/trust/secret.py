@@ -85,7 +85,7 @@ class SecretFile:
             _log.error("secrets not taken over", reason=reason, remedy=remedy)
 
     def take(self, wanted: tuple[bytes, ...]) -> None:
-        """Replace the valid secrets."""
+        """Replace the secrets that are valid."""
         self._secrets.valid, self.problem = wanted, ""
         _log.info("secrets taken over", first=shown(wanted[0]), valid=len(wanted))
 

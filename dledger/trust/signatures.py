@@ -55,7 +55,7 @@ class Hasher(Protocol):
     """A hash that takes bytes, and gives their digest."""
 
     def update(self, data: Buffer, /) -> object:
-        """Take more bytes."""
+        """Take more bytes into the tag."""
         ...
 
     def digest(self) -> bytes:

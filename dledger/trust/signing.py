@@ -38,7 +38,7 @@ def name_server_door(cluster: str, broker_name: str) -> Door:
 
 
 class Signing:
-    """The end that asks."""
+    """The end of a connection that signs its requests."""
 
     def __init__(self, session: Session) -> None:
         self._tags = Tags(session.sending_key)
@@ -51,7 +51,7 @@ class Signing:
 
 
 class Verifying:
-    """The end that answers."""
+    """The end of a connection that checks signatures."""
 
     def __init__(self, session: Session) -> None:
         self._tags = Tags(session.receiving_key)

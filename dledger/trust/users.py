@@ -34,7 +34,7 @@ class User(NamedTuple):
 
 
 class Users:
-    """The table, by name."""
+    """The users of a cluster, by name."""
 
     def __init__(self) -> None:
         self._users: dict[str, User] = {}

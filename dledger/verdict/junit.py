@@ -50,7 +50,7 @@ def _case(each: Property) -> Case:
 
 
 def junit(suite: str, seconds: float, some: Sequence[Case]) -> bytes:
-    """The whole document."""
+    """The whole document as JUnit's XML."""
     counts = {
         "tests": str(len(some)),
         "failures": str(sum(bool(each.failure) for each in some)),

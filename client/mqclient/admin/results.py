@@ -279,7 +279,7 @@ class TopicTraffic(msgspec.Struct, frozen=True):
 
 
 class ClientInfo(msgspec.Struct, frozen=True):
-    """A connected client."""
+    """A client that is connected to a broker."""
 
     client_id: str
     address: str

@@ -47,7 +47,7 @@ class DumpedEntry:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedLog:
-    """The answer of verifyLog."""
+    """The result that `verifyLog` prints."""
 
     verification: Verification
     entries: list[DumpedEntry]

@@ -32,7 +32,7 @@ def root_here(thing: Rooted) -> None:
 
 
 def uproot(thing: Rooted) -> None:
-    """Forget what is closed."""
+    """Forget a client that is closed."""
     _rooted.discard(thing)
 
 

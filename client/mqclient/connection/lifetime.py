@@ -51,7 +51,7 @@ class Living(Hinting, ABC):
 
     @abstractmethod
     async def _start(self) -> None:
-        """The block is entered."""
+        """Start the client: its block is entered."""
 
     @abstractmethod
     async def _end(self, *, failed: bool) -> None:

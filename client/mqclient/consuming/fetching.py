@@ -77,7 +77,7 @@ class QueueFetcher:
     _pulling: anyio.CancelScope | None = None
 
     async def run(self) -> None:
-        """Fetch until cancelled."""
+        """Fetch messages of the queue until cancelled."""
         attempt = 0
         while True:
             while not self.progress.wants_more:

@@ -72,5 +72,5 @@ class Lanes(Generic[T]):
         return None
 
     def waiting(self) -> list[T]:
-        """Everything that waits."""
+        """All messages that wait in lanes."""
         return [item for items in self._waiting.values() for item in items]

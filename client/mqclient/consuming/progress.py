@@ -58,7 +58,7 @@ class Chunk:
 
     @property
     def first(self) -> ReceivedMessage:
-        """The next one."""
+        """The next message to hand out."""
         return self.messages[-self.left]
 
 

@@ -18,7 +18,7 @@ class Reading(Protocol):
 
     @property
     def progress(self) -> QueueProgress:
-        """How far it is."""
+        """The progress of the queue."""
 
     @property
     def may_hand_out(self) -> bool:

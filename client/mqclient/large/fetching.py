@@ -74,7 +74,7 @@ class Patience:
         return since_s + limits.LARGE_FETCH_S
 
     def served(self, broker_name: str) -> None:
-        """A group serves."""
+        """Note that a broker group serves again."""
         self._waits.pop(broker_name, None)
 
 

@@ -64,7 +64,7 @@ class Manifest(NamedTuple):
 
 
 def runs_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """Ascending offsets as runs."""
+    """Runs of neighbours in ascending offsets."""
     runs: list[tuple[int, int]] = []
     for offset in offsets:
         if runs and runs[-1][1] == offset - 1:

@@ -29,7 +29,7 @@ class Pending(Protocol):
     """A message on its way."""
 
     def wait(self) -> Awaitable[SendResult]:
-        """Wait for its outcome."""
+        """Wait for the outcome of the send."""
 
 
 class Sender(Protocol):
@@ -43,7 +43,7 @@ class Sender(Protocol):
     async def send_soon(
         self, message: Message, *, selector: Selector | None = None, timeout_s: float | None = None
     ) -> Pending:
-        """Hand one over."""
+        """Hand over one message."""
 
 
 def check_large(message: Message) -> None:
@@ -110,7 +110,7 @@ async def store_parts(
 
 
 def always(queue: MessageQueue) -> Selector:
-    """Chooses this queue."""
+    """A selector that always chooses this queue."""
     return lambda _queues, _message: queue
 
 

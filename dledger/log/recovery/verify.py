@@ -235,7 +235,7 @@ class _Walk:
         self._note(first, 0, what)
 
     def _read(self, base: int) -> None:
-        """Walk one segment."""
+        """Walk the entries of one segment."""
         # If the log's head was removed, the chain continues a value that went with it.
         previous = self._last.chain_crc if self._last else None if base else 0
         before = self._last

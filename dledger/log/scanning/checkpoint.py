@@ -46,14 +46,14 @@ class _File(msgspec.Struct, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A decoded checkpoint."""
+    """The content of a checkpoint file."""
 
     commit_index: int = 0
     sealed: tuple[SealedSegment, ...] = ()
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """The file's bytes."""
+    """The bytes of a checkpoint file."""
     payload = msgspec.msgpack.encode(_File(checkpoint.commit_index, list(checkpoint.sealed)))
     return _PREFIX.pack(_MAGIC, crc32(payload)) + payload
 

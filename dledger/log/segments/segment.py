@@ -75,7 +75,7 @@ class Segment:
 
     @property
     def descriptor(self) -> int:
-        """The open file."""
+        """The descriptor of the segment's open file."""
         if self._descriptor is None:
             self._descriptor = self._disk.open(self.path)
         return self._descriptor
@@ -257,7 +257,7 @@ class Segment:
         return decode_header(self.read_part(offset, HEADER_BYTES))
 
     def header(self, index: int) -> Header:
-        """An entry's header."""
+        """The header of an entry."""
         return decode_header(self.raw, self.offset_of(index))
 
     def part(self, start: int, size_bytes: int) -> memoryview:

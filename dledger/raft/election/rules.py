@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Asking:
-    """A pre-vote under way."""
+    """A pre-vote of this node that is under way."""
 
     term: int
     granted: set[str] = field(default_factory=set)

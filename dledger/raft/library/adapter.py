@@ -193,7 +193,7 @@ class Core(SyncObj):  # type: ignore[misc]
 
     @property
     def term(self) -> int:
-        """The current term."""
+        """The current term of this node."""
         return self._SyncObj__raftCurrentTerm
 
     @property

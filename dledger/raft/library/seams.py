@@ -15,7 +15,7 @@ class Configuration(Protocol):
     """The members that are in force."""
 
     def votes(self, node_id: str) -> bool:
-        """Whether a node votes."""
+        """Whether a node is a voter."""
 
 
 class Members(Protocol):

@@ -119,7 +119,7 @@ class Asking:
 
 
 class Giving:
-    """The leader's side."""
+    """A leader that gives entries to nodes that repair their logs."""
 
     def __init__(self, consensus: Consensus, replica: Replica) -> None:
         self._core = consensus.core

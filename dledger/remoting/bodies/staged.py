@@ -36,7 +36,7 @@ class Staged(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The property's value."""
+        """The value of the property."""
         return " ".join((self.name, str(self.epoch), str(self.batch), self.home))
 
 

@@ -308,7 +308,7 @@ class InMemory:
         self._log.fail_next_sync = True
 
     def fill_up(self) -> None:
-        """Likewise."""
+        """Take no entry more, as on a full disk."""
         self._log.full = True
 
     def lose_power(self, seed: int, keep: float) -> None:

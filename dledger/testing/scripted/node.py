@@ -94,7 +94,7 @@ class Recorder:
         self.serving = True
 
     def following(self, leader: str | None, term: int) -> None:
-        """No appends."""
+        """Take no appends: another node leads."""
         self.serving = False
 
 

@@ -192,7 +192,7 @@ def asked_acl(
     decision: str,
     policy: str,
 ) -> AclInfo:
-    """The body that grants."""
+    """The body of a request that grants these actions."""
     given = list(sources) or None
     entries = [PolicyEntryInfo(each, list(actions), given, decision) for each in resources]
     return AclInfo(_SUBJECT + user, [PolicyInfo(policy, entries)])

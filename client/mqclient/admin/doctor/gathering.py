@@ -76,7 +76,7 @@ class Doctor(Part):
 
 
 class _Gathering:
-    """A round of questions."""
+    """A round of questions to all servers of a cluster."""
 
     def __init__(self, session: AdminSession) -> None:
         self._session = session
@@ -86,7 +86,7 @@ class _Gathering:
         self._groups: dict[str, BrokerData] = {}
 
     async def run(self) -> Facts:
-        """Ask all."""
+        """Ask all servers, and collect their answers."""
         asked_ms = unix_ms()
         name_servers = await run_for_each(self._name_server, self._requests.name_servers)
         there = {(group, address) for group, address in self._registered()}

@@ -96,7 +96,7 @@ def terminal_columns() -> int:
 
 
 def print_json(command: str, result: object, left_out: Sequence[str] = ()) -> None:
-    """Print for programs."""
+    """Print a result as JSON, for programs."""
     envelope = {"schema": JSON_SCHEMA, "command": command, "result": result}
     if left_out:
         envelope["left_out"] = left_out
@@ -125,7 +125,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def joined(names: Iterable[str]) -> str:
-    """Names in one cell."""
+    """Names as the text of one cell."""
     return ", ".join(names) or "-"
 
 

@@ -97,7 +97,7 @@ class Rows(MessageBatch):
         return Rows(self._table, self._broker_name, numbers)
 
     def listed(self) -> list[ReceivedMessage]:
-        """All messages."""
+        """All messages of the batch, as a list."""
         rows = repeat(self._broker_name), repeat(self._table), self._numbers
         return list(map(ReceivedMessage, repeat(None), *rows))
 
@@ -150,7 +150,7 @@ class Listed(MessageBatch):
         return self._messages[number]
 
     def listed(self) -> list[ReceivedMessage]:
-        """A copy."""
+        """A copy of the list."""
         return [*self._messages]
 
     @property

@@ -309,7 +309,7 @@ class PopConsumer(Living):
         self._session.tasks.start_soon(self._taking.give_back)
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Pop and hand out messages again, after `pause`."""
         self.check_open()
         self._taking.resume()
 

@@ -113,7 +113,7 @@ class Locks:
             self._session.tasks.start_soon(self.release, [queue])
 
     async def keep(self) -> None:
-        """Renew, until cancelled."""
+        """Renew the locks every few seconds, until cancelled."""
         while True:
             await anyio.sleep(limits.LOCK_RENEW_S)
             by_broker: dict[str, list[MessageQueue]] = {}

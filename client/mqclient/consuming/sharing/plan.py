@@ -55,7 +55,7 @@ class ConsistentHash:
     def __call__(
         self, member: str, members: Sequence[str], queues: Sequence[MessageQueue], /
     ) -> tuple[MessageQueue, ...]:
-        """The member's share."""
+        """The queues of this member."""
         return allocate_by_hash(member, members, queues, self.virtual_nodes)
 
 
@@ -69,7 +69,7 @@ class MachineRooms:
     def __call__(
         self, member: str, members: Sequence[str], queues: Sequence[MessageQueue], /
     ) -> tuple[MessageQueue, ...]:
-        """The member's share."""
+        """The queues of this member."""
         return allocate_by_machine_room(member, members, queues, self.rooms)
 
 

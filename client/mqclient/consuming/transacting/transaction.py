@@ -75,11 +75,11 @@ class Writes(Protocol):
 
     @property
     def named(self) -> Named | None:
-        """The producer's name."""
+        """The name of the producer that writes."""
 
     @property
     def compressor(self) -> Compressor | None:
-        """The producer's compressor."""
+        """The compressor of the producer that writes."""
 
     def check_open(self) -> None:
         """Raise ClientClosed unless the producer is open."""

@@ -113,7 +113,7 @@ class Gathering:
 
     @property
     def first(self) -> Gathered:
-        """The first message."""
+        """The first message of the chunk."""
         return Gathered(self._chunk, 0)
 
     @property
@@ -139,7 +139,7 @@ class Gathering:
         )
 
     def add(self, body: bytes) -> Gathered:
-        """Add a message."""
+        """Add a message to the chunk."""
         size_bytes = self._overhead_bytes + len(body)
         chunk, budget = self._chunk, self._budget
         pending = Gathered(chunk, chunk.count)

@@ -48,7 +48,7 @@ class Victims(Protocol):
 
 
 class Faults:
-    """Draws and does them."""
+    """The faults of a run: draws them, and makes them happen."""
 
     def __init__(self, group: Victims) -> None:
         self.stuck_until: dict[str, float] = {}
