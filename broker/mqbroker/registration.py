@@ -24,20 +24,11 @@ from dledger.limits import ANSWER_BODY_BYTES_MAX
 from dledger.net import Peer, connect_peer
 from dledger.observe import get_logger
 from dledger.program.pulse import next_look
+from dledger.remoting import headers
 from dledger.remoting.bodies import RegisterBrokerBody, TopicConfigWrapper, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    BrokerHeartbeatHeader,
-    BrokerHeartbeatResponseHeader,
-    Header,
-    RegisterBrokerHeader,
-    RegisterBrokerResponseHeader,
-    RegisterUsersHeader,
-    UnregisterBrokerHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.names import PERM_INHERIT, PERM_READ_WRITE
 from dledger.trust.signing import NAME_SERVER_ID, Signing, name_server_door
 from dledger.trust.users import encoded
@@ -63,7 +54,7 @@ class _NameServer:
         self._peer = peer
         self._signing = signing
 
-    async def request(self, code: int, header: Header, body: bytes = b"") -> Command:
+    async def request(self, code: int, header: headers.Header, body: bytes = b"") -> Command:
         """Send a request; returns the answer, whatever its code. Raises RemotingError."""
         command = Command(code, encode_header(header), body)
         if self._signing is not None:
@@ -175,7 +166,7 @@ class Registration:
             reason = f"they take {len(body)} bytes; at most {ANSWER_BODY_BYTES_MAX} can be told"
             _log.error("users not told", namesrv=peer.address, reason=reason)
             return
-        header = RegisterUsersHeader(config.broker_cluster_name, config.broker_name)
+        header = headers.RegisterUsersHeader(config.broker_cluster_name, config.broker_name)
         answer = await peer.request(RequestCode.REGISTER_USERS, header, body)
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
             peer.told_users = -1
@@ -193,7 +184,7 @@ class Registration:
         peer.told_counter = None
         body = encode_body(RegisterBrokerBody(topics))
         took_s = core.clock_s() - began_s
-        header = RegisterBrokerHeader(
+        header = headers.RegisterBrokerHeader(
             broker_name=core.config.broker_name,
             broker_addr=self.address,
             cluster_name=core.config.broker_cluster_name,
@@ -209,7 +200,7 @@ class Registration:
         response = await peer.request(RequestCode.REGISTER_BROKER, header, body)
         failpoint("register.known")
         if response.code == ResponseCode.SUCCESS:
-            answer = decode_header(RegisterBrokerResponseHeader, response)
+            answer = decode_header(headers.RegisterBrokerResponseHeader, response)
             if answer.takes_changes:
                 peer.told_counter = topics.data_version.counter
             core.announcements.heard(peer.address, wiped=bool(answer.wiped))
@@ -253,7 +244,7 @@ class Registration:
     async def _heartbeat(self, peer: _NameServer) -> bool:
         """Whether the name server still knows this replica."""
         core = self._core
-        header = BrokerHeartbeatHeader(
+        header = headers.BrokerHeartbeatHeader(
             cluster_name=core.config.broker_cluster_name,
             broker_addr=self.address,
             broker_name=core.config.broker_name,
@@ -265,7 +256,7 @@ class Registration:
         response = await peer.request(RequestCode.BROKER_HEARTBEAT, header)
         if response.code != ResponseCode.SUCCESS:
             return False
-        answer = decode_header(BrokerHeartbeatResponseHeader, response)
+        answer = decode_header(headers.BrokerHeartbeatResponseHeader, response)
         core.announcements.heard(peer.address, wiped=bool(answer.wiped))
         return True
 
@@ -274,9 +265,9 @@ class Registration:
         interval_ms = self._core.config.register_broker_heartbeat_millis
         return int(world().seldom_s(limits.HEARTBEAT_TIMEOUT_INTERVALS * interval_ms))
 
-    def _unregister_header(self) -> UnregisterBrokerHeader:
+    def _unregister_header(self) -> headers.UnregisterBrokerHeader:
         core = self._core
-        return UnregisterBrokerHeader(
+        return headers.UnregisterBrokerHeader(
             broker_name=core.config.broker_name,
             broker_addr=self.address,
             cluster_name=core.config.broker_cluster_name,

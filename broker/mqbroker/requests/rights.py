@@ -11,17 +11,8 @@ from collections.abc import Iterable
 from dledger import limits
 from dledger.errors import BadInput
 from dledger.program.settings import names_of
-from dledger.remoting.bodies import (
-    BatchAckMessageBody,
-    CheckClientConfigBody,
-    HeartbeatData,
-    LockBatchBody,
-    QueryAssignmentBody,
-    SetMessageRequestModeBody,
-    SubscriptionGroupConfig,
-    SubscriptionGroupList,
-    decode_body,
-)
+from dledger.remoting import bodies
+from dledger.remoting.bodies import decode_body
 from dledger.remoting.bodies.access import AclInfo, UserInfo
 from dledger.remoting.bodies.routes import CreateTopicListBody
 from dledger.remoting.codes import RequestCode
@@ -65,33 +56,33 @@ def _sent(request: Command, look: Look) -> Iterable[Alternatives]:
 
 
 def _heartbeat(request: Command, look: Look) -> Iterable[Alternatives]:
-    for consumer in decode_body(HeartbeatData, request.payload).consumer_data_set:
+    for consumer in decode_body(bodies.HeartbeatData, request.payload).consumer_data_set:
         topics = [each.topic for each in consumer.subscription_data_set]
         yield from _consuming(look, consumer.group_name, topics)
 
 
 def _locks(request: Command, look: Look) -> Iterable[Alternatives]:
-    body = decode_body(LockBatchBody, request.payload)
+    body = decode_body(bodies.LockBatchBody, request.payload)
     return _consuming(look, body.consumer_group, [queue.topic for queue in body.mq_set])
 
 
 def _assignment(request: Command, look: Look) -> Iterable[Alternatives]:
-    body = decode_body(QueryAssignmentBody, request.payload)
+    body = decode_body(bodies.QueryAssignmentBody, request.payload)
     return _consuming(look, body.consumer_group, [body.topic])
 
 
 def _client_config(request: Command, look: Look) -> Iterable[Alternatives]:
-    body = decode_body(CheckClientConfigBody, request.payload)
+    body = decode_body(bodies.CheckClientConfigBody, request.payload)
     return _consuming(look, body.group, [body.subscription_data.topic])
 
 
 def _batch_ack(request: Command, look: Look) -> Iterable[Alternatives]:
-    for ack in decode_body(BatchAckMessageBody, request.payload).acks:
+    for ack in decode_body(bodies.BatchAckMessageBody, request.payload).acks:
         yield from _consuming(look, ack.c or ack.consumer_group or "", [ack.t or ack.topic or ""])
 
 
 def _request_mode(request: Command, look: Look) -> Iterable[Alternatives]:
-    body = decode_body(SetMessageRequestModeBody, request.payload)
+    body = decode_body(bodies.SetMessageRequestModeBody, request.payload)
     yield from group_needs(body.consumer_group, UPDATE)
     yield from topic_needs(look, body.topic, UPDATE)
 
@@ -116,12 +107,12 @@ def _put_groups(look: Look, groups: Iterable[str]) -> Iterable[Alternatives]:
 
 
 def _group(request: Command, look: Look) -> Iterable[Alternatives]:
-    config = decode_body(SubscriptionGroupConfig, request.payload)
+    config = decode_body(bodies.SubscriptionGroupConfig, request.payload)
     return _put_groups(look, [config.group_name])
 
 
 def _groups(request: Command, look: Look) -> Iterable[Alternatives]:
-    given = decode_body(SubscriptionGroupList, request.payload).group_config_list
+    given = decode_body(bodies.SubscriptionGroupList, request.payload).group_config_list
     return _put_groups(look, [config.group_name for config in given])
 
 

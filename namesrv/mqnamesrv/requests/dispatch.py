@@ -27,30 +27,11 @@ from dledger.program.settings import (
     parse_properties,
     write_properties,
 )
-from dledger.remoting.bodies import (
-    BrokerMemberGroup,
-    BrokerMemberGroupBody,
-    DataVersion,
-    Dialect,
-    decode_body,
-    encode_body,
-)
+from dledger.remoting import bodies, headers
+from dledger.remoting.bodies import decode_body, encode_body
 from dledger.remoting.codes import VERSION_STANDARD_JSON, RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
-from dledger.remoting.headers import (
-    BrokerHeartbeatHeader,
-    BrokerHeartbeatResponseHeader,
-    DeleteTopicInNamesrvHeader,
-    GetBrokerMemberGroupHeader,
-    GetRouteinfoByTopicHeader,
-    QueryDataVersionHeader,
-    QueryDataVersionResponseHeader,
-    RegisterBrokerHeader,
-    RegisterBrokerResponseHeader,
-    UnregisterBrokerHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.tls.keys import TLS_SECRET_KEYS
 from dledger.trust.accepting import NotLetIn
 from dledger.trust.rights import BY_SECRET, GET, OPEN, cluster
@@ -195,7 +176,7 @@ class Dispatcher:
     @serves(RequestCode.REGISTER_BROKER, needs=Right.BROKER, rights=BY_SECRET)
     def _register(self, request: Command, connection: Connection) -> Steps[Command]:
         trust = self._trust(request, connection)
-        header = decode_header(RegisterBrokerHeader, request)
+        header = decode_header(headers.RegisterBrokerHeader, request)
         new = yield from read_registration(header, request.payload, trust)
         yield from self.routes.check_names(new)
         done = self.routes.register(new, connection.id, self._clock())
@@ -219,7 +200,7 @@ class Dispatcher:
                 reason="their names, permissions or numbers of queues can't be",
             )
         follows = new.broker_id != 0
-        answer = RegisterBrokerResponseHeader(
+        answer = headers.RegisterBrokerResponseHeader(
             master_addr=done.leader_address if follows else None,
             ha_server_addr=done.leader_ha_address if follows else None,
             takes_changes=None if new.term is None else True,
@@ -233,7 +214,7 @@ class Dispatcher:
     @serves(RequestCode.UNREGISTER_BROKER, needs=Right.BROKER, rights=BY_SECRET)
     def _unregister(self, request: Command, connection: Connection) -> Command:
         proven = self._trust(request, connection) is Trust.PROVEN
-        header = decode_header(UnregisterBrokerHeader, request)
+        header = decode_header(headers.UnregisterBrokerHeader, request)
         place = header.cluster_name, header.broker_name, header.broker_addr
         gone = self.routes.unregister(*place, self._clock(), proven=proven)
         _log_departures(gone, "unregistered")
@@ -242,21 +223,23 @@ class Dispatcher:
     @serves(RequestCode.BROKER_HEARTBEAT, needs=Right.BROKER, rights=BY_SECRET)
     def _heartbeat(self, request: Command, connection: Connection) -> Command:
         trust = self._trust(request, connection)
-        header = decode_header(BrokerHeartbeatHeader, request)
+        header = decode_header(headers.BrokerHeartbeatHeader, request)
         place = header.cluster_name, header.broker_name, header.broker_addr
         term, proven = None if trust is Trust.UNSIGNED else header.epoch, trust is Trust.PROVEN
         try:
             self.routes.heartbeat(*place, term, self._clock(), proven=proven)
         except UnknownBroker as error:
             return request.reply(ResponseCode.BROKER_NOT_EXIST, remark=f"{error}: register again")
-        answer = BrokerHeartbeatResponseHeader(header.broker_name in self.routes.topics.wiped)
+        answer = headers.BrokerHeartbeatResponseHeader(
+            header.broker_name in self.routes.topics.wiped
+        )
         return request.reply(ext=encode_header(answer))
 
     @serves(RequestCode.QUERY_DATA_VERSION, needs=Right.BROKER, rights=BY_SECRET)
     def _query_data_version(self, request: Command, connection: Connection) -> Command:
         proven = self._trust(request, connection) is Trust.PROVEN
-        header = decode_header(QueryDataVersionHeader, request)
-        asked = decode_body(DataVersion, request.payload)
+        header = decode_header(headers.QueryDataVersionHeader, request)
+        asked = decode_body(bodies.DataVersion, request.payload)
         place = header.cluster_name, header.broker_name, header.broker_addr
         try:
             self.routes.heartbeat(*place, None, self._clock(), proven=proven)
@@ -264,7 +247,7 @@ class Dispatcher:
             known = None
         else:
             known = self.routes.data_version(*place[1:])
-        answer = QueryDataVersionResponseHeader(changed=known != asked)
+        answer = headers.QueryDataVersionResponseHeader(changed=known != asked)
         body = b"" if known is None else encode_body(known)
         return request.reply(ext=encode_header(answer), body=body)
 
@@ -272,7 +255,7 @@ class Dispatcher:
 
     @serves(RequestCode.GET_ROUTEINFO_BY_TOPIC, needs=Right.ANYONE, rights=OPEN)
     def _route(self, request: Command, _: Connection) -> Steps[Command]:
-        header = decode_header(GetRouteinfoByTopicHeader, request)
+        header = decode_header(headers.GetRouteinfoByTopicHeader, request)
         route = self.routes.route_of(header.topic)
         if route is None:
             remark = f"No topic route info in name server for the topic: {header.topic}"
@@ -286,7 +269,7 @@ class Dispatcher:
             route.withdrawn = self.routes.topics.withdrawn(row.broker_name for row in rows)
             route.settles_in_ms = self.settles_in_ms()
         is_standard = header.accept_standard_json_only or request.version >= VERSION_STANDARD_JSON
-        dialect = Dialect.STANDARD if is_standard else Dialect.LOOSE
+        dialect = bodies.Dialect.STANDARD if is_standard else bodies.Dialect.LOOSE
         parts = len(route.queue_datas) + len(route.absent_queue_datas or ())
         return (yield from _answered(request, route, parts, dialect))
 
@@ -303,19 +286,21 @@ class Dispatcher:
         ours = request.encoding is HeaderEncoding.MSGPACK
         info = yield from self.routes.cluster_info(with_absent=ours)
         # Always loose in the reference, whatever the client's version; see Dialect.
-        return (yield from _answered(request, info, len(info.broker_addr_table), Dialect.LOOSE))
+        return (
+            yield from _answered(request, info, len(info.broker_addr_table), bodies.Dialect.LOOSE)
+        )
 
     @serves(RequestCode.GET_BROKER_MEMBER_GROUP, needs=Right.ANYONE, rights=cluster(GET))
     def _members(self, request: Command, _: Connection) -> Command:
         """The members of a group. An unknown group has none, as in the reference."""
-        header = decode_header(GetBrokerMemberGroupHeader, request)
+        header = decode_header(headers.GetBrokerMemberGroupHeader, request)
         cluster, name = header.cluster_name, header.broker_name
-        members = BrokerMemberGroup(cluster, name, self.routes.members_of(cluster, name))
-        return request.reply(body=encode_body(BrokerMemberGroupBody(members)))
+        members = bodies.BrokerMemberGroup(cluster, name, self.routes.members_of(cluster, name))
+        return request.reply(body=encode_body(bodies.BrokerMemberGroupBody(members)))
 
     @serves(RequestCode.DELETE_TOPIC_IN_NAMESRV, needs=Right.ADMIN, rights=CHANGE)
     def _delete_topic(self, request: Command, _: Connection) -> Command:
-        header = decode_header(DeleteTopicInNamesrvHeader, request)
+        header = decode_header(headers.DeleteTopicInNamesrvHeader, request)
         cluster = header.cluster_name
         self.routes.topics.remove_topic(
             header.topic, self.routes.broker_names(cluster) if cluster else None
@@ -358,7 +343,9 @@ def _bounded(request: Command, answer: Command) -> Command:
     return answer
 
 
-def _answered(request: Command, body: Struct, parts: int, dialect: Dialect) -> Steps[Command]:
+def _answered(
+    request: Command, body: Struct, parts: int, dialect: bodies.Dialect
+) -> Steps[Command]:
     """An answer of so many parts: at once, or in steps."""
     is_long = parts > limits.PARTS_AT_ONCE_MAX
     written = (yield from encoding(body, dialect)) if is_long else encode_body(body, dialect)

@@ -11,23 +11,11 @@ from dledger.errors import BadInput, DledgerError
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.observe import get_logger
+from dledger.remoting import headers
 from dledger.remoting.bodies import KVTable, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    AddWritePermOfBrokerHeader,
-    AddWritePermOfBrokerResponseHeader,
-    DeleteKvConfigHeader,
-    GetKvConfigHeader,
-    GetKvConfigResponseHeader,
-    GetKvlistByNamespaceHeader,
-    Header,
-    PutKvConfigHeader,
-    WipeWritePermOfBrokerHeader,
-    WipeWritePermOfBrokerResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.trust.rights import GET, cluster
 from mqnamesrv import limits
 from mqnamesrv.requests.users import CHANGE
@@ -66,27 +54,27 @@ class KvRequests:
 
     @serves(RequestCode.PUT_KV_CONFIG, needs=Right.ADMIN, rights=CHANGE)
     def _put_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
-        header = decode_header(PutKvConfigHeader, request)
+        header = decode_header(headers.PutKvConfigHeader, request)
         change = self._kv.put(header.namespace, header.key, header.value)
         return self._when_durable(request, change)
 
     @serves(RequestCode.DELETE_KV_CONFIG, needs=Right.ADMIN, rights=CHANGE)
     def _delete_kv(self, request: Command, _: Connection) -> Awaitable[Command]:
-        header = decode_header(DeleteKvConfigHeader, request)
+        header = decode_header(headers.DeleteKvConfigHeader, request)
         return self._when_durable(request, self._kv.delete(header.namespace, header.key))
 
     @serves(RequestCode.GET_KV_CONFIG, needs=Right.ANYONE, rights=cluster(GET))
     def _get_kv(self, request: Command, _: Connection) -> Command:
-        header = decode_header(GetKvConfigHeader, request)
+        header = decode_header(headers.GetKvConfigHeader, request)
         value = self._kv.table.get(header.namespace, header.key)
         if value is None:
             remark = f"no {header.key} in namespace {header.namespace}"
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        return request.reply(ext=encode_header(GetKvConfigResponseHeader(value=value)))
+        return request.reply(ext=encode_header(headers.GetKvConfigResponseHeader(value=value)))
 
     @serves(RequestCode.GET_KVLIST_BY_NAMESPACE, needs=Right.ANYONE, rights=cluster(GET))
     def _list_kv(self, request: Command, _: Connection) -> Command:
-        header = decode_header(GetKvlistByNamespaceHeader, request)
+        header = decode_header(headers.GetKvlistByNamespaceHeader, request)
         entries = self._kv.table.entries(header.namespace)
         if not entries:
             remark = f"no key in namespace {header.namespace}"
@@ -95,17 +83,17 @@ class KvRequests:
 
     @serves(RequestCode.WIPE_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=CHANGE)
     def _wipe_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
-        name = decode_header(WipeWritePermOfBrokerHeader, request).broker_name
+        name = decode_header(headers.WipeWritePermOfBrokerHeader, request).broker_name
         if not self._routes.knows(name):
             raise BadInput(f"no broker group {name!r} is known here: nothing was changed")
-        answer = WipeWritePermOfBrokerResponseHeader(self._routes.topics.known(name))
+        answer = headers.WipeWritePermOfBrokerResponseHeader(self._routes.topics.known(name))
         change = self._kv.put(WIPED_BROKERS, name, "true")
         return self._then_announced(name, self._when_durable(request, change, answer))
 
     @serves(RequestCode.ADD_WRITE_PERM_OF_BROKER, needs=Right.ADMIN, rights=CHANGE)
     def _add_write_perm(self, request: Command, _: Connection) -> Awaitable[Command]:
-        name = decode_header(AddWritePermOfBrokerHeader, request).broker_name
-        answer = AddWritePermOfBrokerResponseHeader(self._routes.topics.known(name))
+        name = decode_header(headers.AddWritePermOfBrokerHeader, request).broker_name
+        answer = headers.AddWritePermOfBrokerResponseHeader(self._routes.topics.known(name))
         change = self._kv.delete(WIPED_BROKERS, name)
         return self._then_announced(name, self._when_durable(request, change, answer))
 
@@ -116,13 +104,13 @@ class KvRequests:
         for connection_id in self._routes.connections_of(broker_name):
             connection = self._connections.get(connection_id)
             if connection is not None:
-                header = WipeWritePermOfBrokerHeader(broker_name)
+                header = headers.WipeWritePermOfBrokerHeader(broker_name)
                 code = RequestCode.WIPE_WRITE_PERM_OF_BROKER
                 connection.send_oneway_request(Command(code, encode_header(header)))
         return answered
 
     async def _when_durable(
-        self, request: Command, change: Awaitable[str | None], answer: Header | None = None
+        self, request: Command, change: Awaitable[str | None], answer: headers.Header | None = None
     ) -> Command:
         try:
             remark = await change

@@ -21,16 +21,11 @@ from dledger.observe import get_logger
 from dledger.program.audit_log import AuditLog
 from dledger.program.audit_pages import answer_of
 from dledger.program.settings import names_of
+from dledger.remoting import headers
 from dledger.remoting.bodies import TopicList
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    GetTopicsByClusterHeader,
-    RegisterUsersHeader,
-    SignOnResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.trust.accepting import NotLetIn
 from dledger.trust.audit import Trail
 from dledger.trust.guard import Asker, Guard, Mode
@@ -113,7 +108,7 @@ class UserDoor:
     @serves(RequestCode.SIGN_ON, needs=Right.ANYONE, rights=OPEN)
     def sign_on(self, request: Command, connection: Connection) -> Command:
         """The nonce that stamps on this connection must have."""
-        answer = SignOnResponseHeader(self.guard.nonce(connection.id), body_hash())
+        answer = headers.SignOnResponseHeader(self.guard.nonce(connection.id), body_hash())
         return request.reply(ext=encode_header(answer))
 
     @serves(RequestCode.REGISTER_USERS, needs=Right.BROKER, rights=BY_SECRET)
@@ -121,7 +116,7 @@ class UserDoor:
         """Take over the users of a broker group from its leader."""
         if self._trust(request, connection) is not Trust.PROVEN:
             raise NotLetIn("users are taken only from brokers that prove the cluster's secret")
-        header = decode_header(RegisterUsersHeader, request)
+        header = decode_header(headers.RegisterUsersHeader, request)
         users = Users()
         users.restore(decoded(request.payload))
         if header.broker_name not in self._users and len(self._users) >= limits.BROKER_GROUPS_MAX:
@@ -219,7 +214,7 @@ class Lists:
     @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Right.ANYONE, rights=SIGNED)
     def topics_by_cluster(self, request: Command, _: Connection) -> Steps[Command]:
         """Topics of a cluster's groups."""
-        cluster = decode_header(GetTopicsByClusterHeader, request).cluster
+        cluster = decode_header(headers.GetTopicsByClusterHeader, request).cluster
         return self._listed(request, self._routes.topics_of_cluster(cluster))
 
     @serves(

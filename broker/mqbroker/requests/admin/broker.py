@@ -12,16 +12,11 @@ from dledger.metrics.history import history_answer
 from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.program.settings import FixedKey, parse_properties, write_properties
+from dledger.remoting import headers
 from dledger.remoting.bodies import BrokerStatsData, BrokerStatsItem, KVTable, encode_body
 from dledger.remoting.codes import VERSION, RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    GetBrokerConfigResponseHeader,
-    GroupInfoResponseHeader,
-    ViewBrokerStatsDataHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.trust.guard import Asker, Mode
 from dledger.trust.rights import GET, OPEN, UPDATE, cluster
 from dledger.version import __version__
@@ -58,7 +53,7 @@ class BrokerAdminHandler:
         role.take_members(status.members)
         idle: Literal["follower", "candidate"]
         idle = "candidate" if status.role == "candidate" else "follower"
-        answer = GroupInfoResponseHeader(
+        answer = headers.GroupInfoResponseHeader(
             broker_name=core.config.broker_name,
             cluster=core.config.broker_cluster_name,
             node_id=role.node_id,
@@ -89,7 +84,7 @@ class BrokerAdminHandler:
         """The present config, as properties text; secrets are not shown."""
         text = write_properties(self._core.config, SECRET_KEYS)
         version = encode_body(self._core.machine.topics.version).decode()
-        header = GetBrokerConfigResponseHeader(version=version)
+        header = headers.GetBrokerConfigResponseHeader(version=version)
         return request.reply(ext=encode_header(header), body=text.encode())
 
     @by_leader_to_admin(RequestCode.UPDATE_BROKER_CONFIG, rights=rights.SETTINGS)
@@ -155,7 +150,7 @@ class BrokerAdminHandler:
     @by_all(RequestCode.VIEW_BROKER_STATS_DATA, rights=rights.STATISTICS)
     def statistics(self, request: Command, _: Connection) -> Command:
         """A figure of a topic, a group, or the broker."""
-        header = decode_header(ViewBrokerStatsDataHeader, request)
+        header = decode_header(headers.ViewBrokerStatsDataHeader, request)
         key = "" if header.stats_name.startswith("BROKER_") else header.stats_key
         windows = self._core.rates.statistics.windows(header.stats_name, key, self._core.clock_s())
         if windows is None:

@@ -20,14 +20,10 @@ from dledger.ledger.exporting import Export
 from dledger.log.replica import MANIFEST_FILE, Manifest
 from dledger.net import Connection
 from dledger.observe import get_logger
+from dledger.remoting import headers
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    ExportReplicaHeader,
-    ExportReplicaResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.trust.rights import UPDATE, cluster, fields
 from mqbroker import limits
 from mqbroker.refusal import no_permission, refusing, system_error
@@ -64,7 +60,7 @@ class ExportHandler:
     @by_all_to_admin(RequestCode.EXPORT_REPLICA, rights=cluster(UPDATE).naming(fields("to")))
     def export(self, request: Command, _: Connection) -> Command:
         """Begin a copy, or say how far it is."""
-        header = decode_header(ExportReplicaHeader, request)
+        header = decode_header(headers.ExportReplicaHeader, request)
         asked = self._asked
         if asked is None or asked.export_id != header.export_id:
             if asked is not None and not asked.is_over:
@@ -76,7 +72,7 @@ class ExportHandler:
             raise system_error(asked.reason)
         return request.reply(ext=encode_header(_answer(self._core.role.node_id, asked)))
 
-    def _begin(self, header: ExportReplicaHeader) -> _Asked:
+    def _begin(self, header: headers.ExportReplicaHeader) -> _Asked:
         target, config = self.place(header.to), self._core.config
         with refusing((StorageError, OSError), system_error):
             state = open_snapshot(Path(config.store_path_root_dir), self._core.machine.saved_index)
@@ -154,10 +150,10 @@ async def _break_off(export: Export) -> None:
         export.cancelled = True
 
 
-def _answer(node_id: str, asked: _Asked) -> ExportReplicaResponseHeader:
+def _answer(node_id: str, asked: _Asked) -> headers.ExportReplicaResponseHeader:
     progress, manifest = asked.export.progress, asked.manifest
     plan = asked.export.plan
-    return ExportReplicaResponseHeader(
+    return headers.ExportReplicaResponseHeader(
         node_id=node_id,
         directory=str(asked.export.target),
         is_done=manifest is not None,

@@ -16,16 +16,10 @@ from dledger.errors import (
     TransferFailed,
 )
 from dledger.net import Connection
+from dledger.remoting import headers
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    AddMemberHeader,
-    RemoveMemberHeader,
-    TransferLeaderHeader,
-    TransferLeaderResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from mqbroker import limits
 from mqbroker.config import check_member_id
 from mqbroker.refusal import system_error
@@ -44,7 +38,7 @@ class LeadershipHandler:
     async def transfer(self, request: Command, _: Connection) -> Command:
         """Hand leadership over. If the request is repeated afterwards, the new leader says that it
         leads."""
-        role, target = self._core.role, decode_header(TransferLeaderHeader, request).node_id
+        role, target = self._core.role, decode_header(headers.TransferLeaderHeader, request).node_id
         if target != role.node_id:
             try:
                 target = await self._core.log.transfer_leadership(target)
@@ -52,7 +46,9 @@ class LeadershipHandler:
                 raise role.not_leader() from None
             except TransferFailed as error:
                 raise system_error(str(error)) from error
-        return request.reply(ext=encode_header(TransferLeaderResponseHeader(leader_id=target)))
+        return request.reply(
+            ext=encode_header(headers.TransferLeaderResponseHeader(leader_id=target))
+        )
 
     @by_leader_to_admin(RequestCode.ADD_MEMBER, rights=rights.MEMBER)
     async def add_member(self, request: Command, _: Connection) -> Command:
@@ -61,7 +57,7 @@ class LeadershipHandler:
         What could not be dialled, or not be written in a config file, is refused before it is in
         the log: from there nothing takes it away but a removal.
         """
-        header, log = decode_header(AddMemberHeader, request), self._core.log
+        header, log = decode_header(headers.AddMemberHeader, request), self._core.log
         check_member_id(header.node_id)
         parse_address(header.client_addr)
         for member in log.status.members:
@@ -76,7 +72,7 @@ class LeadershipHandler:
     @by_leader_to_admin(RequestCode.REMOVE_MEMBER, rights=rights.MEMBER)
     async def remove_member(self, request: Command, _: Connection) -> Command:
         """Remove a member."""
-        header, log = decode_header(RemoveMemberHeader, request), self._core.log
+        header, log = decode_header(headers.RemoveMemberHeader, request), self._core.log
         return await self._change(request, lambda: log.remove_member(header.node_id))
 
     async def _change(self, request: Command, change: Callable[[], Awaitable[None]]) -> Command:

@@ -12,29 +12,12 @@ from dledger.ledger.outcome import outcome_of
 from dledger.net import Connection
 from dledger.net.serving import Right, serves
 from dledger.net.turns import encode_in_turns, result_in_turns
+from dledger.remoting import bodies, headers
 from dledger.remoting.attributes import parse_alteration
-from dledger.remoting.bodies import (
-    ConsumeQueueData,
-    CreateTopicListBody,
-    QueryConsumeQueueResponseBody,
-    TopicConfig,
-    TopicConfigWrapper,
-    TopicList,
-    TopicOffset,
-    TopicStats,
-    decode_body,
-    encode_body,
-)
+from dledger.remoting.bodies import decode_body, encode_body
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    DeleteTopicInBrokerHeader,
-    GetTopicConfigHeader,
-    GetTopicStatsInfoHeader,
-    QueryConsumeQueueHeader,
-    UpdateAndCreateTopicHeader,
-    decode_header,
-)
+from dledger.remoting.headers import decode_header
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import DEFAULT_TOPIC
 from dledger.remoting.names import UNSENDABLE, topic_kind
@@ -65,8 +48,8 @@ class TopicAdminHandler:
     )
     async def put_topic(self, request: Command, connection: Connection) -> Command:
         """Make or change a topic. Whoever may send may make one; to change one takes more."""
-        header = decode_header(UpdateAndCreateTopicHeader, request)
-        config = TopicConfig(
+        header = decode_header(headers.UpdateAndCreateTopicHeader, request)
+        config = bodies.TopicConfig(
             topic_name=header.topic,
             read_queue_nums=header.read_queue_nums,
             write_queue_nums=header.write_queue_nums,
@@ -88,12 +71,12 @@ class TopicAdminHandler:
     )
     async def put_topics(self, request: Command, connection: Connection) -> Command:
         """Make or change all of these topics, or none."""
-        given = decode_body(CreateTopicListBody, request.payload).topic_config_list
+        given = decode_body(bodies.CreateTopicListBody, request.payload).topic_config_list
         check_rows("topicConfigList", given)
         with self._timed(given):
             return await self._put(request, connection, given)
 
-    def _timed(self, given: list[TopicConfig]) -> AbstractContextManager[None]:
+    def _timed(self, given: list[bodies.TopicConfig]) -> AbstractContextManager[None]:
         """Count how long the block takes."""
         config = self._core.config
         like_servers = (config.broker_cluster_name, config.broker_name)
@@ -104,7 +87,7 @@ class TopicAdminHandler:
         self,
         request: Command,
         connection: Connection,
-        given: list[TopicConfig],
+        given: list[bodies.TopicConfig],
         changes: str | None = None,
         force: bool = False,
     ) -> Command:
@@ -125,7 +108,9 @@ class TopicAdminHandler:
             await self._until_confirmed(config.topic_name)
         return request.reply(remark=f"no consumer gets {'; '.join(lost)}" if lost else None)
 
-    def _changed(self, given: TopicConfig, changes: str | None) -> tuple[TopicConfig, str | None]:
+    def _changed(
+        self, given: bodies.TopicConfig, changes: str | None
+    ) -> tuple[bodies.TopicConfig, str | None]:
         """A topic as it would be, and the messages that no consumer could get then. Refused."""
         topic = given.topic_name
         known = self._core.definitions.lasting(topic)
@@ -134,7 +119,7 @@ class TopicAdminHandler:
         config.attributes = alter(None if known is None else known.attributes, config.attributes)
         return config, out_of_reach(known, config, partial(self._ends, topic))
 
-    def _alters(self, config: TopicConfig) -> bool:
+    def _alters(self, config: bodies.TopicConfig) -> bool:
         """Whether this changes a topic that is there, or makes one that a send would not make."""
         known = self._core.definitions.lasting(config.topic_name)
         makes = known is None and self._core.config.auto_create_topic_enable
@@ -149,7 +134,7 @@ class TopicAdminHandler:
     @changes(RequestCode.DELETE_TOPIC_IN_BROKER, rights=topic(DELETE))
     async def delete_topic(self, request: Command, _: Connection) -> Command:
         """Delete a topic, with its queues, its locks, and every group's offsets in it."""
-        topic = decode_header(DeleteTopicInBrokerHeader, request).topic
+        topic = decode_header(headers.DeleteTopicInBrokerHeader, request).topic
         if topic in UNSENDABLE or topic == DEFAULT_TOPIC:
             raise system_error(of_broker(topic))
         await outcome_of(partial(self._core.definitions.delete_topic, topic))
@@ -170,41 +155,47 @@ class TopicAdminHandler:
             return request.reply(body=encode_body(table))
         return self._cut(request, table, sight)
 
-    async def _cut(self, request: Command, table: TopicConfigWrapper, sight: Sight) -> Command:
+    async def _cut(
+        self, request: Command, table: bodies.TopicConfigWrapper, sight: Sight
+    ) -> Command:
         seen = await result_in_turns(sight.topics(table.topic_config_table))
-        return request.reply(body=encode_body(TopicConfigWrapper(seen, table.data_version)))
+        return request.reply(body=encode_body(bodies.TopicConfigWrapper(seen, table.data_version)))
 
     @by_leader(RequestCode.GET_TOPIC_CONFIG, rights=topic(GET, SUB, PUB))
     def topic_config(self, request: Command, _: Connection) -> Command:
         """The settings of one topic."""
-        topic = decode_header(GetTopicConfigHeader, request).topic
+        topic = decode_header(headers.GetTopicConfigHeader, request).topic
         return request.reply(body=encode_body(self._core.definitions.topic(topic)))
 
     @by_confirmed(RequestCode.GET_TOPIC_STATS_INFO, rights=topic(GET))
     async def topic_stats(self, request: Command, _: Connection) -> Command:
         """The first and last offset of each queue, and its newest store time."""
-        config = self._core.definitions.topic(decode_header(GetTopicStatsInfoHeader, request).topic)
+        config = self._core.definitions.topic(
+            decode_header(headers.GetTopicStatsInfoHeader, request).topic
+        )
         table = {}
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
             key = MessageQueue(config.topic_name, self._core.config.broker_name, queue_id)
             table[key] = self._queue_stats(config.topic_name, queue_id)
-        body = await encode_in_turns(TopicStats(table), dialect_for(request))
+        body = await encode_in_turns(bodies.TopicStats(table), dialect_for(request))
         return request.reply(body=body)
 
     @by_confirmed(RequestCode.QUERY_CONSUME_QUEUE, rights=topic(GET))
     def consume_queue(self, request: Command, _: Connection) -> Command:
         """Units of one queue, for people who search for a message's place."""
-        header = decode_header(QueryConsumeQueueHeader, request)
+        header = decode_header(headers.QueryConsumeQueueHeader, request)
         self._core.check_queue(header.topic, header.queue_id)
         queue = self._core.machine.queues.get(header.topic, header.queue_id)
         begin, end = self._core.machine.queues.span(header.topic, header.queue_id)
         count = min(header.count, limits.QUERY_UNITS_MAX)
         units = queue.read(header.index, count) if queue and begin <= header.index < end else ()
-        answer = QueryConsumeQueueResponseBody(
+        answer = bodies.QueryConsumeQueueResponseBody(
             max_queue_index=end,
             min_queue_index=begin,
             queue_data=[
-                ConsumeQueueData(int(unit["position"]), int(unit["size"]), int(unit["tags_code"]))
+                bodies.ConsumeQueueData(
+                    int(unit["position"]), int(unit["size"]), int(unit["tags_code"])
+                )
                 for unit in units
             ],
         )
@@ -215,10 +206,10 @@ class TopicAdminHandler:
         """The topics that belong to the broker."""
         config = self._core.config
         names = {*UNSENDABLE, DEFAULT_TOPIC, config.broker_cluster_name, config.broker_name}
-        return request.reply(body=encode_body(TopicList(sorted(names))))
+        return request.reply(body=encode_body(bodies.TopicList(sorted(names))))
 
-    def _queue_stats(self, topic: str, queue_id: int) -> TopicOffset:
+    def _queue_stats(self, topic: str, queue_id: int) -> bodies.TopicOffset:
         queue = self._core.machine.queues.get(topic, queue_id)
         if queue is None or queue.end == queue.begin:
-            return TopicOffset(*self._core.machine.queues.span(topic, queue_id))
-        return TopicOffset(queue.begin, queue.end, queue.stored_ms(queue.end - 1))
+            return bodies.TopicOffset(*self._core.machine.queues.span(topic, queue_id))
+        return bodies.TopicOffset(queue.begin, queue.end, queue.stored_ms(queue.end - 1))

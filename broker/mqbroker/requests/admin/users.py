@@ -18,21 +18,12 @@ from dledger.net import Connection
 from dledger.net.turns import in_turns, result_in_turns
 from dledger.observe import get_logger
 from dledger.program.audit_pages import answer_of
+from dledger.remoting import headers
 from dledger.remoting.bodies import Body, decode_body
 from dledger.remoting.bodies.access import AclInfo, ObservedNeed, UserInfo
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    CreateAclHeader,
-    CreateUserHeader,
-    DeleteAclHeader,
-    DeleteUserHeader,
-    GetAclHeader,
-    GetUserHeader,
-    ListAclHeader,
-    ListUserHeader,
-    decode_header,
-)
+from dledger.remoting.headers import decode_header
 from dledger.remoting.json_dialect import write_standard
 from dledger.trust.guard import Asker, Mode
 from dledger.trust.policies import (
@@ -66,14 +57,14 @@ class UserHandler:
         self._core = core
         self._one_by_one = trio.Lock()
         self._wrapped_anew: tuple[tuple[bytes, ...], int, int] = ((), -1, -1)
-        self._last_revoked: tuple[DeleteAclHeader | None, float] = (None, 0.0)
+        self._last_revoked: tuple[headers.DeleteAclHeader | None, float] = (None, 0.0)
 
     # -- users ------------------------------------------------------------------------------
 
     @changes(RequestCode.CREATE_USER, rights=rights.PUT_USER)
     def create_user(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Make a user."""
-        name = decode_header(CreateUserHeader, request).username
+        name = decode_header(headers.CreateUserHeader, request).username
         info = decode_body(UserInfo, request.payload)
         return self._changed(request, lambda asker: self._created(name, info, asker))
 
@@ -96,7 +87,7 @@ class UserHandler:
     @changes(RequestCode.UPDATE_USER, rights=rights.PUT_USER)
     def update_user(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Change what is given of a user; the rest stays as it is."""
-        name = decode_header(CreateUserHeader, request).username
+        name = decode_header(headers.CreateUserHeader, request).username
         info = decode_body(UserInfo, request.payload)
         return self._changed(request, lambda asker: self._updated(name, info, asker))
 
@@ -116,7 +107,7 @@ class UserHandler:
     @changes(RequestCode.DELETE_USER, rights=rights.DELETE_USER)
     def delete_user(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Remove a user, and what that one may do. To remove nobody is done, too."""
-        name = decode_header(DeleteUserHeader, request).username
+        name = decode_header(headers.DeleteUserHeader, request).username
         return self._changed(request, lambda asker: self._deleted(name, asker))
 
     def _deleted(self, name: str, asker: Asker) -> DeleteUser | None:
@@ -131,7 +122,7 @@ class UserHandler:
     @by_all_to_admin(RequestCode.GET_USER, rights=rights.ONESELF)
     def get_user(self, request: Command, connection: Connection) -> Command:
         """A user; no body if there is none. The password is told to super users who ask for it."""
-        header = decode_header(GetUserHeader, request)
+        header = decode_header(headers.GetUserHeader, request)
         user = self._users.get(_named(header.username))
         if user is None:
             return request.reply()
@@ -147,7 +138,7 @@ class UserHandler:
     @by_all_to_admin(RequestCode.LIST_USER, rights=cluster(GET))
     def list_users(self, request: Command, _: Connection) -> Awaitable[Command]:
         """The users whose names contain a text."""
-        wanted = decode_header(ListUserHeader, request).filter or ""
+        wanted = decode_header(headers.ListUserHeader, request).filter or ""
         return _listed(request, (_info(user) for user in self._users if wanted in user.name))
 
     # -- what they may do -------------------------------------------------------------------
@@ -155,7 +146,7 @@ class UserHandler:
     @changes(RequestCode.CREATE_ACL, RequestCode.UPDATE_ACL, rights=rights.PUT_ACL)
     def put_acl(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Add entries to a user's policies, or replace those of the same resources."""
-        header = decode_header(CreateAclHeader, request)
+        header = decode_header(headers.CreateAclHeader, request)
         acl = decode_body(AclInfo, request.payload)
         subject = header.subject or acl.subject or ""
         given: list[Entry] = []
@@ -186,10 +177,10 @@ class UserHandler:
     @changes(RequestCode.DELETE_ACL, rights=rights.DELETE_ACL)
     def delete_acl(self, request: Command, _: Connection) -> Awaitable[Command]:
         """Remove the entry of one resource, or all."""
-        header = decode_header(DeleteAclHeader, request)
+        header = decode_header(headers.DeleteAclHeader, request)
         return self._changed(request, lambda asker: self._revoked(header, asker))
 
-    def _revoked(self, header: DeleteAclHeader, asker: Asker) -> PutUser | None:
+    def _revoked(self, header: headers.DeleteAclHeader, asker: Asker) -> PutUser | None:
         user = self._subject(header.subject, "The acl is not exist.")
         self._check_granting(user, asker)
         kept: tuple[Entry, ...] = ()
@@ -210,7 +201,7 @@ class UserHandler:
     @by_all_to_admin(RequestCode.GET_ACL, rights=rights.ONESELF)
     def get_acl(self, request: Command, _: Connection) -> Command:
         """Entries of a user; the body is empty if there are none."""
-        user = self._subject(decode_header(GetAclHeader, request).subject, _NO_SUBJECT)
+        user = self._subject(decode_header(headers.GetAclHeader, request).subject, _NO_SUBJECT)
         if not user.entries:
             return request.reply()
         return request.reply(body=write_standard(described(user.name, user.entries)))
@@ -218,7 +209,7 @@ class UserHandler:
     @by_all_to_admin(RequestCode.LIST_ACL, rights=cluster(GET))
     def list_acls(self, request: Command, _: Connection) -> Awaitable[Command]:
         """The policies of subjects, with the entries of resources, that contain texts."""
-        header = decode_header(ListAclHeader, request)
+        header = decode_header(headers.ListAclHeader, request)
         who, what = header.subject_filter or "", header.resource_filter or ""
         found = (
             described(user.name, entries)

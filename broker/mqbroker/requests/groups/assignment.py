@@ -19,20 +19,14 @@ import trio
 
 from dledger.errors import BadInput, RemotingError
 from dledger.net import Connection, connect_peer
+from dledger.remoting import bodies
 from dledger.remoting.allocation import (
     allocate_averagely,
     allocate_by_circle,
     checked_route,
     queues_of,
 )
-from dledger.remoting.bodies import (
-    QueryAssignmentBody,
-    QueryAssignmentResponseBody,
-    QueueAssignment,
-    TopicRouteData,
-    decode_body,
-    encode_body,
-)
+from dledger.remoting.bodies import decode_body, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import GetRouteinfoByTopicHeader, encode_header
@@ -64,17 +58,19 @@ class AssignmentHandler:
     @by_all(RequestCode.QUERY_ASSIGNMENT, rights=rights.ASSIGNMENT)
     async def query(self, request: Command, _: Connection) -> Command:
         """The member's queues of a topic."""
-        body = decode_body(QueryAssignmentBody, request.payload)
+        body = decode_body(bodies.QueryAssignmentBody, request.payload)
         readable = await self._readable(body.topic)
         mode = self._core.machine.modes.get(body.topic, body.consumer_group) or RequestMode()
         queues = self._share(body, readable, mode)
-        answer = QueryAssignmentResponseBody(
-            None if queues is None else [QueueAssignment(queue, mode.mode) for queue in queues]
+        answer = bodies.QueryAssignmentResponseBody(
+            None
+            if queues is None
+            else [bodies.QueueAssignment(queue, mode.mode) for queue in queues]
         )
         return request.reply(body=encode_body(answer))
 
     def _share(
-        self, body: QueryAssignmentBody, queues: _Queues | None, mode: RequestMode
+        self, body: bodies.QueryAssignmentBody, queues: _Queues | None, mode: RequestMode
     ) -> _Queues | None:
         if queues is None or body.message_model == "BROADCASTING":
             return queues
@@ -110,7 +106,7 @@ class AssignmentHandler:
                     ask = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, encode_header(header))
                     answer = await peer.request(ask, limits.ROUTE_S)
                 if answer.code == ResponseCode.SUCCESS:
-                    route = checked_route(decode_body(TopicRouteData, answer.payload))
+                    route = checked_route(decode_body(bodies.TopicRouteData, answer.payload))
                     return self._keep(topic, queues_of(topic, route, PERM_READ))
             except (RemotingError, BadInput):
                 continue

@@ -11,24 +11,11 @@ from functools import partial
 
 from dledger.net import Connection
 from dledger.observe import get_logger
-from dledger.remoting.bodies import (
-    CheckClientConfigBody,
-    ConsumerIdList,
-    HeartbeatData,
-    LockBatchBody,
-    LockBatchResponseBody,
-    decode_body,
-    encode_body,
-)
+from dledger.remoting import bodies, headers
+from dledger.remoting.bodies import decode_body, encode_body
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    GetConsumerListByGroupHeader,
-    NotifyConsumerIdsChangedHeader,
-    UnregisterClientHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.trust.rights import GET, SUB, group
 from mqbroker import limits
@@ -74,7 +61,7 @@ class ClientHandler:
     def heartbeat(self, request: Command, connection: Connection) -> Command:
         """Note a client's groups. Missing consumer groups are made; the answer does not wait for
         that."""
-        heartbeat = decode_body(HeartbeatData, request.payload)
+        heartbeat = decode_body(bodies.HeartbeatData, request.payload)
         check_client_id(heartbeat.client_id)
         for consumer in heartbeat.consumer_data_set:
             check_group_name(consumer.group_name)
@@ -95,7 +82,7 @@ class ClientHandler:
     @by_all(RequestCode.UNREGISTER_CLIENT, rights=rights.LEFT)
     def unregister(self, request: Command, connection: Connection) -> Command:
         """A client leaves its groups."""
-        header = decode_header(UnregisterClientHeader, request)
+        header = decode_header(headers.UnregisterClientHeader, request)
         self._notify(
             self._membership.unregister(connection.id, header.producer_group, header.consumer_group)
         )
@@ -106,17 +93,17 @@ class ClientHandler:
     @by_all(RequestCode.GET_CONSUMER_LIST_BY_GROUP, rights=group(SUB, GET, at="consumerGroup"))
     def consumer_list(self, request: Command, _: Connection) -> Command:
         """The ids of a group's consumers."""
-        header = decode_header(GetConsumerListByGroupHeader, request)
+        header = decode_header(headers.GetConsumerListByGroupHeader, request)
         group = self._membership.consumers(header.consumer_group)
         if group is None:
             raise system_error(f"no consumer of {header.consumer_group!r} is here")
         ids = sorted({client.client_id for client in group.members.values()})
-        return request.reply(body=encode_body(ConsumerIdList(ids)))
+        return request.reply(body=encode_body(bodies.ConsumerIdList(ids)))
 
     @by_all(RequestCode.CHECK_CLIENT_CONFIG, rights=rights.CLIENT_CONFIG)
     def check_config(self, request: Command, _: Connection) -> Command:
         """Whether a subscription would be accepted."""
-        subscription = decode_body(CheckClientConfigBody, request.payload).subscription_data
+        subscription = decode_body(bodies.CheckClientConfigBody, request.payload).subscription_data
         parse_subscription(subscription.sub_string, subscription.expression_type)
         return request.reply()
 
@@ -127,7 +114,7 @@ class ClientHandler:
         A member that takes a queue over may wait until another one has unlocked it. Whatever else
         ends its waiting, it has the lock only if that is free, and if it still wants it.
         """
-        body = decode_body(LockBatchBody, request.payload)
+        body = decode_body(bodies.LockBatchBody, request.payload)
         request.body = b""  # as a view it would keep alive all bytes that arrived with it
 
         def lock(tell: Tell[Locked]) -> None:
@@ -153,7 +140,7 @@ class ClientHandler:
         return Later(begin, partial(self._locked, request, body))
 
     def _question(
-        self, body: LockBatchBody, connection: Connection, again: Callable[[HeldPull], None]
+        self, body: bodies.LockBatchBody, connection: Connection, again: Callable[[HeldPull], None]
     ) -> HeldPull | None:
         """The request for a queue's lock, to be held while another client has it; None if it need
         not wait."""
@@ -170,7 +157,7 @@ class ClientHandler:
         until_s = self._core.clock_s() + waits_s
         return HeldPull(connection.id, *key, until_s, frozenset(), again, Takes.LOCK)
 
-    def _locked(self, request: Command, body: LockBatchBody, locked: Locked) -> Command:
+    def _locked(self, request: Command, body: bodies.LockBatchBody, locked: Locked) -> Command:
         held = {(key.topic, key.queue_id): key for key in locked.keys}
         own = [queue for queue in body.mq_set if (queue.topic, queue.queue_id) in held]
         tokens = None
@@ -178,13 +165,13 @@ class ClientHandler:
             locks = self._core.machine.locks
             found = [locks.held(held[queue.topic, queue.queue_id]) for queue in own]
             tokens = [0 if lock is None else lock.token for lock in found]
-        answer = encode_body(LockBatchResponseBody(own, tokens))
+        answer = encode_body(bodies.LockBatchResponseBody(own, tokens))
         return request.reply(body=answer, remark=locked.bound)
 
     @by_leader(RequestCode.UNLOCK_BATCH_MQ, rights=rights.LOCKS)
     async def unlock(self, request: Command, connection: Connection) -> Command:
         """Give queues back, and take none of them any more."""
-        body = decode_body(LockBatchBody, request.payload)
+        body = decode_body(bodies.LockBatchBody, request.payload)
         queues = self._own_queues(body.mq_set)
         for queue in queues:
             self._held.withdraw(connection.id, body.consumer_group, *queue)
@@ -241,7 +228,7 @@ class ClientHandler:
         """Tell the members of groups that have changed, one at each step."""
         changed, self._changed = self._changed, {}
         for name in changed:
-            ext = encode_header(NotifyConsumerIdsChangedHeader(name))
+            ext = encode_header(headers.NotifyConsumerIdsChangedHeader(name))
             for _, connection in self.members(name):
                 connection.send_oneway_request(
                     Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)

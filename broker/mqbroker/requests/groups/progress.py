@@ -15,23 +15,10 @@ from typing import TypeAlias
 
 from dledger.net import Connection
 from dledger.net.turns import encode_in_turns, in_turns, result_in_turns
-from dledger.remoting.bodies import (
-    BrokerStatsItem,
-    ConsumeStats,
-    ConsumeStatsList,
-    OffsetWrapper,
-    QueryConsumeTimeSpanBody,
-    QueueTimeSpan,
-)
+from dledger.remoting import bodies, headers
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    CloneGroupOffsetHeader,
-    GetBrokerConsumeStatsHeader,
-    GetConsumeStatsHeader,
-    QueryConsumeTimeSpanHeader,
-    decode_header,
-)
+from dledger.remoting.headers import decode_header
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.trust.rights import GET, cluster
 from mqbroker import limits
@@ -63,11 +50,11 @@ class ProgressHandler:
 
         A topic that is asked for by name is included even if the group never committed there.
         """
-        header = decode_header(GetConsumeStatsHeader, request)
+        header = decode_header(headers.GetConsumeStatsHeader, request)
         name = header.consumer_group
         topics = {header.topic} if header.topic else self._standing.topics_of(name)
         self._check_count(sum(map(self._standing.queues_of, topics)), "name a topic")
-        stats = ConsumeStats()
+        stats = bodies.ConsumeStats()
         await in_turns(self._progress_steps(name, topics, stats.offset_table))
         came_per_s = await result_in_turns(self._rate_steps(name, topics, stats))
         if header.reasons:
@@ -79,11 +66,11 @@ class ProgressHandler:
     @by_confirmed(RequestCode.GET_BROKER_CONSUME_STATS, rights=cluster(GET))
     async def broker_stats(self, request: Command, _: Connection) -> Command:
         """The progress of all groups, topic by topic."""
-        only_ordered = decode_header(GetBrokerConsumeStatsHeader, request).is_order
+        only_ordered = decode_header(headers.GetBrokerConsumeStatsHeader, request).is_order
         config = self._core.config
         asked = list[tuple[str, str]]()
         await in_turns(self._pairs_steps(asked, only_ordered=only_ordered))
-        answer = ConsumeStatsList(broker_addr=f"{config.broker_ip1}:{config.listen_port}")
+        answer = bodies.ConsumeStatsList(broker_addr=f"{config.broker_ip1}:{config.listen_port}")
         await in_turns(self._broker_steps(asked, answer))
         return request.reply(body=await encode_in_turns(answer, dialect_for(request)))
 
@@ -100,14 +87,14 @@ class ProgressHandler:
             yield
 
     def _broker_steps(
-        self, asked: Iterable[tuple[str, str]], answer: ConsumeStatsList
+        self, asked: Iterable[tuple[str, str]], answer: bodies.ConsumeStatsList
     ) -> Iterator[None]:
         for name, of_group in itertools.groupby(asked, key=itemgetter(0)):
-            found = list[ConsumeStats]()
+            found = list[bodies.ConsumeStats]()
             for _, topic in of_group:
-                table: dict[MessageQueue, OffsetWrapper] = {}
+                table: dict[MessageQueue, bodies.OffsetWrapper] = {}
                 yield from self._progress_steps(name, [topic], table)
-                found.append(ConsumeStats(table))
+                found.append(bodies.ConsumeStats(table))
                 for progress in table.values():
                     answer.total_diff += progress.broker_offset - progress.consumer_offset
                     answer.total_inflight_diff += progress.pull_offset - progress.consumer_offset
@@ -124,14 +111,17 @@ class ProgressHandler:
     @by_confirmed(RequestCode.QUERY_CONSUME_TIME_SPAN, rights=rights.TIME_SPAN)
     async def time_span(self, request: Command, _: Connection) -> Command:
         """The store times of the messages that a group has still to consume in a topic."""
-        header = decode_header(QueryConsumeTimeSpanHeader, request)
+        header = decode_header(headers.QueryConsumeTimeSpanHeader, request)
         config = self._core.definitions.topic(header.topic)
-        spans = list[QueueTimeSpan]()
+        spans = list[bodies.QueueTimeSpan]()
         await in_turns(self._span_steps(header, config.read_queue_nums, spans))
-        return request.reply(body=await encode_in_turns(QueryConsumeTimeSpanBody(spans)))
+        return request.reply(body=await encode_in_turns(bodies.QueryConsumeTimeSpanBody(spans)))
 
     def _span_steps(
-        self, header: QueryConsumeTimeSpanHeader, queues: int, spans: list[QueueTimeSpan]
+        self,
+        header: headers.QueryConsumeTimeSpanHeader,
+        queues: int,
+        spans: list[bodies.QueueTimeSpan],
     ) -> Iterator[None]:
         for queue_id in range(queues):
             queue = MessageQueue(header.topic, self._core.config.broker_name, queue_id)
@@ -141,7 +131,7 @@ class ProgressHandler:
     @by_leader_to_admin(RequestCode.CLONE_GROUP_OFFSET, rights=rights.CLONED)
     async def clone(self, request: Command, _: Connection) -> Command:
         """Set one group's offsets to those of another."""
-        header = decode_header(CloneGroupOffsetHeader, request)
+        header = decode_header(headers.CloneGroupOffsetHeader, request)
         check_group_name(header.dest_group)
         self._core.definitions.ensure_group(header.dest_group)
         offsets, rows = self._core.machine.offsets, list[_Row]()
@@ -163,7 +153,7 @@ class ProgressHandler:
 
     def _clone_steps(
         self,
-        header: CloneGroupOffsetHeader,
+        header: headers.CloneGroupOffsetHeader,
         topics: Iterable[str],
         rows: list[_Row],
         new: list[int],
@@ -179,7 +169,7 @@ class ProgressHandler:
             yield
 
     def _progress_steps(
-        self, group: str, topics: Iterable[str], table: dict[MessageQueue, OffsetWrapper]
+        self, group: str, topics: Iterable[str], table: dict[MessageQueue, bodies.OffsetWrapper]
     ) -> Iterator[None]:
         """Fill the table; one queue at each step."""
         broker_name = self._core.config.broker_name
@@ -190,7 +180,7 @@ class ProgressHandler:
                 yield
 
     def _rate_steps(
-        self, group: str, topics: Iterable[str], stats: ConsumeStats
+        self, group: str, topics: Iterable[str], stats: bodies.ConsumeStats
     ) -> Generator[None, None, float]:
         """Add how fast messages go out to the group, and return how fast they come into its topics;
         one topic at each step."""
@@ -199,12 +189,14 @@ class ProgressHandler:
         for topic in topics:
             out = statistics.windows("GROUP_GET_NUMS", f"{topic}@{group}", now_s)
             into = statistics.windows("TOPIC_PUT_NUMS", topic, now_s)
-            stats.consume_tps += 0.0 if out is None else BrokerStatsItem(*out[0]).tps
-            came += 0.0 if into is None else BrokerStatsItem(*into[0]).tps
+            stats.consume_tps += 0.0 if out is None else bodies.BrokerStatsItem(*out[0]).tps
+            came += 0.0 if into is None else bodies.BrokerStatsItem(*into[0]).tps
             yield
         return came
 
-    def _reason_steps(self, group: str, table: dict[MessageQueue, OffsetWrapper]) -> Iterator[None]:
+    def _reason_steps(
+        self, group: str, table: dict[MessageQueue, bodies.OffsetWrapper]
+    ) -> Iterator[None]:
         """Add why messages are not done; one queue at each step."""
         for of, row in table.items():
             behind = self._standing.behind(group, of.topic, of.queue_id)
@@ -213,18 +205,18 @@ class ProgressHandler:
             row.reason, row.since = found.text, found.since_ms
             yield
 
-    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+    def _progress(self, group: str, topic: str, queue_id: int) -> bodies.OffsetWrapper:
         behind = self._standing.behind(group, topic, queue_id)
         last_ms = self._core.machine.queues.stored_ms(topic, queue_id, behind.offset - 1)
-        return OffsetWrapper(behind.end, behind.offset, last_ms, behind.pulled)
+        return bodies.OffsetWrapper(behind.end, behind.offset, last_ms, behind.pulled)
 
-    def _span(self, group: str, of: MessageQueue) -> QueueTimeSpan:
+    def _span(self, group: str, of: MessageQueue) -> bodies.QueueTimeSpan:
         queues = self._core.machine.queues
         begin, end = queues.span(of.topic, of.queue_id)
         offset = self._standing.behind(group, of.topic, of.queue_id).offset
         stored_ms = partial(queues.stored_ms, of.topic, of.queue_id)
         first_ms, next_ms = stored_ms(begin), stored_ms(offset)
-        return QueueTimeSpan(
+        return bodies.QueueTimeSpan(
             message_queue=of,
             min_time_stamp=first_ms,
             max_time_stamp=stored_ms(end - 1),

@@ -9,23 +9,11 @@ from __future__ import annotations
 
 from dledger.errors import RemotingError, RequestTimeout
 from dledger.net import Connection
-from dledger.remoting.bodies import (
-    ConsumerStatusBody,
-    ConsumerStatusFromClientBody,
-    Dialect,
-    decode_body,
-    encode_body,
-)
+from dledger.remoting import bodies, headers
+from dledger.remoting.bodies import decode_body, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    ConsumeMessageDirectlyHeader,
-    GetConsumerRunningInfoHeader,
-    GetConsumerStatusFromClientHeader,
-    InvokeBrokerToGetConsumerStatusHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.message import offset_message_id_decode
 from dledger.trust.rights import GET, group, topic
 from mqbroker import limits
@@ -46,7 +34,7 @@ class RelayHandler:
     @by_leader(RequestCode.GET_CONSUMER_RUNNING_INFO, rights=group(GET, at="consumerGroup"))
     async def running_info(self, request: Command, _: Connection) -> Command:
         """The running info of one consumer."""
-        header = decode_header(GetConsumerRunningInfoHeader, request)
+        header = decode_header(headers.GetConsumerRunningInfoHeader, request)
         connection = self._member(header.consumer_group, header.client_id)
         answer = await ask_client(connection, Command(request.code, dict(request.ext)))
         return request.reply(answer.code, body=answer.payload, remark=answer.remark)
@@ -54,7 +42,7 @@ class RelayHandler:
     @by_leader_to_admin(RequestCode.CONSUME_MESSAGE_DIRECTLY, rights=rights.HANDLED)
     async def consume_directly(self, request: Command, _: Connection) -> Command:
         """Ask one consumer to handle one message now."""
-        header = decode_header(ConsumeMessageDirectlyHeader, request)
+        header = decode_header(headers.ConsumeMessageDirectlyHeader, request)
         connection = self._member(header.consumer_group, header.client_id)
         position = offset_message_id_decode(header.msg_id)[-1]
         record = self._core.asked_record(position)
@@ -66,21 +54,23 @@ class RelayHandler:
     @by_leader(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, rights=group(GET) & topic(GET))
     async def consumer_status(self, request: Command, _: Connection) -> Command:
         """The progress of each consumer of a group."""
-        header = decode_header(InvokeBrokerToGetConsumerStatusHeader, request)
-        asked = GetConsumerStatusFromClientHeader(topic=header.topic, group=header.group)
+        header = decode_header(headers.InvokeBrokerToGetConsumerStatusHeader, request)
+        asked = headers.GetConsumerStatusFromClientHeader(topic=header.topic, group=header.group)
         table = {}
         for client, connection in self._clients.members(header.group):
             if header.client_addr in (None, "", client.client_id):
                 code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
                 answer = await ask_client(connection, Command(code, encode_header(asked)))
                 if answer.code == ResponseCode.SUCCESS:
-                    status = decode_body(ConsumerStatusFromClientBody, answer.payload)
+                    status = decode_body(bodies.ConsumerStatusFromClientBody, answer.payload)
                     table[client.client_id] = status.message_queue_table
         if not table:
             raise Refused(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of {header.group!r} answers here"
             )
-        return request.reply(body=encode_body(ConsumerStatusBody(table), Dialect.LOOSE))
+        return request.reply(
+            body=encode_body(bodies.ConsumerStatusBody(table), bodies.Dialect.LOOSE)
+        )
 
     def _member(self, group: str, client_id: str) -> Connection:
         for client, connection in self._clients.members(group):

@@ -13,21 +13,11 @@ from dataclasses import dataclass
 
 from dledger.net import Connection
 from dledger.net.turns import encode_in_turns, in_turns
-from dledger.remoting.bodies import (
-    Dialect,
-    QueueOffset,
-    ResetOffsetBody,
-    ResetOffsetListBody,
-    encode_body,
-)
+from dledger.remoting import bodies, headers
+from dledger.remoting.bodies import encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
-from dledger.remoting.headers import (
-    InvokeBrokerToResetOffsetHeader,
-    ResetConsumerClientOffsetHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.trust.rights import UPDATE, group, topic
 from mqbroker.leader.offset_commits import check_room
@@ -58,7 +48,7 @@ class ResetHandler:
     )
     async def reset(self, request: Command, _: Connection) -> Command:
         """Commit the new offsets, tell the members, answer with all of them."""
-        header = decode_header(InvokeBrokerToResetOffsetHeader, request)
+        header = decode_header(headers.InvokeBrokerToResetOffsetHeader, request)
         check_group_name(header.group)
         targets = dict[int, int]()
         await in_turns(self._find(header, targets))
@@ -73,14 +63,14 @@ class ResetHandler:
         broker_name = self._core.config.broker_name
         table = {MessageQueue(header.topic, broker_name, n): at for n, at in targets.items()}
         self._on_reset(header.group, header.topic)
-        loose = await encode_in_turns(ResetOffsetBody(table), Dialect.LOOSE)
+        loose = await encode_in_turns(bodies.ResetOffsetBody(table), bodies.Dialect.LOOSE)
         await in_turns(self._tell(header, table, loose))
         if request.encoding is HeaderEncoding.MSGPACK:
-            return request.reply(body=await encode_in_turns(ResetOffsetBody(table)))
+            return request.reply(body=await encode_in_turns(bodies.ResetOffsetBody(table)))
         return request.reply(body=loose)
 
     def _find(
-        self, header: InvokeBrokerToResetOffsetHeader, targets: dict[int, int]
+        self, header: headers.InvokeBrokerToResetOffsetHeader, targets: dict[int, int]
     ) -> Iterator[None]:
         """Fill in queue id -> the offset to go on from, a queue at each step: a file may have to be
         read for it. Refused if the topic is made again meanwhile."""
@@ -102,7 +92,7 @@ class ResetHandler:
                     "has changed",
                 )
 
-    def _target(self, header: InvokeBrokerToResetOffsetHeader, queue_id: int) -> int:
+    def _target(self, header: headers.InvokeBrokerToResetOffsetHeader, queue_id: int) -> int:
         machine = self._core.machine
         queue = machine.queues.get(header.topic, queue_id)
         begin, end = machine.queues.span(header.topic, queue_id)
@@ -116,20 +106,23 @@ class ResetHandler:
         return target if header.is_force or present is None else min(target, present)
 
     def _tell(
-        self, header: InvokeBrokerToResetOffsetHeader, table: dict[MessageQueue, int], body: bytes
+        self,
+        header: headers.InvokeBrokerToResetOffsetHeader,
+        table: dict[MessageQueue, int],
+        body: bytes,
     ) -> Iterator[None]:
         """Tell the members, one at each step; `body` is what most of them read."""
-        notice = ResetConsumerClientOffsetHeader(
+        notice = headers.ResetConsumerClientOffsetHeader(
             topic=header.topic,
             group=header.group,
             timestamp=header.timestamp,
             is_force=header.is_force,
         )
         rows = [
-            QueueOffset(queue.topic, queue.broker_name, queue.queue_id, at)
+            bodies.QueueOffset(queue.topic, queue.broker_name, queue.queue_id, at)
             for queue, at in table.items()
         ]
-        as_list = encode_body(ResetOffsetListBody(rows))
+        as_list = encode_body(bodies.ResetOffsetListBody(rows))
         for client, connection in self._clients.members(header.group):
             content = as_list if client.language == "CPP" else body
             code = RequestCode.RESET_CONSUMER_CLIENT_OFFSET

@@ -10,17 +10,11 @@ from __future__ import annotations
 from functools import partial
 
 from dledger.net import Connection
+from dledger.remoting import headers
 from dledger.remoting.bodies import BatchAck, BatchAckMessageBody, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    AckMessageHeader,
-    AckMessageResponseHeader,
-    ChangeMessageInvisibletimeHeader,
-    ChangeMessageInvisibletimeResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.receipts import ORDERED_QUEUE, read_bits, read_receipt
 from mqbroker import limits
 from mqbroker.refusal import Refused, invalid, no_queue
@@ -43,7 +37,7 @@ class GivingBackHandler:
     @by_leader(RequestCode.ACK_MESSAGE, rights=rights.CONSUME)
     def ack(self, request: Command, _: Connection) -> Later[Outcome]:
         """The message of a handle is done."""
-        header = decode_header(AckMessageHeader, request)
+        header = decode_header(headers.AckMessageHeader, request)
         self._check_place(header.topic, header.queue_id, header.offset)
         receipt = read_receipt(header.extra_info)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
@@ -89,12 +83,14 @@ class GivingBackHandler:
     def _settled(request: Command, outcome: Outcome, asked: int) -> Command:
         if not is_ours(request):
             return request.reply()
-        return request.reply(ext=encode_header(AckMessageResponseHeader(asked - outcome.found)))
+        return request.reply(
+            ext=encode_header(headers.AckMessageResponseHeader(asked - outcome.found))
+        )
 
     @by_leader(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, rights=rights.CONSUME)
     def change(self, request: Command, _: Connection) -> Later[Outcome]:
         """The message of a handle is hidden for another time, from now on."""
-        header = decode_header(ChangeMessageInvisibletimeHeader, request)
+        header = decode_header(headers.ChangeMessageInvisibletimeHeader, request)
         self._check_place(header.topic, header.queue_id, header.offset)
         receipt = read_receipt(header.extra_info)
         if not 0 <= header.invisible_time <= limits.POP_INVISIBLE_S_MAX * 1000:
@@ -117,7 +113,7 @@ class GivingBackHandler:
         )
 
         def answer(outcome: Outcome) -> Command:
-            response = ChangeMessageInvisibletimeResponseHeader(
+            response = headers.ChangeMessageInvisibletimeResponseHeader(
                 pop_time=outcome.fence,
                 invisible_time=header.invisible_time if outcome.found else 0,
                 revive_qid=ORDERED_QUEUE if receipt.ordered else 0,

@@ -15,14 +15,10 @@ from msgspec.structs import replace
 from dledger.buffers import Buffer
 from dledger.errors import AppendError
 from dledger.net import Connection
+from dledger.remoting import headers
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    PopMessageHeader,
-    PopMessageResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.receipts import ORDERED_QUEUE, write_bits
 from dledger.remoting.record import with_reconsume_times
 from mqbroker import limits
@@ -52,7 +48,7 @@ class PopHandler:
     @by_leader(RequestCode.POP_MESSAGE, rights=rights.CONSUME)
     def pop(self, request: Command, connection: Connection) -> Command | None:
         """Answered when what is handed out is in the log, or when the wait is over."""
-        header = decode_header(PopMessageHeader, request)
+        header = decode_header(headers.PopMessageHeader, request)
         want = want_of(self._core, request, header)
         self._membership.reads(header.consumer_group, connection.id)
         request.body = b""  # as a view it would keep alive all bytes that arrived with it
@@ -183,7 +179,7 @@ class _Asked:
             cursor = 0 if next_offset is None else next_offset.cursor
             core.rates.got(queue, count, sizes[queue_id], cursor)
         core.flow.given(want.group, len(got.messages), sum(sizes.values()))
-        header = PopMessageResponseHeader(
+        header = headers.PopMessageResponseHeader(
             pop_time=got.pop_time_ms,
             invisible_time=want.invisible_ms,
             revive_qid=ORDERED_QUEUE if want.ordered else 0,

@@ -7,19 +7,10 @@ its answer says so, and who comes first gets it.
 from __future__ import annotations
 
 from dledger.net import Connection
+from dledger.remoting import headers
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    NotificationHeader,
-    NotificationResponseHeader,
-    PeekMessageHeader,
-    PollingInfoHeader,
-    PollingInfoResponseHeader,
-    PopMessageHeader,
-    PopMessageResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.trust.rights import GET, group, topic
 from mqbroker import limits
 from mqbroker.requests import rights
@@ -43,8 +34,8 @@ class PopQuestionHandler:
     @by_leader(RequestCode.PEEK_MESSAGE, rights=rights.CONSUME)
     def peek(self, request: Command, _: Connection) -> Command:
         """The messages that a pop would get now."""
-        header = decode_header(PeekMessageHeader, request)
-        as_pop = PopMessageHeader(
+        header = decode_header(headers.PeekMessageHeader, request)
+        as_pop = headers.PopMessageHeader(
             consumer_group=header.consumer_group,
             topic=header.topic,
             queue_id=header.queue_id,
@@ -55,7 +46,7 @@ class PopQuestionHandler:
             init_mode=0,
         )
         seen = self._popping.pops.peek(want_of(self._core, request, as_pop))
-        answer = PopMessageResponseHeader(
+        answer = headers.PopMessageResponseHeader(
             pop_time=seen.pop_time_ms, invisible_time=0, revive_qid=0, rest_num=seen.rest
         )
         code = ResponseCode.SUCCESS if seen.messages else ResponseCode.PULL_NOT_FOUND
@@ -64,17 +55,17 @@ class PopQuestionHandler:
     @by_leader(RequestCode.POLLING_INFO, rights=group(GET, at="consumerGroup") & topic(GET))
     def polling_info(self, request: Command, _: Connection) -> Command:
         """How many pops wait with this queue in their request."""
-        header = decode_header(PollingInfoHeader, request)
+        header = decode_header(headers.PollingInfoHeader, request)
         queues_of(self._core, header.consumer_group, header.topic, header.queue_id)
         key = (header.consumer_group, header.topic)
-        answer = PollingInfoResponseHeader(self._popping.held.waiting(key, header.queue_id))
+        answer = headers.PollingInfoResponseHeader(self._popping.held.waiting(key, header.queue_id))
         return request.reply(ext=encode_header(answer))
 
     @by_leader(RequestCode.NOTIFICATION, rights=rights.CONSUME)
     def notify(self, request: Command, connection: Connection) -> Command | None:
         """Whether there is something to pop; held until there is."""
         core = self._core
-        header = decode_header(NotificationHeader, request)
+        header = decode_header(headers.NotificationHeader, request)
         want = look_of(core, header)
         request.body = b""
         hold_s = min(max(header.poll_time, 0) / 1000, limits.POP_HOLD_S_MAX)
@@ -122,5 +113,5 @@ class PopQuestionHandler:
 
 
 def _answer(request: Command, *, has_msg: bool, full: bool = False) -> Command:
-    header = NotificationResponseHeader(has_msg=has_msg, polling_full=full)
+    header = headers.NotificationResponseHeader(has_msg=has_msg, polling_full=full)
     return request.reply(ext=encode_header(header))

@@ -8,24 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from dledger.net import Connection
+from dledger.remoting import headers
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    GetEarliestMsgStoretimeHeader,
-    GetEarliestMsgStoretimeResponseHeader,
-    GetMaxOffsetHeader,
-    GetMaxOffsetResponseHeader,
-    GetMinOffsetHeader,
-    GetMinOffsetResponseHeader,
-    QueryConsumerOffsetHeader,
-    QueryConsumerOffsetResponseHeader,
-    SearchOffsetByTimestampHeader,
-    SearchOffsetByTimestampResponseHeader,
-    UpdateConsumerOffsetHeader,
-    ViewMessageByIdHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.trust.rights import GET, SUB, UPDATE, group, topic
 from mqbroker import limits
 from mqbroker.leader.appending.in_flight import Tell
@@ -57,44 +43,46 @@ class LookupHandler:
     def max_offset(self, request: Command, _: Connection) -> Command:
         """The end of the queue. What is acknowledged is applied, so no acknowledged offset is above
         it."""
-        header = decode_header(GetMaxOffsetHeader, request)
-        answer = GetMaxOffsetResponseHeader(self._span(header.topic, header.queue_id)[1])
+        header = decode_header(headers.GetMaxOffsetHeader, request)
+        answer = headers.GetMaxOffsetResponseHeader(self._span(header.topic, header.queue_id)[1])
         return request.reply(ext=encode_header(answer))
 
     @by_confirmed(RequestCode.GET_MIN_OFFSET, rights=topic(GET, SUB))
     def min_offset(self, request: Command, _: Connection) -> Command:
         """The first offset of the queue: earlier messages have expired."""
-        header = decode_header(GetMinOffsetHeader, request)
-        answer = GetMinOffsetResponseHeader(self._span(header.topic, header.queue_id)[0])
+        header = decode_header(headers.GetMinOffsetHeader, request)
+        answer = headers.GetMinOffsetResponseHeader(self._span(header.topic, header.queue_id)[0])
         return request.reply(ext=encode_header(answer))
 
     @by_confirmed(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, rights=topic(GET, SUB))
     def search_offset(self, request: Command, _: Connection) -> Command:
         """The first offset stored at or after a time; with UPPER the last one at or before it."""
-        header = decode_header(SearchOffsetByTimestampHeader, request)
+        header = decode_header(headers.SearchOffsetByTimestampHeader, request)
         queue = self._queue(header.topic, header.queue_id)
         offset = 0
         if queue is not None and (header.boundary_type or "LOWER").upper() == "UPPER":
             offset = max(queue.first_at(header.timestamp + 1) - 1, queue.begin)
         elif queue is not None:
             offset = queue.first_at(header.timestamp)
-        return request.reply(ext=encode_header(SearchOffsetByTimestampResponseHeader(offset)))
+        return request.reply(
+            ext=encode_header(headers.SearchOffsetByTimestampResponseHeader(offset))
+        )
 
     @by_confirmed(RequestCode.GET_EARLIEST_MSG_STORETIME, rights=topic(GET, SUB))
     def earliest_store_time(self, request: Command, _: Connection) -> Command:
         """When the first message was stored; -1 for an empty queue, as in the reference."""
-        header = decode_header(GetEarliestMsgStoretimeHeader, request)
+        header = decode_header(headers.GetEarliestMsgStoretimeHeader, request)
         queue = self._queue(header.topic, header.queue_id)
         timestamp_ms = -1
         if queue is not None and queue.begin < queue.end:
             timestamp_ms = queue.stored_ms(queue.begin)
-        answer = GetEarliestMsgStoretimeResponseHeader(timestamp_ms)
+        answer = headers.GetEarliestMsgStoretimeResponseHeader(timestamp_ms)
         return request.reply(ext=encode_header(answer))
 
     @by_leader(RequestCode.VIEW_MESSAGE_BY_ID, rights=rights.VIEWED)
     def view_message(self, request: Command, _: Connection) -> Command:
         """A record by its position in the log."""
-        header = decode_header(ViewMessageByIdHeader, request)
+        header = decode_header(headers.ViewMessageByIdHeader, request)
         record = self._core.asked_record(header.offset)
         return request.reply(body=self._core.log.view(header.offset, record.size))
 
@@ -114,7 +102,7 @@ class LookupHandler:
         after that one's commit. Whatever else ends its waiting, this broker may have ceased to lead
         meanwhile: then the answer is that the queue is held, and the member asks again.
         """
-        header = decode_header(QueryConsumerOffsetHeader, request)
+        header = decode_header(headers.QueryConsumerOffsetHeader, request)
         self._queue(header.topic, header.queue_id)
         key = QueueKey(header.consumer_group, header.topic, header.queue_id)
         may_take = True
@@ -139,7 +127,7 @@ class LookupHandler:
 
         return Later(begin, answer)
 
-    def _begin_again(self, header: QueryConsumerOffsetHeader, tell: Tell[None]) -> None:
+    def _begin_again(self, header: headers.QueryConsumerOffsetHeader, tell: Tell[None]) -> None:
         """Once it has waited: what was right when it was asked may be no more."""
         try:
             self._core.role.check_serving()
@@ -152,7 +140,7 @@ class LookupHandler:
 
     def _question(
         self,
-        header: QueryConsumerOffsetHeader,
+        header: headers.QueryConsumerOffsetHeader,
         connection: Connection,
         again: Callable[[HeldPull], None],
     ) -> HeldPull | None:
@@ -170,7 +158,7 @@ class LookupHandler:
     def _stored_offset(
         self,
         request: Command,
-        header: QueryConsumerOffsetHeader,
+        header: headers.QueryConsumerOffsetHeader,
         connection: Connection,
         *,
         may_take: bool,
@@ -210,7 +198,7 @@ class LookupHandler:
                 self._commits.gather(key, offset)
         begun = machine.groups.beginning(key.group)
         begun_ms = begun.at_ms if begun is not None else None
-        answer = QueryConsumerOffsetResponseHeader(offset, life, begun_ms, held)
+        answer = headers.QueryConsumerOffsetResponseHeader(offset, life, begun_ms, held)
         return request.reply(ext=encode_header(answer))
 
     @by_leader(
@@ -227,7 +215,7 @@ class LookupHandler:
         answered like any other: the group is further already, or was reset, or the queue is
         another client's. With a token of our clients' locks it is refused instead.
         """
-        header = decode_header(UpdateConsumerOffsetHeader, request)
+        header = decode_header(headers.UpdateConsumerOffsetHeader, request)
         check_group_name(header.consumer_group)
         self._core.check_queue(header.topic, header.queue_id)
         self._core.definitions.ensure_group(header.consumer_group)

@@ -11,14 +11,10 @@ from typing import Final
 
 from dledger.buffers import Buffer
 from dledger.net import Connection
+from dledger.remoting import headers
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    PullMessageHeader,
-    PullMessageResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.headers.consume import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from dledger.remoting.names import TOOLS_GROUP
 from mqbroker import limits
@@ -52,7 +48,7 @@ class _Asked:
 
     request: Command
     connection: Connection
-    header: PullMessageHeader
+    header: headers.PullMessageHeader
     wanted: MessageFilter
     until_s: float
     life: int
@@ -73,7 +69,7 @@ class PullHandler:
     @by_leader(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, rights=rights.CONSUME)
     def pull(self, request: Command, connection: Connection) -> Command | None:
         """Answer at once, or hold the pull until there is a message for it."""
-        header = decode_header(PullMessageHeader, request)
+        header = decode_header(headers.PullMessageHeader, request)
         wanted = self._check(header)
         self._core.definitions.ensure_group(header.consumer_group)
         if header.sys_flag & PULL_COMMIT_OFFSET:
@@ -119,7 +115,7 @@ class PullHandler:
             return True
         raise held_back.refusal()
 
-    def _commit(self, header: PullMessageHeader, connection: Connection) -> None:
+    def _commit(self, header: headers.PullMessageHeader, connection: Connection) -> None:
         """Commit the offset that comes with the pull, if it counts."""
         key = _queue_of(header)
         offset = header.commit_offset
@@ -161,14 +157,14 @@ class PullHandler:
             )
         )
 
-    def _check(self, header: PullMessageHeader) -> MessageFilter:
+    def _check(self, header: headers.PullMessageHeader) -> MessageFilter:
         """Refuse what the reference refuses; returns the filter of the subscription."""
         self._permit(header)
         if header.sys_flag & PULL_SUBSCRIPTION:
             return parse_subscription(header.subscription, header.expression_type)
         return self._subscribed(header)
 
-    def _permit(self, header: PullMessageHeader) -> None:
+    def _permit(self, header: headers.PullMessageHeader) -> None:
         """Refuse a pull whose group, topic or queue is gone, or not to be read now."""
         core = self._core
         group = core.machine.groups.get(header.consumer_group)
@@ -185,7 +181,7 @@ class PullHandler:
         if not 0 <= header.queue_id < topic.read_queue_nums:
             raise no_queue(header.topic, header.queue_id, topic.read_queue_nums)
 
-    def _subscribed(self, header: PullMessageHeader) -> MessageFilter:
+    def _subscribed(self, header: headers.PullMessageHeader) -> MessageFilter:
         """The filter from the group's heartbeats."""
         group = self._membership.consumers(header.consumer_group)
         subscription = group.subscriptions.get(header.topic) if group is not None else None
@@ -208,7 +204,7 @@ class PullHandler:
             return None
         return wanted
 
-    def _find(self, header: PullMessageHeader, wanted: MessageFilter) -> Found:
+    def _find(self, header: headers.PullMessageHeader, wanted: MessageFilter) -> Found:
         wanted_bytes = header.max_msg_bytes or 0
         bytes_max = wanted_bytes if wanted_bytes > 0 else limits.PULL_BYTES_DEFAULT
         granted = self._core.flow.grant(header.consumer_group)
@@ -228,7 +224,7 @@ class PullHandler:
             found = found._replace(next_offset=self._commits.resumes(_queue_of(header)))
         return found
 
-    def _answer(self, request: Command, header: PullMessageHeader, found: Found) -> Command:
+    def _answer(self, request: Command, header: headers.PullMessageHeader, found: Found) -> Command:
         queue = (header.consumer_group, header.topic, header.queue_id)
         size_bytes = sum(size for _, size in found.pieces)
         self._core.rates.got(queue, found.messages, size_bytes, found.next_offset)
@@ -238,7 +234,7 @@ class PullHandler:
         body: tuple[Buffer, ...] = tuple(view(position, size) for position, size in found.pieces)
         if len(body) > limits.PULL_PIECES_MAX:
             body = (b"".join(body),)
-        answer = PullMessageResponseHeader(
+        answer = headers.PullMessageResponseHeader(
             suggest_which_broker_id=0,
             next_begin_offset=found.next_offset,
             min_offset=found.min_offset,
@@ -248,13 +244,13 @@ class PullHandler:
         )
         return request.reply(found.code, encode_header(answer), body, found.remark)
 
-    def _life(self, header: PullMessageHeader) -> int | None:
+    def _life(self, header: headers.PullMessageHeader) -> int | None:
         """The topic's life, for who does not know it."""
         life = self._core.machine.topics.life(header.topic).entry
         return None if life == header.life else life
 
 
-def _queue_of(header: PullMessageHeader) -> QueueKey:
+def _queue_of(header: headers.PullMessageHeader) -> QueueKey:
     return QueueKey(header.consumer_group, header.topic, header.queue_id)
 
 

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from dledger.limits import PROPERTIES_BYTES_MAX
 from dledger.net import Connection
+from dledger.remoting import headers
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
-from dledger.remoting.headers import (
-    QueryMessageHeader,
-    QueryMessageResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.record import Record
 from dledger.trust.rights import GET, SUB, topic
 from mqbroker import limits
@@ -36,7 +32,7 @@ class QueryHandler:
     @by_leader(RequestCode.QUERY_MESSAGE, rights=topic(SUB, GET))
     def query(self, request: Command, _: Connection) -> Command:
         """The records, back to back."""
-        header = decode_header(QueryMessageHeader, request)
+        header = decode_header(headers.QueryMessageHeader, request)
         self._core.definitions.topic(header.topic)
         messages_max = limits.QUERY_MESSAGES_MAX
         if request.encoding is HeaderEncoding.MSGPACK:
@@ -47,7 +43,7 @@ class QueryHandler:
                 ResponseCode.QUERY_NOT_FOUND,
                 f"no message of {header.topic!r} has the key {header.key[:200]!r} in that time",
             )
-        answer = QueryMessageResponseHeader(
+        answer = headers.QueryMessageResponseHeader(
             index_last_update_timestamp=self._core.machine.clock_ms,
             index_last_update_phyoffset=self._core.log.status.end_position,
             more=more or None,
@@ -57,7 +53,9 @@ class QueryHandler:
         )
         return request.reply(ext=encode_header(answer), body=body)
 
-    def _find(self, header: QueryMessageHeader, messages_max: int) -> tuple[list[Record], bool]:
+    def _find(
+        self, header: headers.QueryMessageHeader, messages_max: int
+    ) -> tuple[list[Record], bool]:
         """The newest first, as many as were asked for and fit into an answer; and whether there may
         be more."""
         if len(header.key) > PROPERTIES_BYTES_MAX:
@@ -84,7 +82,7 @@ class QueryHandler:
                 found.append(record)
         return found, False
 
-    def _is_wanted(self, record: Record, header: QueryMessageHeader) -> bool:
+    def _is_wanted(self, record: Record, header: headers.QueryMessageHeader) -> bool:
         if record.store_timestamp_ms > header.end_timestamp or record.topic != header.topic:
             return False
         properties = names.properties_decode(record.properties)

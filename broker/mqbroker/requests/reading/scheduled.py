@@ -7,14 +7,10 @@ level's queue, so the first ones of all levels are looked at, and the earliest o
 from __future__ import annotations
 
 from dledger.net import Connection
+from dledger.remoting import headers
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    ListScheduledHeader,
-    ListScheduledResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.trust.rights import GET, cluster
 from mqbroker import limits
 from mqbroker.leader.waiting.deliveries import Deliveries
@@ -32,7 +28,7 @@ class ScheduledHandler:
     @by_leader(RequestCode.LIST_SCHEDULED, rights=cluster(GET))
     def scheduled(self, request: Command, _: Connection) -> Command:
         """The records, back to back, the earliest first; no more than fit into an answer."""
-        header = decode_header(ListScheduledHeader, request)
+        header = decode_header(headers.ListScheduledHeader, request)
         count = min(max(header.count, 0), limits.SCHEDULED_MAX)
         size_bytes, due_ms, body = 0, list[str](), list[memoryview]()
         for coming in self._deliveries.coming(header.begin_ms, count):
@@ -42,5 +38,5 @@ class ScheduledHandler:
             due_ms.append(str(coming.due_ms))
             body.append(self._core.log.view(coming.position, coming.size))
         waiting = self._deliveries.waiting
-        answer = ListScheduledResponseHeader(due_ms=" ".join(due_ms), waiting=waiting)
+        answer = headers.ListScheduledResponseHeader(due_ms=" ".join(due_ms), waiting=waiting)
         return request.reply(ext=encode_header(answer), body=b"".join(body))

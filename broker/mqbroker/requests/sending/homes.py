@@ -13,17 +13,12 @@ from collections.abc import Iterable
 from dledger.addresses import parse_address
 from dledger.errors import BadInput, RemotingError
 from dledger.net import connect_peer
+from dledger.remoting import headers
 from dledger.remoting.bodies import ClusterInfo, decode_body
 from dledger.remoting.bodies.staged import decode_places
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    DecisionOfHeader,
-    DecisionOfResponseHeader,
-    RegisterProducerHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.trust.proof import Door
 from dledger.trust.signing import BROKER_ID, NAME_SERVER_ID, broker_door, name_server_door
 from mqbroker import limits
@@ -42,12 +37,12 @@ class Homes:
 
     async def decision(self, name: str, home: str) -> HomeAnswer:
         """The decision under a name. Raises RemotingError, Refused or BadInput."""
-        command = Command(RequestCode.DECISION_OF, encode_header(DecisionOfHeader(name)))
+        command = Command(RequestCode.DECISION_OF, encode_header(headers.DecisionOfHeader(name)))
         if home == self._core.config.broker_name:
             answer = self._once.decided(command)
         else:
             answer = await self._ask(home, command)
-        header = decode_header(DecisionOfResponseHeader, answer)
+        header = decode_header(headers.DecisionOfResponseHeader, answer)
         if not header.is_kept:
             return HomeAnswer(header.epoch, header.batch, None)
         own = decode_places(answer.payload).get(self._core.config.broker_name, ())
@@ -59,7 +54,7 @@ class Homes:
         if home == self._core.config.broker_name:
             await self._once.take_over(name, instance)
             return
-        header = RegisterProducerHeader(name, instance)
+        header = headers.RegisterProducerHeader(name, instance)
         await self._ask(home, Command(RequestCode.REGISTER_PRODUCER, encode_header(header)))
 
     async def _ask(self, home: str, command: Command) -> Command:

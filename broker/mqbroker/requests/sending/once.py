@@ -18,19 +18,10 @@ from dledger.errors import BadInput, RecordError
 from dledger.ledger.outcome import outcome_of
 from dledger.net import Connection
 from dledger.observe import get_logger
+from dledger.remoting import headers
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    DecisionOfHeader,
-    DecisionOfResponseHeader,
-    ProduceHeader,
-    RegisterProducerHeader,
-    RegisterProducerResponseHeader,
-    WriteOnceHeader,
-    WriteOnceResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.names import check_producer_name
 from dledger.trust.rights import SIGNED
 from mqbroker import limits
@@ -68,7 +59,7 @@ class OnceHandler:
     @by_leader(RequestCode.REGISTER_PRODUCER, rights=SIGNED)
     def register(self, request: Command, connection: Connection) -> Later[int]:
         """Give a name to the instance that asks; answered when that is in the log."""
-        header = decode_header(RegisterProducerHeader, request)
+        header = decode_header(headers.RegisterProducerHeader, request)
         _check_producer(header.producer_name)
         if not 0 < len(header.instance) <= limits.PRODUCER_INSTANCE_CHARACTERS_MAX:
             raise _invalid(
@@ -77,7 +68,7 @@ class OnceHandler:
             )
 
         def answer(epoch: int) -> Command:
-            return request.reply(ext=encode_header(RegisterProducerResponseHeader(epoch)))
+            return request.reply(ext=encode_header(headers.RegisterProducerResponseHeader(epoch)))
 
         self._count(header.producer_name, connection)
         claim = claim_to(self._core, header.producer_name, request, connection)
@@ -105,7 +96,7 @@ class OnceHandler:
     def write(self, request: Command, connection: Connection) -> Later[Stored]:
         """Append outputs and offsets together; the answer follows when they can be read."""
         core = self._core
-        header = decode_header(WriteOnceHeader, request)
+        header = decode_header(headers.WriteOnceHeader, request)
         _check_header(header)
         claim_to(core, header.producer_name, request, connection)
         once = _once(header, request.payload)
@@ -118,7 +109,7 @@ class OnceHandler:
             draft = once_draft(once, parts, core.assignments, core.store_host)
 
         def answer(stored: Stored) -> Command:
-            response = WriteOnceResponseHeader(
+            response = headers.WriteOnceResponseHeader(
                 position=stored.positions[0] if stored.positions else -1,
                 offsets=list(stored.offsets),
                 store_timestamp=stored.store_timestamp_ms,
@@ -143,12 +134,12 @@ class OnceHandler:
 
     def decided(self, request: Command) -> Command:
         """The answer to DECISION_OF."""
-        header = decode_header(DecisionOfHeader, request)
+        header = decode_header(headers.DecisionOfHeader, request)
         _check_producer(header.producer_name)
         producers = self._core.machine.producers
         last = self._core.machine.decisions.last(header.producer_name)
         decision = self._once.decision(header.producer_name)
-        response = DecisionOfResponseHeader(
+        response = headers.DecisionOfResponseHeader(
             epoch=producers.epoch(header.producer_name) or 0,
             batch=-1 if last is None else last.batch,
             is_kept=decision is not None,
@@ -157,7 +148,7 @@ class OnceHandler:
         return request.reply(ext=encode_header(response), body=content)
 
     def _parts(
-        self, request: Command, header: WriteOnceHeader, *, is_new: bool
+        self, request: Command, header: headers.WriteOnceHeader, *, is_new: bool
     ) -> tuple[list[PlainDraft], list[Arriving]]:
         """A draft for each part, all checked before a topic is made for any; and what of it has to
         keep to its topic's rate: what is stored already has not."""
@@ -168,7 +159,9 @@ class OnceHandler:
             raise _invalid(f"parts and a decision that are not {len(body)} bytes, as the body is")
         drafts, arriving, at, words = [], list[Arriving](), 0, 0
         for topic, size, runs in header.parts:
-            part = ProduceHeader(topic=topic, producer_group=header.producer_name, runs=runs)
+            part = headers.ProduceHeader(
+                topic=topic, producer_group=header.producer_name, runs=runs
+            )
             topic_config = check_sendable(core, part) if is_new else None
             draft, words_here = draft_of(core, body[at : at + size], part)
             if topic_config is not None:
@@ -179,7 +172,7 @@ class OnceHandler:
         check_keys(_messages(header), words)
         return drafts, arriving
 
-    def _check_moves(self, header: WriteOnceHeader, connection: Connection) -> None:
+    def _check_moves(self, header: headers.WriteOnceHeader, connection: Connection) -> None:
         if header.moves:
             self._core.definitions.ensure_group(header.group)
         lives = header.lives or [0] * len(header.moves)
@@ -210,7 +203,7 @@ class OnceHandler:
                 )
 
 
-def _once(header: WriteOnceHeader, body: Buffer) -> Once:
+def _once(header: headers.WriteOnceHeader, body: Buffer) -> Once:
     """The note of a write."""
     parts = (
         *(header.producer_name, header.epoch, header.stream, header.sequence, header.group),
@@ -223,7 +216,7 @@ def _once(header: WriteOnceHeader, body: Buffer) -> Once:
     return Decision(*parts, header.batch, content)
 
 
-def _check_header(header: WriteOnceHeader) -> None:
+def _check_header(header: headers.WriteOnceHeader) -> None:
     _check_producer(header.producer_name)
     if not (
         0 <= header.stream < limits.STREAMS_PER_PRODUCER_MAX
@@ -256,7 +249,7 @@ def _check_header(header: WriteOnceHeader) -> None:
         raise _invalid("a part without records")
 
 
-def _messages(header: WriteOnceHeader) -> int:
+def _messages(header: headers.WriteOnceHeader) -> int:
     return sum(count for _, _, runs in header.parts for _, count in runs)
 
 

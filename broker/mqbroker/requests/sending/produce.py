@@ -10,15 +10,11 @@ from dledger.buffers import Buffer
 from dledger.errors import RecordError
 from dledger.limits import PROPERTIES_SENT_BYTES_MAX
 from dledger.net import Connection
+from dledger.remoting import headers
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    ProduceHeader,
-    ProduceResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.names import UNSENDABLE
 from dledger.remoting.record import HOST_IPV4_BYTES, Record
 from dledger.remoting.record.batch import RecordBatch
@@ -47,7 +43,7 @@ class ProduceHandler:
     def produce(self, request: Command, _: Connection) -> Later[Stored]:
         """Append the batch; the answer follows when it can be pulled."""
         core = self._core
-        header = decode_header(ProduceHeader, request)
+        header = decode_header(headers.ProduceHeader, request)
         batch = _parse(core, request.payload, header)
         check_batch(batch)
         topic = check_sendable(core, header)
@@ -56,7 +52,7 @@ class ProduceHandler:
         key = dedup_key(header.topic.encode(), unique_key.encode()) if unique_key else None
 
         def answer(stored: Stored) -> Command:
-            response = ProduceResponseHeader(
+            response = headers.ProduceResponseHeader(
                 position=stored.positions[0],
                 offsets=list(stored.offsets),
                 store_timestamp=stored.store_timestamp_ms,
@@ -69,7 +65,7 @@ class ProduceHandler:
         return Later(append, answer, (header.topic,))
 
 
-def check_sendable(core: Core, header: ProduceHeader) -> TopicConfig:
+def check_sendable(core: Core, header: headers.ProduceHeader) -> TopicConfig:
     """The topic of a batch, as it exists or is to be made. Refused if it takes no such messages."""
     topic = core.definitions.topic_for_send(header.topic, None)
     _check_queues(header, topic)
@@ -78,18 +74,20 @@ def check_sendable(core: Core, header: ProduceHeader) -> TopicConfig:
     return topic
 
 
-def draft_of(core: Core, records: Buffer, header: ProduceHeader) -> tuple[PlainDraft, int]:
+def draft_of(core: Core, records: Buffer, header: headers.ProduceHeader) -> tuple[PlainDraft, int]:
     """A batch, checked but for its topic, and the words of its keys. Refused if it is none."""
     batch = _parse(core, records, header)
     return _draft(core, batch, header), words_in_batch(batch)
 
 
-def draft_of_checked(core: Core, records: Buffer, header: ProduceHeader) -> PlainDraft:
+def draft_of_checked(core: Core, records: Buffer, header: headers.ProduceHeader) -> PlainDraft:
     """A batch that was checked when it was staged, whatever limits are lower by now."""
     return _draft(core, parse_records(records, header.topic.encode(), header.runs), header)
 
 
-def _draft(core: Core, batch: RecordBatch | LoneRecord, header: ProduceHeader) -> PlainDraft:
+def _draft(
+    core: Core, batch: RecordBatch | LoneRecord, header: headers.ProduceHeader
+) -> PlainDraft:
     """A draft of the batch's own bytes; or of new records, if an IPv6 store host takes more
     room."""
     parts = (header.topic, header.runs, core.assignments, core.store_host)
@@ -100,7 +98,7 @@ def _draft(core: Core, batch: RecordBatch | LoneRecord, header: ProduceHeader) -
     return RecordsDraft(records, *parts)
 
 
-def _parse(core: Core, records: Buffer, header: ProduceHeader) -> RecordBatch | LoneRecord:
+def _parse(core: Core, records: Buffer, header: headers.ProduceHeader) -> RecordBatch | LoneRecord:
     if header.topic in UNSENDABLE:
         raise no_permission(of_broker(header.topic))
     count = sum(count for _, count in header.runs)
@@ -121,7 +119,7 @@ def _parse(core: Core, records: Buffer, header: ProduceHeader) -> RecordBatch | 
     return batch
 
 
-def _check_queues(header: ProduceHeader, topic: TopicConfig) -> None:
+def _check_queues(header: headers.ProduceHeader, topic: TopicConfig) -> None:
     for queue_id, _ in header.runs:
         if not 0 <= queue_id < topic.write_queue_nums:
             code = ResponseCode.INVALID_PARAMETER

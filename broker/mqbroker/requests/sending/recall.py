@@ -12,15 +12,11 @@ from dledger.errors import BadInput
 from dledger.ledger.outcome import Outcome
 from dledger.net import Connection
 from dledger.raft.appends import Appended
+from dledger.remoting import headers
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    RecallMessageHeader,
-    RecallMessageResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.names import TIMER_TOPIC
 from dledger.remoting.receipts import RecallHandle
 from dledger.trust.rights import PUB, topic
@@ -40,7 +36,7 @@ class RecallHandler:
     @by_leader(RequestCode.RECALL_MESSAGE, rights=topic(PUB))
     async def recall(self, request: Command, _: Connection) -> Command:
         """Take a message back; answered once no replica will deliver it."""
-        header = decode_header(RecallMessageHeader, request)
+        header = decode_header(headers.RecallMessageHeader, request)
         with refusing(BadInput, _illegal):
             handle = RecallHandle.decode(header.recall_handle)
         if (handle.topic, handle.broker_name) != (header.topic, self._core.config.broker_name):
@@ -55,7 +51,9 @@ class RecallHandler:
                 "delivered, or taken back already"
             )
         await outcome.wait()
-        return request.reply(ext=encode_header(RecallMessageResponseHeader(handle.unique_key)))
+        return request.reply(
+            ext=encode_header(headers.RecallMessageResponseHeader(handle.unique_key))
+        )
 
     def _waiting(self, handle: RecallHandle) -> int | None:
         """Where the message waits, in the queue of timed ones; None if it does not."""

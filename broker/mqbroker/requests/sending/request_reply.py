@@ -14,15 +14,11 @@ client may be connected. Source: ReplyMessageProcessor.
 from __future__ import annotations
 
 from dledger.net import Connection
+from dledger.remoting import headers
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    PushReplyMessageToClientHeader,
-    SendMessageHeader,
-    SendMessageResponseHeader,
-    encode_header,
-)
+from dledger.remoting.headers import encode_header
 from dledger.remoting.names import PERM_READ_WRITE
 from mqbroker.refusal import illegal_message, system_error
 from mqbroker.requests import rights
@@ -70,7 +66,7 @@ class ReplyHandler:
             raise system_error(
                 f"the client that asked did not take the reply: code {taken.code}, {taken.remark}"
             )
-        answer = SendMessageResponseHeader(_NOT_STORED, max(header.queue_id, 0), 0)
+        answer = headers.SendMessageResponseHeader(_NOT_STORED, max(header.queue_id, 0), 0)
         return request.reply(ext=encode_header(answer) | REGION)
 
     def _requester(self, properties: dict[str, str]) -> Connection:
@@ -89,13 +85,13 @@ class ReplyHandler:
         return requester
 
     def _push(
-        self, header: SendMessageHeader, properties: dict[str, str], connection: Connection
-    ) -> PushReplyMessageToClientHeader:
+        self, header: headers.SendMessageHeader, properties: dict[str, str], connection: Connection
+    ) -> headers.PushReplyMessageToClientHeader:
         now_ms = self._core.clock_ms()
         config = self._core.config
         pushed = properties | {names.PUSH_REPLY_TIME: str(now_ms)}
         host, port = connection.peer
-        return PushReplyMessageToClientHeader(
+        return headers.PushReplyMessageToClientHeader(
             producer_group=header.producer_group,
             topic=header.topic,
             default_topic=header.default_topic,

@@ -20,17 +20,12 @@ from dledger.errors import BadInput
 from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_SENT_BYTES_MAX
 from dledger.net import Connection
 from dledger.net.turns import in_turns
+from dledger.remoting import headers
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
-from dledger.remoting.headers import (
-    SendMessageHeader,
-    SendMessageResponseHeader,
-    SendMessageV2Header,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, UNSENDABLE
 from dledger.remoting.receipts import RecallHandle
 from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
@@ -216,7 +211,7 @@ class SendHandler:
                 broker_name = core.config.broker_name
                 handle = RecallHandle(waiting[names.REAL_TOPIC], broker_name, due_ms, key)
                 recall_handle = handle.encode()
-        answer = SendMessageResponseHeader(
+        answer = headers.SendMessageResponseHeader(
             msg_id=",".join(names.offset_message_ids(core.store_host, stored.positions)),
             queue_id=queue_id,
             queue_offset=stored.offsets[0][1],
@@ -224,7 +219,7 @@ class SendHandler:
         )
         return encode_header(answer)
 
-    def _destination(self, header: SendMessageHeader) -> tuple[TopicConfig, int]:
+    def _destination(self, header: headers.SendMessageHeader) -> tuple[TopicConfig, int]:
         """The topic, which may have to be made, and the queue that the message goes to."""
         if header.topic in UNSENDABLE:
             raise no_permission(of_broker(header.topic))
@@ -248,7 +243,7 @@ class SendHandler:
         decoded = names.properties_decode(properties.encode())
         check_repeat(decoded, len(body), timed=waits and delay_level(decoded) <= 0)
 
-    def _retry_destination(self, header: SendMessageHeader) -> str:
+    def _retry_destination(self, header: headers.SendMessageHeader) -> str:
         """The topic of a message that a consumer sends back by itself: the dead letters after too
         many tries."""
         group = self._core.definitions.group(header.topic.removeprefix(names.RETRY_PREFIX))
@@ -285,7 +280,7 @@ class SendHandler:
 
     def _records(
         self,
-        header: SendMessageHeader,
+        header: headers.SendMessageHeader,
         messages: Sequence[names.BatchItem],
         properties: Sequence[bytes],
         connection: Connection,
@@ -350,7 +345,7 @@ def _text(properties: Mapping[str, str]) -> str:
         return names.properties_encode(properties).decode()
 
 
-def _refuse_transaction_bits(header: SendMessageHeader) -> None:
+def _refuse_transaction_bits(header: headers.SendMessageHeader) -> None:
     if header.sys_flag & TRANSACTION_BITS:
         raise illegal_message(
             f"the system flag {header.sys_flag} has transaction bits, but TRAN_MSG is not true"
@@ -379,11 +374,11 @@ def born_host(connection: Connection) -> bytes:
 _host_bytes = lru_cache(maxsize=4096)(names.host_bytes)
 
 
-def send_header(request: Command) -> SendMessageHeader:
+def send_header(request: Command) -> headers.SendMessageHeader:
     """The header of any of the codes, under its long names."""
     if request.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE):
-        return decode_header(SendMessageHeader, request)
-    return decode_header(SendMessageV2Header, request).to_v1()
+        return decode_header(headers.SendMessageHeader, request)
+    return decode_header(headers.SendMessageV2Header, request).to_v1()
 
 
 def _queue(topic: TopicConfig, queue_id: int) -> int:

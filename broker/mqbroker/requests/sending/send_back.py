@@ -13,16 +13,12 @@ from functools import partial
 
 from dledger.net import Connection
 from dledger.observe import get_logger
+from dledger.remoting import headers
 from dledger.remoting import message as names
 from dledger.remoting.bodies import SubscriptionGroupConfig
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    ConsumerSendMsgBackHeader,
-    ConsumerSendMsgBackResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.numbers import INT32_MAX
 from dledger.remoting.record import Record
 from mqbroker import limits
@@ -59,7 +55,7 @@ class SendBackHandler:
     def send_back(self, request: Command, _: Connection) -> Command | Later[Stored | None]:
         """Store the copy; answered once it is in the log."""
         core = self._core
-        header = decode_header(ConsumerSendMsgBackHeader, request)
+        header = decode_header(headers.ConsumerSendMsgBackHeader, request)
         group = core.definitions.group(header.group)
         if group.retry_queue_nums <= 0:
             return request.reply()
@@ -70,7 +66,7 @@ class SendBackHandler:
         known = core.machine.topics.get(record.topic)
         if known is not None and not is_of_life(core.machine, record.topic, header.offset):
             # The topic was deleted, and made again: the message ended with it.
-            late = ConsumerSendMsgBackResponseHeader(late=1)
+            late = headers.ConsumerSendMsgBackResponseHeader(late=1)
             is_asked = header.pop_time is not None
             return request.reply(
                 ext=encode_header(late) if is_asked else {},
@@ -90,7 +86,9 @@ class SendBackHandler:
         def answer(stored: Stored | None) -> Command:
             ext = {}
             if header.pop_time is not None:
-                ext = encode_header(ConsumerSendMsgBackResponseHeader(late=int(stored is None)))
+                ext = encode_header(
+                    headers.ConsumerSendMsgBackResponseHeader(late=int(stored is None))
+                )
             if stored is not None:
                 core.rates.sent_back(header.group, record.topic)
                 if wanted != retry_topic(header.group):
@@ -104,7 +102,7 @@ class SendBackHandler:
         return Later(partial(self._giving_up.give_up, row, draft), answer, (wanted,))
 
     def _copy(
-        self, header: ConsumerSendMsgBackHeader, record: Record, wanted: str, tried: int
+        self, header: headers.ConsumerSendMsgBackHeader, record: Record, wanted: str, tried: int
     ) -> RecordsDraft:
         """The message as it is stored once more, for the topic `wanted`; this record of it was
         tried so often."""
@@ -123,13 +121,15 @@ class SendBackHandler:
 
 
 def _destination(
-    group: SubscriptionGroupConfig, header: ConsumerSendMsgBackHeader, record: Record
+    group: SubscriptionGroupConfig, header: headers.ConsumerSendMsgBackHeader, record: Record
 ) -> str:
     times_max = 0 if header.delay_level < 0 else header.max_reconsume_times
     return retry_destination(group, record.reconsume_times, times_max)
 
 
-def _added(record: Record, header: ConsumerSendMsgBackHeader, *, dead: bool) -> dict[str, str]:
+def _added(
+    record: Record, header: headers.ConsumerSendMsgBackHeader, *, dead: bool
+) -> dict[str, str]:
     """Properties that are added to the copy: the message's origin, and how long the copy waits."""
     added = {}
     if not names.has_property(record.properties, names.RETRY_TOPIC):

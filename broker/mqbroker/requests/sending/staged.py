@@ -23,17 +23,11 @@ from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.program.pulse import beat
 from dledger.raft.appends import Appended, OnDone
+from dledger.remoting import headers
 from dledger.remoting.bodies.staged import Staged, parse_staged
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    EndStagedHeader,
-    ProduceHeader,
-    StageHeader,
-    StageResponseHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.names import HALF_TOPIC
 from dledger.remoting.record.batch import within
 from dledger.remoting.record.columns import RecordColumns, record_starts
@@ -72,14 +66,14 @@ class StagedHandler:
         the name is registered, only its owner stages under it; elsewhere each user has a share of
         the room."""
         core = self._core
-        header = decode_header(StageHeader, request)
+        header = decode_header(headers.StageHeader, request)
         staged = _staged(header)
         if len(request.payload) > limits.STAGED_BYTES_MAX:
             raise illegal_message(
                 f"records of {len(request.payload)} bytes; at most {limits.STAGED_BYTES_MAX} are "
                 "staged at a time"
             )
-        batch = ProduceHeader(header.topic, header.producer_name, header.runs)
+        batch = headers.ProduceHeader(header.topic, header.producer_name, header.runs)
         records, words = draft_of(core, request.payload, batch)
         check_keys(len(records.starts), words)
         config = check_sendable(core, batch)
@@ -92,7 +86,7 @@ class StagedHandler:
         arriving = Arriving(config, len(records.starts), draft.size)
 
         def answer(stored: Stored) -> Command:
-            response = StageResponseHeader(stored.offsets[0][1], stored.positions[0])
+            response = headers.StageResponseHeader(stored.offsets[0][1], stored.positions[0])
             return request.reply(ext=encode_header(response))
 
         append = partial(
@@ -108,7 +102,7 @@ class StagedHandler:
         Some of them are under way at a time: the log keeps their order, since they are appended
         in one term. The first that can't be appended keeps those behind it waiting.
         """
-        header = decode_header(EndStagedHeader, request)
+        header = decode_header(headers.EndStagedHeader, request)
         following = header.following or []
         if len(following) >= STAGED_ENDED_TOGETHER_MAX:
             raise invalid(
@@ -156,7 +150,7 @@ class StagedHandler:
         records = within(half.record.body, config.read_queue_nums)
         runs = RecordColumns(records, record_starts(records)).runs
         counts = [(run.queue_id, run.records) for run in runs]
-        header = ProduceHeader(config.topic_name, "", counts)
+        header = headers.ProduceHeader(config.topic_name, "", counts)
         self._transactions.publish(half, draft_of_checked(self._core, records, header), tell)
 
     async def look_after(self) -> None:
@@ -215,7 +209,7 @@ class StagedHandler:
             self._transactions.end(half, tell, commit=False)
 
 
-def _staged(header: StageHeader) -> Staged:
+def _staged(header: headers.StageHeader) -> Staged:
     """The batch for which the records wait. Raises Refused if the stored entry could not name
     it."""
     staged = Staged(header.producer_name, header.epoch, header.batch, header.home)

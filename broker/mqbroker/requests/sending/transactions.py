@@ -15,15 +15,11 @@ from dledger.errors import StorageError
 from dledger.net import Connection
 from dledger.observe import get_logger
 from dledger.raft.appends import Appended, OnDone
+from dledger.remoting import headers
 from dledger.remoting import message as names
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    CheckTransactionStateHeader,
-    EndTransactionHeader,
-    decode_header,
-    encode_header,
-)
+from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.names import HALF_TOPIC
 from dledger.remoting.record import Record
 from mqbroker.leader.definitions import ignored
@@ -64,7 +60,7 @@ class TransactionHandler:
     @by_leader(RequestCode.END_TRANSACTION, rights=rights.ENDED)
     def end(self, request: Command, _: Connection) -> Command | Later[Appended]:
         """Commit or roll back. A committed message can be pulled when this is answered."""
-        header = decode_header(EndTransactionHeader, request)
+        header = decode_header(headers.EndTransactionHeader, request)
         if header.commit_or_rollback not in (_COMMIT, _ROLLBACK):
             return request.reply()  # not known yet: the producer will be asked
         half = Half(header.tran_state_table_offset, self._record(header))
@@ -122,7 +118,7 @@ class TransactionHandler:
         except Refused as refused:
             _log.info("transaction waits", offset=half.offset, reason=str(refused))
 
-    def _record(self, header: EndTransactionHeader) -> Record:
+    def _record(self, header: headers.EndTransactionHeader) -> Record:
         """The half message that a request names. Refused if it names another one."""
         record = self._core.asked_record(header.commit_log_offset)
         group = names.properties_decode(record.properties).get(names.PGROUP)
@@ -152,7 +148,7 @@ class TransactionHandler:
             self.transactions.unheard(half)
             return
         record = half.record
-        header = CheckTransactionStateHeader(
+        header = headers.CheckTransactionStateHeader(
             tran_state_table_offset=half.offset,
             commit_log_offset=record.physical_offset,
             msg_id=properties.get(names.UNIQ_KEY),
