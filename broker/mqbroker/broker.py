@@ -73,7 +73,7 @@ from mqbroker.state.derived.entry_index import EntryIndex
 from mqbroker.state.derived.indexing import Due
 from mqbroker.state.groups.locks import QueueKey
 from mqbroker.state.watching import Watcher
-from mqbroker.upkeep.alarm import Alarm
+from mqbroker.upkeep.alarm import Alarm, Signal
 
 _log = get_logger(__name__)
 
@@ -83,16 +83,15 @@ class Broker(Watcher):
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._pulls_due = trio.Event()
+        self._pulls_due, self._notices_due = Signal(), Signal()
         self._commits_due = Alarm(core.clock_s)
         self._sweep_due = Alarm(core.clock_s)
         self._next_scan_s = core.clock_s() + limits.CLIENT_SCAN_S
-        self._notices_due = trio.Event()
         membership = self._membership = Membership()
         fence = Fence(core, membership)
         self._readers, self._earlier, self._following = Readers(), Earlier(), Following()
         self._popping = Popping(core)
-        held = self._held = HeldPulls(self._wake_pulls, self._sweep_due.set)
+        held = self._held = HeldPulls(self._pulls_due.set, self._sweep_due.set)
         self._commits = OffsetCommits(core.machine, core.definitions, self._wake_commits)
         deliveries = Deliveries(
             core.machine,
@@ -178,7 +177,7 @@ class Broker(Watcher):
         self._held.arrived(index)
         self._popping.held.arrived(index.topic)
         if index.topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
-            self._delivering.wake()
+            self._delivering.due.set()
         if self.core.role.serving:
             for run in index.runs:
                 self.core.rates.put(index.topic, run.messages, run.size_bytes, origin)
@@ -251,7 +250,7 @@ class Broker(Watcher):
         if problem is not None:
             _log.warning("settings not taken over", reason=problem)
         self.handler.take_mode()
-        self._delivering.wake()
+        self._delivering.due.set()
         if not self.core.permission & PERM_READ:
             self._held.release_all()
             self._popping.held.look_at_all()
@@ -276,7 +275,7 @@ class Broker(Watcher):
         self._popping.leading()
         self._transactions.transactions.reset()
         self._log_role()
-        self._delivering.wake()
+        self._delivering.due.set()
         lacking = core.lacking_system_topics()
         try:
             if lacking:
@@ -328,13 +327,9 @@ class Broker(Watcher):
             leader=role.leader_id,
         )
 
-    def _wake_pulls(self) -> None:
-        self._pulls_due.set()
-
     async def _run_pulls(self) -> None:
         """Run due pulls, once for all messages that were applied in the same turn."""
         await self._pulls_due.wait()
-        self._pulls_due = trio.Event()
         await in_turns(self._due_pulls())
 
     def _due_pulls(self) -> Iterator[None]:
@@ -351,7 +346,6 @@ class Broker(Watcher):
     async def _notice(self) -> None:
         """Tell clients that their groups have changed; once for all changes within a short time."""
         await self._notices_due.wait()
-        self._notices_due = trio.Event()
         await in_turns(self._clients.notices())
         await trio.sleep(limits.NOTIFY_GATHER_S)
 

@@ -49,6 +49,11 @@ class BrokerConfig(
         return self.d_leger_self_id
 
     @property
+    def names(self) -> tuple[str, str]:
+        """The names of the cluster and of the broker group; topics may be named like them."""
+        return self.broker_cluster_name, self.broker_name
+
+    @property
     def client_host(self) -> str:
         """Where this replica listens for clients."""
         return self.bind_address or self.broker_ip1

@@ -22,6 +22,7 @@ from mqbroker import limits
 from mqbroker.leader.waiting.deliveries import Deliveries, Old
 from mqbroker.refusal import NotApplied
 from mqbroker.requests.core import Core
+from mqbroker.upkeep.alarm import Signal
 from mqbroker.upkeep.retention import policy_of
 
 _log = get_logger("mqbroker.broker")
@@ -33,12 +34,9 @@ class Delivering:
     def __init__(self, core: Core, deliveries: Deliveries) -> None:
         self._core = core
         self._deliveries = deliveries
-        self._due = trio.Event()
+        #: Set when a message may be due.
+        self.due = Signal()
         self._repeats_logged = 0
-
-    def wake(self) -> None:
-        """Look again: a message may be due."""
-        self._due.set()
 
     async def deliver_due(self) -> None:
         """Deliver the messages whose delay is over, one entry after the other."""
@@ -56,8 +54,7 @@ class Delivering:
                 wait_s = limits.AFTER_FAULT_S
         await trio.sleep(limits.DELIVERY_PAUSE_S)
         with trio.move_on_after(max(0.0, wait_s - limits.DELIVERY_PAUSE_S)):
-            await self._due.wait()
-        self._due = trio.Event()
+            await self.due.wait()
 
     async def renew(self) -> None:
         """Renew the timed messages that would hold up the removal of old segments."""

@@ -120,8 +120,7 @@ class Registration:
 
     async def _prove(self, peer: Peer) -> Signing | None:
         """The signer of requests to a name server; None without a secret, here or there."""
-        config = self._core.config
-        door = name_server_door(config.broker_cluster_name, config.broker_name)
+        door = name_server_door(*self._core.config.names)
         return await self._core.signing(peer, door, NAME_SERVER_ID, limits.REGISTER_TIMEOUT_S)
 
     async def _keep_registered(self, peer: _NameServer) -> None:
@@ -157,7 +156,7 @@ class Registration:
 
     async def _tell_users(self, peer: _NameServer) -> None:
         """Tell a name server this group's users, if it can trust what it is told."""
-        users, config = self._core.machine.users, self._core.config
+        users = self._core.machine.users
         if peer.told_users == users.version or not (peer.is_proven and self._core.role.serving):
             return
         peer.told_users = users.version
@@ -166,7 +165,7 @@ class Registration:
             reason = f"they take {len(body)} bytes; at most {ANSWER_BODY_BYTES_MAX} can be told"
             _log.error("users not told", namesrv=peer.address, reason=reason)
             return
-        header = headers.RegisterUsersHeader(config.broker_cluster_name, config.broker_name)
+        header = headers.RegisterUsersHeader(*self._core.config.names)
         answer = await peer.request(RequestCode.REGISTER_USERS, header, body)
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
             peer.told_users = -1

@@ -74,7 +74,7 @@ class Rolling:
     async def _heard(self, offered: Secrets) -> list[Heard]:
         """The answers of the other members and the name servers, all asked at the same time."""
         config, role = self._core.file_config, self._core.role
-        own = config.broker_cluster_name, config.broker_name
+        own = config.names
         heard: list[Heard] = []
         async with trio.open_nursery() as nursery:
             for node_id, address in role.addresses.items():
@@ -96,8 +96,7 @@ class Rolling:
         address: str,
     ) -> None:
         core, timeout_s = self._core, limits.REGISTER_TIMEOUT_S
-        own = core.file_config.broker_cluster_name, core.file_config.broker_name
-        prover = Prover(offered, *own, core.role.node_id)
+        prover = Prover(offered, *core.file_config.names, core.role.node_id)
         try:
             host, port = parse_address(address)
             async with connect_peer(host, port, timeout_s, tls=core.dialler) as peer:

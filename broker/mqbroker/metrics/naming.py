@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dledger.remoting.codes import VERSION_ANY_DELAY
 from dledger.remoting.names import TOOLS_GROUP, topic_kind
 from mqbroker.requests.groups.membership import POPS
-
-if TYPE_CHECKING:
-    from mqbroker.config import BrokerConfig
 
 STORE: Final = {"storage_type": "local", "storage_medium": "disk"}
 """The labels of what is about the store."""
@@ -33,11 +30,6 @@ _VERSIONS_AFTER: Final = (5, 0, 0)
 def flag(value: object) -> str:
     """True or false."""
     return "true" if value else "false"
-
-
-def owners(config: BrokerConfig) -> tuple[str, str]:
-    """Names of topics that are named like the cluster and the broker group."""
-    return config.broker_cluster_name, config.broker_name
 
 
 def is_system_topic(topic: str, named_like: tuple[str, str]) -> bool:

@@ -8,7 +8,6 @@ from typing import Final
 from dledger.metrics.pages import Details
 from dledger.metrics.shown import Shown
 from dledger.metrics.text import Family, Writer
-from mqbroker.metrics import naming
 from mqbroker.metrics.details import QueueFigures
 from mqbroker.metrics.lag import LagFigures
 from mqbroker.metrics.members import MemberFigures
@@ -28,7 +27,7 @@ class BrokerFigures:
 
     def __init__(self, sources: Sources, process: Process | None) -> None:
         core = self._core = sources.core
-        self._names = Names(Shown(), Shown(), naming.owners(core.config))
+        self._names = Names(Shown(), Shown(), core.config.names)
         self._members = MemberFigures(sources)
         self._server = ServerFigures(sources, process, self._names)
         self._traffic = TrafficFigures(core.machine, core.rates, self._names)

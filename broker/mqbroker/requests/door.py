@@ -60,7 +60,7 @@ class AdminDoor:
         self._guard = guard
         self._auditor = auditor
         self._secrets = secrets
-        self._own = config.broker_cluster_name, config.broker_name
+        self._own = config.names
         self._addresses = AdminAddresses(config.admin_addresses)
         nonce = partial(os.urandom, NONCE_BYTES)
         self._proofs = Proofs(secrets, BROKER_ID, broker_door, nonce)

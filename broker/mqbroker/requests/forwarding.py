@@ -83,7 +83,6 @@ class Forwarding:
     async def _signed(self, leader: Peer, request: Command) -> Command:
         """The request with a proof that a member passes it on; as it is in a group without a
         secret."""
-        config = self._core.file_config
-        door = broker_door(config.broker_cluster_name, config.broker_name)
+        door = broker_door(*self._core.file_config.names)
         signing = await self._core.signing(leader, door, BROKER_ID, limits.FORWARD_S)
         return request if signing is None else signing.sign(request)

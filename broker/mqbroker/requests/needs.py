@@ -42,5 +42,7 @@ by_leader_to_admin = partial(serves, needs=Needs.LEADER, right=Right.ADMIN)
 """Declares codes that only an administrator may ask the leader."""
 by_all_to_admin = partial(serves, needs=Needs.NOTHING, right=Right.ADMIN)
 """Declares codes that only an administrator may ask any replica."""
+passed_on = partial(serves, needs=Needs.FORWARDED, right=Right.ANYONE)
+"""Declares codes that anyone may ask any member: the leader acts."""
 changes = partial(serves, needs=Needs.FORWARDED, right=Right.ADMIN)
 """Declares codes that change the cluster: an administrator may ask any member, the leader acts."""

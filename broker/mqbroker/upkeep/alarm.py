@@ -1,4 +1,4 @@
-"""An alarm for a loop that has something to do later."""
+"""Signals that wake a loop at once, and alarms that wake it later."""
 
 from __future__ import annotations
 
@@ -6,6 +6,22 @@ import math
 from collections.abc import Callable
 
 import trio
+
+
+class Signal:
+    """Wakes a loop: `wait` returns once for all calls of `set` since it last returned."""
+
+    def __init__(self) -> None:
+        self._event = trio.Event()
+
+    def set(self) -> None:
+        """Wake the loop."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Return when it was set."""
+        await self._event.wait()
+        self._event = trio.Event()
 
 
 class Alarm:

@@ -30,6 +30,7 @@ from mqbroker.testing.requests import (
     send_request,
     topic_request,
 )
+from mqbroker.upkeep.alarm import Signal
 
 from .test_metrics import Scrape
 
@@ -217,7 +218,7 @@ async def test_timers_are_told_by_when_they_are_due(tmp_path: Path) -> None:
         name = "rocketmq_delay_message_latency_seconds"
         assert page.value(f"{name}_sum", topic=TOPIC, **STORED) == 33 + 60 + 70 + 7230
         assert page.value(f"{name}_bucket", topic=TOPIC, le="60.0") == 2
-        running.broker._delivering._due = trio.Event()
+        running.broker._delivering.due = Signal()
         running.ledger.follow("n1")
         clocks.s += 35
         late = Scrape("".join(figures._timers.pieces(figures._writer)))

@@ -30,6 +30,7 @@ from mqbroker.refusal import no_permission, refusing, system_error
 from mqbroker.requests.core import Core
 from mqbroker.requests.needs import by_all_to_admin
 from mqbroker.state.saved.snapshot import open_snapshot
+from mqbroker.upkeep.alarm import Signal
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _log = get_logger(__name__)
@@ -55,7 +56,7 @@ class ExportHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._asked: _Asked | None = None
-        self._due = trio.Event()
+        self._due = Signal()
 
     @by_all_to_admin(RequestCode.EXPORT_REPLICA, rights=cluster(UPDATE).naming(fields("to")))
     def export(self, request: Command, _: Connection) -> Command:
@@ -112,7 +113,7 @@ class ExportHandler:
     async def turn(self) -> None:
         """Make the copy that was asked for. A stop of the broker breaks it off."""
         await self._due.wait()
-        self._due, asked = trio.Event(), self._asked
+        asked = self._asked
         if asked is None:
             return
         made_at_ms = self._core.clock_ms()

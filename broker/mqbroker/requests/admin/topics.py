@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from contextlib import AbstractContextManager
 from functools import partial
 
 import trio
 
 from dledger.ledger.outcome import outcome_of
 from dledger.net import Connection
-from dledger.net.serving import Right, serves
 from dledger.net.turns import encode_in_turns, result_in_turns
 from dledger.remoting import bodies, headers
 from dledger.remoting.attributes import parse_alteration
@@ -28,7 +26,7 @@ from mqbroker.refusal import of_broker, system_error
 from mqbroker.requests import rights
 from mqbroker.requests.admin.changes import check_rows, named_only, out_of_reach
 from mqbroker.requests.core import Core
-from mqbroker.requests.needs import Needs, by_all, by_confirmed, by_leader, changes
+from mqbroker.requests.needs import by_all, by_confirmed, by_leader, changes, passed_on
 from mqbroker.requests.replies import dialect_for
 from mqbroker.state.attributes import alter
 from mqbroker.state.topics import check_config
@@ -40,12 +38,7 @@ class TopicAdminHandler:
     def __init__(self, core: Core) -> None:
         self._core = core
 
-    @serves(
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        needs=Needs.FORWARDED,
-        right=Right.ANYONE,
-        rights=rights.PUT_TOPIC,
-    )
+    @passed_on(RequestCode.UPDATE_AND_CREATE_TOPIC, rights=rights.PUT_TOPIC)
     async def put_topic(self, request: Command, connection: Connection) -> Command:
         """Make or change a topic. Whoever may send may make one; to change one takes more."""
         header = decode_header(headers.UpdateAndCreateTopicHeader, request)
@@ -60,28 +53,14 @@ class TopicAdminHandler:
             attributes=parse_alteration(header.attributes),
         )
         changes, force = header.changes, bool(header.force)
-        with self._timed([config]):
-            return await self._put(request, connection, [config], changes, force)
+        return await self._put(request, connection, [config], changes, force)
 
-    @serves(
-        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-        needs=Needs.FORWARDED,
-        right=Right.ANYONE,
-        rights=rights.PUT_TOPICS,
-    )
+    @passed_on(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, rights=rights.PUT_TOPICS)
     async def put_topics(self, request: Command, connection: Connection) -> Command:
         """Make or change all of these topics, or none."""
         given = decode_body(bodies.CreateTopicListBody, request.payload).topic_config_list
         check_rows("topicConfigList", given)
-        with self._timed(given):
-            return await self._put(request, connection, given)
-
-    def _timed(self, given: list[bodies.TopicConfig]) -> AbstractContextManager[None]:
-        """Count how long the block takes."""
-        config = self._core.config
-        like_servers = (config.broker_cluster_name, config.broker_name)
-        is_system = any(topic_kind(each.topic_name, like_servers) == "system" for each in given)
-        return self._core.replies.latencies.topics.timed(is_system=is_system)
+        return await self._put(request, connection, given)
 
     async def _put(
         self,
@@ -91,22 +70,27 @@ class TopicAdminHandler:
         changes: str | None = None,
         force: bool = False,
     ) -> Command:
-        found = [self._changed(config, changes) for config in given]
-        lost = [lost for _, lost in found if lost is not None]
-        if lost and not force:
-            raise system_error(
-                f"no consumer could get {lost[0]}: name the queues with -r and -w, or change it "
-                "all the same with our mqadmin's --force"
-            )
-        configs = [config for config, _ in found]
-        if not self._core.door.is_admin(request, connection) and any(map(self._alters, configs)):
-            is_one = request.code == RequestCode.UPDATE_AND_CREATE_TOPIC
-            asked = rights.PUT_TOPIC if is_one else rights.PUT_TOPICS
-            raise self._core.door.refusal(request, connection, asked)
-        await outcome_of(partial(self._core.definitions.put_topics, configs))
-        for config in configs:
-            await self._until_confirmed(config.topic_name)
-        return request.reply(remark=f"no consumer gets {'; '.join(lost)}" if lost else None)
+        names = [each.topic_name for each in given]
+        is_system = any(topic_kind(name, self._core.config.names) == "system" for name in names)
+        with self._core.replies.latencies.topics.timed(is_system=is_system):
+            found = [self._changed(config, changes) for config in given]
+            lost = [lost for _, lost in found if lost is not None]
+            if lost and not force:
+                raise system_error(
+                    f"no consumer could get {lost[0]}: name the queues with -r and -w, or change "
+                    "it all the same with our mqadmin's --force"
+                )
+            configs = [config for config, _ in found]
+            if not self._core.door.is_admin(request, connection) and any(
+                map(self._alters, configs)
+            ):
+                is_one = request.code == RequestCode.UPDATE_AND_CREATE_TOPIC
+                asked = rights.PUT_TOPIC if is_one else rights.PUT_TOPICS
+                raise self._core.door.refusal(request, connection, asked)
+            await outcome_of(partial(self._core.definitions.put_topics, configs))
+            for config in configs:
+                await self._until_confirmed(config.topic_name)
+            return request.reply(remark=f"no consumer gets {'; '.join(lost)}" if lost else None)
 
     def _changed(
         self, given: bodies.TopicConfig, changes: str | None
@@ -204,8 +188,7 @@ class TopicAdminHandler:
     @by_all(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, rights=SIGNED)
     def system_topics(self, request: Command, _: Connection) -> Command:
         """The topics that belong to the broker."""
-        config = self._core.config
-        names = {*UNSENDABLE, DEFAULT_TOPIC, config.broker_cluster_name, config.broker_name}
+        names = {*UNSENDABLE, DEFAULT_TOPIC, *self._core.config.names}
         return request.reply(body=encode_body(bodies.TopicList(sorted(names))))
 
     def _queue_stats(self, topic: str, queue_id: int) -> bodies.TopicOffset:

@@ -78,10 +78,10 @@ POPS = "CONSUME_POP"
 class ConsumerGroup:
     """The members of a consumer group at the moment, and what they said about it."""
 
-    consume_type: str
-    message_model: str
-    consume_from_where: str
-    described_by: int
+    consume_type: str = ""
+    message_model: str = ""
+    consume_from_where: str = ""
+    described_by: int = -1
     """The connection whose heartbeat came last."""
     kept_bytes: int = 0
     """Roughly the memory of its subscriptions."""
@@ -311,13 +311,7 @@ class Membership:
     def _consumer(self, connection_id: int, client: Client, data: ConsumerData) -> bool:
         group = self._consumers.get(data.group_name)
         if group is None:
-            group = ConsumerGroup(
-                str(data.consume_type),
-                str(data.message_model),
-                str(data.consume_from_where),
-                connection_id,
-            )
-            self._consumers[data.group_name] = group
+            group = self._consumers[data.group_name] = ConsumerGroup()
         group.consume_type = str(data.consume_type)
         group.message_model = str(data.message_model)
         group.consume_from_where = str(data.consume_from_where)

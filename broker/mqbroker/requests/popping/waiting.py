@@ -14,7 +14,7 @@ from mqbroker.requests.popping.giving_up import GivingUp
 from mqbroker.requests.popping.held_pops import HeldPop, HeldPops, Key
 from mqbroker.requests.popping.pops import Pops
 from mqbroker.requests.popping.settling import Settling
-from mqbroker.upkeep.alarm import Alarm
+from mqbroker.upkeep.alarm import Alarm, Signal
 
 
 class Popping:
@@ -22,23 +22,16 @@ class Popping:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._due = trio.Event()
+        self._due, self._gathered = Signal(), Signal()
         self._look_due, self._sweep_due = Alarm(core.clock_s), Alarm(core.clock_s)
-        self._gathered = trio.Event()
-        self.held = HeldPops(self._wake)
+        self.held = HeldPops(self._due.set)
         self.pops = Pops(core, self.changed)
-        self.settling = Settling(core, self._wake_settling, self.changed)
+        self.settling = Settling(core, self._gathered.set, self.changed)
         self.giving_up = GivingUp(core, self.pops, self.settling, self.changed)
         self._going_on: list[Callable[[], None]] = []
         self._turns_s: dict[Key, float] = {}
         self._left: dict[tuple[int, str], None] = {}
         self._is_over = False
-
-    def _wake(self) -> None:
-        self._due.set()
-
-    def _wake_settling(self) -> None:
-        self._gathered.set()
 
     def hold(self, pop: HeldPop) -> bool:
         """Hold a pop. Returns False if too many wait."""
@@ -51,7 +44,7 @@ class Popping:
     def go_on(self, look: Callable[[], None]) -> None:
         """Continue the search of a pop that has found nothing yet, in turn with other pops."""
         self._going_on.append(look)
-        self._wake()
+        self._due.set()
 
     def look_again(self, key: Key, at_s: float) -> None:
         """Try those who wait there at a time: their group is given no more before."""
@@ -80,12 +73,11 @@ class Popping:
         """A member leaves its group: it waits for nothing any more, and is answered."""
         if any(pop.key[0] == group for pop in self.held.of_connection(connection_id)):
             self._left[connection_id, group] = None
-            self._wake()
+            self._due.set()
 
     async def serve(self) -> None:
         """Try those for whom there may be something; one turn of the loop."""
         await self._due.wait()
-        self._due = trio.Event()
         if self._is_over:
             self._is_over = False
             await in_turns(self._end(self.held.everything()))
@@ -161,5 +153,4 @@ class Popping:
     async def settle(self) -> None:
         """Write what was given back; one turn of the loop."""
         await self._gathered.wait()
-        self._gathered = trio.Event()
         self.settling.flush()

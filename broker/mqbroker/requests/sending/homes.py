@@ -64,7 +64,8 @@ class Homes:
         door = broker_door(config.broker_cluster_name, home)
         for address in await self._members(home):
             try:
-                answer = await self._request(address, door, BROKER_ID, home, command)
+                place = parse_address(address)
+                answer = await self._request(*place, door, BROKER_ID, home, command)
             except RemotingError as error:
                 reason = str(error)
                 continue
@@ -76,12 +77,10 @@ class Homes:
     async def _members(self, home: str) -> Iterable[str]:
         config = self._core.config
         command = Command(RequestCode.GET_BROKER_CLUSTER_INFO, {})
-        door = name_server_door(config.broker_cluster_name, config.broker_name)
-        for address in filter(None, map(str.strip, config.namesrv_addr.split(";"))):
+        door, of = name_server_door(*config.names), config.broker_name
+        for host, port in config.name_servers():
             try:
-                answer = await self._request(
-                    address, door, NAME_SERVER_ID, config.broker_name, command
-                )
+                answer = await self._request(host, port, door, NAME_SERVER_ID, of, command)
                 table = decode_body(ClusterInfo, answer.payload).broker_addr_table
             except (RemotingError, BadInput):
                 continue
@@ -90,10 +89,10 @@ class Homes:
         return ()
 
     async def _request(
-        self, address: str, door: Door, server_id: str, of: str, command: Command
+        self, host: str, port: int, door: Door, server_id: str, of: str, command: Command
     ) -> Command:
         timeout_s, dialler = limits.HOME_TIMEOUT_S, self._core.dialler
-        async with connect_peer(*parse_address(address), timeout_s, tls=dialler) as peer:
+        async with connect_peer(host, port, timeout_s, tls=dialler) as peer:
             signing = await self._core.signing(peer, door, server_id, timeout_s, of)
             signed = command if signing is None else signing.sign(command)
             return await peer.request(signed, timeout_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from mqbroker.state.derived.units import UNIT, Units
 PACKED_UNIT: Final = struct.Struct(">QI4xIiq")
 
 assert PACKED_UNIT.size == UNIT.itemsize
+
+
+Copies: TypeAlias = Sequence[tuple[bytes, tuple[int, int]]]
+"""For the dedup window: the key of each send, and where what was sent lies: position, size."""
 
 
 class Run(NamedTuple):
@@ -47,8 +51,7 @@ class EntryIndex(NamedTuple):
 
     topic: str
     store_timestamp_ms: int
-    copies: Sequence[tuple[bytes, tuple[int, int]]]
-    """For the dedup window: the key of each send, and where what was sent lies: position, size."""
+    copies: Copies
     runs: Sequence[Run]
     keys: Keys = ()
     """The keys for the key index."""

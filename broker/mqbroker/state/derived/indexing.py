@@ -29,7 +29,7 @@ from mqbroker import limits
 from mqbroker.state.aside import Unusable
 from mqbroker.state.decisions import STAGED_MARK, StagedNote, decode_staged_note
 from mqbroker.state.dedup import dedup_key
-from mqbroker.state.derived.entry_index import PACKED_UNIT, EntryIndex, Run
+from mqbroker.state.derived.entry_index import PACKED_UNIT, Copies, EntryIndex, Run
 from mqbroker.state.derived.many import Many, starts_of
 from mqbroker.state.derived.properties import (
     TAGS_NAME,
@@ -96,7 +96,7 @@ def _index_moved(body: memoryview, position: int, move: Record) -> list[EntryInd
         table = _table(moved, starts, at)
         if table is not None and table[0].topic != OP_TOPIC:
             many, stored_ms = table
-            whole = many.index(stored_ms, None)
+            whole = many.index(stored_ms, ())
             if whole is not None:
                 own = _index(body[: move.size], position, move, OP_TOPIC)._replace(copies=())
                 return [own, whole]
@@ -117,7 +117,7 @@ def index_sends(body: memoryview, position: int) -> Sequence[EntryIndex]:
     table = _table(body, starts, position)
     if table is not None:
         many, stored_ms = table
-        whole = many.index_sends(stored_ms)
+        whole = many.index(stored_ms, None)
         if whole is not None:
             return [whole]
     return [*_sends_of_topics(body, position)]
@@ -145,8 +145,11 @@ def _sends_of_topics(body: memoryview, position: int) -> Iterator[EntryIndex]:
         if len(starts) <= FEW:
             yield from _one_by_one(part, position + start, starts.tolist())
         else:
-            first = _record(part, 0, position + start)
-            yield _whole(Many(part, starts, position + start, topic).index_sends(_time_ms(first)))
+            first, many = (
+                _record(part, 0, position + start),
+                Many(part, starts, position + start, topic),
+            )
+            yield _whole(many.index(_time_ms(first), None))
 
 
 def _whole(index: EntryIndex | None) -> EntryIndex:
@@ -233,14 +236,14 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
     _check_time(stored_ms)
     encoded_topic, properties = topic.encode(), bytes(first.properties)
     unique_key = value_in(properties, UNIQUE_NAME)
-    copy: tuple[bytes, tuple[int, int]] | None = None
+    copies: Copies = ()
     if unique_key and tries == 0:  # no further try
-        copy = dedup_key(encoded_topic, unique_key), (position, len(body))
+        copies = ((dedup_key(encoded_topic, unique_key), (position, len(body))),)
     if (size := first.size) < len(body):
         starts = starts_of(body)
         if len(starts) > FEW:
-            return _whole(Many(body, starts, position, topic).index(stored_ms, copy))
-        return _joined(_one_by_one(body, position, starts.tolist()), copy)
+            return _whole(Many(body, starts, position, topic).index(stored_ms, copies))
+        return _joined(_one_by_one(body, position, starts.tolist()), copies)
     if at != position:
         raise Unusable(f"the record at {position} says that it is at another position")
     if queue_id < 0:
@@ -250,11 +253,10 @@ def _index(body: memoryview, position: int, first: Record, topic: str) -> EntryI
     lives_on = lives(expires_ms, stored_ms)
     unit = PACKED_UNIT.pack(position, size, lives_on, code, stored_ms)
     keys = keys_of(encoded_topic, unique_key, properties, position)
-    copies = () if copy is None else (copy,)
     return EntryIndex(topic, stored_ms, copies, [Run(queue_id, offset, unit)], keys)
 
 
-def _joined(parts: Sequence[EntryIndex], copy: tuple[bytes, tuple[int, int]] | None) -> EntryIndex:
+def _joined(parts: Sequence[EntryIndex], copies: Copies) -> EntryIndex:
     """The units of some records that were sent together."""
     first = parts[0]
     if any(part.topic != first.topic for part in parts):
@@ -270,7 +272,6 @@ def _joined(parts: Sequence[EntryIndex], copy: tuple[bytes, tuple[int, int]] | N
         else:
             raise Unusable(f"it skips queue offsets in queue {run.queue_id} of {first.topic}")
     keys = [key for part in parts for key in part.keys]
-    copies = () if copy is None else (copy,)
     return EntryIndex(first.topic, first.store_timestamp_ms, copies, runs, keys)
 
 

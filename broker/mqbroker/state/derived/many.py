@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from dledger.errors import RecordError
 from dledger.remoting.record.columns import RecordColumns, record_starts
 from mqbroker.state.aside import Unusable
-from mqbroker.state.derived.entry_index import EntryIndex, Run
+from mqbroker.state.derived.entry_index import Copies, EntryIndex, Run
 from mqbroker.state.derived.properties import Places, Properties, Said
 from mqbroker.state.derived.units import UNIT, lives
 
@@ -35,39 +33,24 @@ class Many:
         if not np.array_equal(self._columns.front["physical_offset"], self._positions):
             raise Unusable(f"the entry at {position} holds records of another position")
 
-    def index(
-        self, store_timestamp_ms: int, copy: tuple[bytes, tuple[int, int]] | None
-    ) -> EntryIndex | None:
-        """The units of these records, sent all together; `copy` is for the dedup window.
+    def index(self, store_timestamp_ms: int, copies: Copies | None) -> EntryIndex | None:
+        """The units of these records, sent together; or each by itself, so that each may be
+        retried, if no `copies` are given for the dedup window.
 
         None unless all are of the topic, and all lengths are right. Raises Unusable for other
         bytes that no leader writes.
         """
-        properties = self._properties()
-        if properties is None:
+        begins = self._columns.properties_of(self._encoded_topic)
+        if begins is None:
             return None
-        copies = () if copy is None else (copy,)
-        return self._index(store_timestamp_ms, properties, copies)
-
-    def index_sends(self, store_timestamp_ms: int) -> EntryIndex | None:
-        """The units of records that may have been sent each by itself, so that each may be
-        retried."""
-        properties = self._properties()
-        if properties is None:
-            return None
-        return self._index(store_timestamp_ms, properties, self._copies(properties))
-
-    def _index(
-        self,
-        store_timestamp_ms: int,
-        properties: Properties,
-        copies: Sequence[tuple[bytes, tuple[int, int]]],
-    ) -> EntryIndex:
+        properties = Properties(self._body, begins, self._columns.ends, self._encoded_topic)
+        if copies is None:
+            copies = self._copies(properties)
         said = properties.read(self._positions)
         runs = self._runs(store_timestamp_ms, said)
         return EntryIndex(self.topic, store_timestamp_ms, copies, runs, said.keys)
 
-    def _copies(self, properties: Properties) -> list[tuple[bytes, tuple[int, int]]]:
+    def _copies(self, properties: Properties) -> Copies:
         """For the dedup window. A message that was sent back keeps its key, and is a new one."""
         first_tries = (self._columns.back["reconsume_times"] == 0).tolist()
         places = zip(self._positions.tolist(), self._columns.front["size"].tolist(), strict=True)
@@ -101,11 +84,3 @@ class Many:
             Run(int(queue_ids[begin]), int(offsets[begin]), units[begin:end].tobytes())
             for begin, end in zip(begins, [*begins[1:], len(units)], strict=True)
         ]
-
-    def _properties(self) -> Properties | None:
-        """The records' properties, if all are of the topic, and all lengths are right."""
-        topic = self._encoded_topic
-        begins = self._columns.properties_of(topic)
-        return (
-            begins if begins is None else Properties(self._body, begins, self._columns.ends, topic)
-        )
