@@ -130,7 +130,14 @@ class Registration:
             await self._tell(peer, announcements)
         finally:
             announcements.gone(peer.address)
-        await peer.request(RequestCode.UNREGISTER_BROKER, self._unregister_header())
+        core = self._core
+        header = headers.UnregisterBrokerHeader(
+            broker_name=core.config.broker_name,
+            broker_addr=self.address,
+            cluster_name=core.config.broker_cluster_name,
+            broker_id=core.role.broker_id,
+        )
+        await peer.request(RequestCode.UNREGISTER_BROKER, header)
 
     async def _tell(self, peer: _NameServer, announcements: Announcements) -> None:
         """Register and send heartbeats until the broker stops."""
@@ -263,12 +270,3 @@ class Registration:
     def _heartbeat_timeout_ms(self) -> int:
         interval_ms = self._core.config.register_broker_heartbeat_millis
         return int(world().seldom_s(limits.HEARTBEAT_TIMEOUT_INTERVALS * interval_ms))
-
-    def _unregister_header(self) -> headers.UnregisterBrokerHeader:
-        core = self._core
-        return headers.UnregisterBrokerHeader(
-            broker_name=core.config.broker_name,
-            broker_addr=self.address,
-            cluster_name=core.config.broker_cluster_name,
-            broker_id=core.role.broker_id,
-        )

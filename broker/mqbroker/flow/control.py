@@ -149,10 +149,6 @@ class Flow:
         if gate is not None:
             gate.take(messages, size_bytes, now_s)
 
-    def count_held_back(self, group: str) -> None:
-        """A pull or pop of a group had to wait, or was refused."""
-        self._counts.read_held_back(group)
-
     def _gate_of(self, group: str) -> tuple[_Gate | None, float]:
         config = self._group(group)
         rate = consume_rate(config.attributes) if config is not None and config.attributes else None

@@ -100,7 +100,7 @@ class Rates:
         self.statistics.count(SEND_HELD_BACK, topic, messages, size_bytes)
 
     def read_held_back(self, group: str) -> None:
-        """A pull or pop came too early for its group's rate."""
+        """A pull or pop came too early for its group's rate: it had to wait, or was refused."""
         self.reads_held_back.total += 1
         self.statistics.count(READ_HELD_BACK, group, 1, 0)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from dledger.buffers import Buffer
 from dledger.checksum import crc32
@@ -25,32 +25,8 @@ from dledger.remoting.record.batch import RecordBatch
 from dledger.remoting.record.lone import LoneRecord
 from mqbroker.leader.assignments import Assignments
 
-
-class MessagesDraft(Protocol):
-    """A draft of an entry of messages (see `dledger.log.entry.Draft`)."""
-
-    offsets: list[tuple[int, int]]
-    """Once placed: (queue id, queue offset of the first record), for each run."""
-    store_timestamp_ms: int
-    """Once placed: the store time of all records."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of all records."""
-
-    @property
-    def starts(self) -> Sequence[int]:
-        """Where each record begins, from the first one's beginning."""
-
-    @property
-    def places(self) -> Sequence[tuple[str, int]]:
-        """The topic and queues that the messages go to."""
-
-    def body_crcs(self) -> list[int]:
-        """The records' body CRCs, in order: they tell a repeat from another batch."""
-
-    def place(self, body_position: int, index: int, term: int) -> Buffer:
-        """The finished records."""
+if TYPE_CHECKING:
+    from mqbroker.leader.appending.noted import NotedDraft
 
 
 class BatchDraft:
@@ -65,7 +41,9 @@ class BatchDraft:
         store_host: bytes,
     ) -> None:
         self.size = len(batch.buffer)
+        #: Once placed: (queue id, queue offset of the first record), for each run.
         self.offsets: list[tuple[int, int]] = []
+        #: Once placed: the store time of all records.
         self.store_timestamp_ms = 0
         self._batch = batch
         self._topic = topic
@@ -84,7 +62,7 @@ class BatchDraft:
         return [(self._topic, queue_id) for queue_id, _ in self._runs]
 
     def body_crcs(self) -> list[int]:
-        """The records' body CRCs, in order."""
+        """The records' body CRCs, in order: they tell a repeat from another batch."""
         return self._batch.body_crcs
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
@@ -190,6 +168,8 @@ class RecordsDraft:
 
 PlainDraft: TypeAlias = BatchDraft | RecordsDraft
 """A draft of messages and nothing else: others' may stand beside them in an entry."""
+MessagesDraft: TypeAlias = "PlainDraft | NotedDraft"
+"""A draft of an entry of messages (see `dledger.log.entry.Draft`)."""
 
 
 def new_unique_key() -> str:

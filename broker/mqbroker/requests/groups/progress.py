@@ -113,20 +113,18 @@ class ProgressHandler:
         """The store times of the messages that a group has still to consume in a topic."""
         header = decode_header(headers.QueryConsumeTimeSpanHeader, request)
         config = self._core.definitions.topic(header.topic)
-        spans = list[bodies.QueueTimeSpan]()
-        await in_turns(self._span_steps(header, config.read_queue_nums, spans))
+        spans = await result_in_turns(self._span_steps(header, config.read_queue_nums))
         return request.reply(body=await encode_in_turns(bodies.QueryConsumeTimeSpanBody(spans)))
 
     def _span_steps(
-        self,
-        header: headers.QueryConsumeTimeSpanHeader,
-        queues: int,
-        spans: list[bodies.QueueTimeSpan],
-    ) -> Iterator[None]:
+        self, header: headers.QueryConsumeTimeSpanHeader, queues: int
+    ) -> Generator[None, None, list[bodies.QueueTimeSpan]]:
+        spans = list[bodies.QueueTimeSpan]()
         for queue_id in range(queues):
             queue = MessageQueue(header.topic, self._core.config.broker_name, queue_id)
             spans.append(self._span(header.group, queue))
             yield
+        return spans
 
     @by_leader_to_admin(RequestCode.CLONE_GROUP_OFFSET, rights=rights.CLONED)
     async def clone(self, request: Command, _: Connection) -> Command:
@@ -138,35 +136,31 @@ class ProgressHandler:
         sources = offsets.topics_of(header.src_group)
         lasting = self._core.definitions.lasting
         topics = [each for each in sources if header.topic in (None, "", each) and lasting(each)]
-        new = [0]
-        await in_turns(self._clone_steps(header, topics, rows, new))
+        new = await result_in_turns(self._clone_steps(header, topics, rows))
         if not rows:
             raise system_error(
                 f"the group {header.src_group!r} has no offsets to clone"
                 + (f" in {header.topic!r}" if header.topic else "")
             )
-        check_room(offsets.shares, header.dest_group, new[0])
+        check_room(offsets.shares, header.dest_group, new)
         for begin in range(0, len(rows), limits.COMMITS_PER_ENTRY_MAX):
             some = rows[begin : begin + limits.COMMITS_PER_ENTRY_MAX]
             await self._core.definitions.changed(CommitOffsets(some))
         return request.reply()
 
     def _clone_steps(
-        self,
-        header: headers.CloneGroupOffsetHeader,
-        topics: Iterable[str],
-        rows: list[_Row],
-        new: list[int],
-    ) -> Iterator[None]:
-        """Gather what is to be committed, and count what is new; one topic at each step."""
-        machine, group = self._core.machine, header.dest_group
+        self, header: headers.CloneGroupOffsetHeader, topics: Iterable[str], rows: list[_Row]
+    ) -> Generator[None, None, int]:
+        """Gather what is to be committed, one topic at each step; returns how many are new."""
+        machine, group, new = self._core.machine, header.dest_group, 0
         for topic in topics:
             source = machine.offsets.topics_of(header.src_group).get(topic, {})
             for queue_id, offset in source.items():
                 if fault(machine, topic, queue_id, offset) is None:
                     rows.append((group, topic, queue_id, offset))
-                    new[0] += machine.offsets.get(group, topic, queue_id) is None
+                    new += machine.offsets.get(group, topic, queue_id) is None
             yield
+        return new
 
     def _progress_steps(
         self, group: str, topics: Iterable[str], table: dict[MessageQueue, bodies.OffsetWrapper]

@@ -112,12 +112,8 @@ class HeldPops:
         return min((pop.until_s for held in self._held.values() for pop in held), default=math.inf)
 
     def expired(self, now_s: float) -> list[HeldPop]:
-        """Held pops that have waited long enough."""
+        """Held pops that have waited long enough; by an infinite time, all."""
         return [pop for held in self._held.values() for pop in held if pop.until_s <= now_s]
-
-    def everything(self) -> list[HeldPop]:
-        """All: the leadership ended."""
-        return [pop for held in self._held.values() for pop in held]
 
     def of_connection(self, connection_id: int) -> list[HeldPop]:
         """The pops of a connection."""

@@ -128,7 +128,7 @@ class _Asked:
         if held_back is None:
             return False
         if not self._is_held_back:
-            flow.count_held_back(want.group)
+            self._core.rates.read_held_back(want.group)
             self._is_held_back = True
         turn_s = self._core.clock_s() + held_back.wait_s
         self._popping.look_again((want.group, want.topic), turn_s)

@@ -3,6 +3,7 @@ the loop that looks after both."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import trio
@@ -80,7 +81,7 @@ class Popping:
         await self._due.wait()
         if self._is_over:
             self._is_over = False
-            await in_turns(self._end(self.held.everything()))
+            await in_turns(self._end(self.held.expired(math.inf)))
         left, self._left = self._left, {}
         for connection_id, group in left:
             pops = self.held.of_connection(connection_id)

@@ -108,7 +108,7 @@ class PullHandler:
         if held_back is None:
             return False
         if not asked.is_held_back:
-            flow.count_held_back(asked.header.consumer_group)
+            self._core.rates.read_held_back(asked.header.consumer_group)
             asked.is_held_back = True
         turn_s = self._core.clock_s() + held_back.wait_s
         if turn_s <= asked.until_s and self._hold(asked, turn_s, _NO_ARRIVAL):
