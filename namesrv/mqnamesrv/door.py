@@ -51,22 +51,15 @@ class Door:
         self._admin = admin_addresses
         self._nonce = nonce
         self._lets_unsigned_in = lets_unsigned_in
-        self._proofs = Proofs(secrets, NAME_SERVER_ID, name_server_door, nonce)
-
-    def forget(self, connection_id: int) -> None:
-        """A connection is gone."""
-        self._proofs.forget(connection_id)
-
-    def prove(self, request: Command, connection_id: int) -> Command:
-        """Answer a PROVE. Raises NotLetIn, FrameError, HeaderError."""
-        return self._proofs.prove(request, connection_id)
+        #: The proofs of the connections' other ends.
+        self.proofs = Proofs(secrets, NAME_SERVER_ID, name_server_door, nonce)
 
     def trust_in(self, request: Command, connection_id: int) -> Trust:
         """How far a broker's request is trusted. Raises NotLetIn, and FrameError for a wrong tag,
         after which nothing on this connection can be trusted."""
         if not self.secrets:
             return Trust.UNSIGNED if self._lets_unsigned_in else Trust.OPEN
-        proven = self._proofs.check(request, connection_id)
+        proven = self.proofs.check(request, connection_id)
         if proven is not None:
             said = request.ext.get("clusterName"), request.ext.get("brokerName")
             if said != proven:

@@ -80,7 +80,7 @@ class Dispatcher:
         self._kv_requests = KvRequests(kv, self.routes, self._connections)
         lists = Lists(self.routes, self.users.guard)
         handlers = [self, self.users, lists, self._kv_requests]
-        self.table = self.users.audited(table_of(handlers, Right))
+        self.table = self.users.auditor.wrapped(table_of(handlers, Right), self.users.who)
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         """The answer, or an awaitable of it if something must become durable first."""
@@ -141,7 +141,7 @@ class Dispatcher:
     def disconnected(self, connection: Connection) -> None:
         """The connection is gone: remove the brokers that registered over it."""
         self._connections.pop(connection.id, None)
-        self._door.forget(connection.id)
+        self._door.proofs.forget(connection.id)
         self.users.guard.forget(connection.id)
         self._lanes.forget(connection.id)
         gone = self.routes.connection_lost(connection.id, self._clock())
@@ -161,7 +161,7 @@ class Dispatcher:
     @serves(RequestCode.PROVE, needs=Right.BROKER, rights=OPEN)
     def _prove(self, request: Command, connection: Connection) -> Command:
         try:
-            return self._door.prove(request, connection.id)
+            return self._door.proofs.prove(request, connection.id)
         except FrameError as error:
             raise NotLetIn(str(error)) from error
 

@@ -82,7 +82,7 @@ class UserDoor:
         self.guard.mode = Mode(config.authorization_mode)
         folder = Path(config.audit_log_dir) if config.audit_log_dir else None
         trail = Trail(f"namesrv-{config.listen_port}")
-        self._auditor = Auditor(trail, AuditLog(folder), self, clock_ms)
+        self.auditor = Auditor(trail, AuditLog(folder), self, clock_ms)
 
     # -- what rights depend on (Look) -------------------------------------------------------
 
@@ -128,7 +128,7 @@ class UserDoor:
     @serves(RequestCode.LIST_AUDITED, needs=Right.ADMIN, rights=BY_SUPER)
     def list_audited(self, request: Command, _: Connection) -> Steps[Command]:
         """A page of this name server's audit log."""
-        return answer_of(request, self._auditor.log)
+        return answer_of(request, self.auditor.log)
 
     def unreadable(self, present: tuple[bytes, ...], wanted: tuple[bytes, ...]) -> Iterator[str]:
         """Users whose passwords the present secrets read, and the wanted ones would not."""
@@ -160,19 +160,15 @@ class UserDoor:
         if by_address and guard.mode is Mode.OBSERVE and not asker.may_all:
             self._door.check_admin(request, source)
 
-    def audited(self, table: dict[int, Served[Right]]) -> dict[int, Served[Right]]:
-        """The table of handlers, those of changes with notes for the audit log."""
-        return self._auditor.wrapped(table, self._who)
-
     def refused(
         self, request: Command, connection: Connection, reason: str, rights: Rights
     ) -> None:
         """A request is not let in: log it, for operators and for audits."""
         _log.warning("not let in", code=request.code, reason=reason, peer=connection.peer)
         asker = self.guard.asker
-        self._auditor.refused(request, (asker.name, connection.peer[0]), reason, rights)
+        self.auditor.refused(request, (asker.name, connection.peer[0]), reason, rights)
 
-    def _who(self, request: Command, connection: Connection) -> tuple[str, str]:
+    def who(self, request: Command, connection: Connection) -> tuple[str, str]:
         """The user that asks for what is served now ("" if unknown), and its address."""
         asker, source = self.guard.asker, connection.peer[0]
         if asker.name and not asker.problem:

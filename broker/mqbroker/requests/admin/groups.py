@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator, Iterable, Iterator
+from collections.abc import Awaitable, Generator, Iterable
 from functools import partial
 
 from dledger.ledger.outcome import outcome_of
 from dledger.net import Connection
-from dledger.net.turns import encode_in_turns, in_turns, result_in_turns
+from dledger.net.turns import encode_in_turns, result_in_turns
 from dledger.remoting import bodies, headers
 from dledger.remoting.bodies import decode_body, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -136,13 +136,13 @@ class GroupAdminHandler:
     @by_leader(RequestCode.GET_ALL_PRODUCER_INFO, rights=cluster(GET))
     async def all_producers(self, request: Command, _: Connection) -> Command:
         """All producers that are connected, by group."""
-        table: dict[str, list[bodies.ProducerInfo]] = {}
-        await in_turns(self._producer_steps(table))
+        table = await result_in_turns(self._producer_steps())
         return request.reply(body=await encode_in_turns(bodies.ProducerTableInfo(table)))
 
-    def _producer_steps(self, table: dict[str, list[bodies.ProducerInfo]]) -> Iterator[None]:
-        """Fill the table; one group at each step. Refused if they are too many."""
+    def _producer_steps(self) -> Generator[None, None, dict[str, list[bodies.ProducerInfo]]]:
+        """The producers by group, one group at each step. Refused if they are too many."""
         core, membership = self._core, self._membership
+        table: dict[str, list[bodies.ProducerInfo]] = {}
         now_ms, now_s = core.clock_ms(), core.clock_s()
 
         def info(connection_id: int, client: Client) -> bodies.ProducerInfo:
@@ -162,6 +162,7 @@ class GroupAdminHandler:
                 )
             table[name] = [info(*member) for member in members.items()]
             yield
+        return table
 
     @by_leader(RequestCode.QUERY_TOPICS_BY_CONSUMER, rights=group(GET))
     def topics_of_group(self, request: Command, _: Connection) -> Command:

@@ -8,11 +8,11 @@ next pull (see `mqbroker.requests.groups.readers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 from dledger.net import Connection
-from dledger.net.turns import encode_in_turns, in_turns
+from dledger.net.turns import encode_in_turns, in_turns, result_in_turns
 from dledger.remoting import bodies, headers
 from dledger.remoting.bodies import encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -50,8 +50,7 @@ class ResetHandler:
         """Commit the new offsets, tell the members, answer with all of them."""
         header = decode_header(headers.InvokeBrokerToResetOffsetHeader, request)
         check_group_name(header.group)
-        targets = dict[int, int]()
-        await in_turns(self._find(header, targets))
+        targets = await result_in_turns(self._find(header))
         self._core.role.check_serving()
         self._core.definitions.ensure_group(header.group)
         rows = [(header.group, header.topic, queue_id, at) for queue_id, at in targets.items()]
@@ -70,17 +69,17 @@ class ResetHandler:
         return request.reply(body=loose)
 
     def _find(
-        self, header: headers.InvokeBrokerToResetOffsetHeader, targets: dict[int, int]
-    ) -> Iterator[None]:
-        """Fill in queue id -> the offset to go on from, a queue at each step: a file may have to be
-        read for it. Refused if the topic is made again meanwhile."""
+        self, header: headers.InvokeBrokerToResetOffsetHeader
+    ) -> Generator[None, None, dict[int, int]]:
+        """Queue id -> the offset to go on from, a queue at each step: a file may have to be read
+        for it. Refused if the topic is made again meanwhile."""
         topics = self._core.machine.topics
         queues = self._core.definitions.topic(header.topic).read_queue_nums
         if header.queue_id is not None and header.queue_id >= 0:
             if header.queue_id >= queues:
                 raise no_queue(header.topic, header.queue_id, queues)
-            targets[header.queue_id] = self._target(header, header.queue_id)
-            return
+            return {header.queue_id: self._target(header, header.queue_id)}
+        targets = dict[int, int]()
         life = topics.life(header.topic)
         for queue_id in range(queues):
             targets[queue_id] = self._target(header, queue_id)
@@ -91,6 +90,7 @@ class ResetHandler:
                     f"the topic {header.topic!r} was deleted while the group was reset: nothing "
                     "has changed",
                 )
+        return targets
 
     def _target(self, header: headers.InvokeBrokerToResetOffsetHeader, queue_id: int) -> int:
         machine = self._core.machine

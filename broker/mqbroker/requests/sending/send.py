@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from dledger.buffers import Buffer
 from dledger.errors import BadInput
 from dledger.limits import MESSAGE_BODY_BYTES_MAX, PROPERTIES_SENT_BYTES_MAX
 from dledger.net import Connection
-from dledger.net.turns import in_turns
+from dledger.net.turns import result_in_turns
 from dledger.remoting import headers
 from dledger.remoting import message as names
 from dledger.remoting.bodies import TopicConfig
@@ -29,6 +29,7 @@ from dledger.remoting.headers import decode_header, encode_header
 from dledger.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, UNSENDABLE
 from dledger.remoting.receipts import RecallHandle
 from dledger.remoting.record import HOST_BITS, TRANSACTION_BITS
+from dledger.slices import drained
 from mqbroker import limits
 from mqbroker.flow.control import Arriving
 from mqbroker.leader.appending.drafts import NewRecord, RecordsDraft, new_unique_key
@@ -110,27 +111,14 @@ class SendHandler:
     ) -> Later[Stored] | Awaitable[Later[Stored]]:
         """Append several messages to one queue, with consecutive offsets."""
         items = names.batch_decode(request.payload, limits.MESSAGES_PER_BATCH_MAX + 1)
-        made = list[Later[Stored]]()
-        steps = self._batch_steps(request, connection, items, made)
-        if len(items) > limits.BATCH_AT_ONCE_MAX:
-            return self._make_large_batch(steps, made)
-        for _ in steps:
-            pass
-        return made[0]
-
-    @staticmethod
-    async def _make_large_batch(steps: Iterator[None], made: list[Later[Stored]]) -> Later[Stored]:
-        await in_turns(steps)
-        return made[0]
+        steps = self._batch_steps(request, connection, items)
+        is_large = len(items) > limits.BATCH_AT_ONCE_MAX
+        return result_in_turns(steps) if is_large else drained(steps)
 
     def _batch_steps(
-        self,
-        request: Command,
-        connection: Connection,
-        items: Sequence[names.BatchItem],
-        made: list[Later[Stored]],
-    ) -> Iterator[None]:
-        """The steps of a batch, the last of which puts into `made` what is to be appended."""
+        self, request: Command, connection: Connection, items: Sequence[names.BatchItem]
+    ) -> Generator[None, None, Later[Stored]]:
+        """The steps of a batch, which return what is to be appended."""
         header = send_header(request)
         if header.topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
             raise illegal_message("a batch can't go to a retry topic")
@@ -160,7 +148,7 @@ class SendHandler:
             self._core.role.check_serving()
         config, queue_id = self._destination(header)
         where = _Place(topic, queue_id, topic)
-        made.append(self._append(request, connection, config, where, records, keys))
+        return self._append(request, connection, config, where, records, keys)
 
     def _append(
         self,
