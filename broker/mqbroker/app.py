@@ -162,7 +162,7 @@ async def _serve(
             connections_max=quota.places_max,
             client_memory_max=quota.bytes_max,
         )
-        await _tell_figures(nursery, figures, broker.sources, process)
+        await _serve_figures(nursery, figures, broker.sources, process)
         space = DiskSpace(config, ledger.refuses_messages)
         core.appender.refusal = lambda: space.refusal
         retention = Retention(config, machine, ledger, core.role, _unix_s, space)
@@ -187,7 +187,7 @@ async def _serve(
     _log.info("broker stopped", node=config.node_id)
 
 
-async def _tell_figures(
+async def _serve_figures(
     nursery: trio.Nursery, figures: Port | None, sources: Sources, process: Process
 ) -> None:
     """Open the port for figures, if one is wanted."""

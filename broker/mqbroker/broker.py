@@ -381,7 +381,7 @@ class Broker(Watcher):
         if now_s >= self._next_scan_s:
             self._next_scan_s += limits.CLIENT_SCAN_S
             self._clients.expire()
-            self._delivering.tell_repeats()
+            self._delivering.log_repeats()
         if self.core.role.serving:
             self._clients.forget_locks()
             try:

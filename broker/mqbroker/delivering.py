@@ -98,7 +98,7 @@ class Delivering:
             )
         return True
 
-    def tell_repeats(self) -> None:
+    def log_repeats(self) -> None:
         """Log how many repeats came later than they say, if any did since the last look."""
         count, self._repeats_logged = (
             self._core.rates.repeats_put_off.total - self._repeats_logged,

@@ -338,7 +338,7 @@ SQL_NEEDLE_CHARACTERS_MAX = 8
 """The longest text that is searched for as it is; a longer one is searched with an algorithm that
 is linear for any text, but slower to set up."""
 
-PRODUCERS_TOLD_MAX = 65_536
+PRODUCERS_SHOWN_MAX = 65_536
 """Producers of all groups in one answer."""
 PROGRESS_QUEUES_MAX = 65_536
 """Queues of groups whose progress is reported in one answer: with short names they fill a frame."""

@@ -5,8 +5,8 @@ A replica registers over one lasting connection: when that ends, the name server
 for gone. It registers at the start, when the role or a topic changes, and every
 `REGISTER_INTERVAL_S`. In between it sends heartbeats; a name server that does not know the replica,
 or no longer, says so, and the replica registers again. Each answer says whether an operator has
-taken the group's write permission there. `announcements` notes what each has been
-told.
+taken the group's write permission there. `announcements` notes what each
+has got.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class _NameServer:
 
     def __init__(self, peer: Peer, signing: Signing | None) -> None:
         self.address = peer.address
-        #: The version of the topics that it was told last; None if it is to be told all of them.
-        self.told_counter: int | None = None
-        #: The version of this group's users that it was told last.
-        self.told_users = -1
+        #: The version of the topics that it was sent last; None if it is to get all of them.
+        self.sent_counter: int | None = None
+        #: The version of this group's users that it was sent last.
+        self.sent_users = -1
         self.is_proven = signing is not None
         self._peer = peer
         self._signing = signing
@@ -142,31 +142,31 @@ class Registration:
     async def _tell(self, peer: _NameServer, announcements: Announcements) -> None:
         """Register and send heartbeats until the broker stops."""
         interval_s = self._core.config.register_broker_heartbeat_millis / 1000
-        told_all_s, told_version = -math.inf, announcements.version
+        sent_all_s, sent_version = -math.inf, announcements.version
         while not self._stop_wanted.is_set():
             now_s, version, changed = self._core.clock_s(), announcements.version, self._changed
-            due = now_s - told_all_s >= world().seldom_s(limits.REGISTER_INTERVAL_S)
-            if version != told_version or due:
+            due = now_s - sent_all_s >= world().seldom_s(limits.REGISTER_INTERVAL_S)
+            if version != sent_version or due:
                 if due:  # by its own clock: changes must not put it off for ever
-                    peer.told_counter, told_all_s = None, now_s
+                    peer.sent_counter, sent_all_s = None, now_s
                 rest_s = limits.REGISTER_REST * await self._register(peer)
                 await self._tell_users(peer)
                 announcements.confirmed(peer.address, version)
-                told_version = version
+                sent_version = version
                 with trio.move_on_after(rest_s):
                     await self._stop_wanted.wait()
             elif not await self._heartbeat(peer):
-                told_all_s = -math.inf
+                sent_all_s = -math.inf
                 continue
             with trio.move_on_at(next_look(interval_s)):
                 await changed.wait()
 
     async def _tell_users(self, peer: _NameServer) -> None:
-        """Tell a name server this group's users, if it can trust what it is told."""
+        """Send a name server this group's users, if it can trust them."""
         users = self._core.machine.users
-        if peer.told_users == users.version or not (peer.is_proven and self._core.role.serving):
+        if peer.sent_users == users.version or not (peer.is_proven and self._core.role.serving):
             return
-        peer.told_users = users.version
+        peer.sent_users = users.version
         body = encoded(users)
         if len(body) > ANSWER_BODY_BYTES_MAX:
             reason = f"they take {len(body)} bytes; at most {ANSWER_BODY_BYTES_MAX} can be told"
@@ -175,19 +175,19 @@ class Registration:
         header = headers.RegisterUsersHeader(*self._core.config.names)
         answer = await peer.request(RequestCode.REGISTER_USERS, header, body)
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
-            peer.told_users = -1
+            peer.sent_users = -1
             _log.warning("users not told", namesrv=peer.address, reason=answer.remark)
 
     async def _register(self, peer: _NameServer) -> float:
         """Register; returns how many seconds it took to encode everything.
 
-        A name server of ours is told of changed topics alone, and of all of them at times, or if it
-        refuses that.
+        A name server of ours gets changed topics alone, and all of them at times, or if it refuses
+        that.
         """
         core, role = self._core, self._core.role
         began_s = core.clock_s()
         topics, since = self._topics_for(peer)
-        peer.told_counter = None
+        peer.sent_counter = None
         body = encode_body(RegisterBrokerBody(topics))
         took_s = core.clock_s() - began_s
         header = headers.RegisterBrokerHeader(
@@ -208,7 +208,7 @@ class Registration:
         if response.code == ResponseCode.SUCCESS:
             answer = decode_header(headers.RegisterBrokerResponseHeader, response)
             if answer.takes_changes:
-                peer.told_counter = topics.data_version.counter
+                peer.sent_counter = topics.data_version.counter
             core.announcements.heard(peer.address, wiped=bool(answer.wiped))
             _log.info(
                 "registered", namesrv=peer.address, broker_id=header.broker_id, term=header.term
@@ -229,11 +229,11 @@ class Registration:
         """The topics to tell, and the version since which they have changed; None for all."""
         core = self._core
         news = core.announcements.news_for(peer.address)
-        if news is not None and peer.told_counter is not None:
+        if news is not None and peer.sent_counter is not None:
             changed = self._table(news)
-            # The others were deleted, or are not shown; to be told of none is to be told of all.
+            # The others were deleted, or are not shown; a list of none would stand for all.
             if len(changed.topic_config_table) == len(news) > 0:
-                return changed, peer.told_counter
+                return changed, peer.sent_counter
         return self._table(), None
 
     def _table(self, names: Collection[str] | None = None) -> TopicConfigWrapper:

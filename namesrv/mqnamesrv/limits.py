@@ -22,7 +22,7 @@ ABSENT_GROUPS_MAX = 256
 """Broker groups without members whose topics are remembered."""
 ABSENT_ROWS_MAX = 200_000
 """Topics of all those groups that have proven nothing, together."""
-DEPARTURES_TOLD = 20
+DEPARTURES_LOGGED_MAX = 20
 """Brokers leaving at once that are logged one by one."""
 SETTLES_S = 3.0
 """Seconds after its start in which a name server may not know each broker group that serves: ours
@@ -46,7 +46,7 @@ NAME_CHARACTERS_MAX = 255
 """The longest name of a cluster or a broker."""
 TOPIC_SETTINGS_KEPT = 256
 """Different texts of topics' settings that are parsed only once."""
-TOPICS_LEFT_OUT_TOLD = 5
+TOPICS_LEFT_OUT_LOGGED_MAX = 5
 REGISTRATION_BYTES_MAX = 12 * MIB
 """The largest compressed registration, in bytes after inflating."""
 PARTS_AT_ONCE_MAX = 256

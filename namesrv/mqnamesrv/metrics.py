@@ -158,7 +158,7 @@ async def serve_metrics(
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; `task_status` is told the port. ConfigError if it can't be had."""
+    """Serve until cancelled; `task_status` gets the port. ConfigError if it can't be had."""
     figures = NamesrvFigures(dispatcher, quota, faults, tls)
     admission = Admission(
         where.host,

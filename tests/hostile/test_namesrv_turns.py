@@ -232,7 +232,7 @@ def leave(groups: int, each: int) -> float:
         took_s = (time.thread_time() - began_s) / pace
     assert dispatcher.routes.topics.rows == 0
     assert dispatcher.routes.topics.away.rows <= limits.ABSENT_ROWS_MAX
-    assert len(logs) <= limits.DEPARTURES_TOLD + 1
+    assert len(logs) <= limits.DEPARTURES_LOGGED_MAX + 1
     return took_s
 
 

@@ -246,7 +246,7 @@ SECURITY = (
     f"{namesrv.TOPICS_PER_GROUP_MAX:,} topics of a broker group, {namesrv.TOPICS_MAX:,} of all"
     f" broker groups that prove nothing, {mib(namesrv.REGISTRATION_BYTES_MAX)} inflated",
     f"{kib(namesrv.TOPIC_TEXT_BYTES_MAX)} of a topic; topics are read",
-    f"moved as a whole; {namesrv.DEPARTURES_TOLD} lines of the log",
+    f"moved as a whole; {namesrv.DEPARTURES_LOGGED_MAX} lines of the log",
     f"Bound: {foundation.ROUTE_QUEUES_MAX:,} queues of a topic, {foundation.ROUTE_GROUPS_MAX:,}"
     f" broker groups, {foundation.ROUTE_MEMBERS_MAX} members each",
     f"a consumer group has at most {client.CONSUMERS_PER_GROUP_MAX:,} consumers",

@@ -12,7 +12,7 @@ FLOW_WAIT_S_MIN = 0.001
 """The shortest wait in seconds. Floats are not exact: after a shorter one a client might come too
 early, again and again."""
 FLOW_WAIT_MS_MAX = 86_400_000
-"""The longest wait that a client is told, in milliseconds."""
+"""The longest wait that an answer names, in milliseconds."""
 FLOW_GATES_MAX = 40_000
 
 # Figures, for each topic, and for each topic and group.

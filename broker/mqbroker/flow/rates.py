@@ -113,7 +113,7 @@ class Rates:
         return self._pull_offsets.get(queue, (0, 0.0))[0]
 
     def pulled_at_s(self, queue: GroupQueue) -> float:
-        """When a group pulled last, to a second, by the clock that `sample` is told; else 0."""
+        """When a group pulled last, to a second, by the clock of `sample`; else 0."""
         return self._pull_offsets.get(queue, (0, 0.0))[1]
 
     def topic_ended(self, topic: str) -> None:

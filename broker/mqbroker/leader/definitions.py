@@ -273,7 +273,7 @@ class Definitions:
     def change(self, control: Control, on_done: OnDone = ignored) -> None:
         """Append a control entry. Raises BadInput, before anything is done, if it can't be written.
 
-        Raises Refused if it certainly was not appended; `on_done` is told of that, too.
+        Raises Refused if it certainly was not appended; `on_done` hears of that, too.
         """
         self._append(encode_control(control), on_done)
 

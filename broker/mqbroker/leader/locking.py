@@ -102,7 +102,7 @@ class Locking:
         try:
             self._definitions.change(LockQueues(group, client_id, wanted, now_ms), done)
         except Refused:
-            return  # `done` was told
+            return  # `done` was called
         except BadInput:
             end()
             raise

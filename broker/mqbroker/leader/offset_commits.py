@@ -144,9 +144,7 @@ class OffsetCommits:
         except Refused:
             return  # done() was called; one-way commits are lost, which is allowed
         except Exception:
-            done(
-                NotLeader(None)
-            )  # waiting requests are told to try again, and new ones can be written
+            done(NotLeader(None))  # waiting requests are to try again, and new ones can be written
             raise
 
     def topic_ended(self, topic: str) -> None:

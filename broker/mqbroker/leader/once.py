@@ -99,7 +99,7 @@ class OnceAppender:
     def register(
         self, name: str, instance: str, now_ms: int, tell: Tell[int], claim: Claim = NOBODYS
     ) -> None:
-        """Give a name to an instance; `tell` is told its epoch. Raises Refused, BadInput."""
+        """Give a name to an instance; `tell` gets its epoch. Raises Refused, BadInput."""
 
         def done(outcome: Appended | AppendError) -> None:
             self._registering[name] -= 1

@@ -50,7 +50,7 @@ class QueueFigures:
         self._sources = sources
 
     def notes(self, wanted: Details) -> Iterator[str]:
-        """Comments about what is asked for and not told. Raises NoSuchName if nothing of it exists,
+        """Comments about what is asked for and missing. Raises NoSuchName if nothing of it exists,
         which every replica knows."""
         core = self._sources.core
         role, name = core.role, core.config.broker_name
@@ -106,12 +106,12 @@ class QueueFigures:
         reasons: list[tuple[_Pair, Why]] = []
         for group in groups:
             reads = standing.topics_of(group)
-            if not standing.is_told(group):
+            if not standing.is_kept(group):
                 yield f"# consumer group {group!r} broadcasts: its members keep their own offsets\n"
             elif reads.isdisjoint(topic for topic, _ in queues):
                 yield f"# consumer group {group!r} reads none of these topics\n"
             for topic, queue_id in queues:
-                if topic not in reads or not standing.is_told(group):
+                if topic not in reads or not standing.is_kept(group):
                     continue
                 pair = _Pair(group, topic, queue_id)
                 behind = standing.behind(*pair)

@@ -20,7 +20,7 @@ async def serve_metrics(
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; `task_status` is told the port. ConfigError if it can't be had."""
+    """Serve until cancelled; `task_status` gets the port. ConfigError if it can't be had."""
     core, figures = sources.core, BrokerFigures(sources, process)
     tls = core.tls and core.tls.taker
     admission = Admission(

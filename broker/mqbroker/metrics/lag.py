@@ -1,6 +1,6 @@
-"""How far groups are behind, told by the leader: in messages, and in age.
+"""How far groups are behind, reported by the leader: in messages, and in age.
 
-A group is told with and without members. Its retry topic is told with `is_retry`. The age of a
+A group is reported with and without members, and its retry topic with `is_retry`. The age of a
 message is read from its queue once, and kept until the group has passed it.
 """
 
@@ -85,7 +85,7 @@ class LagFigures:
 
     def _add(self, group: str, sums: dict[tuple[str, ...], list[int]]) -> Iterator[str]:
         names, standing = self._names, self._sources.standing
-        if not standing.is_told(group):
+        if not standing.is_kept(group):
             return
         for topic in sorted(standing.topics_of(group)):
             queues = standing.queues_of(topic)

@@ -1,4 +1,4 @@
-"""Figures of messages that wait for their time, told by the leader.
+"""Figures of messages that wait for their time, reported by the leader.
 
 A message waits in the timer from the entry that stores it, so none is behind on its way there; how
 many are behind on their way out, and for how long, is counted in the timer itself.

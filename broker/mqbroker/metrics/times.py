@@ -38,14 +38,14 @@ class RequestFigures:
         """The families' texts."""
         latencies = self._core.replies.latencies
         yield from writer.family(_LATENCY, latencies.rows())
-        yield from writer.family(_TOPICS, _made(latencies.topics, is_told=True))
-        yield from writer.family(_GROUPS, _made(latencies.groups, is_told=False))
+        yield from writer.family(_TOPICS, _made(latencies.topics, by_owner=True))
+        yield from writer.family(_GROUPS, _made(latencies.groups, by_owner=False))
         waiting = self._core.entries.sends_waiting
         yield from writer.family(_WATERMARK, [({"processor": "send"}, waiting)])
 
 
-def _made(makings: Makings, *, is_told: bool) -> Iterable[Sample]:
-    """`is_told`: whether they were the system's."""
+def _made(makings: Makings, *, by_owner: bool) -> Iterable[Sample]:
+    """`by_owner`: whether to tell the system's own from others."""
     for (succeeded, is_system), times in list(makings.rows.items()):
         labels = {"invocation_status": "success" if succeeded else "failure"}
-        yield labels | ({"is_system": flag(is_system)} if is_told else {}), times
+        yield labels | ({"is_system": flag(is_system)} if by_owner else {}), times

@@ -38,7 +38,7 @@ _NOT_PASSED_ON: Final = frozenset(
         *(ACCESS_KEY, SIGNATURE, STAMP, BODY_HASH, OWN_SIGNATURE),
     }
 )
-"""Fields that tell this member who asks; the leader is told by the proof of this member."""
+"""Fields that tell this member who asks; the leader knows by the proof of this member."""
 
 
 class Forwarding:

@@ -25,13 +25,13 @@ class Later(msgspec.Struct, Generic[OutcomeT], frozen=True):
     """The result of a handler that answers later."""
 
     begin: Callable[[Tell[OutcomeT]], object]
-    """Is given the callback that must be told the outcome, once. May raise what handlers may."""
+    """Is given the callback, which must get the outcome, once. May raise what handlers may."""
     answer: Callable[[OutcomeT], Command]
     """Makes the response. May raise Refused."""
     topics: Sequence[str] = ()
     """The topics that name servers have to know before the answer is sent."""
     reached: Callable[[bool], None] | None = None
-    """Is told whether the answer was written to an open connection."""
+    """Hears whether the answer was written to an open connection."""
 
 
 def noted(answer: Any, noting: Noting) -> Any:

@@ -17,5 +17,5 @@
 ``derived``        what is made from the log: consume queues, key index, the order of what waits
 ``rows``           its tables as rows of bytes, for a snapshot
 ``saved``          the state as bytes, so that a restart replays only later entries
-``watching``       who is told what was applied
+``watching``       who hears what was applied
 """

@@ -78,8 +78,8 @@ class Memory:
         )
 
     def change(self, change: control.Control, index: int, position: int = 0) -> object:
-        """Make the change of the control entry `index`, which lies there in the log; returns what
-        its sender is told."""
+        """Make the change of the control entry `index`, which lies there in the log; returns the
+        result for its sender."""
         match change:
             case control.PutSettings(settings, now_ms):
                 self._put_settings(settings, now_ms)
@@ -185,7 +185,7 @@ class Memory:
     def _put_settings(self, settings: Mapping[str, str], now_ms: int) -> None:
         merged = {**self.settings, **settings}
         self.settings = {key: text for key, text in merged.items() if text}
-        # Which topics name servers are told of depends on settings, too.
+        # Which topics name servers get depends on settings, too.
         self.topics.touch(now_ms)
 
     def take_memory(self, state: State) -> None:

@@ -29,7 +29,7 @@ class Watcher:
         """Tell that consumer groups were made, changed or deleted."""
 
     def locks_changed(self, change: LockQueues | UnlockQueues) -> None:
-        """A client has asked for locks, by which the locks' time was told, or given some up."""
+        """A client has asked for locks, by which the locks' time went on, or given some up."""
 
     def settings_changed(self) -> None:
         """Config keys have other values than before, on all replicas."""

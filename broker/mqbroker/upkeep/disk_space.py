@@ -37,7 +37,7 @@ class DiskSpace:
     """The level that the disk has reached. `refusal`: why no messages are taken, or None."""
 
     def __init__(self, config: BrokerConfig, refuses: Callable[[str | None], None]) -> None:
-        """`refuses` is told at each look why messages are refused, or that they are not."""
+        """`refuses` is called at each look with why messages are refused, or that they are not."""
         self._config = config
         self._refuses = refuses
         self._path = Path(config.store_path_root_dir)

@@ -196,7 +196,7 @@ class Dispatcher:
                 "topics left out",
                 broker_name=new.broker_name,
                 count=len(new.left_out),
-                topics=[name[:80] for name in new.left_out[: limits.TOPICS_LEFT_OUT_TOLD]],
+                topics=[name[:80] for name in new.left_out[: limits.TOPICS_LEFT_OUT_LOGGED_MAX]],
                 reason="their names, permissions or numbers of queues can't be",
             )
         follows = new.broker_id != 0
@@ -353,7 +353,7 @@ def _answered(
 
 
 def _log_departures(departures: list[Departure], reason: str) -> None:
-    for gone in departures[: limits.DEPARTURES_TOLD]:
+    for gone in departures[: limits.DEPARTURES_LOGGED_MAX]:
         _log.info(
             "broker left",
             reason=reason,
@@ -362,5 +362,5 @@ def _log_departures(departures: list[Departure], reason: str) -> None:
             broker_id=gone.broker_id,
             address=gone.address,
         )
-    if (more := len(departures) - limits.DEPARTURES_TOLD) > 0:
+    if (more := len(departures) - limits.DEPARTURES_LOGGED_MAX) > 0:
         _log.info("more brokers left", reason=reason, count=more)

@@ -1,6 +1,6 @@
 """The appending of messages to the log.
 
-``in_flight``  what is on its way, and who is told its outcome
+``in_flight``  what is on its way, and who gets its outcome
 ``entries``    appends to the log, and answers when an entry is applied
 ``times``      how long entries take (pure)
 ``together``   sends that become one entry

@@ -70,7 +70,7 @@ class Entries:
 
     def gathers(self, draft: PlainDraft, on_done: OnDone) -> bool:
         """Whether one message or a few wait to share an entry, as much is under way
-        (`mqbroker.leader.appending.together`). Then `on_done` is told what `append_nowait` would
+        (`mqbroker.leader.appending.together`). Then `on_done` gets what `append_nowait` would
         raise, too."""
         alone = self._under_way < limits.SENDS_TOGETHER_FROM and not self._waiting
         if alone or draft.size >= limits.SENDS_TOGETHER_BYTES:
@@ -91,7 +91,7 @@ class Entries:
         began_s: float | None,
         outcome: Appended | AppendError,
     ) -> None:
-        """An entry was applied, or failed. No fault of who is told reaches the log."""
+        """An entry was applied, or failed. No fault of a callback reaches the log."""
         self._under_way -= 1
         if began_s is not None and isinstance(outcome, Appended):
             self.times.appended(self._clock_s() - began_s)
@@ -105,7 +105,7 @@ class Entries:
             self._append_waiting()
 
     def _append_waiting(self) -> None:
-        """Append the sends that wait for each other. They are told what this would raise."""
+        """Append the sends that wait for each other. They get what this would raise."""
         sends = self._waiting.take()
         if len(sends) <= 1:
             self._append_each(sends)

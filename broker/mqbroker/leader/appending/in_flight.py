@@ -1,8 +1,8 @@
-"""Drafts of messages on their way to the log, and who is told what became of them.
+"""Drafts of messages on their way to the log, and who gets their outcomes.
 
 A draft is in flight from the moment when it is appended until its entry is applied, or has failed.
 A sender whose answer is late, or whose connection broke, asks for the same again meanwhile: it
-waits with the first. All are told once, in the order in which they asked.
+waits with the first. All are answered once, in the order in which they asked.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Flight:
     def join(
         self, tell: Tell[Stored], check: Callable[[Stored], Stored | Refused] | None = None
     ) -> None:
-        """A repeat waits, too. It is told of a duplicate, or what `check` makes of that."""
+        """A repeat waits, too. It gets a duplicate, or what `check` makes of that."""
 
         def tell_duplicate(outcome: Stored | Refused | AppendError) -> None:
             if isinstance(outcome, Stored):

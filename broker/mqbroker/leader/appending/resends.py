@@ -115,18 +115,18 @@ class Unheard:
         self._copies_max = copies_max
         self._copies: dict[bytes, list[Copy]] = {}
         self._left: dict[Copy, None] = {}
-        self._told: dict[int, None] = {}
+        self._answered: dict[int, None] = {}
         self._earlier_end = -1
 
     def reset(self, last_position: int) -> None:
         """A leadership begins; messages up to here were stored by earlier leaders."""
         self._copies.clear()
         self._left.clear()
-        self._told.clear()
+        self._answered.clear()
         self._earlier_end = last_position
 
     def __len__(self) -> int:
-        return sum(map(len, self._copies.values())) + len(self._told)
+        return sum(map(len, self._copies.values())) + len(self._answered)
 
     def of(self, key: bytes) -> Sequence[Copy]:
         """The copies of a key, the oldest first."""
@@ -137,7 +137,7 @@ class Unheard:
         that."""
         return (
             place.position <= self._earlier_end
-            and place.position not in self._told
+            and place.position not in self._answered
             and all(copy.place != place for copy in self.of(key))
         )
 
@@ -168,7 +168,7 @@ class Unheard:
         if reached:
             self.close(copy)
             if copy.place is not None and copy.place.position <= self._earlier_end:
-                _keep(self._told, copy.place.position, self._copies_max)
+                _keep(self._answered, copy.place.position, self._copies_max)
             return
         if copy not in self.of(copy.key):
             return  # of a leadership that has ended

@@ -155,10 +155,10 @@ class GroupAdminHandler:
         for name in [name for name, _ in membership.producer_groups()]:
             members = membership.producers(name)
             count += len(members)
-            if count > limits.PRODUCERS_TOLD_MAX:
+            if count > limits.PRODUCERS_SHOWN_MAX:
                 raise system_error(
-                    f"there are more than {limits.PRODUCERS_TOLD_MAX} producers, by group: ask for "
-                    "one group at a time (mqadmin producerConnection)"
+                    f"there are more than {limits.PRODUCERS_SHOWN_MAX} producers, by group: ask "
+                    "for one group at a time (mqadmin producerConnection)"
                 )
             table[name] = [info(*member) for member in members.items()]
             yield

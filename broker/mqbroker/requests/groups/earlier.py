@@ -26,7 +26,7 @@ class Earlier:
         #: topic -> group -> connections
         self._pulling: dict[str, dict[str, dict[int, None]]] = {}
         self._pairs = 0
-        #: connection -> (group, topic) -> queue -> whether it was told, and does not know it yet
+        #: connection -> (group, topic) -> queue -> whether its reader still has to learn it
         self._left: dict[int, dict[tuple[str, str], dict[int, bool]]] = {}
 
     def pulled(self, key: QueueKey, connection_id: int) -> None:

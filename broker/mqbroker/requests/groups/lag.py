@@ -1,6 +1,6 @@
 """The lag of a consumer group in a queue, and its reason, for tools and figures alike.
 
-A group is at the offset that it has committed, or nowhere yet: then it is told as at the first
+A group is at the offset that it has committed, or nowhere yet: then it counts as at the first
 message, as it has read none. Popped messages in flight count by themselves, as others behind them
 may be done. What was pulled and not committed is in flight, as far as this leader has seen it
 pulled, while the member that pulled it is there: what a member had that is gone is read again. So
@@ -89,7 +89,7 @@ class Standing:
         subscribed = self._membership.left_topics(group) if online is None else online.subscriptions
         return self._commits.topics_of(group).union(subscribed)
 
-    def is_told(self, group: str) -> bool:
+    def is_kept(self, group: str) -> bool:
         """Whether a group's progress is kept here: members that broadcast keep it themselves."""
         online = self._membership.consumers(group)
         return online is None or online.message_model != BROADCASTING

@@ -1,6 +1,6 @@
 """The progress of consumer groups.
 
-A group's place in a queue is told as `mqbroker.state.groups.places` says, or as the queue's first
+A group's place in a queue is shown as `mqbroker.state.groups.places` says, or as the queue's first
 message if it is nowhere yet; what was pulled and not committed is in flight.
 Times are those at which messages were stored. Numbers are the reference's (AdminBrokerProcessor).
 """

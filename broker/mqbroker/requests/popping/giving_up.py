@@ -39,7 +39,7 @@ class GivingUp:
 
     def give_up(self, row: Row, copy: PlainDraft, tell: Tell[Stored | None]) -> None:
         """Append the copy of the one message of `row`, and its ack; neither if it is not in its
-        sender's hands any more. `tell` is told where the copy lies; None if there is none.
+        sender's hands any more. `tell` gets where the copy lies; None if there is none.
 
         Raises Refused or an AppendError if certainly nothing was appended.
         """

@@ -166,7 +166,7 @@ class Settling:
         except AppendError as error:
             done(error)
         except Exception:
-            done(NotLeader(None))  # those who wait are told to try again
+            done(NotLeader(None))  # those who wait are to try again
             raise
 
     def _tell(self, sent: _Gathered, rows: list[Row], outcome: Appended | AppendError) -> None:

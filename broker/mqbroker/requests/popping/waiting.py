@@ -64,7 +64,7 @@ class Popping:
         self._is_over = False
 
     def following(self) -> None:
-        """Leadership ended: who waits is told where to ask."""
+        """Leadership ended: who waits is answered where to ask."""
         self.pops.reset()
         self.settling.reset()
         self._is_over = True

@@ -194,7 +194,7 @@ class LookupHandler:
         ):
             # From now on it has this offset, and tools see how far behind it is. Pops note it by
             # themselves: behind their first one it would set the group back.
-            with suppress(Refused):  # at a bound it is told all the same
+            with suppress(Refused):  # at a bound the answer has it all the same
                 self._commits.gather(key, offset)
         begun = machine.groups.beginning(key.group)
         begun_ms = begun.at_ms if begun is not None else None

@@ -1,10 +1,10 @@
 """The place of a group in a queue, and the offsets that it may commit. Pure.
 
-One truth for all who tell or use it. A queue has the offsets from its begin to its end. A group's
-place in it is the offset that it has committed; or the queue's first message if the queue came into
-being after the group began (whatever its members say about where to begin); else it has none. What
-was committed below the begin, before retention took it, or beyond the end, by an older version, is
-told as the begin or the end. So no lag is negative, and none counts what is gone.
+One statement for all who show or use it. A queue has the offsets from its begin to its end. A
+group's place in it is the offset that it has committed; or the queue's first message if the queue
+came into being after the group began (whatever its members say about where to begin); else it has
+none. What was committed below the begin, before retention took it, or beyond the end, by an older
+version, is shown as the begin or the end. So no lag is negative, and none counts what is gone.
 
 A position belongs to a life of its topic (`mqbroker.state.topics`). A commit that names another
 life, a queue that is not there, or an offset beyond the end is nobody's: it is refused.
