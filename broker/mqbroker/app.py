@@ -165,7 +165,7 @@ async def _serve(
         await _serve_figures(nursery, figures, broker.sources, process)
         space = DiskSpace(config, ledger.refuses_messages)
         core.appender.refusal = lambda: space.refusal
-        retention = Retention(config, machine, ledger, core.role, _unix_s, space)
+        retention = Retention(config, machine, ledger, core.role, lambda: unix_ms() / 1000, space)
         mending = Mending(machine, ledger)
         recorder = Recorder(broker.sources, process)
         for part in (broker, registration, snapshots, retention, mending, space, recorder):
@@ -346,7 +346,3 @@ async def _watch_fence(ledger: Ledger) -> None:
     if isinstance(error, WrittenByNewer):
         raise error
     raise Fenced(str(error)) from error
-
-
-def _unix_s() -> float:
-    return unix_ms() / 1000

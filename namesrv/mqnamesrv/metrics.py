@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import trio
 
@@ -26,27 +27,22 @@ from dledger.version import __version__
 from dledger.world import unix_ms
 from mqnamesrv.requests.dispatch import Dispatcher
 
+_WRITER = Writer({"node_type": "namesrv"})
 
+
+@dataclass(frozen=True, slots=True)
 class NamesrvFigures:
     """Makes the pages."""
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        quota: ConnectionQuota,
-        faults: Faults,
-        tls: ServerContexts | None = None,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._quota = quota
-        self._faults = faults
-        self._tls = tls
-        self._writer = Writer({"node_type": "namesrv"})
+    _dispatcher: Dispatcher
+    _quota: ConnectionQuota
+    _faults: Faults
+    _tls: ServerContexts | None = None
 
     def pieces(self) -> Iterator[str]:
         """The text of /metrics."""
         for family, samples in self._families():
-            yield from self._writer.family(family, samples)
+            yield from _WRITER.family(family, samples)
 
     def details(self, _: Details) -> Iterator[str]:
         """Name servers know no queues' offsets and no groups. Raises NoSuchName."""
@@ -95,13 +91,13 @@ class NamesrvFigures:
             yield CERTIFICATE_END, [({}, self._tls.ends_s)]
 
 
+@dataclass(frozen=True, slots=True)
 class Recorder:
     """Keeps some of the figures of the last hour."""
 
-    def __init__(self, dispatcher: Dispatcher, quota: ConnectionQuota, faults: Faults) -> None:
-        self._dispatcher = dispatcher
-        self._quota = quota
-        self._faults = faults
+    _dispatcher: Dispatcher
+    _quota: ConnectionQuota
+    _faults: Faults
 
     async def run(self) -> None:
         """Take the figures until cancelled."""

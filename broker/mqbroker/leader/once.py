@@ -11,6 +11,7 @@ offsets then, and other producers' messages may be behind them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -76,25 +77,18 @@ class _Write(Flight):
         return self.once.stamp
 
 
+@dataclass(eq=False, slots=True)
 class OnceAppender:
     """Decides and appends the writes of named producers."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        log: Log,
-        definitions: Definitions,
-        appender: Appender,
-        commits: OffsetCommits,
-    ) -> None:
-        self._machine = machine
-        self._log = log
-        self._definitions = definitions
-        self._appender = appender
-        self._commits = commits
-        self._registering: dict[str, int] = {}
-        #: By producer and stream.
-        self._writing: InFlight[tuple[str, int], _Write] = InFlight()
+    _machine: Machine
+    _log: Log
+    _definitions: Definitions
+    _appender: Appender
+    _commits: OffsetCommits
+    _registering: dict[str, int] = field(default_factory=dict, init=False)
+    #: By producer and stream.
+    _writing: InFlight[tuple[str, int], _Write] = field(default_factory=InFlight, init=False)
 
     def register(
         self, name: str, instance: str, now_ms: int, tell: Tell[int], claim: Claim = NOBODYS

@@ -272,9 +272,6 @@ class UserHandler:
 
         return make()
 
-    def _wrapped(self, name: str, password: str) -> bytes:
-        return Wrapping(self._core.secrets.first).wrap(name, password)
-
     async def wrap_anew(self) -> None:
         """While this replica leads, wrap passwords with the first secret that are wrapped with
         another valid one. The table is gone through once for each of its versions."""
@@ -304,7 +301,8 @@ class UserHandler:
                     f"a password of {size} bytes; it has at most {limits.PASSWORD_BYTES_MAX}, and "
                     "only characters that can be shown"
                 )
-            user = user._replace(wrapped=self._wrapped(user.name, info.password))
+            wrapping = Wrapping(self._core.secrets.first)
+            user = user._replace(wrapped=wrapping.wrap(user.name, info.password))
         return user._replace(
             is_super=_chosen("userType", info.user_type, _TYPES, user.is_super),
             enabled=_chosen("userStatus", info.user_status, _STATUSES, user.enabled),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -214,7 +215,7 @@ class _Work:
         """Take of the first queue that is free: all that is in flight of it, then new ones."""
         for queue_id in self._want.queue_ids:
             popped = self._view.popped.queues.get(queue_id)
-            flying = [] if popped is None else sorted(popped.deliveries(), key=_base)
+            flying = [] if popped is None else sorted(popped.deliveries(), key=attrgetter("base"))
             if self._steps_left <= 0:
                 return
             is_held = any(each.visible_ms > now_ms for each in flying)
@@ -319,7 +320,3 @@ class _Found(NamedTuple):
     numbers: list[int]
     units: Units
     next_offset: int
-
-
-def _base(delivery: Delivery) -> int:
-    return delivery.base

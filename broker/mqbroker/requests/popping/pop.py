@@ -9,6 +9,7 @@ of POP. How long a pop may wait is measured from its arrival, whatever the clien
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -58,26 +59,18 @@ class PopHandler:
         return None
 
 
+@dataclass(eq=False, slots=True)
 class _Asked:
     """A POP from its arrival to its answer."""
 
-    def __init__(
-        self,
-        core: Core,
-        popping: Popping,
-        request: Command,
-        connection: Connection,
-        want: Want,
-        until_s: float,
-    ) -> None:
-        self._core = core
-        self._popping = popping
-        self._request = request
-        self._connection = connection
-        self._want = want
-        self._until_s = until_s
-        self._finished = False
-        self._is_held_back = False
+    _core: Core
+    _popping: Popping
+    _request: Command
+    _connection: Connection
+    _want: Want
+    _until_s: float
+    _finished: bool = False
+    _is_held_back: bool = False
 
     def start(self) -> None:
         """Hand something out, or wait. Raises Refused, AppendError."""

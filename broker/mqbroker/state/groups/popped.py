@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from dledger.slices import drained
@@ -99,7 +100,7 @@ class PoppedQueue:
         #: Messages in flight.
         self.count = 0
         self._deliveries: dict[int, OfFence] = {}
-        self._lowest = Heap(lambda delivery: delivery.base)
+        self._lowest = Heap(attrgetter("base"))
 
     @property
     def committed(self) -> int:
@@ -150,7 +151,7 @@ class PoppedTopic:
 
     def __init__(self) -> None:
         self.queues: dict[int, PoppedQueue] = {}
-        self._visible = Heap(lambda delivery: delivery.visible_ms)
+        self._visible = Heap(attrgetter("visible_ms"))
         # Deliveries by the attempt that they were made for, if it had an id.
         self._attempts: dict[str, list[Delivery]] = {}
         self._attempts_room = STALE
@@ -195,7 +196,9 @@ class PoppedTopic:
             if queue is None:
                 return []
             visible = (each for each in queue.deliveries() if each.visible_ms <= now_ms)
-            found = heapq.nsmallest(count_max, filter(wanted, visible), key=_visible_ms)
+            found = heapq.nsmallest(
+                count_max, filter(wanted, visible), key=attrgetter("visible_ms")
+            )
         return found
 
 
@@ -410,7 +413,3 @@ class Popped:
                 self.shares.change(group, len(delivery))
                 yield
             yield
-
-
-def _visible_ms(delivery: Delivery) -> int:
-    return delivery.visible_ms
