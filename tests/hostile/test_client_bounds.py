@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import pytest
 import trio
+from answers import group_info
 from anyio.abc import TaskGroup
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ from dledger.net.peer import OnResponse
 from dledger.remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue, HeaderEncoding
-from dledger.remoting.headers import GroupInfoResponseHeader, encode_header
+from dledger.remoting.headers import encode_header
 from dledger.remoting.message import host_bytes, properties_encode
 from dledger.remoting.record import encode_record
 from dledger.testing.virtual import VirtualWorld
@@ -94,20 +95,8 @@ def record(body: bytes = b"x", offset: int = 0, sys_flag: int = 0) -> bytes:
 
 def info(**changed: object) -> dict[str, ExtValue]:
     """What a member says of its group: it leads."""
-    header = GroupInfoResponseHeader(
-        broker_name="b",
-        cluster="c",
-        node_id="n0",
-        role="leader",
-        term=1,
-        leader_id="n0",
-        leader_addr=BROKER,
-        members=[("n0", BROKER)],
-        last_index=1,
-        commit_index=1,
-        applied_index=1,
-        end_position=1,
-        counted=True,
+    header = group_info(
+        broker_name="b", leader_id="n0", leader_addr=BROKER, members=[("n0", BROKER)]
     )
     return encode_header(header) | changed  # type: ignore[operator]
 

@@ -7,6 +7,7 @@ for ever, since it does not know the secret; but members name it to whoever asks
 from __future__ import annotations
 
 import trio
+from answers import group_info
 from trio.testing import MockClock
 
 from dledger.net import Connection, Handler, connect_peer, serve_remoting
@@ -14,7 +15,6 @@ from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
     AddMemberHeader,
-    GroupInfoResponseHeader,
     ProduceResponseHeader,
     encode_header,
 )
@@ -36,19 +36,8 @@ class Foreign(Handler):
         self.asked.append(request.code)
         if request.code == RequestCode.PRODUCE:
             return request.reply(ext=encode_header(ProduceResponseHeader(0, [(0, 0)], 1, False)))
-        info = GroupInfoResponseHeader(
-            broker_name=self.broker_name,
-            cluster="DefaultCluster",
-            node_id="n9",
-            role="leader",
-            term=1 << 31,
-            members=[("n9", f"127.0.0.1:{FOREIGN_PORT}")],
-            last_index=1,
-            commit_index=1,
-            applied_index=1,
-            end_position=1,
-            counted=True,
-        )
+        members = [("n9", f"127.0.0.1:{FOREIGN_PORT}")]
+        info = group_info(broker_name=self.broker_name, node_id="n9", term=1 << 31, members=members)
         return request.reply(ext=encode_header(info))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from answers import group_info
 
 from dledger.log.hard_state import HardState, encode_slot
-from dledger.remoting.headers import GroupInfoResponseHeader
 from mqchaos.cluster import layout
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.probe import NodeState
@@ -27,19 +27,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 def state(cluster: Cluster, number: int, role: str, term: int) -> NodeState:
     node = cluster.layout.group("broker-a")[number]
-    info = GroupInfoResponseHeader(
-        broker_name="broker-a",
-        cluster="c",
-        node_id=node.node,
-        role=role,  # type: ignore[arg-type]
-        term=term,
-        members=[],
-        last_index=9,
-        commit_index=9,
-        applied_index=9,
-        end_position=4096,
-        counted=True,
-    )
+    info = group_info(9, node_id=node.node, role=role, term=term, end_position=4096)
     return NodeState(node, 1, info)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from answers import group_info
 
-from dledger.remoting.headers import GroupInfoResponseHeader
 from mqchaos.cluster.layout import plan
 from mqchaos.cluster.probe import NodeState
 from mqchaos.faults.surroundings.resources import is_decided
@@ -13,21 +13,8 @@ from mqchaos.faults.surroundings.resources import is_decided
 def state(*, pid: int | None, answers: bool, fenced: str | None = None) -> NodeState:
     """What one node of a group was found to be."""
     layout = plan(range(20000, 20020))
-    info = GroupInfoResponseHeader(
-        broker_name="broker-a",
-        cluster="c",
-        node_id="n0",
-        role="follower",
-        term=1,
-        members=[],
-        last_index=1,
-        commit_index=1,
-        applied_index=1,
-        end_position=0,
-        counted=True,
-        fenced=fenced,
-    )
-    return NodeState(layout.nodes[0], pid, info if answers else None)
+    info = group_info(role="follower", fenced=fenced) if answers else None
+    return NodeState(layout.nodes[0], pid, info)
 
 
 @pytest.mark.parametrize(

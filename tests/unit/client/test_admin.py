@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from answers import group_info
 
 from dledger.errors import BadInput, ConnectFailed
 from dledger.net import Peer, connect_peer
@@ -22,7 +23,7 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import GroupInfoResponseHeader, RegisterBrokerHeader, encode_header
+from dledger.remoting.headers import RegisterBrokerHeader, encode_header
 from dledger.remoting.names import topic_kind
 from mqclient.admin import Admin, UnknownTarget
 from mqclient.admin.brokers import state_of
@@ -141,19 +142,7 @@ async def test_one_failed_call_of_several_is_raised_as_it_is() -> None:
 
 def test_a_brokers_own_word_about_its_role_counts() -> None:
     """A stock broker has no such word: id 0 leads."""
-    info = GroupInfoResponseHeader(
-        broker_name="broker-a",
-        cluster="DefaultCluster",
-        node_id="n0",
-        role="candidate",
-        term=4,
-        members=[("n0", "127.0.0.1:10911")],
-        last_index=10,
-        commit_index=9,
-        applied_index=8,
-        end_position=480,
-        counted=True,
-    )
+    info = group_info(10, role="candidate", term=4, commit_index=9, applied_index=8)
     figures = {"brokerVersionDesc": "V4_9_8", "putTps": "1.5 2.5 3.5", "getTransferredTps": ""}
     state = state_of((GROUP, 0, "127.0.0.1:10911"), info, figures)
     assert (state.role, state.term, state.behind_entries) == ("candidate", 4, 2)

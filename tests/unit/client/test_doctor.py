@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from answers import group_info
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,22 +42,10 @@ NAMESRV = "10.0.0.9:9876"
 
 def info(node: int, **changes: Any) -> GroupInfoResponseHeader:
     """What a member of a group of three says of the group; n0 leads."""
-    healthy = GroupInfoResponseHeader(
-        broker_name="broker-a",
-        cluster="C",
-        node_id=f"n{node}",
-        role="follower" if node else "leader",
-        term=7,
-        members=[(f"n{each}", address) for each, address in ADDRESSES.items()],
-        last_index=1_000_000,
-        commit_index=1_000_000,
-        applied_index=1_000_000,
-        end_position=1,
-        counted=True,
-        set_aside=0,
-        faults=0,
-    )
-    return msgspec.structs.replace(healthy, **changes)
+    members = [(f"n{each}", address) for each, address in ADDRESSES.items()]
+    role = "follower" if node else "leader"
+    healthy = {"node_id": f"n{node}", "role": role, "term": 7, "members": members}
+    return group_info(1_000_000, **healthy | {"set_aside": 0, "faults": 0} | changes)
 
 
 def broker(node: int, **changes: Any) -> BrokerFacts:

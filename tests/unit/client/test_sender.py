@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from answers import group_info
 
 from dledger.errors import ConnectionLost, OutcomeUnknown
 from dledger.net import Connection, Handler, serve_remoting
@@ -72,19 +73,8 @@ class Member(Handler):
         return self.script(self, request)
 
     def info(self) -> GroupInfoResponseHeader:
-        return GroupInfoResponseHeader(
-            broker_name="b",
-            cluster="c",
-            node_id=self.name,
-            role="leader" if self.role == "leader" else "follower",
-            term=self.term,
-            members=[],
-            last_index=0,
-            commit_index=0,
-            applied_index=0,
-            end_position=0,
-            counted=True,
-        )
+        role = "leader" if self.role == "leader" else "follower"
+        return group_info(broker_name="b", node_id=self.name, role=role, term=self.term)
 
 
 class Group:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from answers import group_info
 
 from dledger.net import Connection, Handler, serve_remoting
 from dledger.remoting.bodies import (
@@ -25,7 +26,6 @@ from dledger.remoting.bodies import (
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
 from dledger.remoting.headers import (
-    GroupInfoResponseHeader,
     ProduceHeader,
     ProduceResponseHeader,
     QueryMessageResponseHeader,
@@ -76,7 +76,7 @@ class Leader(Handler):
         if self.script is not None and request.code == RequestCode.PRODUCE:
             return self.script(request)
         if request.code == RequestCode.GROUP_INFO:
-            return request.reply(0, encode_header(self.info()))
+            return request.reply(0, encode_header(group_info(broker_name=self.name)))
         if request.code == RequestCode.HEART_BEAT:
             self.members.add(decode_body(HeartbeatData, request.payload).client_id)
             return request.reply(0)
@@ -105,21 +105,6 @@ class Leader(Handler):
             position=0, offsets=[(q, 0) for q, _ in runs], store_timestamp=1, duplicate=False
         )
         return request.reply(0, encode_header(header))
-
-    def info(self) -> GroupInfoResponseHeader:
-        return GroupInfoResponseHeader(
-            broker_name=self.name,
-            cluster="c",
-            node_id="n0",
-            role="leader",
-            term=1,
-            members=[],
-            last_index=0,
-            commit_index=0,
-            applied_index=0,
-            end_position=0,
-            counted=True,
-        )
 
     def die(self) -> None:
         """Its connections break, and nobody listens there any more."""
