@@ -5,8 +5,7 @@
 ``planting``   puts in the faults that judges must find
 ``small_runs``  whole runs of some ten messages, from a seed
 ``small_making``  lets these happen
-``small_plants``  faults for these
-``innocents``     what only looks odd in them
+``small_plants``  faults for these, and what only looks odd in them
 ``plants``        both, by what they are about
 ``derived``       faults of what a broker makes from a log, and what only looks odd there
 ``reference``  a second judge, without Spark

@@ -166,6 +166,21 @@ class SmallRun:
             and all(event.get(name) == value for name, value in fields.items())
         ]
 
+    def note(self, kind: str, t: int, **fields: object) -> Event:
+        """Add an event of this broker."""
+        self.events.append({"kind": kind, "t": t, "broker": self.broker, **fields})
+        return self.events[-1]
+
+    def repeat(self, event: Event, **fields: object) -> Event:
+        """Add an event like another one, but for some fields."""
+        self.events.append({**event, **fields})
+        return self.events[-1]
+
+    def note_end(self, queue_id: int, offset: int, began: int, topic: str = TOPIC) -> None:
+        """A node answers that a queue ends there."""
+        place = {"topic": topic, "queue_id": queue_id, "offset": offset}
+        self.note("queue_end", began + 10, began=began, node="n2", **place)
+
     def change(
         self, node: str, message_id: str, *, of_topic: str | None = None, **fields: object
     ) -> None:
@@ -193,8 +208,20 @@ class SmallRun:
             for entry in self.logs[node]
         ]
 
-    def rewrite_control(self, old: bytes, new: bytes) -> None:
-        """Put other bytes of the same number in the place of some, in all changes of state."""
+    def change_all(self, message_id: str, *, of_topic: str | None = None, **fields: object) -> None:
+        """Give the records of that message other values in all logs."""
+        for node in self.logs:
+            self.change(node, message_id, of_topic=of_topic, **fields)
+
+    def drop_all(self, message_id: str, topic: str = TOPIC) -> None:
+        """Take a message out of all logs."""
+        for node in self.logs:
+            self.drop(node, message_id, topic)
+
+    def rewrite_control(self, before: Sequence[object], after: Sequence[object]) -> None:
+        """Put other fields, whose bytes are as many, in the place of some that follow each other,
+        in all changes of state."""
+        old, new = (b"".join(map(msgspec.msgpack.encode, row)) for row in (before, after))
         assert len(old) == len(new)
         for node, entries in self.logs.items():
             self.logs[node] = [
@@ -212,10 +239,28 @@ class SmallRun:
             log.append(entry)
         return entry.positions(begin_of(entry, end))
 
-    def stored(self, message_id: str, topic: str = TOPIC, node: str = "n0") -> Stored | None:
-        """The first record of that message in a node's log."""
-        found = (m for entry in self.logs[node] for m in entry.messages if m.id == message_id)
-        return next((m for m in found if m.topic == topic), None)
+    @property
+    def messages(self) -> list[Stored]:
+        """The messages in the first node's log."""
+        return [message for entry in self.logs["n0"] for message in entry.messages]
+
+    def stored(self, message_id: str, topic: str = TOPIC) -> Stored:
+        """The first record of that message. StopIteration if there is none."""
+        return next(m for m in self.messages if (m.id, m.topic) == (message_id, topic))
+
+    def large(self) -> Stored:
+        """The message whose body is in parts. StopIteration if there is none."""
+        return next(m for m in self.messages if m.large)
+
+    def count(self, topic: str) -> int:
+        """How many messages a topic has."""
+        return sum(message.topic == topic for message in self.messages)
+
+    def another(self, like: Stored, **fields: object) -> Stored:
+        """A message that was sent like another one, to be stored; nobody is told of it."""
+        ghost = f"{self.broker}-ghost"
+        self.repeat(self.of("send", id=like.id)[0], id=ghost)
+        return replace(like, id=ghost, **fields)  # type: ignore[arg-type]
 
     def next_offset(self, queue_id: int, node: str = "n0") -> int:
         """The first free offset of a queue in a node's log. AssertionError if there is none."""

@@ -16,8 +16,9 @@ from mqspark.auditing import judge_run, write_report
 from mqspark.history.events import EVENT
 from mqspark.testing import planting
 from mqspark.testing.plants import life
+from mqspark.testing.plants.plain import sent_again
 from mqspark.testing.small_making import small_run
-from mqspark.testing.small_plants import FAULTS, sent_again
+from mqspark.testing.small_plants import FAULTS
 from mqspark.testing.small_runs import TOPIC, SmallRun, write_runs
 from mqspark.verdict import PROPERTIES
 
@@ -90,8 +91,7 @@ def test_a_broker_without_a_store_is_named(session: SparkSession, tmp_path: Path
     (ack, *_) = run.of("ack", waiting=None, topic=TOPIC)
     ack["broker"] = "strange"
     run.events = [e for e in run.events if (e["kind"], e.get("id")) != ("deliver", ack["id"])]
-    for node in run.logs:
-        run.drop(node, ack["id"])
+    run.drop_all(ack["id"])
     history, stores = write_runs([run], tmp_path / "runs")
     with pytest.raises(ConfigError, match="1 messages were acknowledged or delivered by brokers"):
         judge_run(session, history, planting.replicas_of(stores), lambda _: None)

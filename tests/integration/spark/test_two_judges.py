@@ -24,12 +24,12 @@ from dledger.log.segments.segment import segment_path
 from mqspark.auditing import gather
 from mqspark.exhibits.collecting import exhibits
 from mqspark.source.planning import Replica
-from mqspark.testing import planting, reference, small_plants
-from mqspark.testing.innocents import INNOCENT
+from mqspark.testing import planting, reference
+from mqspark.testing.plants.declaring import Plant
 from mqspark.testing.reference import Finding
 from mqspark.testing.rewriting import read_log
 from mqspark.testing.small_making import small_run
-from mqspark.testing.small_plants import FAULTS
+from mqspark.testing.small_plants import FAULTS, INNOCENT
 from mqspark.testing.small_runs import (
     GROUP,
     HALF_TOPIC,
@@ -199,7 +199,7 @@ def turn_a_bit(replica: Replica, byte: int) -> None:
     planting.patch(replica, at, bytes([raw ^ 1 << byte % 8]))
 
 
-def planted(plant: small_plants.Plant, name: str) -> SmallRun:
+def planted(plant: Plant[SmallRun], name: str) -> SmallRun:
     """A run with this plant: the first one in which there is something to plant it in."""
     for attempt in range(100):
         draw = random.Random(f"{plant.__qualname__} {attempt}")
@@ -209,7 +209,7 @@ def planted(plant: small_plants.Plant, name: str) -> SmallRun:
     raise AssertionError(plant)
 
 
-def try_to(plant: small_plants.Plant, run: SmallRun, draw: random.Random) -> bool:
+def try_to(plant: Plant[SmallRun], run: SmallRun, draw: random.Random) -> bool:
     """Plant it, unless there is nothing to plant it in, as after what was planted before."""
     try:
         plant(run, draw)

@@ -14,8 +14,9 @@ from dledger.log.entry import Kind
 from mqbroker.testing.leading import serve
 from mqspark.source.derived import look_at
 from mqspark.source.planning import find_replicas
-from mqspark.testing.derived.plants import BESIDE, FOUND, NOTHING, Plant
+from mqspark.testing.derived.plants import BESIDE, PLANTS
 from mqspark.testing.derived.served import Served
+from mqspark.testing.plants.declaring import Plant
 from mqspark.testing.reference.derived import Unlike, unlike
 from mqspark.testing.rewriting import read_log
 from mqspark.testing.small_making import small_run
@@ -23,6 +24,7 @@ from mqspark.testing.small_runs import SEGMENT_BYTES, TOPIC, write_runs
 from mqspark.testing.synthetic import LogWriter
 
 SEEDS = range(40)
+FOUND = [fault.plant for fault in PLANTS.faults]
 PLANTS_MAX = 3
 
 
@@ -65,9 +67,9 @@ def found_by_both(store: Path) -> tuple[set[Unlike], set[Unlike]]:
     return units, unlike(replica)
 
 
-@pytest.mark.parametrize("plant", [*FOUND, *NOTHING], ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize("plant", [*FOUND, *PLANTS.innocents], ids=lambda plant: plant.__name__)
 def test_each_fault_of_a_derived_file_is_found_by_both_judges(
-    served: Path, tmp_path: Path, plant: Plant
+    served: Path, tmp_path: Path, plant: Plant[Served]
 ) -> None:
     """Both find the same units; and nothing where only what the snapshot does not claim is odd."""
     for seed in range(2):
@@ -85,7 +87,7 @@ def test_both_judges_agree_on_random_faults_of_derived_files(
     """Up to three of them in one store, as far as they can be planted after each other."""
     draw = random.Random(seed)
     store = shutil.copytree(served, tmp_path / "store")
-    for plant in draw.sample([*FOUND, *NOTHING], draw.randint(1, PLANTS_MAX)):
+    for plant in draw.sample([*FOUND, *PLANTS.innocents], draw.randint(1, PLANTS_MAX)):
         with suppress(OSError, ValueError, IndexError, KeyError, StopIteration):
             plant(Served(store), draw)
     first, second = found_by_both(store)

@@ -8,9 +8,8 @@ from typing import Final
 
 import pytest
 
-from mqspark.testing.derived import plants as derived
-from mqspark.testing.innocents import INNOCENT
-from mqspark.testing.small_plants import FAULTS
+from mqspark.testing.derived.plants import PLANTS as DERIVED
+from mqspark.testing.small_plants import FAULTS, INNOCENT
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "explanation" / "audit.md"
 KINDS_MIN: Final = 30
@@ -36,13 +35,13 @@ def test_each_group_of_properties_has_many_kinds_of_faults(numbers: tuple[int, .
 def test_derived_files_have_as_many_kinds_of_faults() -> None:
     """Property 18 has thirty kinds, too: bits, pages and files of a lying disk, units of a broker
     that takes one message for another, claims of a snapshot."""
-    assert len({*derived.FOUND}) >= KINDS_MIN
+    assert len(DERIVED.faults) >= KINDS_MIN
 
 
 def test_the_page_says_how_many_plants_there_are() -> None:
     """The page tells how many faults there are, and how much only looks odd."""
     text = PAGE.read_text()
-    (told,) = re.findall(r"plants (\d+) faults in them, and `innocents.py` (\d+) things", text)
-    assert told == (str(len(FAULTS)), str(len(INNOCENT)))
-    (told,) = re.findall(r"plants (\d+) faults in those files, and (\d+) things", text)
-    assert told == (str(len(derived.FOUND)), str(len(derived.NOTHING)))
+    (stated,) = re.findall(r"has (\d+) faults to plant in them, and (\d+) things", text)
+    assert stated == (str(len(FAULTS)), str(len(INNOCENT)))
+    (stated,) = re.findall(r"has (\d+) faults to plant in those files, and (\d+) things", text)
+    assert stated == (str(len(DERIVED.faults)), str(len(DERIVED.innocents)))

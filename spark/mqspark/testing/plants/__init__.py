@@ -1,5 +1,7 @@
 """Faults to plant in small runs, and what only looks odd, by what they are about.
 
+``declaring``  how a plant says what must be found of it
+``plain``      what one thinks of first
 ``batch``      batches that are stored whole
 ``batches``    rows, decisions and ends of batches that change places
 ``content``    bodies, and what senders say beside them

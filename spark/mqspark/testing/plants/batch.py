@@ -1,27 +1,27 @@
 """Faults planted in the batches of a sink: a query's rows are staged, decided and ended, behind a
 run, in a topic that no client tells of.
-
-Each is found by the word in `FOUND`, or is innocent (`NOTHING`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from dledger.remoting.message import REAL_QID, REAL_TOPIC, STAGED
+from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.small_runs import HALF_TOPIC, NODES, OP_TOPIC, Entry, SmallRun, Stored
+
+PLANTS: Final = Plants[SmallRun]()
 
 SUNK: Final = "Sunk"
 HERE: Final = ""
 """The run's own broker group decides."""
 _LAST: Final = 2**63 - 1
 Place = tuple[int, int]
-_Plant = Callable[[SmallRun, random.Random], None]
 
 
 class Query:
@@ -29,7 +29,7 @@ class Query:
 
     def __init__(self, run: SmallRun, home: str = HERE) -> None:
         self.run, self.home = run, home or run.broker
-        known = {m.own for entry in run.logs["n0"] for m in entry.messages if m.own}
+        known = {message.own for message in run.messages if message.own}
         self.name, self.epoch = f"spark-{len(known)}", 7
         self.rows: dict[Place, list[Stored]] = {}
         self.count = 0
@@ -110,6 +110,7 @@ def begun(run: SmallRun, home: str = HERE) -> Query:
     return query
 
 
+@PLANTS.fault(19, "undecided")
 def undecided(run: SmallRun, draw: random.Random) -> None:
     """An attempt that lost became messages."""
     query = begun(run)
@@ -119,12 +120,14 @@ def undecided(run: SmallRun, draw: random.Random) -> None:
     query.show(lost)
 
 
+@PLANTS.fault(19, "undecided")
 def never_decided(run: SmallRun, draw: random.Random) -> None:
     """Rows of a driver that never came back became messages."""
     query = begun(run)
     query.show(query.stage(1))
 
 
+@PLANTS.fault(19, "undecided")
 def shown_too_early(run: SmallRun, draw: random.Random) -> None:
     """Rows became messages a moment before they were decided."""
     query = begun(run)
@@ -133,6 +136,8 @@ def shown_too_early(run: SmallRun, draw: random.Random) -> None:
     query.decide(1, place)
 
 
+@PLANTS.fault(19, "undecided")
+@PLANTS.fault(19, "decided again")
 def decided_in_vain(run: SmallRun, draw: random.Random) -> None:
     """A decision that came too late named what then became messages."""
     query = begun(run)
@@ -141,6 +146,7 @@ def decided_in_vain(run: SmallRun, draw: random.Random) -> None:
     query.show(place)
 
 
+@PLANTS.fault(19, "dropped")
 def dropped(run: SmallRun, draw: random.Random) -> None:
     """Rows that counted were dropped."""
     query = begun(run)
@@ -149,6 +155,7 @@ def dropped(run: SmallRun, draw: random.Random) -> None:
     query.drop(place)
 
 
+@PLANTS.fault(19, "dropped")
 def dropped_before(run: SmallRun, draw: random.Random) -> None:
     """Rows that were to count were dropped; and another topic was deleted."""
     query = begun(run)
@@ -159,6 +166,7 @@ def dropped_before(run: SmallRun, draw: random.Random) -> None:
     query.show(other)
 
 
+@PLANTS.fault(19, "missing")
 def missing(run: SmallRun, draw: random.Random) -> None:
     """The next batch was decided while rows of the one before still waited."""
     query = begun(run)
@@ -168,6 +176,7 @@ def missing(run: SmallRun, draw: random.Random) -> None:
     query.batch(2)
 
 
+@PLANTS.fault(19, "missing")
 def missing_at_the_end(run: SmallRun, draw: random.Random) -> None:
     """A name was closed while rows of its last batch waited."""
     query = begun(run)
@@ -175,18 +184,21 @@ def missing_at_the_end(run: SmallRun, draw: random.Random) -> None:
     query.decide(_LAST)
 
 
+@PLANTS.fault(19, "twice")
 def shown_twice(run: SmallRun, draw: random.Random) -> None:
     """Rows became messages twice."""
     query = Query(run)
     query.show(query.batch(0)[draw.randrange(2)])
 
 
+@PLANTS.fault(19, "twice")
 def shown_and_dropped(run: SmallRun, draw: random.Random) -> None:
     """A half message that had become messages was dropped, too."""
     query = Query(run)
     query.drop(query.batch(0)[1])
 
 
+@PLANTS.fault(19, "altered")
 def other_row(run: SmallRun, draw: random.Random) -> None:
     """A row is not as it was staged."""
     query = begun(run)
@@ -198,6 +210,7 @@ def other_row(run: SmallRun, draw: random.Random) -> None:
     query.show(place, [*rows[:number], replace(rows[number], **change), *rows[number + 1 :]])
 
 
+@PLANTS.fault(19, "altered")
 def lacking_row(run: SmallRun, draw: random.Random) -> None:
     """A row is missing."""
     query = begun(run)
@@ -206,6 +219,7 @@ def lacking_row(run: SmallRun, draw: random.Random) -> None:
     query.show(place, query.rows[place][:2])
 
 
+@PLANTS.fault(19, "disordered")
 def turned_round(run: SmallRun, draw: random.Random) -> None:
     """Rows of a partition became messages in another order."""
     query = begun(run)
@@ -215,6 +229,7 @@ def turned_round(run: SmallRun, draw: random.Random) -> None:
     query.show(first)
 
 
+@PLANTS.fault(19, "disordered")
 def batches_turned_round(run: SmallRun, draw: random.Random) -> None:
     """Rows of a batch became messages before those of the batch before it."""
     query = begun(run)
@@ -225,6 +240,7 @@ def batches_turned_round(run: SmallRun, draw: random.Random) -> None:
     query.show(first)
 
 
+@PLANTS.fault(19, "decided again")
 def decided_again(run: SmallRun, draw: random.Random) -> None:
     """A batch was decided twice, or one before it."""
     query = begun(run)
@@ -232,6 +248,7 @@ def decided_again(run: SmallRun, draw: random.Random) -> None:
     query.decide(draw.randrange(1, 3))
 
 
+@PLANTS.fault(19, "fenced")
 def fenced(run: SmallRun, draw: random.Random) -> None:
     """An older instance has decided."""
     query = begun(run)
@@ -239,12 +256,14 @@ def fenced(run: SmallRun, draw: random.Random) -> None:
     query.decide(1)
 
 
+@PLANTS.fault(19, "misnamed")
 def of_another_batch(run: SmallRun, draw: random.Random) -> None:
     """A decision names what was staged for another batch."""
     query = begun(run)
     query.decide(1, query.stage(2))
 
 
+@PLANTS.fault(19, "misnamed")
 def of_another_run(run: SmallRun, draw: random.Random) -> None:
     """A decision names what an older instance has staged."""
     query = begun(run)
@@ -253,6 +272,7 @@ def of_another_run(run: SmallRun, draw: random.Random) -> None:
     query.decide(1, place)
 
 
+@PLANTS.fault(19, "misnamed")
 def of_nothing(run: SmallRun, draw: random.Random) -> None:
     """A decision names a place where nothing is staged."""
     query = begun(run)
@@ -260,30 +280,7 @@ def of_nothing(run: SmallRun, draw: random.Random) -> None:
     query.decide(1, (offset, position - 8))
 
 
-FOUND: Final[tuple[tuple[int, str, _Plant], ...]] = (
-    (19, "undecided", undecided),
-    (19, "undecided", never_decided),
-    (19, "undecided", shown_too_early),
-    (19, "undecided", decided_in_vain),
-    (19, "decided again", decided_in_vain),
-    (19, "dropped", dropped),
-    (19, "dropped", dropped_before),
-    (19, "missing", missing),
-    (19, "missing", missing_at_the_end),
-    (19, "twice", shown_twice),
-    (19, "twice", shown_and_dropped),
-    (19, "altered", other_row),
-    (19, "altered", lacking_row),
-    (19, "disordered", turned_round),
-    (19, "disordered", batches_turned_round),
-    (19, "decided again", decided_again),
-    (19, "fenced", fenced),
-    (19, "misnamed", of_another_batch),
-    (19, "misnamed", of_another_run),
-    (19, "misnamed", of_nothing),
-)
-
-
+@PLANTS.innocent
 def whole_batches(run: SmallRun, draw: random.Random) -> None:
     """Batches one after the other, with gaps in their numbers, of two queries."""
     first, second = Query(run), Query(run)
@@ -293,6 +290,7 @@ def whole_batches(run: SmallRun, draw: random.Random) -> None:
         second.batch(number + 3)
 
 
+@PLANTS.innocent
 def repeated_batch(run: SmallRun, draw: random.Random) -> None:
     """A driver that came back has staged a batch again, which was decided: all of it is dropped."""
     query = Query(run)
@@ -305,6 +303,7 @@ def repeated_batch(run: SmallRun, draw: random.Random) -> None:
     query.batch(1)
 
 
+@PLANTS.innocent
 def driver_gone(run: SmallRun, draw: random.Random) -> None:
     """A driver never came back: its rows are dropped, or wait."""
     query = begun(run)
@@ -312,6 +311,7 @@ def driver_gone(run: SmallRun, draw: random.Random) -> None:
     query.drop(draw.choice([waits, goes]))
 
 
+@PLANTS.innocent
 def under_way(run: SmallRun, draw: random.Random) -> None:
     """The run ended between the messages of a batch."""
     query = begun(run)
@@ -320,6 +320,7 @@ def under_way(run: SmallRun, draw: random.Random) -> None:
     query.show(first)
 
 
+@PLANTS.innocent
 def topic_gone(run: SmallRun, draw: random.Random) -> None:
     """The topic was deleted while rows that count waited."""
     query = begun(run)
@@ -330,6 +331,7 @@ def topic_gone(run: SmallRun, draw: random.Random) -> None:
     query.batch(2)
 
 
+@PLANTS.innocent
 def closed(run: SmallRun, draw: random.Random) -> None:
     """A name was closed, and begins anew."""
     query = begun(run)
@@ -337,6 +339,7 @@ def closed(run: SmallRun, draw: random.Random) -> None:
     query.batch(0)
 
 
+@PLANTS.innocent
 def decided_elsewhere(run: SmallRun, draw: random.Random) -> None:
     """Another broker group decides, whose logs are not here."""
     query = Query(run, "elsewhere")
@@ -344,6 +347,7 @@ def decided_elsewhere(run: SmallRun, draw: random.Random) -> None:
     query.drop(query.stage(1))
 
 
+@PLANTS.innocent
 def shown_in_a_tail(run: SmallRun, draw: random.Random) -> None:
     """Rows became messages in the log of one node, in a tail that nobody was told of."""
     query = begun(run)
@@ -354,6 +358,7 @@ def shown_in_a_tail(run: SmallRun, draw: random.Random) -> None:
     run.logs["n1"] = [*run.logs["n1"], entry]
 
 
+@PLANTS.innocent
 def half_removed(run: SmallRun, draw: random.Random) -> None:
     """Old segments were removed, with some of what batches consist of."""
     query = begun(run)
@@ -362,25 +367,12 @@ def half_removed(run: SmallRun, draw: random.Random) -> None:
     run.removed = dict.fromkeys(NODES, draw.randint(1, 12))
 
 
+@PLANTS.innocent
 def transactions(run: SmallRun, draw: random.Random) -> None:
     """Other half messages ended, and a write of a named producer decided nothing."""
     query = begun(run)
-    half = next(m for e in run.logs["n0"] for m in e.messages if m.topic == HALF_TOPIC)
+    half = next(message for message in run.messages if message.topic == HALF_TOPIC)
     query.drop((half.offset, 0))
     note = [query.name, 7, 0, 9, "", [], []]
     query.run.add(*query.note(b"WRITTEN-ONCE 0", msgspec.msgpack.encode(note)))
     query.batch(1)
-
-
-NOTHING: Final[tuple[_Plant, ...]] = (
-    whole_batches,
-    repeated_batch,
-    driver_gone,
-    under_way,
-    topic_gone,
-    closed,
-    decided_elsewhere,
-    shown_in_a_tail,
-    half_removed,
-    transactions,
-)

@@ -1,26 +1,28 @@
 """More faults in the batches of a sink: rows that change places, decisions for others, ends at the
 wrong time.
-
-Each is found by the word in `FOUND`, or is innocent (`NOTHING`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from mqspark.testing.plants.batch import SUNK, Place, Query, begun
+from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.small_runs import SmallRun
 
+PLANTS: Final = Plants[SmallRun]()
 
+
+@PLANTS.fault(19, "altered")
 def rows_turned_round(run: SmallRun, draw: random.Random) -> None:
     """Rows of an entry became messages in another order."""
     query, place = _decided(run)
     query.show(place, query.rows[place][::-1])
 
 
+@PLANTS.fault(19, "altered")
 def one_row_more(run: SmallRun, draw: random.Random) -> None:
     """A row became a message that was never staged."""
     query, place = _decided(run)
@@ -28,12 +30,14 @@ def one_row_more(run: SmallRun, draw: random.Random) -> None:
     query.show(place, [*query.rows[place], replace(last, id=f"{last.id}+")])
 
 
+@PLANTS.fault(19, "altered")
 def one_row_twice(run: SmallRun, draw: random.Random) -> None:
     """A row became two messages."""
     query, place = _decided(run)
     query.show(place, [query.rows[place][0], *query.rows[place]])
 
 
+@PLANTS.fault(19, "altered")
 def rows_traded(run: SmallRun, draw: random.Random) -> None:
     """Rows of two entries became messages in each other's place."""
     query = begun(run)
@@ -43,6 +47,7 @@ def rows_traded(run: SmallRun, draw: random.Random) -> None:
     query.show(second, query.rows[first])
 
 
+@PLANTS.fault(19, "altered")
 def renamed_row(run: SmallRun, draw: random.Random) -> None:
     """A row became a message under another id."""
     query, place = _decided(run)
@@ -50,6 +55,8 @@ def renamed_row(run: SmallRun, draw: random.Random) -> None:
     query.show(place, [replace(first, id=f"{first.id[:-1]}x"), *others])
 
 
+@PLANTS.fault(19, "dropped")
+@PLANTS.fault(19, "twice")
 def dropped_and_shown(run: SmallRun, draw: random.Random) -> None:
     """Rows that counted were dropped, and became messages afterwards."""
     query, place = _decided(run)
@@ -57,6 +64,7 @@ def dropped_and_shown(run: SmallRun, draw: random.Random) -> None:
     query.show(place)
 
 
+@PLANTS.fault(19, "dropped")
 def dropped_before_its_topic(run: SmallRun, draw: random.Random) -> None:
     """Rows that counted were dropped, and their topic was deleted only afterwards."""
     query, place = _decided(run)
@@ -64,6 +72,7 @@ def dropped_before_its_topic(run: SmallRun, draw: random.Random) -> None:
     run.add(control=("delete_topic", {"topic": SUNK}))
 
 
+@PLANTS.fault(19, "dropped")
 def dropped_in_a_new_life(run: SmallRun, draw: random.Random) -> None:
     """Rows that counted were dropped, which were staged after the deletion of their topic."""
     query = begun(run)
@@ -73,6 +82,7 @@ def dropped_in_a_new_life(run: SmallRun, draw: random.Random) -> None:
     query.drop(place)
 
 
+@PLANTS.fault(19, "misnamed")
 def of_an_earlier_batch(run: SmallRun, draw: random.Random) -> None:
     """A decision names once more what the batch before it had named."""
     query = Query(run)
@@ -80,6 +90,7 @@ def of_an_earlier_batch(run: SmallRun, draw: random.Random) -> None:
     query.decide(1, first, query.stage(1))
 
 
+@PLANTS.fault(19, "misnamed")
 def of_its_neighbour(run: SmallRun, draw: random.Random) -> None:
     """A decision names the offset of one entry, and the position of another."""
     query = begun(run)
@@ -87,6 +98,7 @@ def of_its_neighbour(run: SmallRun, draw: random.Random) -> None:
     query.decide(1, (first, second))
 
 
+@PLANTS.fault(19, "misnamed")
 def of_another_query(run: SmallRun, draw: random.Random) -> None:
     """A query's decision names what another has staged."""
     query, other = begun(run), Query(run)
@@ -94,6 +106,7 @@ def of_another_query(run: SmallRun, draw: random.Random) -> None:
     query.decide(1, other.stage(1))
 
 
+@PLANTS.fault(19, "undecided")
 def shown_for_another_query(run: SmallRun, draw: random.Random) -> None:
     """Rows that one query has staged became messages by the decision of another."""
     query, other = begun(run), Query(run)
@@ -104,6 +117,7 @@ def shown_for_another_query(run: SmallRun, draw: random.Random) -> None:
     other.show(place)
 
 
+@PLANTS.fault(19, "missing")
 def missing_amid_others(run: SmallRun, draw: random.Random) -> None:
     """The second of three entries that count never became messages, through two batches."""
     query = begun(run)
@@ -115,6 +129,7 @@ def missing_amid_others(run: SmallRun, draw: random.Random) -> None:
     query.batch(3)
 
 
+@PLANTS.fault(19, "disordered")
 def last_of_a_batch_too_late(run: SmallRun, draw: random.Random) -> None:
     """The last entry of a batch became messages after the first of the next one."""
     query = begun(run)
@@ -126,6 +141,7 @@ def last_of_a_batch_too_late(run: SmallRun, draw: random.Random) -> None:
     query.show(last)
 
 
+@PLANTS.fault(19, "undecided")
 def shown_by_an_older_instance(run: SmallRun, draw: random.Random) -> None:
     """Rows that an older instance staged, and decided too late, became messages."""
     query = begun(run)
@@ -137,8 +153,9 @@ def shown_by_an_older_instance(run: SmallRun, draw: random.Random) -> None:
     query.show(place)
 
 
+@PLANTS.innocent
 def shown_for_the_last_time(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: an older instance staged rows of a batch, which are dropped as others count."""
+    """An older instance staged rows of a batch, which are dropped as others count."""
     query = begun(run)
     late = query.stage(1)
     query.epoch += 1
@@ -148,8 +165,9 @@ def shown_for_the_last_time(run: SmallRun, draw: random.Random) -> None:
     query.drop(late)
 
 
+@PLANTS.innocent
 def nothing_counts(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a batch was decided in which nothing counts, and what was staged is dropped."""
+    """A batch was decided in which nothing counts, and what was staged is dropped."""
     query = begun(run)
     place = query.stage(1)
     query.decide(1)
@@ -163,25 +181,3 @@ def _decided(run: SmallRun) -> tuple[Query, Place]:
     place = query.stage(1, 3)
     query.decide(1, place)
     return query, place
-
-
-_Plant = Callable[[SmallRun, random.Random], None]
-FOUND: Final[tuple[tuple[int, str, _Plant], ...]] = (
-    (19, "altered", rows_turned_round),
-    (19, "altered", one_row_more),
-    (19, "altered", one_row_twice),
-    (19, "altered", rows_traded),
-    (19, "altered", renamed_row),
-    (19, "dropped", dropped_and_shown),
-    (19, "twice", dropped_and_shown),
-    (19, "dropped", dropped_before_its_topic),
-    (19, "dropped", dropped_in_a_new_life),
-    (19, "misnamed", of_an_earlier_batch),
-    (19, "misnamed", of_its_neighbour),
-    (19, "misnamed", of_another_query),
-    (19, "undecided", shown_for_another_query),
-    (19, "missing", missing_amid_others),
-    (19, "disordered", last_of_a_batch_too_late),
-    (19, "undecided", shown_by_an_older_instance),
-)
-NOTHING: Final[tuple[_Plant, ...]] = (shown_for_the_last_time, nothing_counts)

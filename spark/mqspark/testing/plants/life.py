@@ -4,16 +4,21 @@ that are disabled, deleted, reset. All of it happens behind the run, to groups o
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Final
 
 from dledger.checksum import crc32
 from mqspark.testing.planting import Event
+from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.plants.group import END
 from mqspark.testing.small_runs import SAID, SCHEDULE_TOPIC, TOPIC, SmallRun, Stored
 
+PLANTS: Final = Plants[SmallRun]()
+
 GROUP: Final = "lively"
+BODY: Final = b"waiting!"
 _STEP: Final = 1_000
-_READ, _WRITE = 4, 2
+READ, WRITE = 4, 2
 
 
 class Story:
@@ -38,47 +43,43 @@ class Story:
     def act(self, act: str, *, logged: bool = True, **fields: object) -> Event:
         """A tool's act, which is answered, and an entry of the logs."""
         if logged:
-            name, arguments = _entry_of(act, fields)
-            self.run.add(control=(name, arguments))
+            self.run.add(control=change_by(act, **fields))
         return self.note("act", client="tool", act=act, done=True, **fields)
 
     def delete(self) -> None:
         """The topic is deleted, and made again."""
         self.act("delete-topic", topic=TOPIC)
-        self.act("put-topic", topic=TOPIC, perm=_READ | _WRITE)
+        self.act("put-topic", topic=TOPIC, perm=READ | WRITE)
         self.ends = dict.fromkeys(self.ends, 0)
         self.stored.clear()
 
-    def send(self, queue_id: int) -> Stored:
-        """A message is sent, stored and acknowledged."""
+    def begin(self, body: bytes, **fields: object) -> str:
+        """A message is sent; its id."""
         message_id = f"{self.run.broker}-later{self.number:03}"
         self.number += 1
-        body = message_id[-8:].encode()
-        named = {"id": message_id, "topic": TOPIC}
-        del_broker = self.note(
-            "send", client="p", crc=crc32(body), size=8, properties=SAID, **named
-        )
-        del del_broker["broker"]
-        message = Stored(message_id, TOPIC, queue_id, self.ends[queue_id], body)
-        self.ends[queue_id] += 1
+        said = {"crc": crc32(body), "size": 8, "properties": SAID, "id": message_id}
+        del self.note("send", client="p", topic=TOPIC, **said, **fields)["broker"]
+        return message_id
+
+    def store(self, message: Stored, **fields: object) -> None:
+        """A message that was sent is stored, and acknowledged."""
         (position,) = self.run.add(message)
-        self.note("ack", client="p", position=position, **named, **self._place(message))
+        named = {"id": message.id, "topic": TOPIC, "position": position}
+        self.note("ack", client="p", **named, **self._place(message), **fields)
+
+    def send(self, queue_id: int) -> Stored:
+        """A message is sent, stored and acknowledged."""
+        body = f"later{self.number:03}".encode()
+        message = Stored(self.begin(body), TOPIC, queue_id, self.ends[queue_id], body)
+        self.ends[queue_id] += 1
+        self.store(message)
         self.stored.append(message)
         return message
 
     def wait(self) -> None:
         """A message is sent that waits for its time, and acknowledged."""
-        message_id = f"{self.run.broker}-later{self.number:03}"
-        self.number += 1
-        named = {"id": message_id, "topic": TOPIC}
-        said = {"crc": crc32(b"waiting!"), "size": 8, "properties": SAID}
-        self.note("send", client="p", due=self.t + _STEP, **said, **named)
-        offset = sum(m.topic == SCHEDULE_TOPIC for e in self.run.logs["n0"] for m in e.messages)
-        message = Stored(message_id, SCHEDULE_TOPIC, 0, offset, b"waiting!")
-        (position,) = self.run.add(message)
-        self.note(
-            "ack", client="p", position=position, waiting=True, **named, **self._place(message)
-        )
+        message_id, offset = self.begin(BODY, due=self.t + _STEP), self.run.count(SCHEDULE_TOPIC)
+        self.store(Stored(message_id, SCHEDULE_TOPIC, 0, offset, BODY), waiting=True)
 
     def read(self, message: Stored, group: str = GROUP, **fields: object) -> Event:
         """A group gets a message."""
@@ -119,7 +120,8 @@ class Story:
 _AT_ONCE: Final = {"send", "ack", "deliver"}
 
 
-def _entry_of(act: str, fields: dict[str, object]) -> tuple[str, dict[str, object]]:
+def change_by(act: str, **fields: object) -> tuple[str, dict[str, object]]:
+    """The change of state that a tool's act is."""
     match act:
         case "put-topic":
             config = {"topicName": fields["topic"], "perm": fields.get("perm", 6)}
@@ -133,8 +135,9 @@ def _entry_of(act: str, fields: dict[str, object]) -> tuple[str, dict[str, objec
             return "delete_group", {"group": fields["group"], "with_offsets": True, "now_ms": 1}
 
 
+@PLANTS.innocent
 def lives(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a topic lives two or three times, and each life is read, committed, looked at."""
+    """A topic lives two or three times, and each life is read, committed, looked at."""
     story = Story(run)
     story.live(draw.randint(1, 5))
     for _ in range(draw.randint(1, 2)):
@@ -142,44 +145,48 @@ def lives(run: SmallRun, draw: random.Random) -> None:
         story.live(draw.randint(1, 5))
 
 
+@PLANTS.fault(4, "vanished")
 def vanished_before_lives(run: SmallRun, draw: random.Random) -> None:
     """A group was given what no log has, and nobody was told a place of, before a deletion."""
     story = Story(run)
     message = story.send(0)
     story.read(message)
     run.events.remove(run.of("ack", id=message.id)[0])
-    for node in run.logs:
-        run.drop(node, message.id)
+    run.drop_all(message.id)
     story.delete()
     story.live()
 
 
+@PLANTS.innocent
 def unnoted_lives(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: the answer to a deletion was lost."""
+    """The answer to a deletion was lost."""
     lives(run, draw)
     for act in run.of("act", act="delete-topic"):
         del act["done"]
 
 
+@PLANTS.innocent
 def stored_in_both_lives(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a send whose answer was lost was repeated, and is stored in the next life, too."""
+    """A send whose answer was lost was repeated, and is stored in the next life, too."""
     story = Story(run)
     message = story.send(0)
     run.events.remove(run.of("ack", id=message.id)[0])
     story.delete()
     story.ends[0] = 1
-    run.add(message.__class__(message.id, TOPIC, 0, 0, message.body))
+    run.add(replace(message, offset=0))
     story.live()
 
 
+@PLANTS.innocent
 def dropped_while_waiting(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a topic was deleted, and so what waited for its time comes to nothing."""
+    """A topic was deleted, and so what waited for its time comes to nothing."""
     story = Story(run)
     story.wait()
     story.delete()
     story.live()
 
 
+@PLANTS.fault(11, "missing")
 def forgotten_while_waiting(run: SmallRun, draw: random.Random) -> None:
     """A message that waits in the second life never comes."""
     story = Story(run)
@@ -188,6 +195,7 @@ def forgotten_while_waiting(run: SmallRun, draw: random.Random) -> None:
     story.wait()
 
 
+@PLANTS.fault(3, "contested")
 def contested_in_a_life(run: SmallRun, draw: random.Random) -> None:
     """Two messages have one offset of the same, second life."""
     story = Story(run)
@@ -198,6 +206,7 @@ def contested_in_a_life(run: SmallRun, draw: random.Random) -> None:
     story.send(0)
 
 
+@PLANTS.fault(4, "hole")
 def hole_in_a_life(run: SmallRun, draw: random.Random) -> None:
     """A second life has no first message."""
     story = Story(run)
@@ -207,6 +216,7 @@ def hole_in_a_life(run: SmallRun, draw: random.Random) -> None:
     story.live()
 
 
+@PLANTS.fault(4, "skipped")
 def skipped_in_a_life(run: SmallRun, draw: random.Random) -> None:
     """A group was given what was at this offset in the first life, and not in the second."""
     story = Story(run)
@@ -216,6 +226,7 @@ def skipped_in_a_life(run: SmallRun, draw: random.Random) -> None:
     run.events.remove(run.of("deliver", id=story.stored[draw.randint(1, 3)].id)[0])
 
 
+@PLANTS.fault(8, "back")
 def back_in_a_life(run: SmallRun, draw: random.Random) -> None:
     """A group went back within the second life."""
     story = Story(run)
@@ -225,6 +236,7 @@ def back_in_a_life(run: SmallRun, draw: random.Random) -> None:
     story.look(0, offset=story.ends[0] - 1)
 
 
+@PLANTS.fault(12, "stale")
 def stale_in_a_life(run: SmallRun, draw: random.Random) -> None:
     """The end of a queue was told too low in the second life."""
     story = Story(run)
@@ -235,6 +247,7 @@ def stale_in_a_life(run: SmallRun, draw: random.Random) -> None:
     story.look(0, offset=3)
 
 
+@PLANTS.fault(1, "lost")
 def lost_in_a_life(run: SmallRun, draw: random.Random) -> None:
     """A node lacks a message that was acknowledged in the first life."""
     story = Story(run)
@@ -245,6 +258,7 @@ def lost_in_a_life(run: SmallRun, draw: random.Random) -> None:
     run.drop("n1", victim.id)
 
 
+@PLANTS.fault(3, "contested")
 def begun_anew(run: SmallRun, draw: random.Random) -> None:
     """A topic's queue begins at 0 again, and nobody has deleted the topic."""
     story = Story(run)
@@ -253,23 +267,26 @@ def begun_anew(run: SmallRun, draw: random.Random) -> None:
     story.live(2)
 
 
+@PLANTS.fault(17, "admitted")
 def admitted(run: SmallRun, draw: random.Random) -> None:
     """A send to a topic that could not be written was acknowledged."""
     story = Story(run)
     story.live()
-    story.act("put-topic", topic=TOPIC, perm=_READ)
+    story.act("put-topic", topic=TOPIC, perm=READ)
     story.send(0)
-    story.act("put-topic", topic=TOPIC, perm=_READ | _WRITE)
+    story.act("put-topic", topic=TOPIC, perm=READ | WRITE)
 
 
+@PLANTS.fault(17, "shown")
 def shown(run: SmallRun, draw: random.Random) -> None:
     """A message was delivered that had been sent to a topic that could not be read."""
     story = Story(run)
     story.live()
-    story.act("put-topic", topic=TOPIC, perm=_WRITE)
+    story.act("put-topic", topic=TOPIC, perm=WRITE)
     story.read(story.send(0))
 
 
+@PLANTS.fault(17, "served")
 def served(run: SmallRun, draw: random.Random) -> None:
     """A group that was disabled got a new message."""
     story = Story(run)
@@ -279,6 +296,7 @@ def served(run: SmallRun, draw: random.Random) -> None:
     story.act("put-group", group=GROUP, enabled=True)
 
 
+@PLANTS.fault(17, "revived")
 def revived(run: SmallRun, draw: random.Random) -> None:
     """A member popped what had been deleted with its topic."""
     story = Story(run)
@@ -287,6 +305,7 @@ def revived(run: SmallRun, draw: random.Random) -> None:
     story.read(message, "revivers", asked=story.t + 1, pop_time=9)
 
 
+@PLANTS.fault(17, "unlogged")
 def act_nowhere(run: SmallRun, draw: random.Random) -> None:
     """An act was answered, and no log has it."""
     story = Story(run)
@@ -294,16 +313,18 @@ def act_nowhere(run: SmallRun, draw: random.Random) -> None:
         story.act("put-group", logged=False, group=GROUP, enabled=False)
     else:
         story.act("delete-group", logged=False, group=GROUP)
-    story.act("put-topic", topic=TOPIC, perm=_READ | _WRITE)
+    story.act("put-topic", topic=TOPIC, perm=READ | WRITE)
 
 
+@PLANTS.fault(17, "unlogged")
 def another_permission(run: SmallRun, draw: random.Random) -> None:
     """A topic was made read-only, as was answered, and a log has another permission."""
     story = Story(run)
-    story.act("put-topic", topic=TOPIC, perm=_READ | _WRITE)
-    story.act("put-topic", logged=False, topic=TOPIC, perm=_READ)
+    story.act("put-topic", topic=TOPIC, perm=READ | WRITE)
+    story.act("put-topic", logged=False, topic=TOPIC, perm=READ)
 
 
+@PLANTS.fault(17, "unasked")
 def unasked(run: SmallRun, draw: random.Random) -> None:
     """A log deletes a topic, and nobody asked for that."""
     story = Story(run)
@@ -311,6 +332,7 @@ def unasked(run: SmallRun, draw: random.Random) -> None:
     run.events.remove(run.of("act", act="delete-topic")[-1])
 
 
+@PLANTS.fault(4, "skipped")
 def skipped_beside_a_reset(run: SmallRun, draw: random.Random) -> None:
     """A tool has a group go on at one offset, and it goes on behind that."""
     story = Story(run)
@@ -321,6 +343,7 @@ def skipped_beside_a_reset(run: SmallRun, draw: random.Random) -> None:
         story.read(message)
 
 
+@PLANTS.fault(8, "ahead")
 def committed_beside_a_reset(run: SmallRun, draw: random.Random) -> None:
     """A group commits beyond what a reset and its deliveries allow."""
     story = Story(run)
@@ -331,8 +354,9 @@ def committed_beside_a_reset(run: SmallRun, draw: random.Random) -> None:
     story.commit(0, messages[5].offset)
 
 
+@PLANTS.innocent
 def set_forward(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a tool has a group skip messages, which it reads when it was set back later."""
+    """A tool has a group skip messages, which it reads when it was set back later."""
     story = Story(run)
     messages = [story.send(0) for _ in range(6)]
     story.read(messages[0])
@@ -349,14 +373,15 @@ def set_forward(run: SmallRun, draw: random.Random) -> None:
         story.commit(0, messages[5].offset + 1)
 
 
+@PLANTS.innocent
 def closed_and_opened(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: sends are refused while a topic can't be written, and taken before and after."""
+    """Sends are refused while a topic can't be written, and taken before and after."""
     story = Story(run)
     message = story.send(0)
-    closing = story.act("put-topic", topic=TOPIC, perm=_READ)
+    closing = story.act("put-topic", topic=TOPIC, perm=READ)
     run.of("ack", id=message.id)[0]["t"] = closing["t"] + 1
     story.t += _STEP
-    opening = story.act("put-topic", topic=TOPIC, perm=_READ | _WRITE)
+    opening = story.act("put-topic", topic=TOPIC, perm=READ | WRITE)
     message = story.send(0)
     if draw.random() < 0.5:
         run.of("send", id=message.id)[0]["t"] = opening["began"] - 1
@@ -365,8 +390,9 @@ def closed_and_opened(run: SmallRun, draw: random.Random) -> None:
             event.pop("done", None)
 
 
+@PLANTS.innocent
 def disabled_on_the_way(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a group got what had been sent before it was disabled."""
+    """A group got what had been sent before it was disabled."""
     story = Story(run)
     message = story.send(0)
     story.act("put-group", group=GROUP, enabled=False)
@@ -376,8 +402,9 @@ def disabled_on_the_way(run: SmallRun, draw: random.Random) -> None:
     story.read(later)
 
 
+@PLANTS.innocent
 def group_made_again(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a group was deleted, and began anew somewhere."""
+    """A group was deleted, and began anew somewhere."""
     story = Story(run)
     story.live(5)
     story.act("delete-group", group=GROUP)

@@ -1,18 +1,15 @@
 """Faults of messages that wait: early by other ways than a delivery, late by a little, hidden in
 part, given after their end. All of it happens behind the run.
-
-Each is found by the word in `FOUND`, or is innocent (`NOTHING`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from dledger.checksum import crc32
-from mqspark.testing.plants.life import Story
+from mqspark.testing.plants.declaring import Plants
+from mqspark.testing.plants.life import BODY, Story
 from mqspark.testing.plants.waiting import left_open
 from mqspark.testing.small_runs import (
     END_T,
@@ -23,15 +20,15 @@ from mqspark.testing.small_runs import (
     OUTPUTS,
     OUTPUTS_QUEUE,
     POPPERS,
-    SAID,
     SCHEDULE_TOPIC,
     TOPIC,
     SmallRun,
     Stored,
 )
 
+PLANTS: Final = Plants[SmallRun]()
+
 _S: Final = 1_000 * MS
-_BODY: Final = b"waiting!"
 
 
 class _Waiting:
@@ -41,20 +38,15 @@ class _Waiting:
         """The message is sent; `due` and `expires` count from now."""
         self.run, self.story = run, Story(run)
         self.sent = self.story.t
-        self.id = f"{run.broker}-waits{self.story.number:03}"
         times = {"due", "expires"} & fields.keys()
         fields |= {name: self.sent + int(str(fields[name])) for name in times}
-        said = {"crc": crc32(_BODY), "size": 8, "properties": SAID, "id": self.id, "topic": TOPIC}
-        event = self.story.note("send", client="p", **said, **fields)
-        del event["broker"]
+        self.id = self.story.begin(BODY, **fields)
         self.topic = HALF_TOPIC if "transaction" in fields else SCHEDULE_TOPIC
 
     def hold(self) -> None:
         """The message is stored where it waits, and acknowledged."""
-        offset = sum(m.topic == self.topic for e in self.run.logs["n0"] for m in e.messages)
-        (position,) = self.run.add(Stored(self.id, self.topic, 0, offset, _BODY))
-        place = {"queue_id": 0, "offset": offset, "position": position, "waiting": True}
-        self.story.note("ack", client="p", id=self.id, topic=TOPIC, **place)
+        offset = self.run.count(self.topic)
+        self.story.store(Stored(self.id, self.topic, 0, offset, BODY), waiting=True)
 
     def end(self, outcome: str) -> None:
         """The producer is told that the transaction ended so."""
@@ -62,7 +54,7 @@ class _Waiting:
 
     def come(self) -> Stored:
         """The message comes into its topic."""
-        message = Stored(self.id, TOPIC, 0, self.story.ends[0], _BODY)
+        message = Stored(self.id, TOPIC, 0, self.story.ends[0], BODY)
         self.story.ends[0] += 1
         self.run.add(message)
         return message
@@ -73,36 +65,38 @@ class _Waiting:
 
     def fault(self, broker: str = "") -> None:
         """A node is healed."""
-        fields = {"fault": "restart", "node": "n0", "broker": broker or self.run.broker}
-        self.run.events.append({"kind": "fault", "t": self.story.t, **fields})
+        healed = self.run.note("fault", self.story.t, fault="restart", node="n0")
+        healed["broker"] = broker or self.run.broker
 
 
 def _at_once(run: SmallRun, draw: random.Random, **fields: object) -> None:
     """A message is stored in its topic when it is sent, and so acknowledged."""
     wait = _Waiting(run, **fields)
-    message = Stored(wait.id, TOPIC, 0, wait.story.ends[0], _BODY)
-    (position,) = run.add(message)
-    place = {"queue_id": 0, "offset": message.offset, "position": position}
-    wait.story.note("ack", client="p", id=wait.id, topic=TOPIC, **place)
+    message = Stored(wait.id, TOPIC, 0, wait.story.ends[0], BODY)
+    wait.story.store(message)
     wait.at(60 * _S)
     wait.story.read(message)
 
 
+@PLANTS.fault(11, "early")
 def delayed_not_at_all(run: SmallRun, draw: random.Random) -> None:
     """A delayed message was stored in its topic at once; it was read only when it was due."""
     _at_once(run, draw, due=50 * _S)
 
 
+@PLANTS.innocent
 def delayed_by_nothing(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a message was due so soon that the broker did not let it wait."""
+    """A message was due so soon that the broker did not let it wait."""
     _at_once(run, draw, due=10)
 
 
+@PLANTS.fault(10, "visible")
 def begun_as_a_plain_send(run: SmallRun, draw: random.Random) -> None:
     """A transaction's message was stored in its topic at once."""
     _at_once(run, draw, transaction="commit")
 
 
+@PLANTS.fault(11, "early")
 def came_before_it_waited(run: SmallRun, draw: random.Random) -> None:
     """A delayed message is in its topic before the place where it waits."""
     wait = _Waiting(run, due=50 * _S)
@@ -112,6 +106,7 @@ def came_before_it_waited(run: SmallRun, draw: random.Random) -> None:
     wait.story.read(message)
 
 
+@PLANTS.fault(10, "visible")
 def committed_before_it_began(run: SmallRun, draw: random.Random) -> None:
     """A transaction's message is in its topic before its half."""
     wait = _Waiting(run, transaction="commit")
@@ -121,15 +116,17 @@ def committed_before_it_began(run: SmallRun, draw: random.Random) -> None:
     wait.story.read(message)
 
 
+@PLANTS.fault(10, "visible")
 def rolled_back_into_another_topic(run: SmallRun, draw: random.Random) -> None:
     """All logs have what was rolled back, among the outputs."""
     wait = _Waiting(run, transaction="rollback")
     wait.hold()
     wait.end("rollback")
-    offset = sum(m.topic == OUTPUTS for e in run.logs["n0"] for m in e.messages)
-    run.add(Stored(wait.id, OUTPUTS, OUTPUTS_QUEUE, offset, _BODY))
+    offset = run.count(OUTPUTS)
+    run.add(Stored(wait.id, OUTPUTS, OUTPUTS_QUEUE, offset, BODY))
 
 
+@PLANTS.fault(10, "visible")
 def rolled_back_everywhere_but_on_one(run: SmallRun, draw: random.Random) -> None:
     """Two nodes, the majority, have in its topic what was rolled back."""
     wait = _Waiting(run, transaction="rollback")
@@ -138,6 +135,7 @@ def rolled_back_everywhere_but_on_one(run: SmallRun, draw: random.Random) -> Non
     del run.logs["n2"][-1]
 
 
+@PLANTS.fault(10, "hidden")
 def hidden_by_a_majority(run: SmallRun, draw: random.Random) -> None:
     """Two nodes lack a message in its topic whose transaction was committed."""
     message_id = run.of("resolve", transaction="commit")[0]["id"]
@@ -145,29 +143,33 @@ def hidden_by_a_majority(run: SmallRun, draw: random.Random) -> None:
         run.drop(node, message_id)
 
 
+@PLANTS.fault(10, "hidden")
 def committed_into_another_topic(run: SmallRun, draw: random.Random) -> None:
     """A committed message is in a topic that no client tells of."""
     wait = _Waiting(run, transaction="commit")
     wait.hold()
     wait.end("commit")
-    run.add(Stored(wait.id, "Others", 0, 0, _BODY))
+    run.add(Stored(wait.id, "Others", 0, 0, BODY))
 
 
+@PLANTS.fault(10, "hidden")
 def read_and_gone(run: SmallRun, draw: random.Random) -> None:
     """A committed message was delivered, and no log has it in its topic."""
     wait = _Waiting(run, transaction="commit")
     wait.hold()
     wait.end("commit")
-    wait.story.read(Stored(wait.id, TOPIC, 0, wait.story.ends[0], _BODY))
+    wait.story.read(Stored(wait.id, TOPIC, 0, wait.story.ends[0], BODY))
 
 
+@PLANTS.fault(10, "late")
 def committed_a_second_late(run: SmallRun, draw: random.Random) -> None:
     """A committed message came a second later than it may."""
     _committed(run, 122 * _S)
 
 
+@PLANTS.innocent
 def committed_just_in_time(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a committed message came a second sooner than it must."""
+    """A committed message came a second sooner than it must."""
     _committed(run, 119 * _S)
 
 
@@ -183,43 +185,50 @@ def _committed(run: SmallRun, after: int, healed: str | None = None) -> None:
     wait.story.read(message)
 
 
+@PLANTS.fault(10, "late")
 def committed_late_beside_another_fault(run: SmallRun, draw: random.Random) -> None:
     """A committed message came too late, and meanwhile a node of another broker was healed."""
     _committed(run, 130 * _S, "another")
 
 
+@PLANTS.fault(10, "open")
 def open_after_a_fault(run: SmallRun, draw: random.Random) -> None:
     """A transaction to be committed never ended, minutes after the last fault."""
     left_open(run, draw)
-    fault = {"kind": "fault", "fault": "restart", "broker": run.broker, "node": "n0"}
-    run.events.append({**fault, "t": END_T - 130 * _S})
+    run.note("fault", END_T - 130 * _S, fault="restart", node="n0")
 
 
+@PLANTS.fault(11, "early")
 def early_within_a_second(run: SmallRun, draw: random.Random) -> None:
     """A message came earlier by more than a thousandth of its delay."""
     _delayed(run, 1_000 * _S, 1_000 * _S - _S - 10 * MS)
 
 
+@PLANTS.innocent
 def early_by_a_thousandth(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a message came earlier by less than a thousandth of its delay."""
+    """A message came earlier by less than a thousandth of its delay."""
     _delayed(run, 1_000 * _S, 1_000 * _S - _S + 10 * MS)
 
 
+@PLANTS.fault(11, "late")
 def late_by_a_second(run: SmallRun, draw: random.Random) -> None:
     """A message came a second later than it may."""
     _delayed(run, 10 * _S, 41 * _S)
 
 
+@PLANTS.innocent
 def in_time_by_a_second(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a message came a second sooner than it must."""
+    """A message came a second sooner than it must."""
     _delayed(run, 10 * _S, 39 * _S)
 
 
+@PLANTS.fault(11, "late")
 def late_after_a_fault(run: SmallRun, draw: random.Random) -> None:
     """A message came half a minute and a second after the last fault."""
     _delayed(run, 10 * _S, 61 * _S, fault_at=30 * _S)
 
 
+@PLANTS.fault(11, "late")
 def late_before_a_fault(run: SmallRun, draw: random.Random) -> None:
     """A message came too late, and a node was killed only afterwards."""
     _delayed(run, 10 * _S, 41 * _S, fault_at=50 * _S)
@@ -236,6 +245,7 @@ def _delayed(run: SmallRun, due: int, read: int, fault_at: int | None = None) ->
     wait.story.read(message)
 
 
+@PLANTS.fault(11, "early")
 def early_for_one_group(run: SmallRun, draw: random.Random) -> None:
     """A group got a message before its time, and another group in time."""
     wait = _Waiting(run, due=20 * _S)
@@ -247,6 +257,7 @@ def early_for_one_group(run: SmallRun, draw: random.Random) -> None:
     wait.story.read(message)
 
 
+@PLANTS.fault(11, "early")
 def early_by_a_pop(run: SmallRun, draw: random.Random) -> None:
     """A member popped a message before its time."""
     wait = _Waiting(run, due=20 * _S)
@@ -255,16 +266,17 @@ def early_by_a_pop(run: SmallRun, draw: random.Random) -> None:
     wait.story.read(message, "hasty", asked=wait.story.t, pop_time=9)
 
 
+@PLANTS.fault(11, "missing")
 def never_again(run: SmallRun, draw: random.Random) -> None:
     """A delayed message was stored anew to wait longer, and never came."""
     wait = _Waiting(run, due=20 * _S)
     wait.hold()
     held = run.stored(wait.id, SCHEDULE_TOPIC)
-    assert held is not None
     note = Stored(f"{run.broker}-note", OP_TOPIC, 0, 0, b"rmq_sys_wheel_timer 0 0-1")
     run.add(note, replace(held, offset=held.offset + 1))
 
 
+@PLANTS.fault(11, "expired")
 def popped_after_its_end(run: SmallRun, draw: random.Random) -> None:
     """A member popped a message long after its end."""
     delivery = draw.choice(run.of("deliver", group=POPPERS))
@@ -272,16 +284,19 @@ def popped_after_its_end(run: SmallRun, draw: random.Random) -> None:
     run.of("send", id=delivery["id"])[0]["expires"] = last - 3 * _S
 
 
+@PLANTS.fault(11, "expired")
 def given_again_after_its_end(run: SmallRun, draw: random.Random) -> None:
     """A group got a message in time, and once more after its end."""
     _ending(run, 10 * _S, 5 * _S, 13 * _S)
 
 
+@PLANTS.innocent
 def given_again_before_its_end(run: SmallRun, draw: random.Random) -> None:
-    """Innocent: a group got a message twice, both times before its end."""
+    """A group got a message twice, both times before its end."""
     _ending(run, 10 * _S, 5 * _S, 9 * _S)
 
 
+@PLANTS.fault(11, "expired")
 def due_after_its_end(run: SmallRun, draw: random.Random) -> None:
     """A message ends before its time comes, and was delivered in its time."""
     _ending(run, 10 * _S, 21 * _S, due=20 * _S)
@@ -294,37 +309,3 @@ def _ending(run: SmallRun, expires: int, *moments: int, **fields: object) -> Non
     for moment in moments:
         wait.at(moment)
         wait.story.read(message)
-
-
-_Plant = Callable[[SmallRun, random.Random], None]
-FOUND: Final[tuple[tuple[int, str, _Plant], ...]] = (
-    (10, "visible", begun_as_a_plain_send),
-    (10, "visible", committed_before_it_began),
-    (10, "visible", rolled_back_into_another_topic),
-    (10, "visible", rolled_back_everywhere_but_on_one),
-    (10, "hidden", hidden_by_a_majority),
-    (10, "hidden", committed_into_another_topic),
-    (10, "hidden", read_and_gone),
-    (10, "late", committed_a_second_late),
-    (10, "late", committed_late_beside_another_fault),
-    (10, "open", open_after_a_fault),
-    (11, "early", delayed_not_at_all),
-    (11, "early", came_before_it_waited),
-    (11, "early", early_within_a_second),
-    (11, "early", early_for_one_group),
-    (11, "early", early_by_a_pop),
-    (11, "late", late_by_a_second),
-    (11, "late", late_after_a_fault),
-    (11, "late", late_before_a_fault),
-    (11, "missing", never_again),
-    (11, "expired", popped_after_its_end),
-    (11, "expired", given_again_after_its_end),
-    (11, "expired", due_after_its_end),
-)
-NOTHING: Final[tuple[_Plant, ...]] = (
-    delayed_by_nothing,
-    committed_just_in_time,
-    early_by_a_thousandth,
-    in_time_by_a_second,
-    given_again_before_its_end,
-)
