@@ -15,8 +15,29 @@ import msgspec
 from dledger.errors import BadInput
 
 VERDICT_FILE = "verdict.json"
-NUMBERS: Final = range(1, 20)
-"""The numbers of all properties: docs/explanation/audit.md explains each."""
+TITLES: Final = {
+    1: "Every acknowledged message is on every replica",
+    2: "Nothing is read that was not sent",
+    3: "A queue offset names one message for ever",
+    4: "Acknowledgements and reads keep the order of a queue",
+    5: "A committed entry never changes",
+    6: "A term has one leader, a node one vote in it",
+    7: "A new leader holds all that was acknowledged",
+    8: "A group's offset says what was delivered, and never goes back",
+    9: "No message is in a log more often than it may be",
+    10: "A transaction is seen if it was committed, and only then",
+    11: "A message with a time comes in its time",
+    12: "A queue's end is never told too low or too high",
+    13: "All replicas are identical",
+    14: "Each input that a group has passed has its output, and no other has",
+    15: "A popped message that is done stays done; what is passed was given",
+    16: "No message is popped while one of a higher priority waits",
+    17: "What tools have set holds",
+    18: "What is made from the log says what the log says",
+    19: "A batch is whole or absent, and batches come in order",
+}
+"""All properties by number: docs/explanation/audit.md explains each."""
+NUMBERS: Final = tuple(TITLES)
 
 
 class Held(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -34,7 +34,7 @@ from mqspark.judge.answers import freshness
 from mqspark.judge.batches import whole
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.groups import commits, outputs, popped, priorities
-from mqspark.judge.violations import Property
+from mqspark.judge.violations import Alone, Property
 from mqspark.limits import VIOLATIONS_SHOWN_MAX
 from mqspark.screening.tasks import COMMIT
 
@@ -153,7 +153,7 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
         if doubted:
             reason = None if judgement.count else _doubts(evidence, doubted)
             judgement = replace(judgement, doubted=doubted, unjudged=reason)
-        if item.told_by_meta and not evidence.meta.is_told:
+        if item.needs_meta and not evidence.meta.is_described:
             judgement = replace(judgement, unjudged=NO_META)
         judgements.append(judgement)
     return Verdict(judgements, _counts(evidence, totals, judgements), _notes(evidence))
@@ -162,29 +162,26 @@ def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
 def judge_alone(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
     """Judge what replicas can show without a history."""
     progress("reading the replicas' entries")
-    entries = evidence.ledger.count()
     several = any(len(evidence.members.of(name)) > 1 for name in evidence.members.brokers)
     columns = ["broker", "replica"]
     stored = evidence.entries.where("error IS NULL").groupBy(*columns).count().collect()
     judgements = []
+    notes = []
     for item in PROPERTIES:
-        if item.alone is None or (item.compares and not several):
-            reason = alone.ONE_REPLICA if item.alone else item.needs_history
-            judgements.append(Judgement(item.number, item.title, 0, 0, [], unjudged=reason))
+        how = item.alone
+        if isinstance(how, Alone) and how.compares and not several:
+            how = alone.ONE_REPLICA
+        if isinstance(how, str):
+            judgements.append(Judgement(item.number, item.title, 0, 0, [], unjudged=how))
             continue
         progress(f"judging property {item.number}: {item.title}")
-        of_its_own = item in (alone.DERIVED, whole.PROPERTY)
-        checked = item.checked(evidence) if of_its_own else entries
-        judgements.append(_judgement(evidence, item, checked, item.alone(evidence)))
+        judgements.append(_judgement(evidence, item, how.checked(evidence), how.judge(evidence)))
+        notes += [f"property {item.number}: {how.part}"] * bool(how.part)
     counts: Counts = {
         "replicas": len(evidence.members.replicas),
         "entries": {f"{row.broker}/{row.replica}": row["count"] for row in stored},
         "replicas_equal": _of(judgements, replication.EQUALITY.number).holds,
     }
-    notes = [
-        f"property {authenticity.PROPERTY.number}: {alone.BODIES_ONLY}",
-        f"property {order.PROPERTY.number}: {alone.OFFSETS_ONLY}",
-    ]
     for name in evidence.members.brokers:
         begin, end = evidence.begins[name], evidence.settled_end[name]
         notes.append(f"{name}: compared from position {begin} to {end}")
@@ -292,7 +289,7 @@ def _of_lines(evidence: Evidence) -> list[str]:
         notes.append(f"{_lines_lost(evidence)}; what they would say is missed")
     if not evidence.screened.is_ended:
         notes.append(f"{NO_END}; what came later is missed")
-    if not evidence.meta.is_told:
+    if not evidence.meta.is_described:
         notes.append(
             "the history does not say what was run (meta): topics are those that were sent to, "
             "sends are taken to be idempotent, and outputs and priorities are not judged"
@@ -330,7 +327,7 @@ def _notes(evidence: Evidence) -> list[str]:
             notes.append(f"{broker}: no store of {', '.join(missing)} is given; it is not judged")
     notes += _trimmed(evidence)
     notes += _of_lines(evidence)
-    if COMMIT not in evidence.meta.tells and evidence.screened.noted_kinds.get(COMMIT):
+    if COMMIT not in evidence.meta.tells and evidence.summary.notes.get(COMMIT):
         notes.append(
             f"property {commits.PROPERTY.number}: the history does not say that its commits are "
             "stored by brokers; whether they are is not judged"

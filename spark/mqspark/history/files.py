@@ -57,6 +57,7 @@ class Meta:
 
     `outputs`: topic -> the topic of its inputs, and the group that passes them. `levels`: topic of
     priorities -> how many queues it has. `tells`: what older histories lack, and this one has.
+    `is_described`: there is such a description.
     """
 
     topics: tuple[str, ...]
@@ -66,7 +67,7 @@ class Meta:
     outputs: dict[str, tuple[str, str]] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
     tells: frozenset[str] = frozenset()
-    is_told: bool = True
+    is_described: bool = True
 
     @property
     def copies_max(self) -> int:
@@ -160,7 +161,7 @@ def read_meta(path: Path, sent_topics: Callable[[], set[str]]) -> Meta:
         outputs=outputs,
         levels={topic: count for meta in metas for topic, count in (meta.levels or {}).items()},
         tells=frozenset(each for meta in metas for each in meta.tells or ()),
-        is_told=bool(metas),
+        is_described=bool(metas),
     )
 
 

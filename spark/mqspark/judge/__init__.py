@@ -6,7 +6,7 @@ what the evidence proves:
 
 - A send without an answer may have happened or not: its message may be in the log, or not.
 - The tail of a replica's log beyond what is *settled* proves nothing. An entry is settled if a
-  client was told of it or of a later one (by an acknowledgement or a delivery), or if all replicas
+  client knows of it or of a later one (by an acknowledgement or a delivery), or if all replicas
   hold it alike, since then every future leader holds it.
 - Deliveries may repeat. They must not skip a message, or come before their predecessors.
 

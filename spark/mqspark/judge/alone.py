@@ -32,7 +32,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import Property, text, violation
+from mqspark.judge.violations import Alone, Property, text, violation
 from mqspark.screening.changes import DELETE_TOPIC
 
 BODIES_ONLY: Final = "only that records match their checksums and say where they stand"
@@ -91,29 +91,25 @@ def record_violations(evidence: Evidence) -> DataFrame:
 def order_violations(evidence: Evidence, but: Sequence[str] = ()) -> DataFrame:
     """A row for each record whose offset does not follow the one before in its queue, in all topics
     `but` some. Queues begin anew where their topic was deleted."""
-    whole = _whole_logs(evidence)
+    deleted = evidence.session.createDataFrame(
+        _deletions(evidence), "broker string, topic string, ends array<bigint>"
+    )
+    before = F.filter("ends", lambda end: end < F.col("position"))
     rows = (
         evidence.records.where(F.col("error").isNull() & evidence.is_settled())
         .where(~F.col("topic").isin(*but))
-        .join(F.broadcast(whole), "broker")
+        .join(F.broadcast(_whole_logs(evidence)), "broker")
         .where(F.expr("getbit(holders, bit) = 1"))
+        .join(F.broadcast(deleted), ["broker", "topic"], "left")
+        .withColumn("life", F.coalesce(F.size(before), F.lit(0)))
     )
-    wrong = evidence.kept(_out_of_order(rows.withColumn("life", F.lit(0))))
-    if wrong.isEmpty() or not (deleted := _deletions(evidence)):
-        return _told(wrong)
-    table = evidence.session.createDataFrame(
-        deleted, "broker string, topic string, ends array<bigint>"
-    )
-    lived = rows.join(F.broadcast(table), ["broker", "topic"], "left").withColumn(
-        "life", F.coalesce(F.size(F.filter("ends", lambda end: end < F.col("position"))), F.lit(0))
-    )
-    return _told(evidence.kept(_out_of_order(lived)))
+    return _named(evidence.kept(_out_of_order(rows)))
 
 
 def _deletions(evidence: Evidence) -> list[tuple[str, str, list[int]]]:
     """Where logs delete topics: broker, topic, positions."""
     found: dict[tuple[str, str], list[int]] = {}
-    for broker, act, topic, _, position in evidence.screened.acts:
+    for broker, act, topic, _, position in evidence.summary.acts:
         if act == DELETE_TOPIC:
             found.setdefault((broker, topic), []).append(position)
     return [(*place, positions) for place, positions in found.items()]
@@ -134,7 +130,7 @@ def _out_of_order(rows: DataFrame) -> DataFrame:
     )
 
 
-def _told(wrong: DataFrame) -> DataFrame:
+def _named(wrong: DataFrame) -> DataFrame:
     return violation(
         wrong,
         F.when(F.col("expected") < F.col("queue_offset"), "hole").otherwise("misplaced"),
@@ -176,8 +172,7 @@ def _whole_logs(evidence: Evidence) -> DataFrame:
 
 DERIVED: Final = Property(
     18,
-    "What is made from the log says what the log says",
     derived_violations,
     derived_checked,
-    alone=derived_violations,
+    Alone(derived_violations, derived_checked),
 )

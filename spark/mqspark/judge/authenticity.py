@@ -16,11 +16,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from mqspark.judge.alone import record_violations
+from mqspark.judge.alone import BODIES_ONLY, record_violations
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.lives import own_topic
 from mqspark.judge.logs import lacking_parts
-from mqspark.judge.violations import Property, counted, text, together, violation
+from mqspark.judge.violations import Alone, Property, counted, text, together, violation
 from mqspark.screening.testimony import ACK, BURIED, DELIVER, FAIL, SEND
 
 _PLACE: Final = (
@@ -152,9 +152,8 @@ def _named(rows: DataFrame, what: str, reader: Column, template: str) -> DataFra
 
 PROPERTY: Final = Property(
     2,
-    "Nothing is read that was not sent",
     violations,
     counted("reads"),
+    Alone(record_violations, part=BODIES_ONLY),
     explained=("phantom",),
-    alone=record_violations,
 )

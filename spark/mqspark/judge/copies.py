@@ -72,9 +72,8 @@ def violations(evidence: Evidence) -> DataFrame:
 
 PROPERTY: Final = Property(
     9,
-    "No message is in a log more often than it may be",
     violations,
     counted("messages"),
+    "whether a key was sent again on purpose, only a history says",
     explained=("duplicate",),
-    needs_history="whether a key was sent again on purpose, only a history says",
 )

@@ -187,8 +187,7 @@ def _sentence(fault: Column, held: Column) -> Column:
 
 PROPERTY: Final = Property(
     1,
-    "Every acknowledged message is on every replica",
     violations,
     counted("expected_copies"),
-    needs_history="which sends were acknowledged, only a history says",
+    "which sends were acknowledged, only a history says",
 )

@@ -144,9 +144,9 @@ class Evidence(LogEvidence):
         acknowledged), read_t (if it was delivered), position, broker_number. Slots that only an
         unsettled tail names are left out.
         """
-        told = F.col("ack_t").isNotNull() | F.col("read_t").isNotNull()
+        known = F.col("ack_t").isNotNull() | F.col("read_t").isNotNull()
         end = self.members.by_number(lambda name: self.settled_end[name])
-        agreed = self.agreed.where(told | (F.col("position") < end))
+        agreed = self.agreed.where(known | (F.col("position") < end))
         return agreed if self.is_agreed else agreed.unionByName(self.disputed)
 
     @cached_property
@@ -218,7 +218,7 @@ class Evidence(LogEvidence):
 
     def doubted(self, doubt: str) -> DataFrame | None:
         """The readings that are doubtful so (`DOUBT`): group, queue. None if there is none."""
-        found, unsure = self.screened.doubts, self.screened.unsure_readings
+        found, unsure = self.screened.doubts, self.summary.unsure
         lived = self.screened.lives.numbers
         rows = [
             (group, number)
@@ -233,11 +233,9 @@ class Evidence(LogEvidence):
 
     def sure(self, rows: DataFrame) -> DataFrame:
         """The `rows`, with `group` and `queue`, that no reader has read whose clock fell."""
-        if not self.screened.unsure_readings:
+        if not self.summary.unsure:
             return rows
-        unsure = self.session.createDataFrame(
-            [*self.screened.unsure_readings], "group string, queue long"
-        )
+        unsure = self.session.createDataFrame([*self.summary.unsure], "group string, queue long")
         return rows.join(F.broadcast(unsure), ["group", "queue"], "left_anti")
 
     def first_reads(self, of: DataFrame) -> DataFrame:
@@ -268,16 +266,16 @@ class Evidence(LogEvidence):
     def has_one_group(self) -> bool:
         """Whether no deliveries are to different groups, as in most runs, nor by POP, nor of topics
         that were deleted."""
-        several = len(self.screened.groups) > 1 or self.lives is not None
-        return not several and not self.screened.popped
+        several = len(self.summary.groups) > 1 or self.lives is not None
+        return not several and not self.summary.popped
 
     @property
     def reading(self) -> Column:
         """Number of a group's reading of one queue, from the columns `group` and `queue`."""
         of_any = F.xxhash64("group", "queue")
-        if len(self.screened.groups) != 1 or not self.has_one_group:
+        if len(self.summary.groups) != 1 or not self.has_one_group:
             return of_any
-        (group,) = self.screened.groups
+        (group,) = self.summary.groups
         return F.when(F.col("group").eqNullSafe(F.lit(group)), F.col("queue")).otherwise(of_any)
 
     @cached_property

@@ -89,8 +89,7 @@ def _all_of(lists: str) -> Column:
 
 PROPERTY: Final = Property(
     3,
-    "A queue offset names one message for ever",
     violations,
     slots,
-    needs_history="which message had a place before, only a history says",
+    "which message had a place before, only a history says",
 )

@@ -39,7 +39,7 @@ DISK_LOST: Final = ("wipe", "new-disk")
 def election_violations(evidence: Evidence) -> DataFrame:
     """Property 6: a row for each term with two leaders, second vote, leader that voted for another,
     and term or vote taken back."""
-    if not (evidence.screened.noted_kinds.get(LEAD) or evidence.screened.noted_kinds.get(VOTE)):
+    if not (evidence.summary.notes.get(LEAD) or evidence.summary.notes.get(VOTE)):
         return evidence.nothing()
     leads = evidence.noted.where(F.col("kind") == LEAD)
     votes = evidence.noted.where(F.col("kind") == VOTE)
@@ -167,26 +167,24 @@ def _unlogged(evidence: Evidence, leads: DataFrame) -> DataFrame:
 
 def completeness_checked(evidence: Evidence) -> int:
     """How many leaders said how far their log went."""
-    if not evidence.screened.noted_kinds.get(LEAD):
+    if not evidence.summary.notes.get(LEAD):
         return 0
-    told = (F.col("kind") == LEAD) & F.col("end_position").isNotNull()
-    return evidence.noted.where(told).count()
+    placed = (F.col("kind") == LEAD) & F.col("end_position").isNotNull()
+    return evidence.noted.where(placed).count()
 
 
 ELECTION: Final = Property(
     6,
-    "A term has one leader, a node one vote in it",
     election_violations,
     noted(LEAD, VOTE),
+    "only a history says who led and who voted for whom",
     explained=("forgotten",),
-    needs_history="only a history says who led and who voted for whom",
 )
 
 
 COMPLETENESS: Final = Property(
     7,
-    "A new leader holds all that was acknowledged",
     completeness_violations,
     completeness_checked,
-    needs_history="only a history says who led, and what had been acknowledged by then",
+    "only a history says who led, and what had been acknowledged by then",
 )

@@ -23,6 +23,7 @@ from mqspark.limits import FEW_ROWS_MAX
 from mqspark.screening.logs import Log
 from mqspark.screening.packets import NONE
 from mqspark.screening.screened import Screened
+from mqspark.screening.tasks import Summary
 from mqspark.source.members import Members, looked_up
 from mqspark.source.schema import ENTRIES
 
@@ -39,6 +40,11 @@ class LogEvidence:
     screened: Screened
     alone: bool = field(default=False, kw_only=True)
     _persisted: list[DataFrame] = field(default_factory=list, kw_only=True)
+
+    @property
+    def summary(self) -> Summary:
+        """The findings of the screening about no single message."""
+        return self.screened.summary
 
     @cached_property
     def logs(self) -> dict[str, Log] | None:
@@ -144,8 +150,8 @@ class LogEvidence:
         """
         if self.alone:
             return settled_alone(self.entries, self.splits, self.members)
-        told = zip(self.members.brokers, self.screened.totals["told"], strict=True)
-        ends = {name: end + 1 for name, end in told if end != NONE}
+        known = zip(self.members.brokers, self.screened.totals["known"], strict=True)
+        ends = {name: end + 1 for name, end in known if end != NONE}
         common = self.common_ends
         return {name: max(ends.get(name, 0), common.get(name, 0)) for name in self.members.brokers}
 
@@ -227,7 +233,7 @@ def settled_alone(entries: DataFrame, splits: DataFrame, members: Members) -> di
     for row in ends:
         settled[row.broker] = min(row.end, settled.get(row.broker, row.end))
     for name in members.brokers:
-        told = [replica.manifest for replica in members.of(name)]
-        committed = min(0 if each is None else each.end_position for each in told)
+        manifests = [replica.manifest for replica in members.of(name)]
+        committed = min(0 if each is None else each.end_position for each in manifests)
         settled[name] = max(committed, settled.get(name, 0))
     return settled

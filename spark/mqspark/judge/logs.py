@@ -21,7 +21,7 @@ def unlogged_readings(evidence: Evidence) -> DataFrame | None:
     logged, rows = evidence.screened.logged, []
     for row in evidence.screened.doubts:
         place = (int(row["group"]), int(row["queue"]))
-        if row["commit_max"] != NONE and row["told_max"] > logged.get(place, 0):
+        if row["commit_max"] != NONE and row["answer_max"] > logged.get(place, 0):
             rows += [
                 (group, number, logged.get(place, 0))
                 for group in evidence.screened.readers[place[0]]
@@ -60,7 +60,7 @@ def lacking_parts(evidence: Evidence) -> DataFrame | None:
     members = evidence.members
     counts = {name: len(members.of(name)) for name in members.brokers}
     removed = {name: evidence.begins[name] > 0 for name in members.brokers}
-    found = lacking(evidence.screened.large, evidence.meta.topics, counts, removed)
+    found = lacking(evidence.summary.large, evidence.meta.topics, counts, removed)
     rows = [
         (
             message.broker,
@@ -89,7 +89,7 @@ def lacking_parts(evidence: Evidence) -> DataFrame | None:
 
 def are_others_odd(evidence: Evidence) -> bool:
     """Whether the queues of other topics than the history's need a closer look."""
-    looks = evidence.screened.others
+    looks = evidence.summary.others
     if evidence.logs is None:
         return any(look.ends for look in looks)
     return are_odd(looks, {name: not begin for name, begin in evidence.begins.items()})

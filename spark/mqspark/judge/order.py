@@ -23,7 +23,7 @@ from mqspark.judge import alone
 from mqspark.judge.acts.entitled import unexplained
 from mqspark.judge.evidence import Evidence
 from mqspark.judge.logs import are_others_odd
-from mqspark.judge.violations import Property, slots, text, together, violation
+from mqspark.judge.violations import Alone, Property, slots, text, together, violation
 from mqspark.screening.packets import NONE
 from mqspark.screening.testimony import DELIVER, QUEUE, STORED
 
@@ -166,9 +166,8 @@ def _vanished(evidence: Evidence) -> DataFrame:
 
 PROPERTY: Final = Property(
     4,
-    "Acknowledgements and reads keep the order of a queue",
     violations,
     slots,
+    Alone(alone.order_violations, part=alone.OFFSETS_ONLY),
     explained=("skipped", "late"),
-    alone=alone.order_violations,
 )

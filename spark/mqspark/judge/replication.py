@@ -6,7 +6,7 @@ chain CRC, and every byte must match its CRCs. And a log is in order, in its tai
 go up by one, and its terms never fall. Where one begins behind 0 its file `head` says so.
 
 **13**: after healing all replicas are identical, as far as the log is settled. Beyond that, tails
-may differ: no client was told of their entries.
+may differ: no client knows of their entries.
 
 One changed entry changes every chain CRC behind it. So a replica that differs gives one violation,
 at its first differing entry, with the number of those that follow. Where replicas differ, the
@@ -21,7 +21,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import Property, entries, text, together, violation
+from mqspark.judge.violations import Alone, Property, entries, text, together, violation
 from mqspark.limits import IDS_NAMED_MAX
 
 
@@ -215,18 +215,15 @@ def _with_messages(evidence: Evidence, rows: DataFrame) -> DataFrame:
 
 CHAIN: Final = Property(
     5,
-    "A committed entry never changes",
     chain_violations,
     entries,
-    alone=chain_violations,
+    Alone(chain_violations),
 )
 
 
 EQUALITY: Final = Property(
     13,
-    "All replicas are identical",
     equality_violations,
     entries,
-    alone=equality_violations,
-    compares=True,
+    Alone(equality_violations, compares=True),
 )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from dledger.verdict.form import TITLES
+
 if TYPE_CHECKING:
     from mqspark.judge.evidence import Evidence
 
@@ -25,25 +27,42 @@ COLUMNS = (
 _NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 
 
+def entries(evidence: Evidence) -> int:
+    """How many entries the logs have."""
+    return evidence.entry_count
+
+
+@dataclass(frozen=True)
+class Alone:
+    """How replicas are judged without a history. `compares`: it takes several of them. `part`: of
+    the property they show only that."""
+
+    judge: Judge
+    checked: Count = entries
+    compares: bool = False
+    part: str = ""
+
+
 @dataclass(frozen=True)
 class Property:
     """A property of the design: how it is judged, and what else a verdict has to know of it.
 
-    `checked` counts what was looked at. `explained` are the kinds of violations that a line which
-    is missing in the history may explain. `alone` judges replicas without a history; where there is
-    no such judge, `needs_history` says why. `compares`: alone, it needs several replicas.
-    `told_by_meta`: nothing but the description of the run names its subject.
+    `checked` counts what was looked at. `alone` is how replicas are judged without a history, or
+    why they can't be. `explained` are the kinds of violations that a line which is missing in the
+    history may explain. `needs_meta`: nothing but the description of the run names its subject.
     """
 
     number: int
-    title: str
     judge: Judge
     checked: Count
+    alone: Alone | str
     explained: tuple[str, ...] = ()
-    needs_history: str = ""
-    alone: Judge | None = None
-    compares: bool = False
-    told_by_meta: bool = False
+    needs_meta: bool = False
+
+    @property
+    def title(self) -> str:
+        """The property in a few words."""
+        return TITLES[self.number]
 
 
 def counted(name: str) -> Count:
@@ -53,17 +72,12 @@ def counted(name: str) -> Count:
 
 def noted(*kinds: str) -> Count:
     """How many events of these kinds the history has."""
-    return lambda evidence: sum(evidence.screened.noted_kinds.get(kind, 0) for kind in kinds)
+    return lambda evidence: sum(evidence.summary.notes.get(kind, 0) for kind in kinds)
 
 
 def slots(evidence: Evidence) -> int:
-    """How many places in queues were told of."""
+    """How many places in queues clients or logs name."""
     return int(evidence.ranges["rows"].sum())
-
-
-def entries(evidence: Evidence) -> int:
-    """How many entries the logs have."""
-    return evidence.entry_count
 
 
 def violation(

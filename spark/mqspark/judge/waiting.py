@@ -96,7 +96,7 @@ def delay_violations(evidence: Evidence) -> DataFrame:
     found = []
     if evidence.screened.totals["delayed"]:
         found.append(_untimely(evidence))
-    if evidence.screened.ending and not evidence.screened.unsure:
+    if evidence.summary.ending and not evidence.screened.unsure:
         found.append(_expired(evidence))
     return together(*found) if found else evidence.nothing()
 
@@ -213,24 +213,22 @@ def _late(rows: DataFrame, never: str, since: str) -> DataFrame:
 
 def delays_checked(evidence: Evidence) -> int:
     """How many messages had to wait, or have an end."""
-    return int(evidence.screened.totals["delayed"]) + evidence.screened.ending
+    return int(evidence.screened.totals["delayed"]) + evidence.summary.ending
 
 
 TRANSACTIONS: Final = Property(
     10,
-    "A transaction is seen if it was committed, and only then",
     transaction_violations,
     counted("transactions"),
+    "how a transaction was to end, only a history says",
     explained=("late", "open"),
-    needs_history="how a transaction was to end, only a history says",
 )
 
 
 DELAYS: Final = Property(
     11,
-    "A message with a time comes in its time",
     delay_violations,
     delays_checked,
+    "when messages were due and came, only a history says",
     explained=("late", "missing"),
-    needs_history="when messages were due and came, only a history says",
 )

@@ -170,10 +170,10 @@ class Digest:
         }
 
     def totals(self, full_masks: Sequence[int]) -> Totals:
-        """Counts, and for each broker how far clients were told of its log."""
+        """Counts, and for each broker the last position that clients know of."""
         acked = (self.ack_t != NONE) | (self.waiting_t != NONE)
         read = (self.ack_t != NONE) | (self.read_t != NONE)
-        told = np.maximum(
+        known = np.maximum(
             np.where(read, self.position_min, NONE),
             np.where(self.waiting_t != NONE, self.held_position_min, NONE),
         )
@@ -194,7 +194,7 @@ class Digest:
                 [_count(self.holders[mine] & (1 << bit) != 0) for bit in range(full.bit_length())]
                 for mine, full in zip(own, full_masks, strict=True)
             ],
-            "told": [int(told[mine].max(initial=NONE)) for mine in own],
+            "known": [int(known[mine].max(initial=NONE)) for mine in own],
         }
 
 
@@ -266,12 +266,12 @@ def added(all_totals: list[Totals]) -> Totals:
     total: Totals = {
         name: sum(each[name] for each in all_totals)
         for name in all_totals[0]
-        if name not in {"stored", "told"}
+        if name not in {"stored", "known"}
     }
     stored = zip(*(each["stored"] for each in all_totals), strict=True)
     total["stored"] = [[sum(bits) for bits in zip(*parts, strict=True)] for parts in stored]
-    told = zip(*(each["told"] for each in all_totals), strict=True)
-    total["told"] = [max(ends) for ends in told]
+    known = zip(*(each["known"] for each in all_totals), strict=True)
+    total["known"] = [max(ends) for ends in known]
     return total
 
 

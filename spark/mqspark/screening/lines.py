@@ -2,8 +2,8 @@
 
 A line that is no event, or lacks what its kind must say, proves nothing, and what it would have
 said is missed. So is that of a kind that nobody knows: it may be the send of a message. The last
-line of a file may be torn: its writer was killed. Of any other it must be told, since its absence
-looks like somebody's fault.
+line of a file may be torn: its writer was killed. Of any other the verdict must say so, since its
+absence looks like somebody's fault.
 
 A number so large that no clock, log or queue comes to it is no value either: what is added to it
 would be none that Spark's columns hold.

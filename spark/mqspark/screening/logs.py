@@ -23,22 +23,7 @@ import pyarrow.compute as pc
 from mqspark.screening.packets import Numbers, numbers, run_starts
 from mqspark.screening.testimony import queue_number
 from mqspark.source.planning import SegmentPartition
-
-
-class SegmentLook(msgspec.Struct, frozen=True):
-    """Findings about the entries of one segment of a replica
-    (:class:`mqspark.source.reader.Tally`)."""
-
-    broker: str
-    position: int
-    entries: int
-    first_index: int
-    last_index: int
-    first_term: int
-    last_term: int
-    end: int
-    terms: dict[int, int]
-    disputed: bool
+from mqspark.source.reader import SegmentLook
 
 
 class Log(msgspec.Struct, frozen=True):

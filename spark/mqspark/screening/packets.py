@@ -105,12 +105,12 @@ READ: Final = np.dtype(
         ("commit_min", "i8"),
         ("commit_max", "i8"),
         ("commit_t_min", "i8"),
-        ("told_t_min", "i8"),
-        ("told_t_max", "i8"),
-        ("told_max", "i8"),
+        ("answer_t_min", "i8"),
+        ("answer_t_max", "i8"),
+        ("answer_max", "i8"),
     ]
 )
-#: What is doubtful about all of it, and the highest offsets that were committed, and told.
+#: What is doubtful about all of it, and the highest offsets that were committed, and answered.
 DOUBT: Final = np.dtype(
     [
         ("group", "i8"),
@@ -119,7 +119,7 @@ DOUBT: Final = np.dtype(
         ("ahead", "?"),
         ("back", "?"),
         ("commit_max", "i8"),
-        ("told_max", "i8"),
+        ("answer_max", "i8"),
     ]
 )
 #: What a group popped, and is through with, by an entry of a log.

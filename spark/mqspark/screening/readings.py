@@ -24,8 +24,8 @@ from mqspark.limits import RANGE_OFFSETS
 from mqspark.screening.packets import DOUBT, NONE, READ, Flags, Numbers, Rows, run_starts
 from mqspark.screening.queues import least_above
 
-#: What is said of a reading: an offset was delivered, committed, told to who asked, or set.
-DELIVERED, COMMITTED, TOLD, SET = range(4)
+#: What is said of a reading: an offset was delivered, committed, answered to a question, or set.
+DELIVERED, COMMITTED, ANSWERED, SET = range(4)
 _MOST: Final = 2**63 - 1
 
 
@@ -62,11 +62,11 @@ def _range_row(said: Rows) -> tuple[Any, ...]:
     delivered = said[said["said"] == DELIVERED]
     delivered = delivered[run_starts(delivered["queue_offset"])]
     offsets, times = delivered["queue_offset"], delivered["t"]
-    commits, told = said[said["said"] == COMMITTED], said[said["said"] != DELIVERED]
+    commits, answers = said[said["said"] == COMMITTED], said[said["said"] != DELIVERED]
     odd = np.any((said["queue_offset"] == NONE) | (said["t"] == NONE))
     disorder = np.any(np.diff(offsets) != 1) or np.any(least_above(times) < times)
-    in_time = told[np.lexsort((-told["queue_offset"], told["t"]))]
-    falls = np.any(np.diff(in_time["queue_offset"]) < 0) or np.any(told["said"] == SET)
+    in_time = answers[np.lexsort((-answers["queue_offset"], answers["t"]))]
+    falls = np.any(np.diff(in_time["queue_offset"]) < 0) or np.any(answers["said"] == SET)
     return (
         *(said["group"][0], said["queue"][0], _parts(said[:1])[0]),
         *(bool(odd), bool(disorder), bool(falls), bool(np.any(_early(offsets, times, commits)))),
@@ -75,8 +75,8 @@ def _range_row(said: Rows) -> tuple[Any, ...]:
         commits["queue_offset"].min(initial=_MOST),
         commits["queue_offset"].max(initial=NONE),
         commits["t"].min(initial=_MOST),
-        *(told["t"].min(initial=_MOST), told["t"].max(initial=NONE)),
-        told["queue_offset"].max(initial=NONE),
+        *(answers["t"].min(initial=_MOST), answers["t"].max(initial=NONE)),
+        answers["queue_offset"].max(initial=NONE),
     )
 
 
@@ -98,13 +98,15 @@ def _doubt(found: Rows) -> tuple[Any, ...]:
     early = np.any(found["early"]) or np.any(least_above(found["commit_t_min"]) < found["t_max"])
     ahead = bool(gaps or early) or _is_beyond(read, found["commit_min"], found["commit_max"])
     has_commits = bool(np.any(found["commit_max"] != NONE))
-    back = np.any(found["falls"]) or np.any(least_above(found["told_t_min"]) < found["told_t_max"])
+    back = np.any(found["falls"]) or np.any(
+        least_above(found["answer_t_min"]) < found["answer_t_max"]
+    )
     odd = np.any(found["odd"])
     return (
         *(found["group"][0], found["queue"][0]),
         bool(odd or disorder),
         *(bool(odd or (has_commits and ahead)), bool(odd or (has_commits and back))),
-        *(found["commit_max"].max(), found["told_max"].max()),
+        *(found["commit_max"].max(), found["answer_max"].max()),
     )
 
 

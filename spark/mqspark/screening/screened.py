@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,14 +20,12 @@ from mqspark.screening import tasks
 from mqspark.screening.changes import Lives, queue_numbers
 from mqspark.screening.digest import Totals, added
 from mqspark.screening.hashing import hashed
-from mqspark.screening.large import Large
 from mqspark.screening.lines import falls, is_ended, unreadable, writer_of
-from mqspark.screening.logs import Log, QueuesLook, agreed_logs
+from mqspark.screening.logs import Log, agreed_logs
 from mqspark.screening.packets import QUEUE_RANGE, READ, Numbers, Rows, ddl, joined
 from mqspark.screening.parts import HistoryPart
 from mqspark.screening.readings import doubts
 from mqspark.screening.testimony import TESTIMONY
-from mqspark.source.batches import StagedBatches
 from mqspark.source.derived import Difference
 from mqspark.source.members import Members
 from mqspark.source.planning import plan
@@ -81,55 +78,33 @@ class Screened:
         )
         return found.persist(StorageLevel.MEMORY_AND_DISK)
 
-    @cached_property
+    @property
     def totals(self) -> Totals:
         """The counts of messages."""
         totals, _ = self._counted
         return totals
 
+    @property
+    def summary(self) -> tasks.Summary:
+        """The findings about no single message, of all parts."""
+        _, summary = self._counted
+        return summary
+
     @cached_property
-    def _counted(self) -> tuple[Totals, list[tasks.Told]]:
-        rows = self.findings.where(F.col("kind").isin(tasks.TOTALS, tasks.TOLD)).collect()
+    def _counted(self) -> tuple[Totals, tasks.Summary]:
+        rows = self.findings.where(F.col("kind").isin(tasks.TOTALS, tasks.SUMMARY)).collect()
         totals = [msgspec.json.decode(row.data) for row in rows if row.kind == tasks.TOTALS]
-        told = [row.data for row in rows if row.kind == tasks.TOLD]
-        return added(totals), [msgspec.json.decode(data, type=tasks.Told) for data in told]
-
-    @cached_property
-    def groups(self) -> set[str | None]:
-        """The groups that anything was delivered to."""
-        _, told = self._counted
-        return {group for each in told for group in each.groups}
-
-    @property
-    def popped(self) -> int:
-        """How many deliveries there were by POP."""
-        _, told = self._counted
-        return sum(each.popped for each in told)
-
-    @property
-    def new(self) -> int:
-        """How many of them nobody of their group had been handed before."""
-        _, told = self._counted
-        return sum(each.new for each in told)
-
-    @property
-    def ending(self) -> int:
-        """How many messages were sent that have an end of their own."""
-        _, told = self._counted
-        return sum(each.ending for each in told)
+        summary = tasks.Summary()
+        for row in rows:
+            if row.kind == tasks.SUMMARY:
+                summary.add(msgspec.json.decode(row.data, type=tasks.Summary))
+        return added(totals), summary
 
     @cached_property
     def logs(self) -> dict[str, Log] | None:
         """Each broker's log, if all replicas hold it alike and whole; else None."""
-        _, told = self._counted
         first_indexes = {name: self.members.first_index(name) for name in self.members.brokers}
-        return agreed_logs(first_indexes, [look for each in told for look in each.segments])
-
-    @cached_property
-    def noted_kinds(self) -> dict[str, int]:
-        """How many events about no single message there are of each kind."""
-        _, told = self._counted
-        return dict(sum((Counter(each.notes) for each in told), Counter()))
+        return agreed_logs(first_indexes, self.summary.segments)
 
     @property
     def noted(self) -> DataFrame:
@@ -174,18 +149,16 @@ class Screened:
     @cached_property
     def readers(self) -> dict[int, list[str | None]]:
         """The groups that anything was delivered to, or that say where they are, by number."""
-        _, told = self._counted
         named: dict[int, list[str | None]] = {}
-        for group in {group for each in told for group in each.groups | each.readers}:
+        for group in self.summary.groups | self.summary.readers:
             named.setdefault(int(hashed(pa.array([group or ""]))[0]), []).append(group)
         return named
 
     @cached_property
     def logged(self) -> dict[tuple[int, int], int]:
         """The highest offset at which any log has a group go on, by group and queue."""
-        _, told = self._counted
         found: dict[tuple[int, int], int] = {}
-        for broker, group, topic, queue_id, offset in (row for each in told for row in each.logged):
+        for broker, group, topic, queue_id, offset in self.summary.logged:
             place = (
                 int(hashed(pa.array([group]))[0]),
                 int(queue_numbers(broker, [(topic, queue_id)])[0]),
@@ -204,76 +177,36 @@ class Screened:
         return [msgspec.json.decode(row.data, type=tuple[int, list[Difference]]) for row in rows]
 
     @cached_property
-    def acts(self) -> set[tuple[str, str, str, int, int]]:
-        """The acts of tools by the logs: broker, act, whom it is about, its value, and where."""
-        _, told = self._counted
-        return {act for each in told for act in each.acts}
-
-    @cached_property
-    def batches(self) -> dict[str, StagedBatches]:
-        """Staged rows, decisions and ends in the logs, by broker."""
-        _, told = self._counted
-        found = {name: StagedBatches() for name in self.members.brokers}
-        for each in told:
-            for broker, batches in each.batches.items():
-                found[broker].add(batches)
-        return found
-
-    @cached_property
     def lives(self) -> Lives:
         """The lives of the history's topics that were deleted."""
-        return Lives(tasks.deletions(self.acts, self.topics))
-
-    @property
-    def large(self) -> list[Large]:
-        """The records that are about large bodies."""
-        _, told = self._counted
-        return [record for each in told for record in each.large]
+        return Lives(tasks.deletions(self.summary.acts, self.topics))
 
     @property
     def falls(self) -> dict[str, int]:
         """Clients whose clocks fell, and how far."""
-        _, told = self._counted
-        return falls([look for each in told for look in each.lines])
+        return falls(self.summary.lines)
 
     @cached_property
     def unreadable(self) -> dict[str, int]:
         """How many lines of each file say nothing, where any does."""
-        _, told = self._counted
-        return unreadable([look for each in told for look in each.lines])
+        return unreadable(self.summary.lines)
 
     @cached_property
     def is_ended(self) -> bool:
         """Whether the history was closed in order, so that nothing of the run came later."""
-        _, told = self._counted
-        return is_ended([look for each in told for look in each.lines])
-
-    @cached_property
-    def unsure_readings(self) -> set[tuple[str, int]]:
-        """The groups and queues that were read by somebody whose clock fell."""
-        _, told = self._counted
-        return {reading for each in told for reading in each.unsure}
+        return is_ended(self.summary.lines)
 
     @cached_property
     def silent(self) -> list[str]:
         """The clients that were started, and whose files are not there."""
-        _, told = self._counted
-        said = {name for each in told for name in each.clients}
-        said |= {writer_of(look.file) for each in told for look in each.lines}
+        said = self.summary.clients | {writer_of(look.file) for look in self.summary.lines}
         said |= {name.rpartition(".")[0] for name in said}
-        return sorted({name for each in told for name in each.started} - said)
-
-    @property
-    def others(self) -> list[QueuesLook]:
-        """Findings about the queues of other topics."""
-        _, told = self._counted
-        return [look for each in told for look in each.others]
+        return sorted(self.summary.started - said)
 
     @cached_property
     def through(self) -> dict[int, str]:
         """The groups that by a log are through with what they popped, by number."""
-        _, told = self._counted
-        names = sorted({group for each in told for group in each.through})
+        names = sorted(self.summary.through)
         return {int(hashed(pa.array([name]))[0]): name for name in names}
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from mqspark.screening.digest import digest
 from mqspark.screening.hashing import hashed
 from mqspark.screening.large import Large, large_in
 from mqspark.screening.lines import LinesLook, without_times, writer_of
-from mqspark.screening.logs import OtherQueues, QueuesLook, SegmentLook, look_at_others
+from mqspark.screening.logs import OtherQueues, QueuesLook, look_at_others
 from mqspark.screening.packets import (
     NONE,
     READING,
@@ -56,12 +56,12 @@ from mqspark.screening.testimony import (
 from mqspark.source.batches import StagedBatches
 from mqspark.source.derived import look_at
 from mqspark.source.planning import Replica, Task
-from mqspark.source.reader import SegmentReader, Tally
+from mqspark.source.reader import SegmentLook, SegmentReader, Tally
 from mqspark.source.schema import MESSAGES, row_schema
 
 #: The kinds of rows.
-SAID, NOTED, TOLD, TOTALS, SUSPECTS, SLOTS, WAITERS, RANGES, READINGS, READ, DONE = range(11)
-#: Where a topic was deleted, told to every task that digests.
+SAID, NOTED, SUMMARY, TOTALS, SUSPECTS, SLOTS, WAITERS, RANGES, READINGS, READ, DONE = range(11)
+#: Where a topic was deleted, for every task that digests.
 GONE: Final = 11
 #: What of the derived files is unlike the logs, replica by replica.
 DERIVED: Final = 12
@@ -80,19 +80,19 @@ Batches = Iterable[pa.RecordBatch]
 Packet = tuple[int, int, bytes]
 
 
-class Told(msgspec.Struct):
-    """A part's findings that are about no single message.
+class Summary(msgspec.Struct):
+    """Findings that are about no single message, of a part or of all.
 
-    The groups that anything was delivered to, and those that said where they are (`readers`); how
+    `groups`: those that anything was delivered to; `readers`: those that said where they are. How
     many messages were `popped`, how many of them were `new` to their group, and how many have an
-    end of their own; how many events of each kind are about no single message; what segments look
-    like. `logged`: broker, group, topic, queue, and the highest offset at which a log has the group
-    go on; `acts`: what tools did, as a log has it; `batches`: what
-    logs say of batches, by broker; `through` are the groups that by a log are
-    through with what they popped. `large` are large bodies and their parts, `others` the queues of
-    topics that the history is not about. `lines` is what files look like, `unsure` the groups and
-    queues that were read by somebody whose clock fell. The harness has `started` clients, and
-    `clients` say something.
+    end of their own (`ending`). `notes`: how many events of each kind are about no single message.
+    `logged`: broker, group, topic, queue, and the highest offset at which a log has the group go
+    on. `acts` of tools by the logs: broker, act, whom it is about, its value, and where. `batches`:
+    staged rows, decisions and ends in the logs, by broker. `through`: groups that by a log are
+    through with what they popped. `segments` and `lines`: what these look like. `large`: bodies in
+    parts, and the parts. `others`: queues of topics that the history is not about. `unsure`: groups
+    and queues that were read by somebody whose clock fell. `started`: clients that the harness has
+    started; `clients`: those that say something.
     """
 
     groups: set[str | None] = msgspec.field(default_factory=set)
@@ -102,7 +102,7 @@ class Told(msgspec.Struct):
     ending: int = 0
     notes: dict[str, int] = msgspec.field(default_factory=dict)
     logged: list[tuple[str, str, str, int, int]] = msgspec.field(default_factory=list)
-    acts: list[tuple[str, str, str, int, int]] = msgspec.field(default_factory=list)
+    acts: set[tuple[str, str, str, int, int]] = msgspec.field(default_factory=set)
     batches: dict[str, StagedBatches] = msgspec.field(default_factory=dict)
     through: set[str] = msgspec.field(default_factory=set)
     segments: list[SegmentLook] = msgspec.field(default_factory=list)
@@ -112,6 +112,21 @@ class Told(msgspec.Struct):
     unsure: set[tuple[str, int]] = msgspec.field(default_factory=set)
     started: set[str] = msgspec.field(default_factory=set)
     clients: set[str] = msgspec.field(default_factory=set)
+
+    def add(self, other: Summary) -> None:
+        """Add the findings of another part."""
+        for name in self.__struct_fields__:
+            own, more = getattr(self, name), getattr(other, name)
+            if isinstance(own, set):
+                own |= more
+            elif isinstance(own, list):
+                own += more
+            elif isinstance(own, int):
+                setattr(self, name, own + more)
+        for kind, count in other.notes.items():
+            self.notes[kind] = self.notes.get(kind, 0) + count
+        for broker, batches in other.batches.items():
+            self.batches.setdefault(broker, StagedBatches()).add(batches)
 
 
 @dataclass(frozen=True)
@@ -132,35 +147,37 @@ class Reading:
     def testimony(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """The testimony in the parts whose numbers come."""
         for part in self._parts(batches):
-            for table, _ in self._of(part, Told()):
+            for table, _ in self._of(part, Summary()):
                 yield from table.to_batches()
 
     def packets(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Testimony as statements, for the tasks that digest them; and the other contents of
         events."""
         for part in self._parts(batches):
-            said, told = [], Told()
+            said, summary = [], Summary()
             logged: list[Packet] = []
-            for table, events in self._of(part, told, logged):
+            for table, events in self._of(part, summary, logged):
                 said.append(statements(table, self.brokers))
                 if events is not None:
                     delivered = table.filter(pc.equal(table["source"], DELIVER))
-                    told.groups |= set(pc.unique(delivered["group"]).to_pylist())
-                    told.popped += len(delivered) - delivered["pop_time"].null_count
-                    told.new += len(delivered) - delivered["asked"].null_count
-                    told.ending += len(table) - table["expires"].null_count
-                    notes = _notes(events, told)
+                    summary.groups |= set(pc.unique(delivered["group"]).to_pylist())
+                    summary.popped += len(delivered) - delivered["pop_time"].null_count
+                    summary.new += len(delivered) - delivered["asked"].null_count
+                    summary.ending += len(table) - table["expires"].null_count
+                    notes = _notes(events, summary)
                     yield _of_notes(notes)
-                    yield self._to_readings(delivered, notes, told)
-            yield _batch([(0, TOLD, msgspec.json.encode(told)), *logged, *self._gone(told)])
+                    yield self._to_readings(delivered, notes, summary)
+            yield _batch(
+                [(0, SUMMARY, msgspec.json.encode(summary)), *logged, *self._gone(summary)]
+            )
             rows = np.concatenate(said) if said else np.empty(0, STATEMENT)
             places = (rows["identity"].view(np.uint64) % self.digest_tasks).astype(np.int64)
             packets = divided(rows, places * len(SOURCES) + rows["source"])
             yield _batch((place // len(SOURCES), SAID, data) for place, data in packets)
 
-    def _gone(self, told: Told) -> list[Packet]:
+    def _gone(self, summary: Summary) -> list[Packet]:
         """Which of the topics were deleted, and where."""
-        gone = deletions(told.acts, self.topics)
+        gone = deletions(summary.acts, self.topics)
         data = msgspec.json.encode(gone)
         return [(place, GONE, data) for place in range(self.digest_tasks) if gone]
 
@@ -193,7 +210,9 @@ class Reading:
         packets = divided(slots, range_numbers(slots, self.queue_tasks))
         yield _batch((place, SLOTS, data) for place, data in packets)
 
-    def _to_readings(self, delivered: pa.Table, notes: pa.Table, told: Told) -> pa.RecordBatch:
+    def _to_readings(
+        self, delivered: pa.Table, notes: pa.Table, summary: Summary
+    ) -> pa.RecordBatch:
         """Deliveries to groups and the offsets they say they are at, for the tasks that look at
         readings.
 
@@ -204,22 +223,22 @@ class Reading:
         own = own.append_column("said", said).filter(pc.is_valid(said))
         # Without an offset a reading is doubtful: so it shall be if a clock went back.
         odd = pc.fill_null(pc.greater(own["began"], own["t"]), False)
-        own = own.append_column("told", pc.if_else(odd, None, own["offset"]))
-        told.readers |= set(pc.unique(own["group"]).to_pylist())
+        own = own.append_column("at", pc.if_else(odd, None, own["offset"]))
+        summary.readers |= set(pc.unique(own["group"]).to_pylist())
         read = delivered.filter(pc.is_null(delivered["pop_time"]))
         rows = np.concatenate(
             [
                 _readings(read, "queue_offset", np.full(len(read), DELIVERED)),
-                _readings(own, "told", COMMITTED + numbers(own["said"])),
+                _readings(own, "at", COMMITTED + numbers(own["said"])),
             ]
         )
         packets = divided(rows, read_numbers(rows, self.queue_tasks))
         return _batch((place, READINGS, data) for place, data in packets)
 
-    def _of_lines(self, part: HistoryPart, told: Told) -> Iterator[tuple[pa.Table, pa.Table]]:
+    def _of_lines(self, part: HistoryPart, summary: Summary) -> Iterator[tuple[pa.Table, pa.Table]]:
         """The testimony in lines, of those that say something."""
         look = LinesLook(part.file.name, part.start)
-        told.lines.append(look)
+        summary.lines.append(look)
         fall_ns = self.unsure.get(writer_of(part.file.name))
         for events, is_end in with_last(part.events()):
             sound = look.take(events, is_end=is_end and part.is_last)
@@ -228,14 +247,14 @@ class Reading:
             testimony = of_events(sound, self.topics)
             if fall_ns is not None:
                 read = testimony.filter(pc.equal(testimony["source"], DELIVER))
-                told.unsure |= set(
+                summary.unsure |= set(
                     zip(read["group"].to_pylist(), read["queue"].to_pylist(), strict=True)
                 )
             are_started = pc.equal(sound["kind"], STARTED)
             if pc.any(are_started).as_py():
-                told.started |= set(sound.filter(are_started)["client"].to_pylist()) - {None}
+                summary.started |= set(sound.filter(are_started)["client"].to_pylist()) - {None}
             said = sound["client"].filter(pc.invert(are_started))
-            told.clients |= set(pc.unique(said).to_pylist()) - {None}
+            summary.clients |= set(pc.unique(said).to_pylist()) - {None}
             yield testimony, sound
 
     def _parts(self, batches: Batches) -> Iterator[HistoryPart | Task]:
@@ -244,21 +263,21 @@ class Reading:
                 yield self.parts[number]
 
     def _of(
-        self, part: HistoryPart | Task, told: Told, logged: list[Packet] | None = None
+        self, part: HistoryPart | Task, summary: Summary, logged: list[Packet] | None = None
     ) -> Iterator[tuple[pa.Table, pa.Table | None]]:
         """The testimony in a part, and the events that it is from. `logged` gets what members of
         groups are through with by entries of a log."""
         if isinstance(part, HistoryPart):
-            yield from self._of_lines(part, told)
+            yield from self._of_lines(part, summary)
             return
-        for batches, looks in self._of_segments(part, told, logged):
+        for batches, looks in self._of_segments(part, summary, logged):
             look_at_others(looks, batches, self.topics)
             records = pa.Table.from_batches(batches).combine_chunks()
-            told.large += large_in(records)
+            summary.large += large_in(records)
             yield of_records(records, self.topics), None
 
     def _of_segments(
-        self, part: Task, told: Told, logged: list[Packet] | None
+        self, part: Task, summary: Summary, logged: list[Packet] | None
     ) -> Iterator[tuple[list[pa.RecordBatch], list[OtherQueues]]]:
         """Records of segments, those of small ones together, each with the look at its segment."""
         batches: list[pa.RecordBatch] = []
@@ -277,36 +296,23 @@ class Reading:
                 if sum(map(len, batches)) >= BATCH_ROWS_MAX:
                     yield batches, looks
                     batches, looks = [], []
-            told.others.append(others.look)
-            told.segments.append(
-                SegmentLook(
-                    segment.broker,
-                    segment.position,
-                    tally.entries,
-                    tally.first_index,
-                    tally.last_index,
-                    tally.first_term,
-                    tally.last_term,
-                    tally.end,
-                    tally.terms,
-                    tally.disputed,
-                )
-            )
+            summary.others.append(others.look)
+            summary.segments.append(tally.look)
         if batches:
             yield batches, looks
         for broker, groups in by_broker.items():
-            _tell_changes(broker, groups, told, logged)
+            _add_changes(broker, groups, summary, logged)
 
 
-def _tell_changes(
-    broker: str, groups: GroupsLogged, told: Told, logged: list[Packet] | None
+def _add_changes(
+    broker: str, groups: GroupsLogged, summary: Summary, logged: list[Packet] | None
 ) -> None:
     """Add the changes of groups and topics that a broker's log has."""
-    told.logged += [(broker, *queue, offset) for queue, offset in groups.offsets.items()]
-    told.acts += [(broker, *act) for act in groups.acts]
-    told.batches.setdefault(broker, StagedBatches()).add(groups.batches)
+    summary.logged += [(broker, *queue, offset) for queue, offset in groups.offsets.items()]
+    summary.acts |= {(broker, *act) for act in groups.acts}
+    summary.batches.setdefault(broker, StagedBatches()).add(groups.batches)
     if logged is not None and groups.done:
-        told.through |= {group for group, *_ in groups.done}
+        summary.through |= {group for group, *_ in groups.done}
         done = logged_numbers(broker, groups)
         logged += [(0, DONE, data) for _, data in divided(done, np.zeros(len(done), int))]
 
@@ -344,8 +350,8 @@ def look_at_readings(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def settled(slots: Rows, settled_end: Numbers) -> Rows:
     """Without the places that only an unsettled tail names."""
-    told = (slots["ack_t"] != NONE) | (slots["read_t"] != NONE)
-    kept: Rows = slots[told | (slots["position"] < settled_end[slots["broker_number"]])]
+    known = (slots["ack_t"] != NONE) | (slots["read_t"] != NONE)
+    kept: Rows = slots[known | (slots["position"] < settled_end[slots["broker_number"]])]
     return kept
 
 
@@ -404,7 +410,7 @@ def rows_of_segments(reader: SegmentReader) -> Callable[[Batches], Iterator[pa.R
 
 
 def sent_topics(parts: Sequence[HistoryPart]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """A task that tells the topics of the sends in the parts whose numbers come."""
+    """A task that yields the topics of the sends in the parts whose numbers come."""
 
     def look(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -428,12 +434,12 @@ def _readings(rows: pa.Table, offset: str, said: Numbers) -> Rows:
     )
 
 
-def _notes(events: pa.Table, told: Told) -> pa.Table:
+def _notes(events: pa.Table, summary: Summary) -> pa.Table:
     """The events about no single message, which are counted."""
     of_messages = pc.is_in(events["kind"], value_set=pa.array(OF_MESSAGES))
     others = events.filter(pc.and_(pc.is_valid(events["kind"]), pc.invert(of_messages)))
     for count in pc.value_counts(pa.chunked_array(others["kind"]).combine_chunks()).to_pylist():
-        told.notes[count["values"]] = told.notes.get(count["values"], 0) + count["counts"]
+        summary.notes[count["values"]] = summary.notes.get(count["values"], 0) + count["counts"]
     return others.append_column("queue", queue_number(others)).select(NOTE.names).cast(NOTE)
 
 

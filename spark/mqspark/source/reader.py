@@ -6,11 +6,10 @@ The file is mapped, not read: it is walked once, and only the wanted columns are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 
 import pyarrow as pa
-from msgspec import structs
+from msgspec import Struct, structs
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -59,7 +58,7 @@ class SegmentReader(DataSourceReader):
     def segment(
         self, partition: SegmentPartition, tally: Tally | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of one segment. A `tally` is told of all its entries."""
+        """The rows of one segment. A `tally` looks at all its entries."""
         with mapped(partition.path) as raw:
             found = _found(partition, raw, verify=self._verify)
             if self._level == ENTRIES:
@@ -150,7 +149,7 @@ class _Batch:
 
     @property
     def is_full(self) -> bool:
-        """Odd entries may have more rows than can be told before they are walked."""
+        """Odd entries, which may have more rows than is known before they are walked."""
         if not self._is_plain and self._bytes >= ODD_BYTES_MAX:
             return True
         return self._rows >= BATCH_ROWS_MAX or self._bytes >= BATCH_BYTES_MAX
@@ -187,46 +186,54 @@ class _Batch:
         return rows
 
 
-@dataclass
-class Tally:
+class SegmentLook(Struct):
     """Findings about a segment's entries as a whole; entries that an earlier replica holds alike
-    count there.
+    count there. `terms` says where each term begins. `disputed`: bytes are wrong, an entry does not
+    follow the one before, or not all replicas hold the entries alike."""
 
-    `disputed`: bytes are wrong, an entry does not follow the one before, or not all replicas hold
-    the entries alike.
-    `terms` says where each term begins. `listen` is told of each sound entry, where it begins in
-    the segment's bytes, and where these begin in the log.
-    """
-
-    segment: SegmentPartition
-    listen: Callable[[Header, memoryview, int, int], None] | None = None
+    broker: str
+    position: int
     entries: int = 0
     first_index: int = 0
     last_index: int = 0
     first_term: int = 0
     last_term: int = 0
     end: int = 0
-    terms: dict[int, int] = field(default_factory=dict)
+    terms: dict[int, int] = {}
     disputed: bool = False
+
+
+class Tally:
+    """Looks at the entries of a segment. `listen` gets each sound one, where it begins in the
+    segment's bytes, and where these begin in the log."""
+
+    def __init__(
+        self,
+        segment: SegmentPartition,
+        listen: Callable[[Header, memoryview, int, int], None] | None = None,
+    ) -> None:
+        self._everyone = (1 << len(segment.directories)) - 1
+        self._listen = listen
+        self.look = SegmentLook(segment.broker, segment.position)
 
     def add(self, found: Found, mask: int | None, raw: memoryview) -> None:
         """Add an entry or a damaged range of `raw`; `mask` is that of its holders."""
-        everyone = (1 << len(self.segment.directories)) - 1
-        header = found.header
-        if header is not None and found.error is None and mask is not None and self.listen:
-            self.listen(header, raw, found.offset, self.segment.position)
-        if header is None or found.error is not None or mask not in {None, everyone}:
-            self.disputed = True
+        look, header = self.look, found.header
+        at = look.position + found.offset
+        if header is not None and found.error is None and mask is not None and self._listen:
+            self._listen(header, raw, found.offset, look.position)
+        if header is None or found.error is not None or mask not in {None, self._everyone}:
+            look.disputed = True
         elif mask is not None:
-            if self.entries:
-                follows = header.index == self.last_index + 1 and header.term >= self.last_term
-                self.disputed |= not follows
-            self.first_index = self.first_index or header.index
-            self.first_term = self.first_term or header.term
-            self.last_index, self.last_term = header.index, header.term
-            self.entries += 1
-            self.end = self.segment.position + found.offset + found.size
-            self.terms.setdefault(header.term, self.segment.position + found.offset)
+            if look.entries:
+                follows = header.index == look.last_index + 1 and header.term >= look.last_term
+                look.disputed |= not follows
+            look.first_index = look.first_index or header.index
+            look.first_term = look.first_term or header.term
+            look.last_index, look.last_term = header.index, header.term
+            look.entries += 1
+            look.end = at + found.size
+            look.terms.setdefault(header.term, at)
 
 
 class Holders:
@@ -271,7 +278,7 @@ def _found(segment: SegmentPartition, raw: memoryview | None, *, verify: bool) -
 
 
 def _index_of(header: Header | None) -> int | None:
-    """An entry's index, if it can be told."""
+    """An entry's index, if it is known."""
     return None if header is None else header.index or None
 
 

@@ -40,7 +40,7 @@ def test_any_value_of_a_field_is_taken_or_refused_by_name(
     assert all(type(topic) is str for topic in meta.topics)
     assert meta.copies_max >= 1
     if value is None and name != "retries":
-        assert meta.retries == (3 if meta.is_told else 0)
+        assert meta.retries == (3 if meta.is_described else 0)
     if value is None and name == "retries":
         assert meta.retries == RETRIES_DEFAULT
 
@@ -54,7 +54,7 @@ def test_a_first_line_that_is_no_description_describes_nothing(tmp_path: Path, l
     history = tmp_path / "h.jsonl"
     history.write_bytes(line + b"\n" + json.dumps(META).encode() + b"\n")
     meta = read_meta(history, lambda: {"sent"})
-    assert (meta.topics, meta.is_told) == (("sent",), False)
+    assert (meta.topics, meta.is_described) == (("sent",), False)
     with pytest.raises(ConfigError, match="nothing to judge"):
         read_meta(history, set)
 

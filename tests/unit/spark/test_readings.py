@@ -10,10 +10,10 @@ import pytest
 from mqspark.screening import readings
 from mqspark.screening.packets import NONE, READING, Rows
 from mqspark.screening.readings import (
+    ANSWERED,
     COMMITTED,
     DELIVERED,
     SET,
-    TOLD,
     doubts,
     read_numbers,
     read_ranges,
@@ -70,7 +70,7 @@ def is_ahead(said: Said) -> bool:
 def has_fallen(said: Said) -> bool:
     """A commit was answered, and later an answer was below it; commits of others do count here."""
     commits = [(offset, t) for what, offset, t in said if what == COMMITTED]
-    answers = [(offset, t) for what, offset, t in said if what in {COMMITTED, TOLD}]
+    answers = [(offset, t) for what, offset, t in said if what in {COMMITTED, ANSWERED}]
     return any(t < later and offset > told for offset, t in commits for told, later in answers)
 
 
@@ -87,7 +87,7 @@ def test_what_is_wrong_by_the_definitions_is_doubtful(
         said = [each for each in SOUND if choose.random() < choose.choice([0.7, 1])]
         for _ in range(choose.choice([0, 0, 1, 3])):
             at = choose.randrange(4, 11), choose.randrange(40, 90)
-            said.append((choose.choice([DELIVERED, COMMITTED, TOLD]), *at))
+            said.append((choose.choice([DELIVERED, COMMITTED, ANSWERED]), *at))
         if not said:
             continue
         disorder, ahead, back = doubts_of(said)
@@ -107,9 +107,9 @@ def test_what_is_wrong_by_the_definitions_is_doubtful(
         ((SET, 5, 60), [False, False, True]),
         ((DELIVERED, NONE, 60), [True] * 3),
         ((COMMITTED, 6, NONE), [True] * 3),
-        ((TOLD, NONE, 60), [True] * 3),
-        ((TOLD, 7, 61), [False] * 3),
-        ((TOLD, 6, 61), [False, False, True]),
+        ((ANSWERED, NONE, 60), [True] * 3),
+        ((ANSWERED, 7, 61), [False] * 3),
+        ((ANSWERED, 6, 61), [False, False, True]),
     ],
 )
 def test_what_says_too_little_is_doubtful(odd: tuple[int, int, int], expected: list[bool]) -> None:

@@ -15,7 +15,7 @@ from mqspark.history.packing import pack
 from mqspark.screening import parts as parts_module
 from mqspark.screening import queues as queues_module
 from mqspark.screening.digest import Digest, added, digest
-from mqspark.screening.logs import Log, SegmentLook, agreed_logs
+from mqspark.screening.logs import Log, agreed_logs
 from mqspark.screening.packets import (
     NONE,
     SLOT,
@@ -30,10 +30,11 @@ from mqspark.screening.packets import (
 from mqspark.screening.parts import history_parts
 from mqspark.screening.queues import doubtful_queues, range_numbers, ranges
 from mqspark.screening.statements import statements
-from mqspark.screening.tasks import TOLD, Reading, Told
+from mqspark.screening.tasks import SUMMARY, Reading, Summary
 from mqspark.screening.testimony import TESTIMONY, of_events
 from mqspark.source.planning import Replica, plan
 from mqspark.source.planning import tasks as segment_tasks
+from mqspark.source.reader import SegmentLook
 from mqspark.testing import planting
 from mqspark.testing.synthetic import Run, write_run
 
@@ -124,9 +125,9 @@ def test_totals_of_parts_add_up() -> None:
     """Counts are summed, ends are the furthest."""
     whole = digested(*GOOD).totals([7])
     assert whole["stored"] == [[2, 2, 2]]
-    twice = added([whole, whole | {"told": [9000]}])
+    twice = added([whole, whole | {"known": [9000]}])
     assert (twice["messages"], twice["reads"], twice["expected_copies"]) == (4, 16, 12)
-    assert (twice["told"], twice["stored"]) == ([9000], [[4, 4, 4]])
+    assert (twice["known"], twice["stored"]) == ([9000], [[4, 4, 4]])
 
 
 def test_no_statement_gives_no_message() -> None:
@@ -350,15 +351,14 @@ def test_a_log_is_agreed_only_if_all_its_bytes_are(
 
 
 def logs_of(stores: list[Path]) -> dict[str, Log] | None:
-    """What a reading of all segments tells."""
+    """The logs as a reading of all segments shows them."""
     replicas = planting.replicas_of(stores)
     parts = segment_tasks(plan(replicas))
     reading = Reading(parts, replicas, ["Audited"], ["broker-a"], [7], [[0, 0, 0]], 2, 2)
     numbers = pa.RecordBatch.from_arrays([pa.array(range(len(parts)))], names=["id"])
-    told = [
-        msgspec.json.decode(data, type=Told)
-        for batch in reading.packets([numbers])
-        for kind, data in zip(batch["kind"].to_pylist(), batch["data"].to_pylist(), strict=True)
-        if kind == TOLD
-    ]
-    return agreed_logs({"broker-a": 1}, [each for part in told for each in part.segments])
+    found = Summary()
+    for batch in reading.packets([numbers]):
+        for kind, data in zip(batch["kind"].to_pylist(), batch["data"].to_pylist(), strict=True):
+            if kind == SUMMARY:
+                found.add(msgspec.json.decode(data, type=Summary))
+    return agreed_logs({"broker-a": 1}, found.segments)

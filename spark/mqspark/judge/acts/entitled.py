@@ -23,7 +23,7 @@ DELETE_GROUP: Final = "delete-group"
 
 def resets(evidence: Evidence) -> DataFrame | None:
     """The resets: group, queue, to, reset_began, reset_t. None if there is none."""
-    if not evidence.screened.noted_kinds.get(RESET):
+    if not evidence.summary.notes.get(RESET):
         return None
     return evidence.noted.where(F.col("kind") == RESET).select(
         "group",
@@ -36,7 +36,7 @@ def resets(evidence: Evidence) -> DataFrame | None:
 
 def of_lasting_groups(evidence: Evidence, rows: DataFrame) -> DataFrame:
     """The `rows`, with `group` and `broker`, whose group was not deleted there."""
-    if not evidence.screened.noted_kinds.get(ACT):
+    if not evidence.summary.notes.get(ACT):
         return rows
     deleted = evidence.noted.where((F.col("kind") == ACT) & (F.col("act") == DELETE_GROUP))
     return rows.join(

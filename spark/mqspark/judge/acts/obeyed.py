@@ -50,7 +50,7 @@ _SINCE: Final = " since {since} ns, and it was sent or asked for at {sent_t} ns"
 
 def checked(evidence: Evidence) -> int:
     """How many acts and resets the history notes, and deletions of its topics the logs have."""
-    kinds = evidence.screened.noted_kinds
+    kinds = evidence.summary.notes
     deleted = sum(len(ends) for ends in evidence.screened.lives.ends.values())
     return kinds.get(ACT, 0) + kinds.get(RESET, 0) + deleted
 
@@ -58,7 +58,7 @@ def checked(evidence: Evidence) -> int:
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each message that was taken or given though forbidden, and each act in doubt."""
     found = []
-    if evidence.screened.noted_kinds.get(ACT):
+    if evidence.summary.notes.get(ACT):
         acts = evidence.kept(evidence.noted.where(F.col("kind") == ACT))
         found += [*_forbidden(evidence, acts), _unlogged(evidence, acts)]
         if evidence.lives is not None:
@@ -133,8 +133,8 @@ def _revived(evidence: Evidence, acts: DataFrame) -> DataFrame:
     """Messages of an earlier life that were asked for when it had been deleted, where each deletion
     of the log is an act that was answered."""
     assert evidence.lives is not None
-    told = acts.where(F.col("act") == DELETE_TOPIC).groupBy("broker", "topic")
-    rows = told.agg(
+    deleted = acts.where(F.col("act") == DELETE_TOPIC).groupBy("broker", "topic")
+    rows = deleted.agg(
         F.count("*").alias("acts"),
         F.count_if(F.col("done")).alias("answered"),
         F.max("t").alias("gone_t"),
@@ -176,7 +176,7 @@ def _unlogged(evidence: Evidence, acts: DataFrame) -> DataFrame:
     """Acts that were answered, and no log has them."""
     logged = {
         (broker, act, whom, each)
-        for broker, act, whom, value, _ in evidence.screened.acts
+        for broker, act, whom, value, _ in evidence.summary.acts
         for each in (value, -1)
     }
     value = F.coalesce("perm", F.col("enabled").cast("long"), F.lit(-1)).alias("value")
@@ -206,7 +206,7 @@ def _unasked(evidence: Evidence) -> DataFrame:
     asked = Counter((row.broker, row.topic) for row in acts.select("broker", "topic").collect())
     same = evidence.common_ends
     made = defaultdict[tuple[str, str], list[int]](list)
-    for broker, act, whom, _, position in evidence.screened.acts:
+    for broker, act, whom, _, position in evidence.summary.acts:
         if act == _PUT_TOPIC:
             made[broker, whom].append(position)
     rows = [
@@ -227,14 +227,14 @@ def _unasked(evidence: Evidence) -> DataFrame:
 
 def _unforbidden(evidence: Evidence) -> list[DataFrame]:
     """Deletions of groups and prohibitions that a log has, and nobody has asked for."""
-    groups, topics = {*evidence.screened.groups}, {*evidence.meta.topics}
+    groups, topics = {*evidence.summary.groups}, {*evidence.meta.topics}
 
     def forbids(act: str, whom: str, value: int) -> bool:
         if act == _PUT_TOPIC:
             return whom in topics and value & _ALL != _ALL
         return whom in groups and (act == DELETE_GROUP or (act == _PUT_GROUP and value == 0))
 
-    logged = sorted(each for each in evidence.screened.acts if forbids(*each[1:4]))
+    logged = sorted(each for each in evidence.summary.acts if forbids(*each[1:4]))
     if not logged:
         return []
     asked = {
@@ -269,9 +269,8 @@ def _deletions(ends: Sequence[int], made: Sequence[int]) -> int:
 
 PROPERTY: Final = Property(
     17,
-    "What tools have set holds",
     violations,
     checked,
+    "only a history says what tools were told",
     explained=("admitted", "shown", "served", "revived", "unasked"),
-    needs_history="only a history says what tools were told",
 )

@@ -8,7 +8,7 @@ by now, and whoever believes that he does. An acknowledgement that came while th
 under way proves nothing, and neither does a question without an answer.
 
 An end counts what is committed, which no log loses. So no end is above what the logs have of the
-queue, or clients were told of, if nothing was removed from them.
+queue, or clients know of, if nothing was removed from them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mqspark.screening.testimony import QUEUE
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each answer below an earlier acknowledgement, or above all that is there."""
-    if not evidence.screened.noted_kinds.get(QUEUE_END):
+    if not evidence.summary.notes.get(QUEUE_END):
         return evidence.nothing()
     answers = evidence.noted.where(F.col("kind") == QUEUE_END)
     asked = answers.select("queue", F.col("began").alias("at"), "offset", "t")
@@ -72,8 +72,7 @@ def _beyond(evidence: Evidence, answers: DataFrame) -> DataFrame:
 
 PROPERTY: Final = Property(
     12,
-    "A queue's end is never told too low or too high",
     violations,
     noted(QUEUE_END),
-    needs_history="only a history says what brokers answered",
+    "only a history says what brokers answered",
 )

@@ -223,8 +223,8 @@ class Faults:
             return False
         known = self._counting.get(query, ())
         is_known = not home.begin or any(each.batch <= rows.batch for each in known)
-        is_told = log is home or home.is_final or any(each.batch >= rows.batch for each in known)
-        return is_known and is_told
+        is_certain = log is home or home.is_final or any(each.batch >= rows.batch for each in known)
+        return is_known and is_certain
 
     def _about(
         self, log: GroupLog, what: str, rows: Rows, position: int | None, detail: str

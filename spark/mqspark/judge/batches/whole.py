@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from dledger.remoting.names import HALF_TOPIC
 from mqspark.judge.batches.faults import Faults, GroupLog
 from mqspark.judge.evidence import Evidence
-from mqspark.judge.violations import COLUMNS, Property
+from mqspark.judge.violations import COLUMNS, Alone, Property
 from mqspark.screening.changes import DELETE_TOPIC
+from mqspark.source.batches import StagedBatches
 
 
 def checked(evidence: Evidence) -> int:
@@ -40,12 +41,12 @@ def faults_of(evidence: Evidence) -> Faults:
 def _log(evidence: Evidence, broker: str) -> GroupLog:
     members = evidence.members
     deleted: dict[str, list[int]] = {}
-    for name, act, topic, _, position in sorted(evidence.screened.acts):
+    for name, act, topic, _, position in sorted(evidence.summary.acts):
         if (name, act) == (broker, DELETE_TOPIC):
             deleted.setdefault(topic, []).append(position)
     return GroupLog(
         broker,
-        evidence.screened.batches[broker],
+        evidence.summary.batches.get(broker, StagedBatches()),
         min(members.begins(broker)),
         evidence.common_ends.get(broker, 0),
         _is_final(evidence, broker),
@@ -64,8 +65,7 @@ def _is_final(evidence: Evidence, broker: str) -> bool:
 
 PROPERTY: Final = Property(
     19,
-    "A batch is whole or absent, and batches come in order",
     violations,
     checked,
-    alone=violations,
+    Alone(violations, checked),
 )

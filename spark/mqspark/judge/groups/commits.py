@@ -44,7 +44,7 @@ _PLACE: Final = ("group", *QUEUE)
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each reading with a commit ahead of its deliveries, and for each step back."""
-    if not evidence.screened.noted_kinds.get(COMMIT):
+    if not evidence.summary.notes.get(COMMIT):
         return evidence.nothing()
     ahead, back = evidence.doubted("ahead"), evidence.doubted("back")
     found = [] if ahead is None else [_ahead(evidence, ahead)]
@@ -58,8 +58,8 @@ def violations(evidence: Evidence) -> DataFrame:
 def _said(evidence: Evidence, of: DataFrame) -> DataFrame:
     """Where the groups of these readings are, by their own word, or were set to."""
     judged = F.col("topic").isin(*evidence.topics)
-    told = evidence.noted.where(F.col("kind").isin(COMMIT, GROUP_OFFSET, RESET) & judged)
-    return of_lasting_groups(evidence, evidence.of_readings(told, of))
+    said = evidence.noted.where(F.col("kind").isin(COMMIT, GROUP_OFFSET, RESET) & judged)
+    return of_lasting_groups(evidence, evidence.of_readings(said, of))
 
 
 def _ahead(evidence: Evidence, doubted: DataFrame) -> DataFrame:
@@ -251,14 +251,14 @@ def _unlogged(evidence: Evidence, unlogged: DataFrame) -> DataFrame:
     )
     is_commit = F.col("kind") == COMMIT
     commits = evidence.kept(answered.where(is_commit))
-    told = answered.where(~is_commit).join(
+    asked = answered.where(~is_commit).join(
         F.broadcast(commits.select(*_PLACE).distinct()), list(_PLACE), "left_semi"
     )
     lower = commits.select(
         *_PLACE,
         *(F.col(name).alias(f"by_{name}") for name in ("client", "began", "t", "offset")),
     ).where("by_offset <= logged")
-    every = commits.unionByName(_not_popped(evidence, told))
+    every = commits.unionByName(_not_popped(evidence, asked))
     above = evidence.kept(every.where("offset > logged"))
     concurrent = is_commit & F.expr("by_t >= began AND by_began <= t AND NOT by_client <=> client")
     names = (*_PLACE, "kind", "client", "began", "t", "offset", "logged")
@@ -283,18 +283,18 @@ def _unlogged(evidence: Evidence, unlogged: DataFrame) -> DataFrame:
     )
 
 
-def _not_popped(evidence: Evidence, told: DataFrame) -> DataFrame:
+def _not_popped(evidence: Evidence, asked: DataFrame) -> DataFrame:
     """Without the queues that a group pops: there its offset follows from acknowledgements."""
-    if not evidence.screened.popped:
-        return told
+    if not evidence.summary.popped:
+        return asked
     popped = evidence.testimony.where(F.col("pop_time").isNotNull()).select("group", *QUEUE)
-    return told.join(F.broadcast(popped.distinct()), list(_PLACE), "left_anti")
+    return asked.join(F.broadcast(popped.distinct()), list(_PLACE), "left_anti")
 
 
 def _between_resets(evidence: Evidence, said: DataFrame) -> DataFrame:
     """Commits and reads of offsets, each with how many resets were before; none within one."""
     statements = said.where(F.col("kind") != RESET)
-    if not evidence.screened.noted_kinds.get(RESET):
+    if not evidence.summary.notes.get(RESET):
         return statements.withColumn("resets", F.lit(0).cast("long"))
     resets = said.where(F.col("kind") == RESET).select(
         *_PLACE,
@@ -318,9 +318,8 @@ def _between_resets(evidence: Evidence, said: DataFrame) -> DataFrame:
 
 PROPERTY: Final = Property(
     8,
-    "A group's offset says what was delivered, and never goes back",
     violations,
     noted(COMMIT),
+    "only a history says what was delivered when an offset was committed",
     explained=("ahead", "back", "unlogged"),
-    needs_history="only a history says what was delivered when an offset was committed",
 )

@@ -2,11 +2,10 @@
 
 A program that works exactly once writes an output for each message that it reads, and how far it
 has read, in one entry of the log. The output's id is that of its input and a suffix. Two statements
-follow, since whatever anybody was told is settled.
+follow, since whatever was answered is settled.
 
-**None is missing.** If a group was told to be at n in a queue, by the answer to a commit or to a
-question, then each input below n, from the first that it was given, has its output in a replica's
-log.
+**None is missing.** If a group was at n in a queue, by the answer to a commit or to a question,
+then each input below n, from the first that it was given, has its output in a replica's log.
 
 **None is taken twice.** If an output was acknowledged before somebody asked where the group is, the
 answer is behind that output's input. An answer at or before it would have the input read again.
@@ -47,12 +46,12 @@ def violations(evidence: Evidence) -> DataFrame:
 def _of_topic(evidence: Evidence, inputs: str, group: str) -> DataFrame:
     said = evidence.noted.where((F.col("topic") == inputs) & (F.col("group") == group))
     resets = said.where(F.col("kind") == RESET).select(*QUEUE).distinct()
-    told = evidence.kept(
+    answers = evidence.kept(
         said.where(F.col("kind").isin(COMMIT, GROUP_OFFSET)).join(
             F.broadcast(resets), list(QUEUE), "left_anti"
         )
     )
-    queues = told.groupBy("queue", *QUEUE).agg(F.max("offset").alias("passed"))
+    queues = answers.groupBy("queue", *QUEUE).agg(F.max("offset").alias("passed"))
     ids = evidence.testimony.where(F.col("topic") == inputs)
     rows = evidence.kept(
         evidence.slots.select("queue", "queue_offset", "identity", "position", "broker_number")
@@ -60,7 +59,9 @@ def _of_topic(evidence: Evidence, inputs: str, group: str) -> DataFrame:
         .join(ids.select("identity", F.col("id").alias("input")).distinct(), "identity")
         .withColumn("id", F.concat("input", F.lit(SUFFIX)))
     )
-    return together(_missing(evidence, rows, inputs, group), _untaken(evidence, rows, told, group))
+    return together(
+        _missing(evidence, rows, inputs, group), _untaken(evidence, rows, answers, group)
+    )
 
 
 def _missing(evidence: Evidence, rows: DataFrame, inputs: str, group: str) -> DataFrame:
@@ -83,16 +84,16 @@ def _missing(evidence: Evidence, rows: DataFrame, inputs: str, group: str) -> Da
     )
 
 
-def _untaken(evidence: Evidence, rows: DataFrame, told: DataFrame, group: str) -> DataFrame:
+def _untaken(evidence: Evidence, rows: DataFrame, answers: DataFrame, group: str) -> DataFrame:
     """Answers that are not behind the input of an output that had been acknowledged."""
-    asked = told.where(F.col("kind") == GROUP_OFFSET).select(
+    asked = answers.where(F.col("kind") == GROUP_OFFSET).select(
         "queue", F.coalesce("began", "t").alias("at"), "offset", "t"
     )
     acked = evidence.testimony.where(F.col("source") == ACK)
     acks = acked.groupBy("id").agg(F.min("t").alias("at"))
     stored = rows.join(acks, "id").select("queue", "at", F.col("queue_offset").alias("known"))
     low = evidence.kept(with_highest(asked, stored, "queue").where("highest >= offset"))
-    names = told.select("queue", *QUEUE).dropDuplicates(["queue"])
+    names = answers.select("queue", *QUEUE).dropDuplicates(["queue"])
     return violation(
         low.join(F.broadcast(names), "queue").withColumn("queue_offset", F.col("highest")),
         "untaken",
@@ -106,10 +107,9 @@ def _untaken(evidence: Evidence, rows: DataFrame, told: DataFrame, group: str) -
 
 PROPERTY: Final = Property(
     14,
-    "Each input that a group has passed has its output, and no other has",
     violations,
     checked,
+    "which group passed which inputs, only a history says",
     explained=("missing", "untaken"),
-    needs_history="which group passed which inputs, only a history says",
-    told_by_meta=True,
+    needs_meta=True,
 )

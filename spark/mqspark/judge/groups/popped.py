@@ -13,9 +13,9 @@ entry of a log, and what it was about, if that is stored once, is no dead letter
 
 **What is passed was given.** The group's offset is the lowest that is not done. It never goes back,
 from an answer to that of a question which was asked later; and it is never beyond the end of the
-queue, unless a member has committed it. When it was told to be n, each message
-below n, from the first that the group was given, had been delivered to a member, which notes that
-before it acknowledges. A message with an end of its own may pass unseen.
+queue, unless a member has committed it. When n was the answer, each message below n, from the first
+that the group was given, had been delivered to a member, which notes that before it acknowledges. A
+message with an end of its own may pass unseen.
 
 A queue whose offset was set on purpose says nothing. Members are given messages in any order.
 """
@@ -50,7 +50,7 @@ _PLACE: Final = ("group", *QUEUE)
 
 def violations(evidence: Evidence) -> DataFrame:
     """A row for each message that came again, was passed unseen or is wrongly buried."""
-    if not evidence.screened.popped:
+    if not evidence.summary.popped:
         return evidence.nothing()
     columns = (*_PLACE, "queue", "queue_offset", "t", "pop_time")
     deliveries = evidence.testimony.where(F.col("source") == DELIVER).select(*columns)
@@ -58,19 +58,19 @@ def violations(evidence: Evidence) -> DataFrame:
     resets = evidence.noted.where(F.col("kind") == RESET).select(*_PLACE).distinct()
     lasting = of_lasting_groups(evidence, popped)
     places = evidence.kept(lasting.join(F.broadcast(resets), list(_PLACE), "left_anti"))
-    told = evidence.kept(
+    answers = evidence.kept(
         evidence.noted.where(F.col("kind") == GROUP_OFFSET)
         .join(F.broadcast(places), list(_PLACE), "left_semi")
         .select(*_PLACE, "queue", "node", F.coalesce("began", "t").alias("began"), "t", "offset")
     )
-    sure = evidence.sure(told)
+    sure = evidence.sure(answers)
     messages = _messages(evidence)
     return together(
         _again(evidence, messages, places),
         _shared(evidence, places),
-        _back(evidence, told),
+        _back(evidence, answers),
         _passed(evidence, sure, deliveries, messages),
-        _beyond(evidence, told),
+        _beyond(evidence, answers),
         _buried_twice(evidence, messages, resets),
         _unburied(evidence),
         _unlogged(evidence, places),
@@ -149,10 +149,10 @@ def _shared(evidence: Evidence, places: DataFrame) -> DataFrame:
     )
 
 
-def _back(evidence: Evidence, told: DataFrame) -> DataFrame:
+def _back(evidence: Evidence, answers: DataFrame) -> DataFrame:
     """Answers that are below an earlier one."""
-    asked = told.select(*_PLACE, F.col("began").alias("at"), "offset", "t")
-    known = told.select(*_PLACE, F.col("t").alias("at"), F.col("offset").alias("known"))
+    asked = answers.select(*_PLACE, F.col("began").alias("at"), "offset", "t")
+    known = answers.select(*_PLACE, F.col("t").alias("at"), F.col("offset").alias("known"))
     low = evidence.kept(with_highest(asked, known, *_PLACE).where("highest > offset"))
     return violation(
         low.withColumn("queue_offset", F.col("offset")),
@@ -166,15 +166,15 @@ def _back(evidence: Evidence, told: DataFrame) -> DataFrame:
 
 
 def _passed(
-    evidence: Evidence, told: DataFrame, deliveries: DataFrame, messages: DataFrame
+    evidence: Evidence, answers: DataFrame, deliveries: DataFrame, messages: DataFrame
 ) -> DataFrame:
-    """Messages below an offset that was told, and that nobody had been given by then."""
+    """Messages below an offset that was answered, and that nobody had been given by then."""
     first = evidence.kept(
         deliveries.groupBy(*_PLACE, "queue_offset").agg(F.min("t").alias("first_t"))
     )
     begins = first.groupBy(*_PLACE).agg(F.min("queue_offset").alias("begin"))
     groups = evidence.kept(
-        told.select(*_PLACE, "queue").distinct().join(F.broadcast(begins), list(_PLACE))
+        answers.select(*_PLACE, "queue").distinct().join(F.broadcast(begins), list(_PLACE))
     )
     slots = (
         evidence.reach_back(evidence.slots)
@@ -187,19 +187,19 @@ def _passed(
         .where("NOT ends")
         .join(first, [*_PLACE, "queue_offset"], "left")
     )
-    answers = told.select(
-        *_PLACE, F.col("offset").alias("queue_offset"), F.col("t").alias("told_t")
+    above_all = answers.select(
+        *_PLACE, F.col("offset").alias("queue_offset"), F.col("t").alias("answer_t")
     )
     # An answer is about what is below it: of equal ones the messages come first.
     downwards = Window.partitionBy(*_PLACE).orderBy(
-        F.col("queue_offset").desc(), F.col("told_t").isNotNull()
+        F.col("queue_offset").desc(), F.col("answer_t").isNotNull()
     )
     above = downwards.rowsBetween(Window.unboundedPreceding, -1)
     unseen = (
         slots.select(*_PLACE, "queue_offset", "first_t")
-        .unionByName(answers, allowMissingColumns=True)
-        .withColumn("passed_t", F.min("told_t").over(above))
-        .where("told_t IS NULL AND passed_t IS NOT NULL")
+        .unionByName(above_all, allowMissingColumns=True)
+        .withColumn("passed_t", F.min("answer_t").over(above))
+        .where("answer_t IS NULL AND passed_t IS NOT NULL")
         .where("first_t IS NULL OR first_t > passed_t")
     )
     return violation(
@@ -209,10 +209,10 @@ def _passed(
     )
 
 
-def _beyond(evidence: Evidence, told: DataFrame) -> DataFrame:
+def _beyond(evidence: Evidence, answers: DataFrame) -> DataFrame:
     """Answers that are above the end of the queue, where nobody has committed any offset."""
     commits = evidence.noted.where(F.col("kind") == COMMIT).select(*_PLACE).distinct()
-    popped = told.join(F.broadcast(commits), list(_PLACE), "left_anti")
+    popped = answers.join(F.broadcast(commits), list(_PLACE), "left_anti")
     return violation(
         evidence.beyond_the_end(popped).withColumn("queue_offset", F.col("offset")),
         "beyond",
@@ -260,14 +260,14 @@ def _buried_twice(evidence: Evidence, messages: DataFrame, resets: DataFrame) ->
 
 
 def _unburied(evidence: Evidence) -> DataFrame:
-    """Dead letters that a member was told of, and that are not on a replica."""
-    told = (
+    """Dead letters of which a member got an answer, and that are not on a replica."""
+    answers = (
         _settled(evidence, DEAD)
         .groupBy("identity", "id", "broker", "group")
         .agg(F.min("t").alias("dead_t"))
     )
     rows = (
-        told.join(_letters(evidence), ["identity", "broker", "group"], "left")
+        answers.join(_letters(evidence), ["identity", "broker", "group"], "left")
         .join(F.broadcast(evidence.members_table), "broker")
         .where("begin = 0 AND getbit(coalesce(holders, 0), bit) = 0")
     )
@@ -339,16 +339,15 @@ def _unlogged(evidence: Evidence, places: DataFrame) -> DataFrame:
 
 
 def _settled(evidence: Evidence, how: str) -> DataFrame:
-    """Messages that members were told to be settled in this way."""
+    """Messages that by answers to members are settled in this way."""
     counted = (F.col("source") == SETTLE) & F.col("counted")
     return evidence.testimony.where(counted & (F.col("how") == how))
 
 
 PROPERTY: Final = Property(
     15,
-    "A popped message that is done stays done; what is passed was given",
     violations,
-    lambda evidence: evidence.screened.popped,
+    lambda evidence: evidence.summary.popped,
+    "only a history says who was given what, and was through with it",
     explained=("again", "back", "passed", "buried"),
-    needs_history="only a history says who was given what, and was through with it",
 )

@@ -3,7 +3,7 @@
 The number of a queue is its priority, for each broker group by itself. A pop takes of the highest
 queue that has something new. Two statements follow.
 
-**Nothing waits for what counts less.** Let h be a message that its producer was told is stored at a
+**Nothing waits for what counts less.** Let h be a message that its producer knows is stored at a
 place of a higher queue, before some pop was asked for. Let that pop have brought m, of a lower
 queue, which nobody of the group had been handed before; and let m be noted before another pop was
 asked for, the one that brought h, which nobody had been handed before either. Then h was in its
@@ -49,7 +49,7 @@ _PLACE: Final = ("group", *QUEUE)
 
 def checked(evidence: Evidence) -> int:
     """How many messages were handed out for the first time."""
-    return evidence.screened.new if evidence.meta.levels else 0
+    return evidence.summary.new if evidence.meta.levels else 0
 
 
 def violations(evidence: Evidence) -> DataFrame:
@@ -137,10 +137,9 @@ def _misplaced(evidence: Evidence, said: DataFrame) -> DataFrame:
 
 PROPERTY: Final = Property(
     16,
-    "No message is popped while one of a higher priority waits",
     violations,
     checked,
+    "only a history says who was given what, and when",
     explained=("passed over",),
-    needs_history="only a history says who was given what, and when",
-    told_by_meta=True,
+    needs_meta=True,
 )
