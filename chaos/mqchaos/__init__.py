@@ -11,7 +11,7 @@
 ``network``       links between its servers and clients that can be broken
 ``faults``        the faults that are injected
 ``run``           a load, a plan, and a history
-``history``       what clients were told and what the harness did, event by event
+``history``       what clients were answered and what the harness did, event by event
 ``report``        the results of a run
 ``limits``        the bounds and paces
 """

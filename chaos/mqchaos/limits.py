@@ -317,7 +317,7 @@ SOAK_COUNT_MAX = (1 << 63) - 1
 """The highest count in the line of a run."""
 PAGE_WIDTH_MAX = 120
 """Characters of a row on the page of `mqchaos coverage`; a wider table is cut into several."""
-TOLD_CHARACTERS_MAX = 400
+SUMMARY_CHARACTERS_MAX = 400
 """Characters of the description of a failed run, where many runs are summed up."""
 COVERAGE_PAGE_BYTES_MAX = 4 << 20
 """The largest page into which tables are written, in bytes."""

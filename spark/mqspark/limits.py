@@ -156,7 +156,7 @@ DERIVED_UNITS_MAX = 65_536
 DIFFERENCES_MAX = 1_000
 """Ranges of one replica's files that are listed as unlike its log."""
 RUN_CHARACTERS_MAX = 64
-"""The longest id of a run of a query, as brokers are told it: Spark's have 36 characters."""
+"""The longest id of a run of a query, as brokers get it: Spark's have 36 characters."""
 JOB_LINE_S = 5.0
 """Seconds after which a job prints a line, and then again each time."""
 WATCH_PATIENCE_S = 5.0

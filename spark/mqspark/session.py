@@ -111,7 +111,7 @@ def open_session(
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         java = find_java()
         os.environ["JAVA_HOME"] = str(prepare_java_home(home, java))
-        java_options += class_options(home, _told_by(java), keep=keep_classes)
+        java_options += class_options(home, _output_of(java), keep=keep_classes)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     log_config = home / "log4j2.properties"
     _write(log_config, _LOG_CONFIG)
@@ -201,13 +201,13 @@ def _candidates() -> list[tuple[str, Path]]:
 
 def _version_of(java: Path) -> int | None:
     """The major version of a `java`; None if it can't be run."""
-    match = re.search(r'version "(?:1\.)?(\d+)', _told_by(java))
+    match = re.search(r'version "(?:1\.)?(\d+)', _output_of(java))
     return None if match is None else int(match[1])
 
 
 @cache
-def _told_by(java: Path) -> str:
-    """The version that a `java` tells; nothing if it can't be run."""
+def _output_of(java: Path) -> str:
+    """The version that a `java` prints; nothing if it can't be run."""
     try:
         return subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=JAVA_PROBE_S, check=True

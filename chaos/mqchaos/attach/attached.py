@@ -152,13 +152,12 @@ class Attached:
         if order.hooks.workload is not None:
             log = self.directory / "workload.log"
             return ProgramClients(order.hooks.workload.command, folder / "workload.jsonl", log)
-        names = (order.namesrv_addr, order.topic)
         run = run_name(order.seed, str(time.time_ns()))
         producers = [
             Produce(
                 client=f"producer-{number}",
-                namesrv_addr=names[0],
-                topic=names[1],
+                namesrv_addr=order.namesrv_addr,
+                topic=order.topic,
                 history=str(folder / f"producer-{number}.jsonl"),
                 lines=str(self.lines),
                 index=number,
@@ -173,13 +172,14 @@ class Attached:
         ]
         consumers = [
             Consume(
-                name,
-                *names,
-                str(folder / f"{name}.jsonl"),
-                f"{GROUP}-{run}",
+                client=f"consumer-{number}",
+                namesrv_addr=order.namesrv_addr,
+                topic=order.topic,
+                history=str(folder / f"consumer-{number}.jsonl"),
+                group=f"{GROUP}-{run}",
                 identity=order.identity,
             )
-            for name in (f"consumer-{number}" for number in range(CLIENTS))
+            for number in range(CLIENTS)
         ]
         return OurClients(producers, consumers, self.directory)
 
@@ -226,7 +226,7 @@ class Attached:
 
     async def _finish(self, clients: Clients) -> None:
         self.phase = "waiting for the last sends' outcomes"
-        with trio.move_on_after(DRAIN_TIMEOUT_S) as scope:
+        with trio.move_on_after(DRAIN_TIMEOUT_S):
             await clients.stop_sending()
         self.phase = "waiting for the consumers to catch up"
         with trio.move_on_after(DRAIN_TIMEOUT_S) as scope:

@@ -9,7 +9,7 @@ import trio
 
 from mqchaos.limits import STOP_TIMEOUT_S
 from mqchaos.run.load.workers import Worker
-from mqchaos.run.load.workload import Consume, Produce, Progress, caught_up
+from mqchaos.run.load.workload import Consume, Produce, caught_up
 from mqchaos.run.others.programs import Program
 
 
@@ -53,7 +53,7 @@ class OurClients:
     @property
     def acked(self) -> int:
         """See `Clients`."""
-        return sum(self._progress(worker).acked for worker in self._producers)
+        return sum(worker.progress.acked for worker in self._producers)
 
     async def stop_sending(self) -> None:
         """See `Clients`."""
@@ -63,8 +63,8 @@ class OurClients:
     def drained(self) -> bool:
         """See `Clients`."""
         return caught_up(
-            [self._progress(worker) for worker in self._producers],
-            [self._progress(worker) for worker in self._consumers],
+            [worker.progress for worker in self._producers],
+            [worker.progress for worker in self._consumers],
         )
 
     async def leave(self) -> None:
@@ -72,9 +72,6 @@ class OurClients:
         for worker in self._consumers:
             with trio.move_on_after(STOP_TIMEOUT_S):
                 await worker.finish()
-
-    def _progress(self, worker: Worker) -> Progress:
-        return worker.progress
 
 
 class ProgramClients:

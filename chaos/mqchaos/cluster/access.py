@@ -1,7 +1,7 @@
 """How clients get into a cluster: by which certificates, as which user.
 
 In a cluster with users, rights are enforced from its first message on. Clients are one user who may
-use all topics and groups; the harness acts by the cluster's secret. Workers are told files, so no
+use all topics and groups; the harness acts by the cluster's secret. Workers get files, so no
 list of processes has a password.
 """
 

@@ -12,9 +12,9 @@ A broker group is named broker-a, broker-b, ...; its nodes n0, n1, ...; a server
 named by both, "broker-a-n0", or "namesrv-0".
 
 With `network` every link passes a proxy (`mqchaos.network`): each server listens on 127.0.0.1, and
-whoever connects to it was told an address of loopback that is for this dialler and this server
+whoever connects to it was given an address of loopback that is for this dialler and this server
 alone, 127.77.x.y, with the server's own port. There the proxy listens. With `namespaces` each
-server has a network namespace and an address of its own, 10.77.0.x, which all are told.
+server has a network namespace and an address of its own, 10.77.0.x, which all are given.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ class Layout(msgspec.Struct, frozen=True):
         return ";".join(server.address for server in self.namesrvs)
 
     def namesrv_addr_for(self, source: str) -> str:
-        """All name servers, separated by semicolons, as clients or a server are told."""
+        """All name servers, separated by semicolons, as clients or a server are given them."""
         return ";".join(
             f"{self.host(source, server.name)}:{server.port}" for server in self.namesrvs
         )
 
     def client_address(self, node: NodeLayout) -> str:
-        """Where clients are told that a node is."""
+        """The address of a node that clients are given."""
         return f"{self.host(CLIENTS, node.name)}:{node.port}"
 
     def host(self, source: str, target: str) -> str:
@@ -229,7 +229,7 @@ def broker_toml(
     """The config file of a broker node whose directory this is."""
     group = layout.group(node.broker)
     peers = [(each, layout.host(node.name, each.name)) for each in group]
-    # The proxy has the address that others are told; the broker must not take it.
+    # The proxy has the address that others are given; the broker must not take it.
     bind = {"bindAddress": HOST} if layout.network else {}
     return _toml(
         brokerClusterName=CLUSTER_NAME,

@@ -119,7 +119,7 @@ def _is_full(folder: Path) -> bool:
 def own_disks(
     directory: Path, stores: Mapping[str, Path], disks: dict[str, OwnDisk]
 ) -> Iterator[None]:
-    """A disk for each store, told in `disks`; in the end a plain folder has what lies there."""
+    """A disk for each store, noted in `disks`; in the end a plain folder has what lies there."""
     remove_leftovers()
     this = Process.of(os.getpid())
     folder = directory / f"{_PREFIX}{this.pid}-{this.started_ticks}"

@@ -16,7 +16,12 @@ from dledger.errors import DledgerError
 from dledger.remoting.bodies import ClusterInfo, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import GroupInfoResponseHeader, decode_header
+from dledger.remoting.headers import (
+    GroupInfoResponseHeader,
+    TransferLeaderHeader,
+    decode_header,
+    encode_header,
+)
 from mqchaos import limits
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
@@ -203,6 +208,13 @@ def leader_of(states: Sequence[NodeState]) -> NodeState | None:
     """The leader: of several nodes that claim to lead, the one of the highest term."""
     claims = [(state.info.term, state) for state in states if state.info and state.leads]
     return max(claims, key=lambda claim: claim[0])[1] if claims else None
+
+
+async def transfer_leader(pool: PeerPool, address: str, target: str | None = None) -> Command:
+    """The answer of the leader there, which is to hand over, to the node `target` or to any."""
+    header = TransferLeaderHeader(node_id=target)
+    request = Command(RequestCode.TRANSFER_LEADER, ext=encode_header(header))
+    return await pool.request(address, request, limits.EFFECT_S)
 
 
 async def serving(cluster: Cluster) -> None:

@@ -10,18 +10,17 @@ name, and a plan that wants it asks for it.
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import trio
 
 from dledger.errors import DledgerError
-from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command
-from dledger.remoting.headers import TransferLeaderHeader, encode_header
+from dledger.remoting.codes import ResponseCode
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import Probe, transfer_leader
 from mqchaos.cluster.processes import ClusterError
 from mqchaos.faults import kinds
 from mqchaos.faults.disk import DISK_FAULTS
@@ -38,7 +37,7 @@ from mqchaos.faults.surroundings.resources import RESOURCE_FAULTS
 from mqchaos.faults.surroundings.strangers import STRANGER_FAULTS
 from mqchaos.faults.targets import Server, Victims
 from mqchaos.faults.wrecking import WRECKED_DISKS
-from mqchaos.limits import EFFECT_S, STORM_KILLED_AFTER_S
+from mqchaos.limits import STORM_KILLED_AFTER_S
 
 
 class Fault(Protocol):
@@ -67,22 +66,12 @@ class Kill(OfFew, Killing):
     kind = kinds.KILL
 
 
-class KillMajority(OfMany, Killing):
-    """SIGKILL of the leader and half of the others, at once."""
+@dataclass(frozen=True, slots=True)
+class KillMany(OfMany, Killing):
+    """SIGKILL of more than a group can miss, at once: a majority, all of it, or name servers, which
+    know no route once they are started again, until brokers register."""
 
-    kind = kinds.KILL_MAJORITY
-
-
-class KillAll(OfMany, Killing):
-    """SIGKILL of a whole group, at once."""
-
-    kind = kinds.KILL_ALL
-
-
-class KillNameServers(OfMany, Killing):
-    """SIGKILL of name servers. One that is started again knows no route until brokers tell it."""
-
-    kind = kinds.KILL_NAMESRV
+    kind: Kind
 
 
 class Stop(Kill):
@@ -153,11 +142,8 @@ class Transfer:
         """
         async with cluster.pool() as pool:
             for victim in victims:
-                request = Command(
-                    RequestCode.TRANSFER_LEADER, ext=encode_header(TransferLeaderHeader())
-                )
                 try:
-                    answer = await pool.request(victim.address, request, EFFECT_S)
+                    answer = await transfer_leader(pool, victim.address)
                 except DledgerError as error:
                     raise ClusterError(f"{victim.name} did not hand over: {error}") from error
                 if answer.code != ResponseCode.SUCCESS:
@@ -183,11 +169,11 @@ FAULTS: dict[str, Fault] = {
         Kill(),
         Stop(),
         Pause(),
-        KillMajority(),
-        KillAll(),
+        KillMany(kinds.KILL_MAJORITY),
+        KillMany(kinds.KILL_ALL),
         Storm(),
         Transfer(),
-        KillNameServers(),
+        KillMany(kinds.KILL_NAMESRV),
         *NETWORK_FAULTS,
         *DISK_FAULTS,
         *PLACE_FAULTS,

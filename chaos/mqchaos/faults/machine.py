@@ -1,4 +1,4 @@
-"""Means that this machine lacks for a fault: told before a run, and never taken for a fault that
+"""Means that this machine lacks for a fault: named before a run, and never taken for a fault that
 held."""
 
 from __future__ import annotations

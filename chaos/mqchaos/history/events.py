@@ -107,7 +107,7 @@ class Again(_Event, frozen=True, gc=False):
 
 
 class Resolve(_Event, frozen=True, gc=False):
-    """The producer was told that a transaction ended so: `commit` or `rollback`."""
+    """The producer got the answer that a transaction ended so: `commit` or `rollback`."""
 
     client: str
     id: str
@@ -160,7 +160,7 @@ class Settle(_Event, frozen=True, gc=False):
 
 
 class Commit(_Event, frozen=True, gc=False):
-    """A consumer was told that it committed: the group goes on at `offset` of this queue.
+    """A consumer got the answer to its commit: the group goes on at `offset` of this queue.
 
     It asked at `began` at the earliest.
     """

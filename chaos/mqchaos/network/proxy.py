@@ -1,6 +1,6 @@
 """The process that every link of a cluster goes through: `python -m mqchaos.network.proxy FOLDER`.
 
-It listens once for each link, who dials whom, at an address that only this dialler was told, and
+It listens once for each link, who dials whom, at an address that only this dialler was given, and
 forwards to the real one. What a rule does to bytes is decided by `lane`; here are the sockets. With
 no rule in force a chunk is read and written at once. A connection that is dialled over a cut link
 is taken by the kernel, as no program can help, and then waits unanswered; it reaches the other side

@@ -25,7 +25,7 @@ Direction: TypeAlias = tuple[str, str]
 class Rule(msgspec.Struct, frozen=True):
     """The rule for bytes that go one way.
 
-    `cut`: they wait until the cut is over, and so does the end of the connection; nobody is told.
+    `cut`: they wait until the cut is over, and so does the end of the connection.
     `delay_s` and up to `jitter_s` more: how long each read takes. `loss`: the share of reads that
     have to be sent again. `bytes_per_s`: how many fit through; 0 for any number. Shares of
     packets, for the kernel alone: `doubled` ones come twice, `hasty` ones before those that were

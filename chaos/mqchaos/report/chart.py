@@ -207,7 +207,7 @@ class _Chart:
     def _faults(self) -> Iterator[Markup]:
         """A line down through everything for each fault, and a label where there is room for one.
 
-        A few faults are told in full, in two rows if need be; of many, those injected are named by
+        A few faults are named in full, in two rows if need be; of many, those injected are named by
         node.
         """
         faults, form = self._found.faults, self._form

@@ -15,6 +15,7 @@ from mqchaos.history.events import Ack, Deliver, Event, Fail, Fault, Lead, Send
 from mqchaos.limits import FAILURES_KEPT_MAX, NS_PER_S, UNANSWERED_MAX
 from mqchaos.report.pauses import Gap, Mark, Pauses
 from mqchaos.report.slots import Latencies, Slots
+from mqchaos.report.verdict import FailoverFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +109,15 @@ class _Reading:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Failover:
-    """A fault that hurt whoever led, and how long it took until another was seen to lead."""
-
-    fault: Mark
-    leader: str
-    seconds: float
-
-
-def failovers(found: Timeline) -> list[Failover]:
+def failovers(found: Timeline) -> list[FailoverFound]:
     """Failovers: the faults that were followed by a new leader before the next fault."""
-    leader, result = "", list[Failover]()
+    leader, result = "", list[FailoverFound]()
     hurt: Mark | None = None
     for mark in sorted([*found.leads, *found.faults], key=attrgetter("at_s")):
         if mark.what == "lead":
             if hurt is not None:
-                result.append(Failover(hurt, mark.node, mark.at_s - hurt.at_s))
+                times = {"at_s": hurt.at_s, "led_after_s": mark.at_s - hurt.at_s}
+                result.append(FailoverFound(hurt.what, hurt.node, leader=mark.node, **times))
             leader, hurt = mark.node, None
         elif mark.what in KINDS:
             same = hurt is not None and hurt.at_s == mark.at_s

@@ -25,7 +25,6 @@ from mqchaos.report.page import render
 from mqchaos.report.verdict import (
     LATENCY_SHARES,
     Counts,
-    FailoverFound,
     GapFound,
     Latency,
     Report,
@@ -53,7 +52,7 @@ def make_report(
 
     Where faults overlap, no pause is one fault's: `pauses_judged` is False then. `pauses_factor`:
     of the bounds of their kinds. `slowness`: of the machine (`mqchaos.run.machine_speed`), which is
-    told, as are `notes`.
+    shown, as are `notes`.
     """
     gaps = [
         GapFound(gap.fault.what, gap.fault.node, gap.fault.at_s, gap.length_s) for gap in found.gaps
@@ -81,12 +80,7 @@ def make_report(
         pauses_judged=pauses_judged,
         pauses_factor=pauses_factor,
         slowness=slowness,
-        failovers=[
-            FailoverFound(
-                each.fault.what, each.fault.node, each.fault.at_s, each.leader, each.seconds
-            )
-            for each in failovers(found)
-        ],
+        failovers=failovers(found),
         latency=Latency(quantiles_s) if quantiles_s else None,
         notes=[*notes, *verdict.notes, *_about_the_machine(slowness, pauses_judged)],
     )
@@ -174,8 +168,8 @@ def junit_of(report: Report) -> bytes:
     others = [text for text in report.findings if text not in failed]
     replay = f"run it again: {report.replay}"
     measured = [
-        Case(name, "run", "; ".join(told), "\n".join([*told, replay]) if told else "")
-        for name, told in (
+        Case(name, "run", "; ".join(wrong), "\n".join([*wrong, replay]) if wrong else "")
+        for name, wrong in (
             ("no exception reaches the application", failed),
             ("all is in time", others),
         )

@@ -28,7 +28,7 @@ class RunLine(msgspec.Struct, frozen=True):
     gap_worst_s: float | None
     checked: dict[str, Count]
     signs: list[str]
-    told: str
+    summary: str = msgspec.field(name="told")
 
 
 def render(lines: Sequence[RunLine], titles: Mapping[str, str]) -> str:
@@ -37,7 +37,7 @@ def render(lines: Sequence[RunLine], titles: Mapping[str, str]) -> str:
     `titles`: of the properties, by their numbers.
     """
     bad = [line for line in lines if line.signs]
-    heading = f"Seed {bad[0].seed}: {bad[0].told}" if bad else "Every property held in every run"
+    heading = f"Seed {bad[0].seed}: {bad[0].summary}" if bad else "Every property held in every run"
     body = [
         _tiles(lines),
         card("Faults", _faults(lines)),
@@ -116,7 +116,7 @@ def _runs(lines: Sequence[RunLine]) -> Markup:
                 _count(line.acknowledged),
                 _count(sum(line.faults.values())),
                 text("" if line.gap_worst_s is None else duration(line.gap_worst_s)),
-                tag("b", text(line.told), class_="bad") if line.signs else text(line.told),
+                tag("b", text(line.summary), class_="bad") if line.signs else text(line.summary),
             ]
             for line in lines
         ],

@@ -31,7 +31,7 @@ def distributions(found: Timeline, factor: float | None = 1.0) -> Markup:
         pauses = [gap.length_s for gap in found.gaps if gap.fault.what == kind.name]
         bound_s = None if factor is None else factor * kind.gap_worst_s_max
         rows.append((kind.name, "sends paused", pauses, bound_s))
-        leads = [each.seconds for each in failovers(found) if each.fault.what == kind.name]
+        leads = [each.led_after_s for each in failovers(found) if each.fault == kind.name]
         rows.append((kind.name, "until another led", leads, None))
     shown = [_row(*row) for row in rows if row[2]]
     head = (

@@ -1,4 +1,4 @@
-"""A run: a load, a plan of faults, and a history of all that clients were told.
+"""A run: a load, a plan of faults, and a history of all that clients were answered.
 
 ``scenarios``  the runs that have a name
 ``planned``    a run before it is run, as a file

@@ -18,7 +18,7 @@ import msgspec
 from dledger.errors import BadInput
 from dledger.verdict.form import NUMBERS
 from mqchaos.faults.kinds import KINDS
-from mqchaos.limits import PAGE_WIDTH_MAX, RUNS_SHOWN_MAX, TOLD_CHARACTERS_MAX
+from mqchaos.limits import PAGE_WIDTH_MAX, RUNS_SHOWN_MAX, SUMMARY_CHARACTERS_MAX
 from mqchaos.report.soaked import RunLine
 from mqchaos.run.load.workload import WORKLOADS
 
@@ -101,8 +101,8 @@ class Coverage:
                 self.times[fault, line.workload] += times
                 self.by_fault[fault].add(line)
         if line.signs and len(self.wrong) < RUNS_SHOWN_MAX:
-            words = line.told[:TOLD_CHARACTERS_MAX]
-            self.wrong.append(msgspec.structs.replace(line, faults={}, checked={}, told=words))
+            words = line.summary[:SUMMARY_CHARACTERS_MAX]
+            self.wrong.append(msgspec.structs.replace(line, faults={}, checked={}, summary=words))
 
 
 def markdown(covered: Coverage) -> str:
@@ -153,7 +153,7 @@ def _wrong(covered: Coverage) -> Iterator[str]:
     yield f"Something was wrong in {covered.all.wrong:,} of them; these are the first:"
     yield ""
     for line in covered.wrong:
-        words = _plain(line.told)
+        words = _plain(line.summary)
         yield f"- seed {line.seed}, `{line.workload}`: {_plain(', '.join(line.signs))}: {words}"
 
 
@@ -205,4 +205,4 @@ def _bad(count: int) -> str:
 
 def _plain(text: str) -> str:
     """Text from a run is text on the page, on one line."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(text[:TOLD_CHARACTERS_MAX].split()))
+    return _MARKDOWN.sub(r"\\\1", " ".join(text[:SUMMARY_CHARACTERS_MAX].split()))

@@ -49,7 +49,7 @@ class Observer:
     cluster: Cluster
     pool: PeerPool
     history: HistoryWriter
-    #: "broker/queue" -> the highest end that was told.
+    #: "broker/queue" -> the highest end that was answered.
     ends: dict[str, int] = field(default_factory=dict)
     passed: dict[str, int] = field(default_factory=dict)
     _leads: set[tuple[str, str, int]] = field(default_factory=set)

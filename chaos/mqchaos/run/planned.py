@@ -23,7 +23,14 @@ VERSION: Final = 1
 
 
 class Made(msgspec.Struct, frozen=True):
-    """The parts of a run where there is a choice: see `Planned`."""
+    """The parts of a run where there is a choice.
+
+    With `namespaces` links are the kernel's, else the proxy's. With `disks` each node has file
+    systems of its own, with `clocks` one that its whole process sees. With `parquet` the history is
+    packed while the run goes on. `busy`: so many processes beside the servers want a processor all
+    the time. With `tls` all ports take TLS alone; with `users` rights are enforced, and clients and
+    harness sign.
+    """
 
     namespaces: bool = False
     disks: bool = False
@@ -51,17 +58,13 @@ class Made(msgspec.Struct, frozen=True):
 PLAIN: Final = Made()
 
 
-class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Planned(Made, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The plan of a run. `messages` None: until the plan is through. The rate is of all producers.
 
     `strict`: a fault that can't be injected ends the run, and pauses are judged by the bounds of
     their kinds. A random plan is not: there a fault is left out, and pauses run into each other.
-    With `network` links can be broken; with `namespaces` they are the kernel's, else the proxy's.
-    With `disks` each node has file systems of its own, with `clocks` one that its whole
-    process sees. With `parquet` the history is packed while the run goes on. `busy`: so many
-    processes beside the servers want a processor all the time. With `tls` all ports take TLS
-    alone; with `users` rights are enforced, and clients and harness sign.
-    `drawn_by` is the command that draws the same plan; "" for one that was changed since.
+    With `network` links can be broken. `drawn_by` is the command that draws the same plan; "" for
+    one that was changed since.
     """
 
     scenario: str
@@ -73,13 +76,6 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: int = 3
     namesrvs: int = 1
     network: bool = False
-    namespaces: bool = False
-    disks: bool = False
-    clocks: bool = False
-    parquet: bool = False
-    busy: int = 0
-    tls: bool = False
-    users: bool = False
     segment_bytes: int = limits.SEGMENT_BYTES
     strict: bool = True
     send_timeout_s: float = limits.SEND_TIMEOUT_S

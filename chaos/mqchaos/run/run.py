@@ -169,12 +169,12 @@ class Run:
 
     @property
     def produced(self) -> list[Progress]:
-        """The progress that each producer told last."""
+        """The progress that each producer reported last."""
         return [worker.progress for worker in self.producers]
 
     @property
     def consumed(self) -> list[Progress]:
-        """The progress that each consumer told last."""
+        """The progress that each consumer reported last."""
         return [worker.progress for worker in self.consumers]
 
     async def _under_load(self, probe: Probe, history: HistoryWriter, observer: Observer) -> None:
@@ -245,7 +245,7 @@ class Run:
         self.consumers.append(program.reading)
 
     def _plan_workers(self, workload: Workload, started: Callable[[str], None]) -> None:
-        """Processes of our client. `started` is told of each that has begun its history."""
+        """Processes of our client. `started` gets each that has begun its history."""
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         where = (address, self.topic, GROUP, self.directory, self._lines, self._part_bytes)
         assigning = Assigning(self.planned, *where, self.cluster.identity)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import asdict, replace
+
 from dledger.failpoints import When
 from mqchaos.faults import kinds
 from mqchaos.faults.generator import (
@@ -61,10 +63,12 @@ class Scenario:
     """Whether ports take TLS alone, and clients are a user."""
 
 
-def _on_leader_and_follower(*struck: Kind) -> Callable[[int, Uniform], Plan]:
-    """Each kind in turn on the leader, and then on a follower."""
-    targets = (Target.LEADER, Target.FOLLOWER)
+def _in_turn(targets: Sequence[Target], *struck: Kind) -> Callable[[int, Uniform], Plan]:
+    """Each kind in turn on the first target, and then on the next one."""
     return partial(in_turn, [(kind, target) for target in targets for kind in struck])
+
+
+_ON_BOTH = (Target.LEADER, Target.FOLLOWER)
 
 
 SCENARIOS = {
@@ -130,12 +134,12 @@ SCENARIOS = {
         Scenario(
             "damaged-disks",
             "a node loses its disk, a bit of its log, a file, the end of one; its group mends it",
-            _on_leader_and_follower(kinds.WIPE, kinds.ROT, kinds.LOST_FILE, kinds.SHORT_FILE),
+            _in_turn(_ON_BOTH, kinds.WIPE, kinds.ROT, kinds.LOST_FILE, kinds.SHORT_FILE),
         ),
         Scenario(
             "leader-isolated",
             "the leader is cut off from its group, and the next time from clients as well",
-            partial(in_turn, [(kinds.PARTITION, Target.LEADER), (kinds.ISLAND, Target.LEADER)]),
+            _in_turn([Target.LEADER], kinds.PARTITION, kinds.ISLAND),
             network=True,
         ),
         Scenario(
@@ -161,7 +165,7 @@ SCENARIOS = {
         Scenario(
             "one-way",
             "nothing that the leader says reaches its group, and the next time the reverse",
-            partial(in_turn, [(kinds.MUTE, Target.LEADER), (kinds.DEAF, Target.LEADER)]),
+            _in_turn([Target.LEADER], kinds.MUTE, kinds.DEAF),
             network=True,
         ),
         Scenario(
@@ -179,31 +183,19 @@ SCENARIOS = {
         Scenario(
             "slow-links",
             "all links are slow, then lossy, then narrow; then all connections are reset",
-            partial(
-                in_turn,
-                [
-                    (kind, Target.ALL)
-                    for kind in (kinds.SLOW, kinds.LOSSY, kinds.NARROW, kinds.RESET)
-                ],
-            ),
+            _in_turn([Target.ALL], kinds.SLOW, kinds.LOSSY, kinds.NARROW, kinds.RESET),
             network=True,
         ),
         Scenario(
             "bad-packets",
             "the network loses packets, then doubles some, then changes some; then it is narrow",
-            partial(
-                in_turn,
-                [
-                    (kind, Target.ALL)
-                    for kind in (kinds.LOSSY, kinds.DOUBLED, kinds.GARBLED, kinds.NARROW)
-                ],
-            ),
+            _in_turn([Target.ALL], kinds.LOSSY, kinds.DOUBLED, kinds.GARBLED, kinds.NARROW),
             network=True,
         ),
         Scenario(
             "late-packets",
             "packets are late, and the next time some overtake others",
-            partial(in_turn, [(kind, Target.ALL) for kind in (kinds.SLOW, kinds.DISORDERED)]),
+            _in_turn([Target.ALL], kinds.SLOW, kinds.DISORDERED),
             network=True,
         ),
         Scenario(
@@ -216,7 +208,8 @@ SCENARIOS = {
         Scenario(
             "sick-disks",
             "a disk syncs slowly, then not at all, is full, read-only, writes by halves, goes back",
-            _on_leader_and_follower(
+            _in_turn(
+                _ON_BOTH,
                 kinds.SLOW_DISK,
                 kinds.BAD_SYNC,
                 kinds.FULL_DISK,
@@ -229,7 +222,8 @@ SCENARIOS = {
         Scenario(
             "wrecked-disks",
             "a disk loses its power, has no room left, turns read-only, fails writes; as root",
-            _on_leader_and_follower(
+            _in_turn(
+                _ON_BOTH,
                 kinds.POWER_LOSS,
                 kinds.NO_SPACE,
                 kinds.ABORTED,
@@ -242,19 +236,13 @@ SCENARIOS = {
         Scenario(
             "clock-jumps",
             "the leader's clock is a minute ahead, then one behind, then jumps to and fro",
-            partial(
-                in_turn,
-                [
-                    (kind, Target.LEADER)
-                    for kind in (kinds.CLOCK_AHEAD, kinds.CLOCK_BEHIND, kinds.CLOCK_STROBE)
-                ],
-            ),
+            _in_turn([Target.LEADER], kinds.CLOCK_AHEAD, kinds.CLOCK_BEHIND, kinds.CLOCK_STROBE),
         ),
         Scenario(
             "starved",
             "the leader and then a follower lacks descriptors, room in files, memory, a processor",
-            _on_leader_and_follower(
-                kinds.FEW_FILES, kinds.SMALL_FILES, kinds.LOW_MEMORY, kinds.SLOW_CPU
+            _in_turn(
+                _ON_BOTH, kinds.FEW_FILES, kinds.SMALL_FILES, kinds.LOW_MEMORY, kinds.SLOW_CPU
             ),
             segment_bytes=SHORT_SEGMENT_BYTES,
         ),
@@ -290,30 +278,24 @@ def planned_of(
     made: Made = PLAIN,
 ) -> Planned:
     """A scenario with a seed's draws."""
+    needed = replace(
+        made,
+        disks=made.disks or scenario.disks,
+        tls=made.tls or scenario.guarded,
+        users=made.users or scenario.guarded,
+    )
     return Planned(
-        scenario.name,
-        seed,
-        scenario.plan(count, random.Random(seed).uniform),
-        scenario.rate_per_s,
+        scenario=scenario.name,
+        seed=seed,
+        steps=scenario.plan(count, random.Random(seed).uniform),
+        rate_per_s=scenario.rate_per_s,
         workload=workload,
         nodes=scenario.nodes,
         namesrvs=scenario.namesrvs,
         network=scenario.network,
-        namespaces=made.namespaces,
-        disks=made.disks or scenario.disks,
-        clocks=made.clocks,
-        parquet=made.parquet,
-        busy=made.busy,
-        tls=made.tls or scenario.guarded,
-        users=made.users or scenario.guarded,
         segment_bytes=scenario.segment_bytes,
-        drawn_by=_command(
-            scenario.name,
-            seed,
-            f"--kills {count}",
-            workload,
-            made.options,
-        ),
+        drawn_by=_command(scenario.name, seed, f"--kills {count}", workload, made),
+        **asdict(needed),
     )
 
 
@@ -337,36 +319,24 @@ def random_plan(
     if WORKLOADS[workload].sends == "delayed":
         left_out |= kinds.OF_CLOCKS  # what is due goes by them
     return Planned(
-        RANDOM,
-        seed,
-        draw(duration_s, uniform, NODES, KINDS.keys() - left_out),
-        RANDOM_RATE_PER_S,
+        scenario=RANDOM,
+        seed=seed,
+        steps=draw(duration_s, uniform, NODES, KINDS.keys() - left_out),
+        rate_per_s=RANDOM_RATE_PER_S,
         workload=workload,
         nodes=NODES,
         namesrvs=2,
         network=network,
-        namespaces=made.namespaces,
-        disks=made.disks,
-        clocks=made.clocks,
-        parquet=made.parquet,
-        busy=made.busy,
-        tls=made.tls,
-        users=made.users,
         segment_bytes=SHORT_SEGMENT_BYTES,
         strict=False,
         send_timeout_s=RANDOM_SEND_TIMEOUT_S,
-        drawn_by=_command(
-            RANDOM,
-            seed,
-            f"--duration {duration_s}",
-            workload,
-            made.options,
-        ),
+        drawn_by=_command(RANDOM, seed, f"--duration {duration_s}", workload, made),
+        **asdict(made),
     )
 
 
-def _command(scenario: str, seed: int, how_much: str, workload: str, options: Sequence[str]) -> str:
-    words = ["mqchaos run --scenario", scenario, f"--seed {seed}", how_much, *options]
+def _command(scenario: str, seed: int, how_much: str, workload: str, made: Made) -> str:
+    words = ["mqchaos run --scenario", scenario, f"--seed {seed}", how_much, *made.options]
     words += [] if workload == "keyed" else [f"--workload {workload}"]
     return " ".join([*words, "--dir NEW-DIR"])
 

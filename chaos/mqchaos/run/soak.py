@@ -93,7 +93,7 @@ def line_of(planned: Planned, outcome: Outcome, seconds: float) -> RunLine:
         gap_worst_s=report.gap_worst_s if report else None,
         checked={str(each.number): each.checked for each in report.properties} if report else {},
         signs=sorted(outcome.signs),
-        told=outcome.summary,
+        summary=outcome.summary,
     )
 
 

@@ -1,7 +1,7 @@
 """The content of a replica at a position of its log: entry, record, and the bytes themselves.
 
 A segment is walked once for all positions in it that are asked for. Nothing here decides anything:
-what can't be read is told as it is found.
+what can't be read is shown as it is found.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ NOTE_FIELDS: Final[dict[str, pa.DataType]] = {
     "done": _FLAG,
 }
 EVENT: Final = pa.schema(list((MESSAGE_FIELDS | NOTE_FIELDS).items()))
-#: The fields of plain sends, acknowledgements and deliveries. Each field that a reader is told of
+#: The fields of plain sends, acknowledgements and deliveries. Each field that a reader knows of
 #: costs it time for every line that lacks it: two thirds of all fields, nearly half of all time.
 _USUAL: Final = pa.schema(
     [

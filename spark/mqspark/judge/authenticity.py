@@ -46,7 +46,6 @@ def violations(evidence: Evidence) -> DataFrame:
                 "damaged",
                 text("stored at offset {queue_offset}, and can't be read: {error}"),
                 severity=1,
-                message_id=F.col("id"),
                 positions=[F.col("position")],
             )
         )
@@ -99,7 +98,6 @@ def _of_records(evidence: Evidence) -> DataFrame:
             "damaged",
             text("{error}"),
             severity=1,
-            message_id=F.col("id"),
             positions=[F.col("position")],
         ),
     )
@@ -145,7 +143,6 @@ def _named(rows: DataFrame, what: str, reader: Column, template: str) -> DataFra
         rows.distinct(),
         what,
         F.concat(reader, text(template)),
-        message_id=F.col("id"),
         positions=F.array_compact(F.array("position")),
     )
 

@@ -65,7 +65,6 @@ def violations(evidence: Evidence) -> DataFrame:
             copies=count,
             allowed=F.col("allowed"),
         ),
-        message_id=F.col("id"),
         positions=F.col("positions"),
     )
 

@@ -47,7 +47,6 @@ def violations(evidence: Evidence) -> DataFrame:
                 lacking.where("acked"),
                 F.col("what"),
                 text("acknowledged at offset {queue_offset}, position {position}; {error}"),
-                message_id=F.col("id"),
                 positions=[F.col("position")],
             )
         )
@@ -154,7 +153,6 @@ def _explained(evidence: Evidence, best: DataFrame) -> DataFrame:
         F.element_at(F.array(*map(F.lit, _FAULTS)), fault + 1),
         _sentence(fault, held),
         severity=fault,
-        message_id=F.col("id"),
         positions=F.array_distinct(F.array_compact(F.array(F.col("position"), held["position"]))),
     )
 

@@ -64,8 +64,7 @@ class Evidence(LogEvidence):
             testimony = self.kept(testimony)
         if self.lives is None:
             return testimony
-        # That reads it for each kind of statements.
-        lived = self.lives.of_testimony(testimony)
+        lived = self.lives.of_testimony(testimony, self.kept)
         return self.kept(lived) if self.brief else lived
 
     @cached_property

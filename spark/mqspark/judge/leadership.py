@@ -138,7 +138,6 @@ def completeness_violations(evidence: Evidence) -> DataFrame:
             position=F.col("first.position"),
             ack_t=F.col("first.ack_t"),
         ),
-        message_id=F.col("id"),
         replica=F.col("node"),
         positions=[F.col("first.position")],
     )

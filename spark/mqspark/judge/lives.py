@@ -10,7 +10,7 @@ own. What was under way at that time is of no life, and proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -56,20 +56,24 @@ class LivesOf:
             for life in range(len(ends))
         ]
 
-    def of_testimony(self, testimony: DataFrame) -> DataFrame:
-        """The testimony, with the names and numbers that topics and queues have in their lives."""
+    def of_testimony(
+        self, testimony: DataFrame, kept: Callable[[DataFrame], DataFrame]
+    ) -> DataFrame:
+        """The testimony, with the names and numbers that topics and queues have in their lives.
+
+        What is about these topics is `kept`: it is read for each kind of statements.
+        """
         source, place = F.col("source"), ("identity", "broker", "topic")
         at = ("queue_id", "queue_offset")
         placed = source.isin(ACK, STORED) & F.col("position").isNotNull()
         ends = {key: (0, *ends, _FOR_EVER) for key, ends in self.lives.ends.items()}
         spans = self._spans({key: list(pairwise(each)) for key, each in ends.items()})
-        lived = testimony.join(F.broadcast(spans), ["broker", "topic"], "left_semi")
+        lived = kept(testimony.join(F.broadcast(spans), ["broker", "topic"], "left_semi"))
         rest = testimony.join(F.broadcast(spans), ["broker", "topic"], "left_anti")
         within = (F.col("position") >= F.col("first")) & (F.col("position") < F.col("end"))
-        known = (
-            self._in_spans(lived.where(placed), spans, within)
-            .groupBy(*place, *at)
-            .agg(F.max_by(F.struct("mixer", "named"), "first").alias("there"))
+        own = self._in_spans(lived.where(placed), spans, within)
+        known = own.groupBy(*place, *at).agg(
+            F.max_by(F.struct("mixer", "named"), "first").alias("there")
         )
         anywhere = known.groupBy(*place).agg(F.max("there").alias("anywhere"))
         delivered = (
@@ -80,7 +84,6 @@ class LivesOf:
             .withColumn("mixer", F.coalesce("life.mixer", F.lit(0)))
             .withColumn("named", F.coalesce("life.named", "topic"))
         )
-        own = self._in_spans(lived.where(placed), spans, within)
         others = lived.where(~placed & (source != DELIVER))
         return (
             _renamed(own, testimony.columns)

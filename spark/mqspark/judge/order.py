@@ -75,7 +75,6 @@ def _of_queues(evidence: Evidence) -> DataFrame:
         described,
         what,
         detail,
-        message_id=F.col("id"),
         positions=F.array_compact(F.array("position", F.when(misplaced, F.col("position_above")))),
     )
 
@@ -160,7 +159,6 @@ def _vanished(evidence: Evidence) -> DataFrame:
         delivered.join(kept, place, "left_anti").join(damaged, "id", "left_anti"),
         "vanished",
         F.lit("delivered, but no replica's log holds it at this place"),
-        message_id=F.col("id"),
     )
 
 

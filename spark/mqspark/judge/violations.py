@@ -90,7 +90,8 @@ def violation(
     replica: Column | None = None,
     positions: Sequence[Column] | Column = (),
 ) -> DataFrame:
-    """Rows in the common form. Columns of it that `rows` has under the same name are kept."""
+    """Rows in the common form. Columns of it that `rows` has under the same name are kept; of
+    messages, `id` is the name."""
     named: dict[str, Column | None] = {
         "severity": F.lit(severity).cast("int") if isinstance(severity, int) else severity,
         "what": F.lit(what) if isinstance(what, str) else what,
@@ -100,6 +101,8 @@ def violation(
         "detail": detail,
     }
     types = dict(column.split(" ", 1) for column in COLUMNS.split(", "))
+    if message_id is None and "id" in rows.columns:
+        named["message_id"] = F.col("id")
     selected = []
     for name in _NAMES:
         value = named.get(name)

@@ -2,12 +2,12 @@
 
 **10**: committed transactions are visible whole, rolled-back ones never, each ends in time. The
 send of a transactional message says how its producer, and whoever answers for it, will end the
-transaction: by `commit` or by `rollback`; `resolve` says that the producer was told that it ended
-so. A message is visible when its topic has it, in any replica's log, or a consumer was given it.
-One that nobody ever said "commit" of must never be visible, not even in an unsettled tail. None is
-in its topic when it is sent, as an acknowledgement would say, or before it waits. One that
-ended by a commit is in its topic on every replica. One to be committed is visible at last, though
-its producer may have been unable to say so: the broker asks. More than a bound after its
+transaction: by `commit` or by `rollback`; `resolve` says that the producer got an answer that it
+ended so. A message is visible when its topic has it, in any replica's log, or a consumer was given
+it. One that nobody ever said "commit" of must never be visible, not even in an unsettled tail. None
+is in its topic when it is sent, as an acknowledgement would say, or before it waits. One that ended
+by a commit is in its topic on every replica. One to be committed is visible at last, though its
+producer may have been unable to say so: the broker asks. More than a bound after its
 acknowledgement, its end and the last fault of its broker it is late, or, at the run's end, open. A
 rollback leaves nothing to see: that it ended is not judged. Bodies are for property 2 to say.
 
@@ -73,19 +73,16 @@ def transaction_violations(evidence: Evidence) -> DataFrame:
             evidence.with_ids(shown),
             "visible",
             F.lit("the transaction was to be rolled back, and its topic has the message"),
-            message_id=F.col("id"),
         ),
         violation(
             evidence.with_ids(at_once),
             "visible",
             F.lit("its topic had the message before the transaction could end"),
-            message_id=F.col("id"),
         ),
         violation(
             evidence.with_ids(hidden),
             "hidden",
             text("committed at {resolved_t} ns, and not in its topic"),
-            message_id=F.col("id"),
         ),
         _late(evidence.with_ids(late), "open", "to be committed since {at} ns"),
     )
@@ -116,7 +113,6 @@ def _untimely(evidence: Evidence) -> DataFrame:
                 seen_t < F.col("due"),
                 text("in its topic at {seen_t} ns, due at {due} ns", seen_t=seen_t),
             ).otherwise(F.lit("its topic had the message before it waited")),
-            message_id=F.col("id"),
         ),
         _late(evidence.with_ids(late), "missing", "due since {at} ns"),
     )
@@ -139,7 +135,6 @@ def _expired(evidence: Evidence) -> DataFrame:
         evidence.kept(rows),
         "expired",
         text("delivered at {read_last_t} ns, to be delivered until {expires} ns"),
-        message_id=F.col("id"),
     )
 
 
@@ -207,7 +202,6 @@ def _late(rows: DataFrame, never: str, since: str) -> DataFrame:
             absent, text(since + ", and not in its topic at {until} ns, the run's end")
         ).otherwise(text(since + ", delivered at {until} ns")),
         severity=1,
-        message_id=F.col("id"),
     )
 
 

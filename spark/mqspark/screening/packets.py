@@ -31,118 +31,48 @@ _WIDTHS: Final = (0, 1, 2, 4, 8)
 NONE: Final = -(2**63)
 """No value: null."""
 
+
+def _row(numbers: str, **others: str) -> np.dtype[Any]:
+    """A structured type: columns of whole numbers by their names, and others with their types."""
+    return np.dtype([*((name, "i8") for name in numbers.split()), *others.items()])
+
+
 #: What one source says of one message. `source` is a place in `testimony.SOURCES`.
-STATEMENT: Final = np.dtype(
-    [
-        ("identity", "i8"),
-        ("t", "i8"),
-        ("queue", "i8"),
-        ("queue_offset", "i8"),
-        ("position", "i8"),
-        ("crc", "i8"),
-        ("properties", "i8"),
-        ("topic", "i8"),
-        ("holders", "i8"),
-        ("due", "i8"),
-        ("source", "i1"),
-        ("broker", "i2"),
-        ("outcome", "i1"),
-        ("damaged", "?"),
-        ("definite", "?"),
-    ]
+STATEMENT: Final = _row(
+    "identity t queue queue_offset position crc properties topic holders due",
+    source="i1",
+    broker="i2",
+    outcome="i1",
+    damaged="?",
+    definite="?",
 )
 #: The place of one message in a queue. The times are of its first acknowledgement and delivery.
-SLOT: Final = np.dtype(
-    [
-        ("queue", "i8"),
-        ("queue_offset", "i8"),
-        ("identity", "i8"),
-        ("send_t", "i8"),
-        ("ack_t", "i8"),
-        ("read_t", "i8"),
-        ("position", "i8"),
-        ("broker_number", "i8"),
-    ]
-)
+SLOT: Final = _row("queue queue_offset identity send_t ack_t read_t position broker_number")
 #: A message that had to wait for its time, or for the end of its transaction.
-WAITER: Final = np.dtype(
-    [
-        ("identity", "i8"),
-        ("send_t", "i8"),
-        ("due", "i8"),
-        ("outcome", "i8"),
-        ("resolved", "i8"),
-        ("resolved_t", "i8"),
-        ("waiting_t", "i8"),
-        ("ack_t", "i8"),
-        ("read_t", "i8"),
-        ("versions", "i8"),
-        ("holders", "i8"),
-        ("position_min", "i8"),
-        ("held_position_min", "i8"),
-        ("broker_number", "i8"),
-    ]
+WAITER: Final = _row(
+    "identity send_t due outcome resolved resolved_t waiting_t ack_t read_t versions holders "
+    "position_min held_position_min broker_number"
 )
-SUSPECT: Final = np.dtype([("identity", "i8")])
+SUSPECT: Final = _row("identity")
 #: What is said of a group and a queue, by the numbers of their names.
-READING: Final = np.dtype(
-    [("group", "i8"), ("queue", "i8"), ("queue_offset", "i8"), ("t", "i8"), ("said", "i1")]
-)
+READING: Final = _row("group queue queue_offset t", said="i1")
 #: What a range of that shows: faults within it, its ends, the spread of its values.
-READ: Final = np.dtype(
-    [
-        ("group", "i8"),
-        ("queue", "i8"),
-        ("part", "i8"),
-        ("odd", "?"),
-        ("disorder", "?"),
-        ("falls", "?"),
-        ("early", "?"),
-        ("first", "i8"),
-        ("last", "i8"),
-        ("t_min", "i8"),
-        ("t_max", "i8"),
-        ("commit_min", "i8"),
-        ("commit_max", "i8"),
-        ("commit_t_min", "i8"),
-        ("answer_t_min", "i8"),
-        ("answer_t_max", "i8"),
-        ("answer_max", "i8"),
-    ]
+READ: Final = _row(
+    "group queue part first last t_min t_max commit_min commit_max commit_t_min answer_t_min "
+    "answer_t_max answer_max",
+    odd="?",
+    disorder="?",
+    falls="?",
+    early="?",
 )
 #: What is doubtful about all of it, and the highest offsets that were committed, and answered.
-DOUBT: Final = np.dtype(
-    [
-        ("group", "i8"),
-        ("queue", "i8"),
-        ("disorder", "?"),
-        ("ahead", "?"),
-        ("back", "?"),
-        ("commit_max", "i8"),
-        ("answer_max", "i8"),
-    ]
-)
+DOUBT: Final = _row("group queue commit_max answer_max", disorder="?", ahead="?", back="?")
 #: What a group popped, and is through with, by an entry of a log.
-LOGGED: Final = np.dtype(
-    [("group", "i8"), ("queue", "i8"), ("queue_offset", "i8"), ("pop_time", "i8")]
-)
+LOGGED: Final = _row("group queue queue_offset pop_time")
 #: What a range of a queue shows: its ends, and the spread of its values.
-QUEUE_RANGE: Final = np.dtype(
-    [
-        ("queue", "i8"),
-        ("rows", "i8"),
-        ("doubtful", "i8"),
-        ("offset_first", "i8"),
-        ("offset_last", "i8"),
-        ("position_first", "i8"),
-        ("position_last", "i8"),
-        ("send_t_max", "i8"),
-        ("ack_t_min", "i8"),
-        ("read_first", "i8"),
-        ("read_last", "i8"),
-        ("read_t_min", "i8"),
-        ("read_t_max", "i8"),
-    ]
+QUEUE_RANGE: Final = _row(
+    "queue rows doubtful offset_first offset_last position_first position_last send_t_max "
+    "ack_t_min read_first read_last read_t_min read_t_max"
 )
 
 

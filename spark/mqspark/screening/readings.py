@@ -69,7 +69,6 @@ def _range_row(said: Rows) -> tuple[Any, ...]:
     falls = np.any(np.diff(in_time["queue_offset"]) < 0) or np.any(answers["said"] == SET)
     return (
         *(said["group"][0], said["queue"][0], _parts(said[:1])[0]),
-        *(bool(odd), bool(disorder), bool(falls), bool(np.any(_early(offsets, times, commits)))),
         *((offsets[0], offsets[-1]) if len(offsets) else (NONE, NONE)),
         *(times.min(initial=_MOST), times.max(initial=NONE)),
         commits["queue_offset"].min(initial=_MOST),
@@ -77,6 +76,7 @@ def _range_row(said: Rows) -> tuple[Any, ...]:
         commits["t"].min(initial=_MOST),
         *(answers["t"].min(initial=_MOST), answers["t"].max(initial=NONE)),
         answers["queue_offset"].max(initial=NONE),
+        *(bool(odd), bool(disorder), bool(falls), bool(np.any(_early(offsets, times, commits)))),
     )
 
 
@@ -104,9 +104,9 @@ def _doubt(found: Rows) -> tuple[Any, ...]:
     odd = np.any(found["odd"])
     return (
         *(found["group"][0], found["queue"][0]),
+        *(found["commit_max"].max(), found["answer_max"].max()),
         bool(odd or disorder),
         *(bool(odd or (has_commits and ahead)), bool(odd or (has_commits and back))),
-        *(found["commit_max"].max(), found["answer_max"].max()),
     )
 
 

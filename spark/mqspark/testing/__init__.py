@@ -5,6 +5,7 @@
 ``planting``   puts in the faults that judges must find
 ``small_runs``  whole runs of some ten messages, from a seed
 ``small_making``  lets these happen
+``declaring``  how a plant says what must be found of it
 ``small_plants``  faults for these, and what only looks odd in them
 ``plants``        both, by what they are about
 ``derived``       faults of what a broker makes from a log, and what only looks odd there

@@ -19,7 +19,6 @@ from mqspark.testing.plants import (
     times,
     tools,
     unseen,
-    waiting,
 )
 
 _PLANTS: Final = tuple(
@@ -29,7 +28,6 @@ _PLANTS: Final = tuple(
         content,
         log,
         group,
-        waiting,
         life,
         subtle,
         strange,

@@ -257,7 +257,7 @@ class SmallRun:
         return sum(message.topic == topic for message in self.messages)
 
     def another(self, like: Stored, **fields: object) -> Stored:
-        """A message that was sent like another one, to be stored; nobody is told of it."""
+        """A message that was sent like another one, to be stored; no client knows of it."""
         ghost = f"{self.broker}-ghost"
         self.repeat(self.of("send", id=like.id)[0], id=ghost)
         return replace(like, id=ghost, **fields)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypedDict
 
 from dledger.addresses import parse_addresses
 from dledger.errors import BadInput, ConfigError
@@ -22,7 +22,6 @@ from mqclient.consuming.subscriptions import ALL, Sql, parse_subscription
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _EARLIEST_OFFSET: Final = -2
-_LATEST_OFFSET: Final = -1
 
 #: Offset of each queue, by topic, broker and queue id; -2 is the earliest, -1 the latest.
 Offsets = Mapping[MessageQueue, int]
@@ -62,6 +61,14 @@ class Place:
     by_queue_ms: Offsets | None = None
 
 
+class Access(TypedDict):
+    """The parameters of a client that say who it is, and how it reaches servers."""
+
+    user: str | None
+    secret: str | None
+    tls: Tls | None
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A cluster by its name servers, and how it is reached."""
@@ -70,6 +77,11 @@ class Cluster:
     user: str | None
     secret: str | None = field(repr=False)
     tls: Tls | None
+
+    @property
+    def access(self) -> Access:
+        """The parameters of a client that say who it is, and how it reaches servers."""
+        return {"user": self.user, "secret": self.secret, "tls": self.tls}
 
 
 @dataclass(frozen=True)

@@ -32,20 +32,22 @@ Positions = Mapping[MessageQueue, Position]
 
 def to_json(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
     """The text that Spark is given for its checkpoint."""
-    told: dict[str, dict[str, dict[str, int]]] = {}
+    text: dict[str, dict[str, dict[str, int]]] = {}
     for queue, position in sorted(positions.items()):
-        queues = told.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})
+        queues = text.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})
         queues[str(queue.queue_id)] = position.offset
         if position.life:
             queues[LIFE] = position.life
-    return told
+    return text
 
 
-def from_json(told: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[MessageQueue, Position]:
+def from_json(
+    found: Mapping[str, Mapping[str, Mapping[str, int]]],
+) -> dict[MessageQueue, Position]:
     """The inverse. Raises BadInput for a checkpoint of something else."""
     positions: dict[MessageQueue, Position] = {}
     try:
-        for topic, brokers in told.items():
+        for topic, brokers in found.items():
             for broker, queues in brokers.items():
                 life = queues.get(LIFE, 0)
                 for queue_id, offset in queues.items():
@@ -53,7 +55,7 @@ def from_json(told: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[Messa
                         queue = MessageQueue(topic, broker, int(queue_id))
                         positions[queue] = Position(_number(offset), _number(life))
     except (AttributeError, ValueError) as error:
-        raise BadInput(f"the checkpoint has an offset of another source: {told!r:.200}") from error
+        raise BadInput(f"the checkpoint has an offset of another source: {found!r:.200}") from error
     return positions
 
 

@@ -123,12 +123,12 @@ class _Presence:
         self._group = group
         self._shown_s: dict[tuple[str, str], float] = {}
         context = TaskContext.get()
-        told = {
+        names = {
             name: (context.getLocalProperty(name) if context is not None else None) or "?"
             for name in ("sql.streaming.queryId", "streaming.sql.batchId")
         }
         task = context.partitionId() if context is not None else 0
-        self._client_id = f"spark:{'/'.join(told.values())}#{task}"
+        self._client_id = f"spark:{'/'.join(names.values())}#{task}"
 
     def show(self, queue: MessageQueue) -> None:
         """Once in a while, for each topic and broker group whose queues are read."""

@@ -30,11 +30,7 @@ def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Writer
     then Spark runs the task again.
     """
     leave_old_objects()
-    cluster = options.cluster
-    writer = BulkWriter(
-        cluster.name_server, user=cluster.user, secret=cluster.secret, tls=cluster.tls
-    )
-    with writer:
+    with BulkWriter(options.cluster.name_server, **options.cluster.access) as writer:
         for topic, columns in by_topic(batches, options.topic):
             writer.write(topic, columns)
         writer.flush()

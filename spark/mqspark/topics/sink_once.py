@@ -48,11 +48,10 @@ class StagedRows(WriterCommitMessage):
 def running() -> Query:
     """The query that this task belongs to. Raises ConfigError outside one."""
     context = TaskContext.get()
-    told = [
+    query, run, batch = [
         None if context is None else context.getLocalProperty(name)
         for name in ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId")
     ]
-    query, run, batch = told
     if not query or not run or not batch:
         raise ConfigError(
             f"Spark did not tell this task its query, run and batch ({query!r}, {run!r}, "
@@ -70,10 +69,7 @@ def stage(
     with _decider(options) as decider:
         staged = decider.begin(*query, options.home or None)
     cluster = options.cluster
-    writer = StagedWriter(
-        cluster.name_server, staged, user=cluster.user, secret=cluster.secret, tls=cluster.tls
-    )
-    with writer:
+    with StagedWriter(cluster.name_server, staged, **cluster.access) as writer:
         for topic, columns in parts:
             writer.write(topic, columns)
         writer.flush()
@@ -91,24 +87,24 @@ def decide(
 ) -> None:
     """Decide the batch, and wait until all that counts are messages. Of its last batch a
     name is forgotten."""
-    told = sorted(_staged_rows(messages), key=lambda each: each.partition)
-    if not told:
+    attempts = sorted(_staged_rows(messages), key=lambda each: each.partition)
+    if not attempts:
         return
-    staged = told[0].staged
-    if {each.staged for each in told} != {staged._replace(batch=batch)}:
+    staged = attempts[0].staged
+    if {each.staged for each in attempts} != {staged._replace(batch=batch)}:
         raise ConfigError(
             f"tasks of batch {batch} of {staged.name!r} staged their rows for different runs of "
             "it: another driver runs the same query. Stop that, and start this one again"
         )
     places: dict[str, list[tuple[int, int]]] = {}
-    for each in told:
+    for each in attempts:
         for broker_name, found in each.places.items():
             places.setdefault(broker_name, []).extend(found)
     with _decider(options) as decider:
         is_new = decider.commit(staged, places, options.first_batch)
         if is_last:
             decider.close_name(staged)
-    rows = sum(each.rows for each in told)
+    rows = sum(each.rows for each in attempts)
     log.info("batch stored", query=staged.name, batch=batch, rows=rows, new=is_new)
 
 
@@ -119,7 +115,4 @@ def _staged_rows(messages: Sequence[WriterCommitMessage | None]) -> Iterator[Sta
 
 
 def _decider(options: SinkOptions) -> BatchDecider:
-    cluster = options.cluster
-    return BatchDecider(
-        cluster.name_server, user=cluster.user, secret=cluster.secret, tls=cluster.tls
-    )
+    return BatchDecider(options.cluster.name_server, **options.cluster.access)

@@ -1,8 +1,8 @@
-"""A stream of topics. The checkpoint alone says where it goes on; brokers are told, if asked to.
+"""A stream of topics. The checkpoint alone says where it goes on; brokers know it, if asked to.
 
 Spark calls this object in one process of the driver for as long as the query runs, and copies of it
 on workers. It remembers nothing that a restart needs: the target of `Trigger.AvailableNow`, which a
-restarted query sets anew, and whether the group was told yet.
+restarted query sets anew, and the positions that the group was given last.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dledger.remoting.json_dialect import MessageQueue
 from mqclient import NoLeader
 from mqclient.blocking import RangeReader
 from mqclient.ranges.pieces import TRUNCATED
-from mqspark.limits import SAMPLE_BYTES, SAMPLE_MESSAGES, TRUNCATION_CHECKED_S
+from mqspark.limits import TRUNCATION_CHECKED_S
 from mqspark.topics.losses import report
 from mqspark.topics.options import Options
 from mqspark.topics.planning import Known, Loss, advance, limit, ranges, tasks
 from mqspark.topics.positions import Position, Positions, from_json, to_json
 from mqspark.topics.reading import partitions_of, read_ranges
-from mqspark.topics.topics import beginning, look, reader_for
+from mqspark.topics.topics import beginning, first_messages, look, reader_for
 
 log = get_logger(__name__)
 
@@ -108,7 +108,7 @@ class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
     def _tell_group(self, positions: Positions) -> None:
         """Tell brokers where the query is, for people who watch.
 
-        Only what they show depends on it, so one that can't be told does not end the query.
+        Only what they show depends on it, so a commit that fails does not end the query.
         """
         if not self._options.group or positions == self._group_at:
             return
@@ -164,12 +164,6 @@ class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
         """How large the next messages of each queue are: the first ones are looked at."""
         means: dict[MessageQueue, float] = {}
         for each in ranges(begin, end):
-            piece = self._brokers.read(
-                *(each.queue, each.begin, each.end),
-                life=each.life,
-                messages=SAMPLE_MESSAGES,
-                size_bytes=SAMPLE_BYTES,
-            )
-            if piece.table is not None:
-                means[each.queue] = len(piece.table.buffer) / len(piece.table)
+            if (table := first_messages(self._brokers, each)) is not None:
+                means[each.queue] = len(table.buffer) / len(table)
         return means

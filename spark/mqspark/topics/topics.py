@@ -10,10 +10,12 @@ from collections.abc import Iterable
 
 from dledger.errors import ConfigError
 from dledger.remoting.json_dialect import MessageQueue
+from dledger.remoting.record.table import RecordTable
 from mqclient import Bounds, NoLeader
 from mqclient.blocking import RangeReader
+from mqspark.limits import SAMPLE_BYTES, SAMPLE_MESSAGES
 from mqspark.topics.options import EARLIEST, LATEST, Options, Place
-from mqspark.topics.planning import Known
+from mqspark.topics.planning import Known, Range
 from mqspark.topics.positions import Position, Positions
 
 _WORDS = {-2: EARLIEST, -1: LATEST}
@@ -21,10 +23,18 @@ _WORDS = {-2: EARLIEST, -1: LATEST}
 
 def reader_for(options: Options) -> RangeReader:
     """A reader of the cluster, as the options' user."""
-    cluster = options.cluster
-    return RangeReader(
-        cluster.name_server, user=cluster.user, secret=cluster.secret, tls=cluster.tls
+    return RangeReader(options.cluster.name_server, **options.cluster.access)
+
+
+def first_messages(reader: RangeReader, of: Range) -> RecordTable | None:
+    """The first messages of a range, as a sample of all."""
+    piece = reader.read(
+        *(of.queue, of.begin, of.end),
+        life=of.life,
+        messages=SAMPLE_MESSAGES,
+        size_bytes=SAMPLE_BYTES,
     )
+    return piece.table
 
 
 def look(

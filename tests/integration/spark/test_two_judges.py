@@ -25,7 +25,7 @@ from mqspark.auditing import gather
 from mqspark.exhibits.collecting import exhibits
 from mqspark.source.planning import Replica
 from mqspark.testing import planting, reference
-from mqspark.testing.plants.declaring import Plant
+from mqspark.testing.declaring import Plant
 from mqspark.testing.reference import Finding
 from mqspark.testing.rewriting import read_log
 from mqspark.testing.small_making import small_run

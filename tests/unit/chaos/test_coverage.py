@@ -101,7 +101,7 @@ def test_runs_that_failed_are_kept_up_to_a_bound() -> None:
     """A million of them, each with much to say, need no more room than the first."""
     covered = Coverage()
     for seed in range(RUNS_SHOWN_MAX + 50):
-        covered.add(msgspec.structs.replace(BAD, seed=seed, told="x" * 10_000))
+        covered.add(msgspec.structs.replace(BAD, seed=seed, summary="x" * 10_000))
 
     assert covered.all.wrong == RUNS_SHOWN_MAX + 50
     assert len(covered.wrong) == RUNS_SHOWN_MAX

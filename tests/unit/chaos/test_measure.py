@@ -149,9 +149,9 @@ def test_a_failover_is_from_the_leaders_fault_to_the_next_leader() -> None:
         ],
     )
 
-    assert [
-        (each.fault.what, each.leader, round(each.seconds, 3)) for each in failovers(found)
-    ] == [("kill-majority", "n1", 0.2)]
+    assert [(each.fault, each.leader, round(each.led_after_s, 3)) for each in failovers(found)] == [
+        ("kill-majority", "n1", 0.2)
+    ]
 
 
 def test_a_node_leads_until_it_is_killed_or_another_leads() -> None:

@@ -65,7 +65,7 @@ def test_a_line_says_what_was_done() -> None:
 
     assert (line.faults, line.checked, line.seconds) == ({"kill": 1, "slow": 1}, {"1": 5}, 12.3)
     assert line.signs == []
-    assert (ended.acknowledged, ended.signs, ended.told) == (0, [ENDED], "no leader")
+    assert (ended.acknowledged, ended.signs, ended.summary) == (0, [ENDED], "no leader")
 
 
 def test_the_page_has_the_verdict_first_and_all_sums() -> None:

@@ -14,9 +14,9 @@ from dledger.log.entry import Kind
 from mqbroker.testing.leading import serve
 from mqspark.source.derived import look_at
 from mqspark.source.planning import find_replicas
+from mqspark.testing.declaring import Plant
 from mqspark.testing.derived.plants import BESIDE, PLANTS
 from mqspark.testing.derived.served import Served
-from mqspark.testing.plants.declaring import Plant
 from mqspark.testing.reference.derived import Unlike, unlike
 from mqspark.testing.rewriting import read_log
 from mqspark.testing.small_making import small_run

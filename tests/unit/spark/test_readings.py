@@ -39,7 +39,7 @@ def doubts_of(said: Said) -> list[bool]:
     rows = np.random.default_rng(1).permutation(rows)
     places = read_numbers(rows, 3)
     found = np.concatenate([read_ranges(rows[places == place]) for place in range(3)])
-    by_name = {row[:2]: list(row[2:5]) for row in doubts(found).tolist()}
+    by_name = {row[:2]: list(row[-3:]) for row in doubts(found).tolist()}
     assert by_name.pop((1, 3)) == by_name.pop((7, 2)) == [False] * 3
     return by_name[1, 2]
 

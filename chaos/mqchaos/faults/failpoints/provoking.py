@@ -2,7 +2,7 @@
 
 Each gives the node its order, at the moment that suits, and does the work until it is cancelled:
 then the node was there. What sends messages for that sends them to a topic of its own, which no
-audit looks at. What can't be done in a cluster as it is, is told before.
+audit looks at. What can't be done in a cluster as it is, is said before.
 """
 
 from __future__ import annotations
@@ -17,13 +17,10 @@ import trio
 
 from dledger.errors import BadInput, DledgerError
 from dledger.failpoints import By, Place, When
-from dledger.remoting.codes import RequestCode
-from dledger.remoting.command import Command
-from dledger.remoting.headers import TransferLeaderHeader, encode_header
 from mqchaos import limits
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import NodeLayout
-from mqchaos.cluster.probe import Probe
+from mqchaos.cluster.probe import Probe, transfer_leader
 from mqchaos.faults.failpoints.orders import has_done
 from mqchaos.faults.network import break_links
 from mqchaos.network import rules
@@ -82,14 +79,23 @@ async def _roll(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
 
 async def filling(cluster: Cluster) -> None:
     """Send so much that segments become full, until cancelled."""
-    async with Producer(
-        cluster.layout.namesrv_addr, "Provoking", timeout_s=limits.PROVOKED_S, **cluster.access
-    ) as producer:
+    async with _producer(cluster) as producer:
         while True:
             with suppress(DledgerError):
                 for _ in range(max(1, cluster.layout.segment_bytes // limits.PROVOKED_BYTES)):
                     await producer.send_soon(Message(TOPIC, bytes(limits.PROVOKED_BYTES)))
                 await producer.flush()
+
+
+def _producer(cluster: Cluster) -> Producer:
+    """Sends what provokes; it commits every transaction that a broker asks about."""
+    return Producer(
+        cluster.layout.namesrv_addr,
+        "Provoking",
+        timeout_s=limits.PROVOKED_S,
+        checker=lambda message: Decision.COMMIT,
+        **cluster.access,
+    )
 
 
 async def _save(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
@@ -142,11 +148,8 @@ async def _transfer(cluster: Cluster, node: NodeLayout, place: Place, order: Giv
 
 
 async def _transfer_to(target: str | None, pool: PeerPool, leader: NodeLayout) -> None:
-    request = Command(
-        RequestCode.TRANSFER_LEADER, ext=encode_header(TransferLeaderHeader(node_id=target))
-    )
     with suppress(DledgerError, BadInput):  # it may end on the way
-        await pool.request(leader.address, request, limits.EFFECT_S)
+        await transfer_leader(pool, leader.address, target)
 
 
 async def _members(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
@@ -225,9 +228,7 @@ async def _copy(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
 async def _delay(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
     """Send messages that wait a moment."""
     await order()
-    async with Producer(
-        cluster.layout.namesrv_addr, "Provoking", timeout_s=limits.PROVOKED_S, **cluster.access
-    ) as producer:
+    async with _producer(cluster) as producer:
         while True:
             with suppress(DledgerError):
                 await producer.send(Message(TOPIC, b"later", delay_s=0.1))
@@ -237,13 +238,7 @@ async def _delay(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOr
 async def _transaction(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
     """Commit transactions."""
     await order()
-    async with Producer(
-        cluster.layout.namesrv_addr,
-        "Provoking",
-        timeout_s=limits.PROVOKED_S,
-        checker=lambda message: Decision.COMMIT,
-        **cluster.access,
-    ) as producer:
+    async with _producer(cluster) as producer:
         while True:
             with suppress(DledgerError):
                 async with producer.transaction(Message(TOPIC, b"perhaps")) as transaction:

@@ -1,6 +1,6 @@
 """The clients of a run: what they send and read, each a process of its own.
 
-``workload``    what clients are told, and tell (pure)
+``workload``    the tasks of clients, and what they report (pure)
 ``workers``     the harness's side of them: rows of processes
 ``process``     one process of a row
 ``work``        what the process does

@@ -72,11 +72,16 @@ async def _follow_all(children: list[_Child]) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def _hand_on(children: list[_Child]) -> None:
-    """The end of our standard input is the end of theirs."""
+async def end_of_stdin() -> None:
+    """Until the harness closes our standard input, or has died."""
     async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
         while await stdin.receive_some(4096):
             pass
+
+
+async def _hand_on(children: list[_Child]) -> None:
+    """The end of our standard input is the end of theirs."""
+    await end_of_stdin()
     for child in children:
         os.close(child.stdin)
 

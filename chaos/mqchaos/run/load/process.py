@@ -21,7 +21,7 @@ class Process:
     """`progress`: what it said last. `begun`: whether it has said something. `ended`: whether it is
     gone, and nobody has to wait for it.
 
-    `through` is a command that becomes the one behind it. `started` is told the name of each
+    `through` is a command that becomes the one behind it. `started` gets the name of each
     client whose history has begun.
     """
 

@@ -24,7 +24,7 @@ from mqchaos.run.load.workload import (
     Sends,
     delay_of,
     ending,
-    is_told,
+    ends_itself,
     lifetime_of,
     number_of,
     read_lines,
@@ -336,7 +336,7 @@ class TransactionalWork(ProducerWork):
             async with producer.transaction(message, key=key) as transaction:
                 acked = True
                 self._acked(transaction.sent)
-                if not is_told(number):
+                if not ends_itself(number):
                     raise Forgotten
                 end = transaction.commit if ending(number) == "commit" else transaction.rollback
                 await end()

@@ -1,9 +1,9 @@
 """Changes by tools during a run: as `mqadmin` does them, while clients send and read.
 
-A tool that is refused, or gets no answer, as while nobody leads, tries again later. What it was not
-told may have happened all the same: a change counts from its first try to the answer, a reset to a
-while after it. What may be given back is given back when the run ends: each tool is told to stop,
-and then, if it has not ended by itself, cancelled.
+A tool that is refused, or gets no answer, as while nobody leads, tries again later. What was not
+answered may have happened all the same: a change counts from its first try to the answer, a reset
+to a while after it. What may be given back is given back when the run ends: each tool is told to
+stop, and then, if it has not ended by itself, cancelled.
 """
 
 from __future__ import annotations

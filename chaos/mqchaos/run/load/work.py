@@ -24,7 +24,7 @@ from dledger.observe import get_logger
 from dledger.program.logs import configure_logging
 from mqchaos import limits
 from mqchaos.history.events import Commit, End, HistoryWriter, Meta, Rebalance, Send
-from mqchaos.run.load.forking import forked
+from mqchaos.run.load.forking import end_of_stdin, forked
 from mqchaos.run.load.noting import acknowledged, delivered, popped
 from mqchaos.run.load.popping import PopWork
 from mqchaos.run.load.priorities import stay_s
@@ -310,10 +310,8 @@ async def _drain_at(told_to_stop: trio.Event, consumer: Consumer | PopConsumer |
 
 
 async def _watch_stdin(told_to_stop: trio.Event) -> None:
-    """The harness closes our standard input when we are to finish; so does its death."""
-    async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
-        while await stdin.receive_some(4096):
-            pass
+    """The harness closes our standard input when we are to finish."""
+    await end_of_stdin()
     told_to_stop.set()
 
 

@@ -389,8 +389,8 @@ def ending(number: int) -> str:
     return "rollback" if number % 3 == 2 else "commit"
 
 
-def is_told(number: int) -> bool:
-    """Whether the producer says so itself; of each fifth one the broker has to ask."""
+def ends_itself(number: int) -> bool:
+    """Whether the producer ends it itself; of each fifth one the broker has to ask."""
     return number % 5 != 4
 
 

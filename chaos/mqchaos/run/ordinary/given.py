@@ -71,8 +71,8 @@ def all_given(each: Sequence[Given]) -> Given:
 class Shared(NamedTuple):
     """Findings about processes that share a program's clients.
 
-    `twice`: places that two sends were told; `held_s`: the longest time for which two members of
-    the group had a queue at once.
+    `twice`: places that two sends were answered; `held_s`: the longest time for which two members
+    of the group had a queue at once.
     """
 
     acknowledged: int

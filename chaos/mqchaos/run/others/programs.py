@@ -35,7 +35,7 @@ class Client(Protocol):
 
     @property
     def progress(self) -> Progress:
-        """The progress that the client told last."""
+        """The progress that the client reported last."""
 
     @property
     def finished(self) -> trio.Event:

@@ -125,7 +125,7 @@ def _forbidden(evidence: Evidence, acts: DataFrame) -> list[DataFrame]:
         spans = evidence.kept(given_spans)
         if not spans.isEmpty():
             kept = evidence.kept(rows.join(F.broadcast(spans), ["broker", name]).where(within))
-            found.append(violation(kept, what, text(detail + _SINCE), message_id=F.col("id")))
+            found.append(violation(kept, what, text(detail + _SINCE)))
     return found
 
 
@@ -167,7 +167,6 @@ def _revived(evidence: Evidence, acts: DataFrame) -> DataFrame:
         evidence.kept(again),
         "revived",
         text("popped at {t} ns, asked for at {asked} ns: its topic was gone since {gone_t} ns"),
-        message_id=F.col("id"),
         positions=[F.col("position")],
     )
 

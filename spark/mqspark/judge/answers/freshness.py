@@ -52,7 +52,6 @@ def violations(evidence: Evidence) -> DataFrame:
             "the end was told to be {offset} at {t} ns, though offset {highest} had been "
             "acknowledged when that was asked, at {at} ns"
         ),
-        message_id=F.col("id"),
         positions=[F.col("position")],
     )
     return together(stale, _beyond(evidence, answers))

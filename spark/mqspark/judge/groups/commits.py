@@ -96,17 +96,24 @@ def _ahead(evidence: Evidence, doubted: DataFrame) -> DataFrame:
         .withColumn("begin", F.least("committed_first", "read_first"))
         .where(early & (F.col("offset") > F.col("begin")))
     )
-    earliest = Window.partitionBy("reading").orderBy("t", "offset")
     return violation(
-        ahead.withColumn("place", F.row_number().over(earliest))
-        .withColumn("others", F.count("*").over(Window.partitionBy("reading")) - 1)
-        .where("place = 1")
-        .withColumn("queue_offset", F.col("offset")),
+        _first_of(ahead, "reading"),
         "ahead",
         text(
             "group {group} committed {offset} at {t} ns, when not all from {begin} on had been "
             "delivered to it (and {others} later commits too)"
         ),
+    )
+
+
+def _first_of(rows: DataFrame, *names: str) -> DataFrame:
+    """The first row of each group, as `queue_offset`, and how many `others` there are."""
+    group = Window.partitionBy(*names)
+    return (
+        rows.withColumn("place", F.row_number().over(group.orderBy("t", "offset")))
+        .withColumn("others", F.count("*").over(group) - 1)
+        .where("place = 1")
+        .withColumn("queue_offset", F.col("offset"))
     )
 
 
@@ -200,14 +207,7 @@ def _unexcused(fallen: DataFrame, commits: DataFrame) -> DataFrame:
     """The falls without those that a lower commit explains: it was under way at the same time as
     the higher one, and may have been applied last."""
     names = [*_PLACE, "resets"]
-    higher = commits.select(
-        *names,
-        *(F.col(name).alias(f"of_{name}") for name in ("client", "began", "t", "offset")),
-    )
-    lower = commits.select(
-        *names,
-        *(F.col(name).alias(f"by_{name}") for name in ("client", "began", "t", "offset")),
-    )
+    higher, lower = _renamed(commits, "of", *names), _renamed(commits, "by", *names)
     rows = fallen.withColumn("fall", F.monotonically_increasing_id())
     above = (
         rows.where("whose IS NULL").join(higher, names).where("of_t < at AND of_offset > offset")
@@ -229,6 +229,12 @@ def _unexcused(fallen: DataFrame, commits: DataFrame) -> DataFrame:
         .withColumn("highest", F.coalesce("proven", "highest"))
         .drop("fall", "proven")
     )
+
+
+def _renamed(commits: DataFrame, prefix: str, *names: str) -> DataFrame:
+    """Commits beside others, by what they have in common, with their own columns renamed."""
+    own = ("client", "began", "t", "offset")
+    return commits.select(*names, *(F.col(name).alias(f"{prefix}_{name}") for name in own))
 
 
 def is_logged(evidence: Evidence) -> bool:
@@ -254,10 +260,7 @@ def _unlogged(evidence: Evidence, unlogged: DataFrame) -> DataFrame:
     asked = answered.where(~is_commit).join(
         F.broadcast(commits.select(*_PLACE).distinct()), list(_PLACE), "left_semi"
     )
-    lower = commits.select(
-        *_PLACE,
-        *(F.col(name).alias(f"by_{name}") for name in ("client", "began", "t", "offset")),
-    ).where("by_offset <= logged")
+    lower = _renamed(commits, "by", *_PLACE).where("by_offset <= logged")
     every = commits.unionByName(_not_popped(evidence, asked))
     above = evidence.kept(every.where("offset > logged"))
     concurrent = is_commit & F.expr("by_t >= began AND by_began <= t AND NOT by_client <=> client")
@@ -268,12 +271,8 @@ def _unlogged(evidence: Evidence, unlogged: DataFrame) -> DataFrame:
         .agg(F.bool_or(F.coalesce(concurrent, F.lit(False))).alias("excused"))
         .where("NOT excused")
     )
-    earliest = Window.partitionBy(*_PLACE).orderBy("t", "offset")
     return violation(
-        alone.withColumn("place", F.row_number().over(earliest))
-        .withColumn("others", F.count("*").over(Window.partitionBy(*_PLACE)) - 1)
-        .where("place = 1")
-        .withColumn("queue_offset", F.col("offset")),
+        _first_of(alone, *_PLACE),
         "unlogged",
         text(
             "it was answered at {t} ns that group {group} goes on at {offset}, and no log has it "

@@ -127,7 +127,6 @@ def _again(evidence: Evidence, messages: DataFrame, places: DataFrame) -> DataFr
         evidence.kept(rows),
         "again",
         text("group {group} was through with it by the delivery {done}, and got it by {last}"),
-        message_id=F.col("id"),
     )
 
 
@@ -145,7 +144,6 @@ def _shared(evidence: Evidence, places: DataFrame) -> DataFrame:
         evidence.kept(rows),
         "shared",
         text("{members} of group {group} all got it by the delivery {pop_time}"),
-        message_id=F.col("id"),
     )
 
 
@@ -254,7 +252,6 @@ def _buried_twice(evidence: Evidence, messages: DataFrame, resets: DataFrame) ->
         evidence.kept(rows),
         "buried twice",
         text("{letters} dead letters of it are in {topic}"),
-        message_id=F.col("id"),
         positions=F.col("positions"),
     )
 
@@ -278,7 +275,6 @@ def _unburied(evidence: Evidence) -> DataFrame:
             "given up by group {group}, as was answered at {dead_t} ns, and not among its dead "
             "letters"
         ),
-        message_id=F.col("id"),
     )
 
 
@@ -315,7 +311,6 @@ def _buried(evidence: Evidence, places: DataFrame) -> DataFrame:
             "group {group} was through with it by an ack, as was answered at {acked_t} ns, and it "
             "is among its dead letters"
         ),
-        message_id=F.col("id"),
     )
 
 
@@ -333,7 +328,6 @@ def _unlogged(evidence: Evidence, places: DataFrame) -> DataFrame:
             "group {group} was answered at {t} ns that it is through with it by the delivery "
             "{pop_time}, and no log says so"
         ),
-        message_id=F.col("id"),
         severity=1,
     )
 

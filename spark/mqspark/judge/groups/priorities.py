@@ -111,7 +111,6 @@ def _passed_over(evidence: Evidence, said: DataFrame) -> DataFrame:
             "at {asked} ns; one of a lower queue was asked for later than the first and there "
             "before the second, at {meanwhile} ns"
         ),
-        message_id=F.col("id"),
     )
 
 
@@ -131,7 +130,6 @@ def _misplaced(evidence: Evidence, said: DataFrame) -> DataFrame:
         "misplaced",
         text("sent with priority {priority}, whose queue is {own}, and acknowledged elsewhere"),
         severity=1,
-        message_id=F.col("id"),
     )
 
 

@@ -12,8 +12,8 @@ from typing import Final
 from dledger.log.head import LogHead, encode_head
 from dledger.log.segments.segment import segment_path
 from mqspark.source.planning import find_replicas
+from mqspark.testing.declaring import Plants
 from mqspark.testing.derived.served import Served, overwrite, turn_a_bit
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.reference.derived import FIRST_FILE, KEY, SNAPSHOT, UNIT
 from mqspark.testing.rewriting import StoredMessage
 from mqspark.testing.small_runs import OUTPUTS, QUEUES, SCHEDULE_TOPIC, TOPIC
@@ -426,7 +426,7 @@ def of_another_version(served: Served, draw: random.Random) -> None:
 
 @PLANTS.innocent
 def left_over(served: Served, draw: random.Random) -> None:
-    """Of a topic that was deleted a file is left over."""
+    """A file of a topic that was deleted is left over."""
     folder = served.store / "queues" / "Deleted.3" / "0"
     folder.mkdir(parents=True)
     (folder / FIRST_FILE).write_bytes(draw.randbytes(70))

@@ -1,6 +1,5 @@
 """Faults to plant in small runs, and what only looks odd, by what they are about.
 
-``declaring``  how a plant says what must be found of it
 ``plain``      what one thinks of first
 ``batch``      batches that are stored whole
 ``batches``    rows, decisions and ends of batches that change places
@@ -12,8 +11,7 @@
 ``strange``    lies that whoever knows the promises alone would try
 ``subtle``     at the edge of what proves something
 ``thin``       properties that few others are about
-``times``      messages that wait, early or late in other ways
+``times``      messages that wait: delays and transactions
 ``tools``      what tools set, forbidden otherwise, or done unasked
 ``unseen``     what both judges once passed
-``waiting``    delays and transactions
 """

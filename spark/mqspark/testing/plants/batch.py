@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from dledger.remoting.message import REAL_QID, REAL_TOPIC, STAGED
-from mqspark.testing.plants.declaring import Plants
+from mqspark.testing.declaring import Plants
 from mqspark.testing.small_runs import HALF_TOPIC, NODES, OP_TOPIC, Entry, SmallRun, Stored
 
 PLANTS: Final = Plants[SmallRun]()
@@ -349,7 +349,7 @@ def decided_elsewhere(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.innocent
 def shown_in_a_tail(run: SmallRun, draw: random.Random) -> None:
-    """Rows became messages in the log of one node, in a tail that nobody was told of."""
+    """Rows became messages in the log of one node, in a tail that no client knows of."""
     query = begun(run)
     place = query.stage(1)
     first = query.next_offset(SUNK)

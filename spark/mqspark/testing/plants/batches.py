@@ -8,8 +8,8 @@ import random
 from dataclasses import replace
 from typing import Final
 
+from mqspark.testing.declaring import Plants
 from mqspark.testing.plants.batch import SUNK, Place, Query, begun
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.small_runs import SmallRun
 
 PLANTS: Final = Plants[SmallRun]()

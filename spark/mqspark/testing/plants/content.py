@@ -6,8 +6,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
+from mqspark.testing.declaring import Plants
 from mqspark.testing.planting import Event
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.small_runs import NODES, PARTS, TOPIC, SmallRun
 
 PLANTS: Final = Plants[SmallRun]()

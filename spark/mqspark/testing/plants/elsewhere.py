@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from dledger.remoting.message import KEYS, TAGS, UNIQ_KEY
+from mqspark.testing.declaring import Plants
 from mqspark.testing.plants.content import acked
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.plants.group import END, dead
 from mqspark.testing.plants.life import GROUP as LIVELY
 from mqspark.testing.plants.life import Story, change_by
@@ -231,13 +231,13 @@ def delivered_at_its_end(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(12, "stale")
 def stale_for_outputs(run: SmallRun, draw: random.Random) -> None:
-    """The end of the queue of outputs was told to be before one that had been acknowledged."""
+    """The end of the queue of outputs was answered to be before one that had been acknowledged."""
     _end_of_outputs(run, 0)
 
 
 @PLANTS.innocent
 def fresh_for_outputs(run: SmallRun, draw: random.Random) -> None:
-    """The end of the queue of outputs was told to be right behind the last."""
+    """The end of the queue of outputs was answered to be right behind the last."""
     _end_of_outputs(run, 1)
 
 
@@ -254,9 +254,9 @@ def nearly_empty(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(15, "back")
 def told_to_be_at_the_start(run: SmallRun, draw: random.Random) -> None:
-    """A group that pops was told at the end that it had popped nothing."""
-    told = draw.choice([e for e in run.of("group_offset", group=POPPERS) if e["offset"]])
-    run.repeat(told, began=END, t=END + 10, offset=0)
+    """A group that pops was answered at the end that it had popped nothing."""
+    answer = draw.choice([e for e in run.of("group_offset", group=POPPERS) if e["offset"]])
+    run.repeat(answer, began=END, t=END + 10, offset=0)
 
 
 @PLANTS.fault(17, "served")

@@ -1,4 +1,4 @@
-"""Faults planted in what groups of consumers are told, and given, too late or too often."""
+"""Faults planted in what groups of consumers are answered, and given, too late or too often."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import random
 from dataclasses import replace
 from typing import Final
 
+from mqspark.testing.declaring import Plants
 from mqspark.testing.planting import Event
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.small_runs import (
     DEAD_LETTERS,
     GROUP,
@@ -59,8 +59,8 @@ def came_again(run: SmallRun, draw: random.Random) -> None:
 @PLANTS.fault(15, "back")
 def popped_back(run: SmallRun, draw: random.Random) -> None:
     """A group that pops was further before."""
-    told = draw.choice([e for e in run.of("group_offset", group=POPPERS) if e["offset"]])
-    run.repeat(told, began=told["t"] + 10, t=told["t"] + 20, offset=told["offset"] - 1)
+    answer = draw.choice([e for e in run.of("group_offset", group=POPPERS) if e["offset"]])
+    run.repeat(answer, began=answer["t"] + 10, t=answer["t"] + 20, offset=answer["offset"] - 1)
 
 
 @PLANTS.fault(15, "passed")

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from dledger.checksum import crc32
+from mqspark.testing.declaring import Plants
 from mqspark.testing.planting import Event
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.plants.group import END
 from mqspark.testing.small_runs import SAID, SCHEDULE_TOPIC, TOPIC, SmallRun, Stored
 
@@ -147,7 +147,7 @@ def lives(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(4, "vanished")
 def vanished_before_lives(run: SmallRun, draw: random.Random) -> None:
-    """A group was given what no log has, and nobody was told a place of, before a deletion."""
+    """A group was given what no log has, and no answer gave a place of, before a deletion."""
     story = Story(run)
     message = story.send(0)
     story.read(message)
@@ -238,7 +238,7 @@ def back_in_a_life(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(12, "stale")
 def stale_in_a_life(run: SmallRun, draw: random.Random) -> None:
-    """The end of a queue was told too low in the second life."""
+    """The end of a queue was answered too low in the second life."""
     story = Story(run)
     story.live(2)
     story.delete()

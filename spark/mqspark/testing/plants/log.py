@@ -6,8 +6,8 @@ import random
 from dataclasses import replace
 from typing import Final
 
+from mqspark.testing.declaring import Plants
 from mqspark.testing.plants.content import acked
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.small_runs import NODES, Entry, SmallRun
 
 PLANTS: Final = Plants[SmallRun]()
@@ -53,7 +53,7 @@ def left_out(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(5, "disordered")
 def fallen_in_a_tail(run: SmallRun, draw: random.Random) -> None:
-    """A node has an old term at the end of its log, which nobody was told of."""
+    """A node has an old term at the end of its log, which no client knows of."""
     run.logs["n1"].append(Entry(1))
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from dledger.checksum import crc32
+from mqspark.testing.declaring import Plants
 from mqspark.testing.planting import Event
 from mqspark.testing.plants.content import acked, waiting_ack
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.plants.group import END
 from mqspark.testing.small_runs import (
     END_T,
@@ -220,7 +220,7 @@ def duplicate_while_waiting(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(12, "stale")
 def stale_end(run: SmallRun, draw: random.Random) -> None:
-    """A queue's end was told to be where a message had been acknowledged before."""
+    """A queue's end was answered to be where a message had been acknowledged before."""
     ack = acked(run, draw)
     run.note_end(ack["queue_id"], ack["offset"], ack["t"] + 10)
 
@@ -272,7 +272,7 @@ def delivered_again(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.innocent
 def one_more_in_a_tail(run: SmallRun, draw: random.Random) -> None:
-    """A node's log has more at its end than the others', which nobody was told of."""
+    """A node's log has more at its end than the others', which no client knows of."""
     run.logs["n1"] = [*run.logs["n1"], Entry(3)]
 
 

@@ -8,8 +8,8 @@ import random
 from dataclasses import replace
 from typing import Final
 
+from mqspark.testing.declaring import Plants
 from mqspark.testing.plants.content import acked
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.plants.group import END, dead
 from mqspark.testing.plants.life import Story
 from mqspark.testing.small_runs import (
@@ -51,7 +51,7 @@ def in_another_topic(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(1, "moved")
 def acknowledged_twice(run: SmallRun, draw: random.Random) -> None:
-    """A producer was told a second place of its message, which is in no log."""
+    """A producer was answered a second place of its message, which is in no log."""
     ack = acked(run, draw)
     run.repeat(ack, t=END, offset=run.next_offset(ack["queue_id"]))
 
@@ -231,10 +231,10 @@ def committed_in_another_topic(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(8, "unlogged")
 def told_beyond_all_commits(run: SmallRun, draw: random.Random) -> None:
-    """A node told that a group goes on where nobody has committed."""
-    told = draw.choice(run.of("commit", group=GROUP))
-    at = max(int(e["offset"]) for e in run.of("commit", group=GROUP, queue_id=told["queue_id"]))
-    run.repeat(told, kind="group_offset", began=END, t=END + 10, offset=at + 1)
+    """A node answered that a group goes on where nobody has committed."""
+    commit = draw.choice(run.of("commit", group=GROUP))
+    at = max(int(e["offset"]) for e in run.of("commit", group=GROUP, queue_id=commit["queue_id"]))
+    run.repeat(commit, kind="group_offset", began=END, t=END + 10, offset=at + 1)
 
 
 @PLANTS.fault(15, "unlogged")

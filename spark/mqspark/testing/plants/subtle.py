@@ -9,9 +9,9 @@ import random
 from dataclasses import replace
 from typing import Final
 
+from mqspark.testing.declaring import Plants
 from mqspark.testing.planting import Event
 from mqspark.testing.plants.content import acked
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.plants.group import END
 from mqspark.testing.small_runs import (
     DELAY_NS,
@@ -47,7 +47,7 @@ def contested_on_a_node(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(3, "contested")
 def contested_unacknowledged(run: SmallRun, draw: random.Random) -> None:
-    """All logs have two messages under one offset, of which nobody was told."""
+    """All logs have two messages under one offset, of which no client knows."""
     _second_at(run, draw.choice(run.of("ack", queue_id=1, topic=TOPIC, waiting=None)))
 
 
@@ -64,13 +64,13 @@ def contested_with_what_is_gone(run: SmallRun, draw: random.Random) -> None:
 
 
 def _second_at(run: SmallRun, first: Event) -> None:
-    """Another message, of which nobody is told, is stored at the place of an acknowledged one."""
+    """Another message, of which no client knows, is stored at the place of an acknowledged one."""
     run.add(run.another(run.stored(first["id"])))
 
 
 @PLANTS.fault(4, "hole")
 def far_away(run: SmallRun, draw: random.Random) -> None:
-    """All logs have a message, of which nobody was told, at the last offset that there is."""
+    """All logs have a message, of which no client knows, at the last offset that there is."""
     found = run.stored(acked(run, draw)["id"])
     topic = draw.choice([TOPIC, "Others"])
     run.add(run.another(found, topic=topic, offset=2**63 - 1))
@@ -116,7 +116,7 @@ def lacks_the_last(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.innocent
 def lacks_what_comes_later(run: SmallRun, draw: random.Random) -> None:
-    """It ended where a message stands that was acknowledged only afterwards."""
+    """A new leader's log ended where a message stands that was acknowledged only afterwards."""
     lead = run.of("lead")[1]
     later = min(a["position"] for a in run.of("ack") if a["t"] > lead["began"])
     before = max(a["position"] for a in run.of("ack") if a["t"] < lead["began"])
@@ -134,7 +134,7 @@ def lacks_what_is_kept(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.innocent
 def lacks_what_is_gone(run: SmallRun, draw: random.Random) -> None:
-    """One that was replaced unawares lacks what the second term stored, and where the
+    """A leader that was replaced unawares lacks what the second term stored, and where the
     first term ended nobody knows any more."""
     end = answered_late(run)
     gone = end // SEGMENT_BYTES + 1
@@ -188,7 +188,7 @@ def _first_messages(run: SmallRun) -> list[str]:
 
 @PLANTS.fault(9, "duplicate")
 def duplicate_in_a_tail(run: SmallRun, draw: random.Random) -> None:
-    """A node has a second copy in a tail that nobody was told of."""
+    """A node has a second copy in a tail that no client knows of."""
     found = run.stored(acked(run, draw)["id"])
     offset = run.next_offset(found.queue_id, "n1")
     run.logs["n1"].append(Entry(3, (replace(found, offset=offset),)))
@@ -217,7 +217,7 @@ def a_little_early(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.innocent
 def within_clocks(run: SmallRun, draw: random.Random) -> None:
-    """One came 2 ms before its time."""
+    """A message came 2 ms before its time."""
     _due(run, draw, 2 * MS)
 
 
@@ -237,14 +237,14 @@ def lost_again_while_waiting(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(12, "stale")
 def stale_zero(run: SmallRun, draw: random.Random) -> None:
-    """A node without any message told that a queue is empty."""
+    """A node without any message answered that a queue is empty."""
     ack = acked(run, draw)
     run.note_end(ack["queue_id"], 0, ack["t"] + 1)
 
 
 @PLANTS.innocent
 def fresh_to_the_last(run: SmallRun, draw: random.Random) -> None:
-    """A node told an end that is behind the last acknowledged message by nothing."""
+    """A node answered an end that is behind the last acknowledged message by nothing."""
     ack = max(run.of("ack", topic=TOPIC, waiting=None), key=lambda a: (a["queue_id"], a["offset"]))
     run.note_end(ack["queue_id"], ack["offset"] + 1, ack["t"] + 1)
 

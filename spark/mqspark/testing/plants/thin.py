@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Final
 
+from mqspark.testing.declaring import Plants
 from mqspark.testing.planting import Event
 from mqspark.testing.plants.content import acked
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.plants.group import END
 from mqspark.testing.plants.life import Story
 from mqspark.testing.small_runs import (
@@ -40,14 +40,14 @@ def lacks_what_waits(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(12, "stale")
 def stale_long_after(run: SmallRun, draw: random.Random) -> None:
-    """At the end of the run a node tells that a queue is empty."""
+    """At the end of the run a node answers that a queue is empty."""
     ack = acked(run, draw)
     run.note_end(ack["queue_id"], 0, END)
 
 
 @PLANTS.fault(12, "stale")
 def stale_by_one(run: SmallRun, draw: random.Random) -> None:
-    """The end of a queue is told to be at its last message."""
+    """The end of a queue is answered to be at its last message."""
     ack = max(run.of("ack", topic=TOPIC, waiting=None), key=lambda each: int(each["offset"]))
     run.note_end(ack["queue_id"], ack["offset"], END)
 
@@ -133,12 +133,12 @@ def popped_by_a_group_that_was_deleted(run: SmallRun, draw: random.Random) -> No
 @PLANTS.innocent
 def read_by_nobody_else(run: SmallRun, draw: random.Random) -> None:
     """The group was asked where it is, again and again, and did not move."""
-    told = draw.choice(run.of("group_offset", group=GROUP))
-    own = {"group": GROUP, "queue_id": told["queue_id"]}
+    answer = draw.choice(run.of("group_offset", group=GROUP))
+    own = {"group": GROUP, "queue_id": answer["queue_id"]}
     said = [*run.of("commit", **own), *run.of("group_offset", **own)]
     at = max(event["offset"] for event in said)
     for moment in range(END, END + 60, 20):
-        run.repeat(told, offset=at, began=moment, t=moment + 10)
+        run.repeat(answer, offset=at, began=moment, t=moment + 10)
 
 
 def _is_below(high: Event, new: list[Event], acks: dict[str, int]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from mqspark.testing.plants.declaring import Plants
+from mqspark.testing.declaring import Plants
 from mqspark.testing.plants.life import GROUP, READ, WRITE, Story, change_by
 from mqspark.testing.small_runs import GROUP as READERS
 from mqspark.testing.small_runs import TOPIC, SmallRun

@@ -6,8 +6,8 @@ import random
 from dataclasses import replace
 from typing import Final
 
+from mqspark.testing.declaring import Plants
 from mqspark.testing.plants.content import acked
-from mqspark.testing.plants.declaring import Plants
 from mqspark.testing.plants.group import END
 from mqspark.testing.small_runs import (
     NODES,
@@ -71,26 +71,26 @@ def led_without_a_vote(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(12, "beyond")
 def ends_beyond_its_log(run: SmallRun, draw: random.Random) -> None:
-    """A node told that a queue has a message more than all logs."""
+    """A node answered that a queue has a message more than all logs."""
     queue_id = draw.randrange(2)
     run.note_end(queue_id, run.next_offset(queue_id) + 1, END)
 
 
 @PLANTS.fault(12, "beyond")
 def ends_beyond_where_none_is(run: SmallRun, draw: random.Random) -> None:
-    """A node told an end of a queue in which nothing ever was."""
+    """A node answered an end of a queue in which nothing ever was."""
     run.note_end(OUTPUTS_QUEUE + 1, 1, END, topic=OUTPUTS)
 
 
 @PLANTS.fault(12, "beyond")
 def ends_far_beyond(run: SmallRun, draw: random.Random) -> None:
-    """A node told the end of a queue of outputs that is behind every offset."""
+    """A node answered the end of a queue of outputs that is behind every offset."""
     run.note_end(OUTPUTS_QUEUE, 2**61 - 1, END, topic=OUTPUTS)
 
 
 @PLANTS.innocent
 def ends_in_a_tail(run: SmallRun, draw: random.Random) -> None:
-    """A node told an end that only its own log has, in a tail."""
+    """A node answered an end that only its own log has, in a tail."""
     end = run.next_offset(1)
     message = run.another(run.stored(acked(run, draw)["id"]), queue_id=1, offset=end)
     run.logs["n1"].append(Entry(2, (message,)))
@@ -99,25 +99,25 @@ def ends_in_a_tail(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.innocent
 def ends_where_logs_do(run: SmallRun, draw: random.Random) -> None:
-    """A node told at last that a queue ends behind its last message."""
+    """A node answered at last that a queue ends behind its last message."""
     run.note_end(0, run.next_offset(0), END)
 
 
 @PLANTS.fault(15, "beyond")
 def popped_beyond(run: SmallRun, draw: random.Random) -> None:
-    """A group that pops was told to go on behind a message that was never there."""
+    """A group that pops was answered to go on behind a message that was never there."""
     _pops_on(run, draw, 1)
 
 
 @PLANTS.fault(15, "beyond")
 def popped_far_beyond(run: SmallRun, draw: random.Random) -> None:
-    """A group that pops was told to go on behind all offsets."""
+    """A group that pops was answered to go on behind all offsets."""
     _pops_on(run, draw, 2**40)
 
 
 @PLANTS.innocent
 def popped_to_the_end(run: SmallRun, draw: random.Random) -> None:
-    """A group that pops was told at last that nothing is left."""
+    """A group that pops was answered at last that nothing is left."""
     _pops_on(run, draw, 0)
 
 
@@ -126,20 +126,20 @@ def popped_after_a_commit(run: SmallRun, draw: random.Random) -> None:
     """A member has committed an offset behind the end of its queue, and the group pops
     on from there."""
     _pops_on(run, draw, 5)
-    told = run.events[-1]
-    run.add(control=("commit_offsets", {"offsets": [[POPPERS, TOPIC, told["queue_id"], 0]]}))
-    run.repeat(told, kind="commit", began=END - 20, t=END - 10, client="puller", offset=0)
+    answer = run.events[-1]
+    run.add(control=("commit_offsets", {"offsets": [[POPPERS, TOPIC, answer["queue_id"], 0]]}))
+    run.repeat(answer, kind="commit", began=END - 20, t=END - 10, client="puller", offset=0)
 
 
 def _pops_on(run: SmallRun, draw: random.Random, behind: int) -> None:
-    told = draw.choice(run.of("group_offset", group=POPPERS))
-    end = run.next_offset(told["queue_id"])
-    run.repeat(told, offset=end + behind, began=END, t=END + 10)
+    answer = draw.choice(run.of("group_offset", group=POPPERS))
+    end = run.next_offset(answer["queue_id"])
+    run.repeat(answer, offset=end + behind, began=END, t=END + 10)
 
 
 @PLANTS.fault(2, "astray")
 def stored_in_another_topic(run: SmallRun, draw: random.Random) -> None:
-    """A message of which nobody was told is in another topic than it was sent to."""
+    """A message of which no client knows is in another topic than it was sent to."""
     _astray(run, draw)
 
 

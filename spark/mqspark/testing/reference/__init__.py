@@ -10,7 +10,7 @@ offset or None), with None for what the audit chooses among equals.
 
 ``inputs``    what there is to judge
 ``messages``  what is stored, and where
-``groups``    what groups of consumers are told, and given
+``groups``    what groups of consumers are answered, and given
 ``acts``      what tools have set
 ``batches``   batches that are stored whole
 ``lives``     each life of a topic as queues of its own

@@ -1,4 +1,4 @@
-"""Properties of what groups of consumers are told, and given: 4, 8, and 14 to 16."""
+"""Properties of what groups of consumers are answered, and given: 4, 8, and 14 to 16."""
 
 from __future__ import annotations
 
@@ -165,10 +165,10 @@ def with_outputs(run: Inputs) -> Iterator[Finding]:
     for (queue_id, offset), names in run.named.items():
         if queue_id >= APART:
             continue
-        told = [event for event in said if event["queue_id"] == queue_id]
+        own = [event for event in said if event["queue_id"] == queue_id]
         begin = [e["offset"] for e in given if e["queue_id"] == queue_id]
-        passed = max((event["offset"] for event in told), default=0)
-        if told and begin and min(begin) <= offset < passed:
+        passed = max((event["offset"] for event in own), default=0)
+        if own and begin and min(begin) <= offset < passed:
             for message_id in names:
                 kept = run.is_kept(queue_id, offset, message_id)
                 if kept and f"{message_id}-output" not in there:
@@ -273,10 +273,12 @@ def passed_when_given(run: Inputs) -> Iterator[Finding]:
         for e in run.of("deliver")
         if e.get("pop_time") is not None and not run.is_deleted(e["group"])
     }
-    told = [e for e in run.of("group_offset") if queue_of(e) in popped and not run.is_reset(e)]
-    for answer in told:
+    answers = [e for e in run.of("group_offset") if queue_of(e) in popped and not run.is_reset(e)]
+    for answer in answers:
         own = [e for e in run.of("deliver") if queue_of(e) == queue_of(answer)]
-        earlier = [e for e in told if queue_of(e) == queue_of(answer) and e["t"] < answer["began"]]
+        earlier = [
+            e for e in answers if queue_of(e) == queue_of(answer) and e["t"] < answer["began"]
+        ]
         if any(event["offset"] > answer["offset"] for event in earlier):
             yield 15, "back", None, None, answer["queue_id"], answer["offset"]
         committed = any(queue_of(e) == queue_of(answer) for e in run.of("commit"))

@@ -231,13 +231,13 @@ class Inputs:
 
     @cached_property
     def settled_end(self) -> int:
-        """Up to here the log can't change: what clients were told of, and what all hold alike."""
-        told = [0]
+        """Up to here the log can't change: what clients know of, and what all hold alike."""
+        known = [0]
         heard = {event["id"] for event in (*self.of("ack"), *self.of("deliver"))}
         for message_id in heard:
             places = [event["position"] for event in self.of("ack") if event["id"] == message_id]
             places += [r.position for _, r in self.all_records if r.message_id == message_id]
-            told += [min(places) + 1] if places else []
+            known += [min(places) + 1] if places else []
         for message_id in {event["id"] for event in self.of("waiting")}:
             places = [e["position"] for e in self.of("waiting") if e["id"] == message_id]
             places += [
@@ -246,11 +246,11 @@ class Inputs:
                 for r in self.records(node, waiting=True)
                 if r.message_id == message_id
             ]
-            told.append(min(places) + 1)
+            known.append(min(places) + 1)
         if self.first_difference is not None:
-            return max(*told, self.position_at(self.first_difference))
+            return max(*known, self.position_at(self.first_difference))
         last = next(iter(self.logs.values()))[-1]
-        return max(*told, last.position + HEADER_BYTES + len(last.body))
+        return max(*known, last.position + HEADER_BYTES + len(last.body))
 
     @cached_property
     def named(self) -> dict[tuple[int, int], set[str]]:

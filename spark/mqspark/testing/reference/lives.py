@@ -96,8 +96,8 @@ def _windows(run: Inputs, topic: str, ends: Sequence[int]) -> list[tuple[int, in
         for a in run.of("act")
         if a["act"] == "delete-topic" and a["topic"] == topic and a.get("done")
     )
-    told = [a for a in run.of("act") if a["act"] == "delete-topic" and a["topic"] == topic]
-    if len(told) == len(acts) == len(ends):
+    every = [a for a in run.of("act") if a["act"] == "delete-topic" and a["topic"] == topic]
+    if len(every) == len(acts) == len(ends):
         spans = [
             (max(low, began), min(high, t))
             for (low, high), (began, t) in zip(spans, acts, strict=True)

@@ -272,7 +272,7 @@ def single(run: Inputs) -> Iterator[Finding]:
 
 def transacted(run: Inputs) -> Iterator[Finding]:
     """10: what is committed is seen, what is rolled back never, and in time."""
-    told = {e["id"]: e["t"] for e in run.of("resolve") if e["transaction"] == "commit"}
+    resolved = {e["id"]: e["t"] for e in run.of("resolve") if e["transaction"] == "commit"}
     for message_id, send in run.sent.items():
         where = {node for node, record in run.all_records if record.message_id == message_id}
         if send.get("transaction") and (
@@ -287,12 +287,14 @@ def transacted(run: Inputs) -> Iterator[Finding]:
         if send.get("transaction") != "commit":
             continue
         held = run.held_at(message_id)
-        if message_id in told:
+        if message_id in resolved:
             for node in set(run.logs) - where:
                 if not run.begins[node] or held >= run.begins[node]:
                     yield 10, "hidden", message_id, node, None, None
         removable = run.begin > held
-        since = max([*acks[:1], *([told[message_id]] if message_id in told else [])], default=0)
+        since = max(
+            [*acks[:1], *([resolved[message_id]] if message_id in resolved else [])], default=0
+        )
         if acks and read and run.overdue(since, min(read), TRANSACTION_S_MAX):
             yield 10, "late", message_id, None, None, None
         if removable and run.begin:
@@ -312,8 +314,8 @@ def in_time(run: Inputs) -> Iterator[Finding]:
         acks = [e["t"] for e in run.of("waiting") if e["id"] == message_id]
         there = any(record.message_id == message_id for _, record in run.all_records)
         slack = CLOCK_SLACK_MS * MS + CLOCK_SLACK_SHARE * (send["due"] - send["t"])
-        told = [e["t"] for e in run.of("ack") if e["id"] == message_id]
-        if (read or told) and min([*read, *told]) < send["due"] - slack:
+        acked = [e["t"] for e in run.of("ack") if e["id"] == message_id]
+        if (read or acked) and min([*read, *acked]) < send["due"] - slack:
             yield 11, "early", message_id, None, None, None
         if run.came_before_it_waited(message_id):
             yield 11, "early", message_id, None, None, None
@@ -340,16 +342,16 @@ def in_life(run: Inputs) -> Iterator[Finding]:
 def fresh(run: Inputs) -> Iterator[Finding]:
     """12: the end of a queue is above all that was acknowledged before it was asked for, and not
     above what any log has."""
-    for told in run.of("queue_end"):
+    for answer in run.of("queue_end"):
         earlier = [
             ack["offset"]
             for ack in run.of("ack")
-            if ack["queue_id"] == told["queue_id"] and ack["t"] < told["began"]
+            if ack["queue_id"] == answer["queue_id"] and ack["t"] < answer["began"]
         ]
-        if earlier and max(earlier) >= told["offset"]:
-            yield 12, "stale", None, None, told["queue_id"], max(earlier)
-        if not run.begin and told["offset"] > run.end_of(told["queue_id"]):
-            yield 12, "beyond", None, None, told["queue_id"], told["offset"]
+        if earlier and max(earlier) >= answer["offset"]:
+            yield 12, "stale", None, None, answer["queue_id"], max(earlier)
+        if not run.begin and answer["offset"] > run.end_of(answer["queue_id"]):
+            yield 12, "beyond", None, None, answer["queue_id"], answer["offset"]
 
 
 def readable(run: Inputs) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """Watches a Spark session: how far its queries are behind their topics, and jobs that take long.
 
 ``progress``  how far a query is behind, from positions and ends (pure)
-``listener``  told by Spark of each batch; asks brokers, logs and shows
+``listener``  listens to each batch; asks brokers, logs and shows
 ``watch``     `watch(spark, ...)`: the listener, `/metrics`, and lines of long jobs
 """

@@ -1,4 +1,4 @@
-"""Told by Spark of each batch of a query: asks brokers how far it is behind, logs it and shows it.
+"""Listens to each batch of a query: asks brokers how far it is behind, logs it and shows it.
 
 Whatever goes wrong here is logged, and ends no query.
 """
@@ -22,9 +22,9 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.world import unix_ms
 from mqclient import Bounds, ClientError
 from mqclient.blocking import RangeReader
-from mqspark.limits import SAMPLE_BYTES, SAMPLE_MESSAGES
 from mqspark.topics.planning import Range
 from mqspark.topics.positions import Positions
+from mqspark.topics.topics import first_messages
 from mqspark.topics.watching.progress import Lag, Sample, lags, positions_in, unread
 
 log = get_logger(__name__)
@@ -79,7 +79,7 @@ class Figures:
 
 
 class TopicsListener(StreamingQueryListener):
-    """Told by Spark of each batch; asks brokers, and shows what they say."""
+    """Listens to each batch; asks brokers, and shows what they say."""
 
     def __init__(self, brokers: RangeReader, figures: Figures) -> None:
         self._brokers, self._figures = brokers, figures
@@ -91,9 +91,9 @@ class TopicsListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - likewise
         """Log and show how far a query is."""
         progress = event.progress
-        told = [positions_in(source.endOffset) for source in progress.sources]
-        positions = {queue: at for each in told for queue, at in (each or {}).items()}
-        if not any(each is not None for each in told):
+        ours = [positions_in(source.endOffset) for source in progress.sources]
+        positions = {queue: at for each in ours for queue, at in (each or {}).items()}
+        if not any(each is not None for each in ours):
             return
         try:
             found = self._lags(positions)
@@ -138,16 +138,10 @@ class TopicsListener(StreamingQueryListener):
         return lags(topics, waiting, samples, unix_ms())
 
     def _sample(self, each: Range) -> Sample | None:
-        piece = self._brokers.read(
-            *(each.queue, each.begin, each.end),
-            life=each.life,
-            messages=SAMPLE_MESSAGES,
-            size_bytes=SAMPLE_BYTES,
-        )
-        if piece.table is None:
+        table = first_messages(self._brokers, each)
+        if table is None:
             return None
-        stored_ms = int(piece.table.store_timestamps_ms[0])
-        return Sample(len(piece.table.buffer) / len(piece.table), stored_ms)
+        return Sample(len(table.buffer) / len(table), int(table.store_timestamps_ms[0]))
 
 
 def _named(event: Any) -> str:

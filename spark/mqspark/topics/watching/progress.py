@@ -36,10 +36,10 @@ class Lag(NamedTuple):
     seconds: float
 
 
-def positions_in(told: str | None) -> Positions | None:
+def positions_in(offset: str | None) -> Positions | None:
     """Where a batch of a source ended; None if the source is not one of ours."""
     try:
-        found = json.loads(told or "null")
+        found = json.loads(offset or "null")
         return from_json(found) if isinstance(found, dict) else None
     except (BadInput, ValueError):
         return None

@@ -29,16 +29,16 @@ class JobLines:
         self._tracker = session.sparkContext.statusTracker()
         self._after_s, self._out = after_s, out
         self._since: dict[int, float] = {}
-        self._told: dict[int, float] = {}
+        self._printed: dict[int, float] = {}
 
     def look(self, now_s: float) -> None:
         """Look at the running jobs once."""
         running = {int(job) for job in self._tracker.getActiveJobsIds()}
         self._since = {job: self._since.get(job, now_s) for job in running}
-        self._told = {job: at for job, at in self._told.items() if job in running}
+        self._printed = {job: at for job, at in self._printed.items() if job in running}
         for job, since in sorted(self._since.items()):
-            if now_s - self._told.get(job, since) >= self._after_s:
-                self._told[job] = now_s
+            if now_s - self._printed.get(job, since) >= self._after_s:
+                self._printed[job] = now_s
                 print(self._line(job, now_s - since), file=self._out, flush=True)
 
     def _line(self, job: int, took_s: float) -> str:
