@@ -4,7 +4,7 @@ It builds on `dledger.log` and `dledger.raft`.
 
 ``ledger``    :func:`open_ledger`, and what it opens
 ``node``      takes part in its group until it is fenced
-``config``    what a node is told, and what it says of itself
+``config``    the settings of a node, and what it says of itself
 ``opening``   opens its log, and repairs it from its peers if it must
 ``leaving``   leaves leadership to another node
 ``stepping``  steps the engine of Raft when something is due

@@ -1,7 +1,7 @@
 """A node's knowledge of each of its peers: the link to it, and what is in flight on it.
 
 A new link starts with new parts. Each part belongs to one class, and only that class sets its
-fields. Flow control is told of sends and answers by its methods.
+fields. Flow control learns of sends and answers by its methods.
 """
 
 from __future__ import annotations

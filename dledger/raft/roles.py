@@ -20,7 +20,7 @@ class Role(IntEnum):
 
 
 class Standing(NamedTuple):
-    """The node's standing, as the state machine is told. `serving`: this node leads and has applied
+    """The node's standing, as the state machine sees it. `serving`: this node leads and has applied
     its no-op."""
 
     serving: bool

@@ -111,7 +111,7 @@ PLANTED = (
     PlantedBug(
         "apply before the state is there", (), joining.apply_before_the_state_is_there, seed=0
     ),
-    PlantedBug("apply under a picture", (), joining.apply_under_a_picture, seed=60),
+    PlantedBug("apply under a picture", (), joining.apply_under_a_picture, seed=11),
     PlantedBug("count without the state", (), joining.count_without_the_state, seed=0),
     PlantedBug("take memory for a saved state", (), joining.take_memory_for_a_saved_state, seed=0),
     PlantedBug(
