@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 DIGITS = 12
 LATENCY_STEP_MS = 10
 PATIENCE_S = 300
+CAUGHT_UP = 1.25
+"""Rows of a micro-batch a second, by the rows that came a second, or the other way."""
+WATCHED_EVERY_S = 0.1
 RECORDED = {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
 
 
@@ -149,10 +153,10 @@ def copy(topic: Topic, warm_s: float, seconds: float) -> dict[str, float]:
 
 
 def followed(query: StreamingQuery, warm_s: float, seconds: float) -> dict[str, float]:
-    """How long the micro-batches of a query took, after its first ones."""
+    """How long the micro-batches of a query took, once it has caught up."""
     try:
         until = time.monotonic() + PATIENCE_S
-        while query.isActive and not _has_rows(query) and time.monotonic() < until:
+        while query.isActive and not _caught_up(query) and time.monotonic() < until:
             query.awaitTermination(1)
         query.awaitTermination(int(warm_s))
         batches: dict[int, tuple[float, float, int]] = {}
@@ -179,9 +183,15 @@ def followed(query: StreamingQuery, warm_s: float, seconds: float) -> dict[str, 
     }
 
 
-def _has_rows(query: StreamingQuery) -> bool:
-    """Whether a micro-batch with rows has ended: the first one starts Python's processes."""
-    return any(each["numInputRows"] for each in query.recentProgress)
+def _caught_up(query: StreamingQuery) -> bool:
+    """Whether two micro-batches have kept pace with the producer. The first one with rows starts
+    Python's processes, and the next ones read what came meanwhile."""
+    paces = [
+        each["processedRowsPerSecond"] / each["inputRowsPerSecond"]
+        for each in query.recentProgress
+        if each["numInputRows"] and each["inputRowsPerSecond"]
+    ]
+    return sum(1 / CAUGHT_UP <= pace <= CAUGHT_UP for pace in paces) >= 2
 
 
 def percentile(values: list[tuple[float, int]], share: float) -> float:
@@ -196,25 +206,51 @@ def percentile(values: list[tuple[float, int]], share: float) -> float:
 
 @contextmanager
 def timed() -> Iterator[dict[str, float]]:
-    """The seconds that a block takes, and the CPU time of this process and all that it started."""
+    """The seconds that a block takes, and the CPU time of the JVM and all that it started."""
     took: dict[str, float] = {}
-    began, before = time.monotonic(), family_cpu_s()
-    yield took
-    took |= {"seconds": time.monotonic() - began, "cpu_s": family_cpu_s() - before}
+    began, before = time.monotonic(), family_ticks()
+    seen, ended = dict(before), threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(WATCHED_EVERY_S):
+            seen.update(family_ticks())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield took
+    finally:
+        took["seconds"] = time.monotonic() - began
+        ended.set()
+        watching.join()
+    seen.update(family_ticks())
+    ticks = sum(found - before.get(process, 0) for process, found in seen.items())
+    took["cpu_s"] = ticks / os.sysconf("SC_CLK_TCK")
 
 
-def family_cpu_s() -> float:
-    """CPU time of this process, the JVM and its Python workers, those that have ended among
-    them."""
-    left, ticks = [os.getpid()], 0
+def family_ticks() -> dict[tuple[int, str], int]:
+    """CPU time of the JVM and its Python workers, by process and its start.
+
+    Spark's Python daemon ignores the ends of its workers, so the kernel adds their time to no
+    other process: a worker is counted as long as it is there.
+    """
+    left, ticks = children_of(os.getpid()), {}
     while left:
-        folder = Path(f"/proc/{left.pop()}")
+        process = left.pop()
         with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, fields[11:15]))
-            for children in folder.glob("task/*/children"):
-                left += map(int, children.read_text().split())
-    return ticks / os.sysconf("SC_CLK_TCK")
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks[process, fields[19]] = sum(map(int, fields[11:13]))
+            left += children_of(process)
+    return ticks
+
+
+def children_of(process: int) -> list[int]:
+    """The processes that a process has started, and that are there."""
+    found: list[int] = []
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for children in Path(f"/proc/{process}").glob("task/*/children"):
+            found += map(int, children.read_text().split())
+    return found
 
 
 WORKS: dict[str, Callable[..., dict[str, float]]] = {
