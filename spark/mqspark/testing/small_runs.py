@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -109,6 +110,11 @@ class Stored:
             store_host=_HOST,
         )
 
+    @cached_property
+    def size(self) -> int:
+        """The message's bytes, wherever it is."""
+        return len(self.raw(0))
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -120,18 +126,17 @@ class Entry:
     left_out: int = 0
     control: bytes = b""
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The entry's bytes, the header's among them."""
-        records = sum(len(message.raw(0)) for message in self.messages)
-        return HEADER_BYTES + len(self.control) + records
+        return HEADER_BYTES + len(self.control) + sum(each.size for each in self.messages)
 
     def positions(self, begin: int) -> list[int]:
         """Where its messages are if it begins there."""
         found, at = [], begin + HEADER_BYTES
         for message in self.messages:
             found.append(at)
-            at += len(message.raw(0))
+            at += message.size
         return found
 
 
