@@ -188,7 +188,7 @@ async def test_a_picture_does_not_change_while_it_waits_to_be_written(
 LEADERS = {
     "Flow": {"_groups": "FLOW_GATES_MAX", "_topics": "FLOW_GATES_MAX"},
     "InFlight": {"_flights": "the log's appends under way"},
-    "Unheard": dict.fromkeys(("_copies", "_left", "_told"), "UNHEARD_COPIES_MAX"),
+    "Unheard": dict.fromkeys(("_copies", "_left", "_answered"), "UNHEARD_COPIES_MAX"),
     "Waiting": {"_sends": "SENDS_TOGETHER_MAX"},
     "Assignments": {"_withdrawn": "QUEUES_MAX", "_next": "QUEUES_MAX"},
     "Definitions": {
