@@ -300,7 +300,8 @@ async def test_unsigned_brokers_come_in_by_a_setting_and_show_no_term(tmp_path: 
             RequestCode.QUERY_DATA_VERSION,
             RequestCode.UNREGISTER_BROKER,
         ):
-            await second.do(code, version, brokerAddr=N1)
+            answer = await second.ask(code, version, brokerAddr=N1)
+            assert answer.code == ResponseCode.SUCCESS
         assert await leaders(port) == []
 
 

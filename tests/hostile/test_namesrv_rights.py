@@ -72,7 +72,8 @@ async def test_a_name_server_judges_by_what_leaders_have_told(tmp_path: Path) ->
     settings = {"authorization_mode": "enforce", "admin_addresses": "*"}
     async with name_server(tmp_path, **settings) as port, member(port) as broker:
         assert (await broker.register()).code == ResponseCode.SUCCESS
-        await broker.do(Code.REGISTER_USERS, table(*users))
+        told = await broker.ask(Code.REGISTER_USERS, table(*users))
+        assert told.code == ResponseCode.SUCCESS, told.remark
         async with client() as nobody:
             assert (await ask(nobody, port, Code.GET_BROKER_CLUSTER_INFO)).code == 0
             assert (await ask(nobody, port, Code.GET_ROUTEINFO_BY_TOPIC, topic="T")).code == 0
