@@ -114,9 +114,10 @@ class Passing:
         return self._folder / name.removeprefix("/")
 
     def getattr(self, name: str, fh: int | None = None) -> dict[str, int]:
-        """Facts about a file, as `stat` tells them."""
+        """Facts about a file, as `stat` tells them; times in nanoseconds (`use_ns`)."""
         found = self._held(name).lstat()
-        return {key: getattr(found, key) for key in dir(found) if key.startswith("st_")}
+        facts = {key: getattr(found, key) for key in dir(found) if key.startswith("st_")}
+        return facts | {time: facts[f"{time}_ns"] for time in ("st_atime", "st_mtime", "st_ctime")}
 
     def readdir(self, name: str, fh: int) -> list[str]:
         """The names in a folder."""

@@ -189,6 +189,16 @@ async def test_a_file_derived_from_the_log_that_the_disk_cant_read_is_made_again
         await assert_made_again(found_when_read(victim), group, bodies)
 
 
+@pytest.mark.skipif(why_not() is not None, reason=f"no lossy disk here: {why_not()}")
+def test_a_disk_that_cant_read_a_page_says_when_a_file_was_written(tmp_path: Path) -> None:
+    """Retention goes by that."""
+    (held := tmp_path / "n0").mkdir()
+    (held / "000.seg").write_bytes(b"entries")
+    written_s = (held / "000.seg").stat().st_mtime
+    with lossy_folder(held) as folder:
+        assert (folder.path / "000.seg").stat().st_mtime == written_s
+
+
 async def fill_and_stop(group: list[BrokerConfig]) -> list[bytes]:
     """Have messages and a committed offset in a group; the bodies."""
     async with running(group):
