@@ -16,7 +16,7 @@ from dledger.remoting.allocation import queues_of
 from dledger.remoting.bodies import TopicRouteData
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.names import PERM_WRITE
-from mqbroker.requests.groups.counting import Counting
+from mqbroker.leader.offset_commits import OffsetCommits
 from mqbroker.state.groups.offsets import ConsumerOffsets
 from mqchaos.history.events import Act, GroupOffset, HistoryWriter, Reset
 from mqchaos.history.reading import read_history
@@ -154,7 +154,7 @@ async def test_messages_of_a_queue_that_is_younger_than_its_group_are_named(
 ) -> None:
     """A group that begins at the end reads it from its first message; once it began behind them."""
     if undone:
-        monkeypatch.setattr(Counting, "place", lambda self, key: self._machine.offsets.get(*key))
+        monkeypatch.setattr(OffsetCommits, "place", lambda self, key: self.latest(key))
     async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         await admin.topics.update("T", read_queues=2, write_queues=2)
         await read_a_while(cluster, tmp_path, "c0", "last")

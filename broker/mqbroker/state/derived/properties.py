@@ -94,10 +94,14 @@ class Properties:
         if self._unique is not None and not several:
             return [key_units(key_hashes(self._topic, self._unique), positions)]
         owners, unique = self._values(UNIQUE_NAME)
-        words: list[Collection[bytes]] = [dict.fromkeys(value.split(b" ")) for value in several]
-        for number, some in enumerate(words):
-            if len(some) > KEYS_PER_MESSAGE_MAX or b"" in some:
-                words[number] = words_of(several[number])
+        words: list[Collection[bytes]]
+        if b" " in b"".join(several):
+            words = [dict.fromkeys(value.split(b" ")) for value in several]
+            for number, some in enumerate(words):
+                if len(some) > KEYS_PER_MESSAGE_MAX or b"" in some:
+                    words[number] = words_of(several[number])
+        else:
+            words = [(value,) for value in several]
         owner = np.array([*owners, *numbers], np.int64)
         owner = np.repeat(owner, [*[1] * len(owners), *map(len, words)])
         order = np.argsort(owner, kind="stable")
@@ -120,19 +124,25 @@ class Properties:
 
     def _values(self, name: bytes) -> tuple[list[int], list[bytes]]:
         """The numbers of the records that say a property first as something, and what they say."""
-        text, named = self._text, b"\x02" + name
-        if named not in text:
+        named = b"\x02" + name
+        before, *pieces = self._text.split(named, len(self._widths))
+        if not pieces:
             return [], []
-        find, ends = text.find, self._ends.tolist()
+        places = np.cumsum([len(before), *map(len, pieces[:-1])])
+        places += len(named) * np.arange(len(pieces))
+        numbers = np.searchsorted(self._ends, places, side="right")
+        if (numbers[1:] == numbers[:-1]).any():
+            return _that_say(*self._first_values(named))
+        return _that_say(numbers.tolist(), [piece.partition(b"\x02")[0] for piece in pieces])
+
+    def _first_values(self, named: bytes) -> tuple[list[int], list[bytes]]:
+        """The same where a record says it again, and values may be empty: looked for record by
+        record, which takes twice as long."""
+        text, find, ends = self._text, self._text.find, self._ends.tolist()
         found = [find(named, begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
         numbers = [number for number, at in enumerate(found) if at >= 0]
         begins = [at + len(named) for at in found if at >= 0]
-        stops = [find(_END, begin) for begin in begins]
-        values = [text[begin:end] for begin, end in zip(begins, stops, strict=True)]
-        if b"" in values:
-            numbers = [number for number, value in zip(numbers, values, strict=True) if value]
-            values = [*filter(None, values)]
-        return numbers, values
+        return numbers, [text[begin : find(_END, begin)] for begin in begins]
 
     def _unique_keys(self) -> Rows | None:
         """The unique keys as rows, if all have the length of the first, behind the same bytes.
@@ -154,6 +164,14 @@ class Properties:
             and (unique > _END).all()
         )
         return unique if alike else None
+
+
+def _that_say(numbers: list[int], values: list[bytes]) -> tuple[list[int], list[bytes]]:
+    """Those with a value that is not empty."""
+    if b"" in values:
+        numbers = [number for number, value in zip(numbers, values, strict=True) if value]
+        values = [*filter(None, values)]
+    return numbers, values
 
 
 def _rows(data: memoryview | bytes, begins: Places, width: int) -> Rows:
