@@ -247,6 +247,20 @@ Model.TestCase.settings = settings(max_examples=60, stateful_step_count=40, dead
 TestPopped = Model.TestCase
 
 
+def test_a_delivery_that_has_lost_messages_stands_in_its_place_in_a_snapshot() -> None:
+    """Its last message was one of several, and lies elsewhere in a replica that came from one."""
+    model = Model()
+    row = PopQueue(QUEUE, -1, 5, 0, bits_to_bytes(0b10101), [])
+    granted = model.apply(PopMessages(GROUP, TOPIC, [row], 1000, 1000, repeats=False))
+    assert isinstance(granted, Granted)
+    change = PopChange(
+        GROUP, TOPIC, QUEUE, granted.fence, 0, bits_to_bytes(0b101), 1000, False, True
+    )
+    model.apply(SettlePopped([], [change], 1000))
+    model.stop_and_restore()
+    model.replicas_agree()
+
+
 def test_bits_are_bytes_with_the_first_message_lowest() -> None:
     """As RocketMQ's acks have them."""
     assert bits_to_bytes(0b10_0000_1001) == b"\x09\x02"

@@ -382,11 +382,11 @@ class Popped:
             )
 
     def picture(self) -> Generator[None, None, Rows]:
-        """The rows for a snapshot."""
+        """The rows for a snapshot: the same on a replica that came from one as on all others."""
         rows: list[PoppedRow] = []
         for (group, topic), of_topic in self._topics.items():
             for queue_id, queue in of_topic.queues.items():
-                deliveries = [each.row() for each in queue.deliveries()]
+                deliveries = sorted(each.row() for each in queue.deliveries())
                 rows.append((group, topic, queue_id, queue.cursor, queue.last_fence, deliveries))
                 yield
         return rows_of(rows)
