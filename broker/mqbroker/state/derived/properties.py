@@ -136,8 +136,8 @@ class Properties:
         return _that_say(numbers.tolist(), [piece.partition(b"\x02")[0] for piece in pieces])
 
     def _first_values(self, named: bytes) -> tuple[list[int], list[bytes]]:
-        """The same where a record says it again, and values may be empty: looked for record by
-        record, which takes twice as long."""
+        """The first value of each record where one says the property again; it may be empty. Each
+        record is looked at by itself, which takes twice as long."""
         text, find, ends = self._text, self._text.find, self._ends.tolist()
         found = [find(named, begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
         numbers = [number for number, at in enumerate(found) if at >= 0]
@@ -167,7 +167,7 @@ class Properties:
 
 
 def _that_say(numbers: list[int], values: list[bytes]) -> tuple[list[int], list[bytes]]:
-    """Those with a value that is not empty."""
+    """The records whose value is not empty, and their values."""
     if b"" in values:
         numbers = [number for number, value in zip(numbers, values, strict=True) if value]
         values = [*filter(None, values)]
