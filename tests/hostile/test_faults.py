@@ -32,7 +32,7 @@ def broken(*_: object, **__: object) -> object:
 
 
 def noted(found: Group, logs: list[dict[str, object]], event: str) -> None:
-    """One fault is counted and told."""
+    """A single fault is counted, and the log names it."""
     assert found.core.faults.count == 1
     (line,) = (log for log in logs if log["event"] == event)
     assert line["log_level"] == "error"

@@ -91,8 +91,8 @@ def test_other_scenarios_hold_too(tmp_path: Path, scenario: str) -> None:
 def test_each_workload_survives_a_leader(
     tmp_path: Path, workload: str, judged: tuple[int, ...]
 ) -> None:
-    """What waits ends as it should, and what is read is done once, although the leader dies, and
-    clients are killed in the middle of transactions and pops."""
+    """Messages that wait end as they should, and messages that are read are done once, although the
+    leader dies, and clients are killed in the middle of transactions and pops."""
     directory = tmp_path / "run"
 
     done = mqchaos(

@@ -168,7 +168,7 @@ def inconclusive(copy: Copy) -> None:
 
 
 def fallen_clocks(copy: Copy) -> None:
-    """What a producer and a consumer noted later is too early."""
+    """The later notes of a producer and a consumer have times that are too early."""
     for client, fall_ms in (("producer-0", 2_000), ("consumer-1", 50)):
         path = copy.file(client)
         events = [json.loads(line) for line in path.read_text().splitlines()]
@@ -278,7 +278,7 @@ def test_a_lying_disk_is_found(where: str, nodes: str, audited: Audited) -> None
 
 
 def test_a_loss_is_shown(audited: Audited, session: SparkSession) -> None:
-    """What was said of a lost message, what is there instead, and where it is."""
+    """The report shows what was said of a lost message, what is there instead, and where."""
     lost = RUNS["disk-n1"].message_id(REMOVED)
     rows = [row for row in audited.verdict.judgements[0].violations if row["message_id"] == lost]
     (shown,) = exhibits(session, audited.history, audited.replicas, [(1, row) for row in rows])

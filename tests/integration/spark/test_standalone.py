@@ -73,7 +73,7 @@ def wait_for(port: int) -> None:
 
 @contextmanager
 def cluster(directory: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Its address, and the environment that a driver needs."""
+    """A standalone cluster's address, and the environment that a driver needs."""
     master, *others = free_ports(6)
     (directory / "java").mkdir()
     java_home = str(prepare_java_home(directory / "java", find_java()))

@@ -230,7 +230,7 @@ async def test_a_group_s_rate_stays_when_other_settings_change(tmp_path: Path) -
 
 
 async def test_a_groups_rate_holds_on_a_replica_that_took_over_a_state(tmp_path: Path) -> None:
-    """Its leader may have sent it the whole state, with groups that were no entries of its log."""
+    """A leader may send the whole state, with groups that are no entries of the replica's log."""
     async with served(tmp_path / "first") as (broker, peer):
         await set_consume_rate(peer, {"+consume.rate.messages": "10"})
         index, payload = drained(broker.machine.capture())

@@ -248,7 +248,7 @@ TestPopped = Model.TestCase
 
 
 def test_a_delivery_that_has_lost_messages_stands_in_its_place_in_a_snapshot() -> None:
-    """Its last message was one of several, and lies elsewhere in a replica that came from one."""
+    """The message that is left lies elsewhere in the memory of a replica that came from one."""
     model = Model()
     row = PopQueue(QUEUE, -1, 5, 0, bits_to_bytes(0b10101), [])
     granted = model.apply(PopMessages(GROUP, TOPIC, [row], 1000, 1000, repeats=False))
