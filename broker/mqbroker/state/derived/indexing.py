@@ -145,10 +145,8 @@ def _sends_of_topics(body: memoryview, position: int) -> Iterator[EntryIndex]:
         if len(starts) <= FEW:
             yield from _one_by_one(part, position + start, starts.tolist())
         else:
-            first, many = (
-                _record(part, 0, position + start),
-                Many(part, starts, position + start, topic),
-            )
+            first = _record(part, 0, position + start)
+            many = Many(part, starts, position + start, topic)
             yield _whole(many.index(_time_ms(first), None))
 
 

@@ -132,8 +132,8 @@ class Properties:
         places += len(named) * np.arange(len(pieces))
         numbers = np.searchsorted(self._ends, places, side="right")
         if (numbers[1:] == numbers[:-1]).any():
-            return _that_say(*self._first_values(named))
-        return _that_say(numbers.tolist(), [piece.partition(b"\x02")[0] for piece in pieces])
+            return _not_empty(*self._first_values(named))
+        return _not_empty(numbers.tolist(), [piece.partition(b"\x02")[0] for piece in pieces])
 
     def _first_values(self, named: bytes) -> tuple[list[int], list[bytes]]:
         """The first value of each record where one says the property again; it may be empty. Each
@@ -166,7 +166,7 @@ class Properties:
         return unique if alike else None
 
 
-def _that_say(numbers: list[int], values: list[bytes]) -> tuple[list[int], list[bytes]]:
+def _not_empty(numbers: list[int], values: list[bytes]) -> tuple[list[int], list[bytes]]:
     """The records whose value is not empty, and their values."""
     if b"" in values:
         numbers = [number for number, value in zip(numbers, values, strict=True) if value]
