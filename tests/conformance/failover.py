@@ -37,6 +37,7 @@ from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.layout import plan, ports_needed
 from mqchaos.cluster.probe import Probe, serving
 from mqchaos.cluster.processes import free_ports
+from mqchaos.report import judge
 from mqclient import Admin
 from mqclient.connection.peers import PeerPool
 
@@ -296,10 +297,8 @@ def report(runs: Sequence[Steady]) -> None:
 
 def audit(cluster: Cluster, folder: Path, output: Path) -> int:
     """`mqaudit` over the clients' records and every replica's files; its exit status."""
-    stores = [str(cluster.store(node)) for node in cluster.layout.nodes]
-    arguments = [part for store in stores for part in ("--store", store)]
-    command = [sys.executable, "-m", "mqspark.mqaudit", "--history", str(folder), *arguments]
-    return subprocess.run([*command, "--report", str(output)], check=False).returncode
+    command = judge.command(map(cluster.store, cluster.layout.nodes), output, folder)
+    return subprocess.run(command, check=False).returncode
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,14 @@ from mqchaos.limits import JVM_END_S
 HOLDS, VIOLATED = 0, 1
 
 
+def command(stores: Iterable[Path], report: Path, history: Path | None = None) -> list[str]:
+    """The command line of mqaudit; without a history it judges the replicas' files alone."""
+    given = ["--report", str(report), *(f"--store={store}" for store in stores)]
+    if history is not None:
+        given += ["--history", str(history)]
+    return [sys.executable, "-P", "-m", "mqspark.mqaudit", *given]
+
+
 async def audit(history: Path, stores: list[Path], report: Path, log: Path) -> Verdict:
     """Judge a run with mqaudit; its files go to `report`, what it prints to `log`.
 
@@ -27,13 +36,9 @@ async def audit(history: Path, stores: list[Path], report: Path, log: Path) -> V
     """
     temporary = log.with_name("audit-temporary")
     temporary.mkdir()
-    argv = [sys.executable, "-P", "-m", "mqspark.mqaudit", "--history", str(history)]
-    for store in stores:
-        argv += ["--store", str(store)]
-    argv += ["--report", str(report)]
     with log.open("ab") as output:
         process = await trio.lowlevel.open_process(
-            argv,
+            command(stores, report, history),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -28,6 +28,7 @@ from clusters import serving_cluster
 
 from mqchaos.cluster.cluster import Cluster
 from mqchaos.cluster.probe import Probe, serving
+from mqchaos.report import judge
 from mqclient import Admin, Columns, Message, Producer
 from mqclient.blocking import BulkWriter, RangeReader
 from mqclient.models import messages_in
@@ -203,7 +204,7 @@ def test_many_rows_are_there_once_while_all_is_killed(tmp_path: Path) -> None:
 @pytest.mark.alone
 @pytest.mark.conformance
 def test_many_rows_of_rocketmq_are_there_once_while_all_is_killed(tmp_path: Path) -> None:
-    """The same from a topic of Apache RocketMQ 5."""
+    """Rows of a topic of Apache RocketMQ 5 are copied under the same kills."""
     stock, ours = servers("5.5.0", tmp_path / "rocketmq"), topics(tmp_path / "cluster", 0)
     with stock as source, ours as cluster:
         trio.run(registered, source)
@@ -251,8 +252,7 @@ def copy_while_all_is_killed(source: str, cluster: Cluster, directory: Path) -> 
 
 def audit(cluster: Cluster, report: Path) -> None:
     """`mqaudit` finds nothing in the files of any replica: batches are whole, and in order."""
-    stores = [f"--store={cluster.store(node)}" for node in cluster.layout.nodes]
-    command = [sys.executable, "-m", "mqspark.mqaudit", *stores, "--report", str(report)]
+    command = judge.command(map(cluster.store, cluster.layout.nodes), report)
     done = subprocess.run(command, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
