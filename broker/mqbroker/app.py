@@ -247,9 +247,9 @@ class Snapshots:
         )
 
     async def save(self) -> None:
-        """Save now. After a failed sync nothing is saved any more, as it is not known what is on
-        the disk. Nothing is saved either while another snapshot is being written.
-        """
+        """Save a snapshot now, if entries were applied since the last one. After a failed sync
+        nothing is saved any more, as nobody knows what is on the disk. Nothing is saved either
+        while another snapshot is being written."""
         machine, ledger = self._machine, self._ledger
         if self._failed or self._writing or machine.applied_index == machine.saved_index:
             return

@@ -153,9 +153,9 @@ class Broker(Watcher):
                 nursery.start_soon(self._take_turns, turn)
 
     async def _take_turns(self, turn: Callable[[], Awaitable[None]]) -> None:
-        """Run one loop. It works on clients' bytes, so a fault ends one turn of it, not the
-        process. If it is this process's own disk, the ledger knows, and is fenced.
-        """
+        """Run one loop for ever. The loop works on clients' bytes, so a fault ends one turn of it,
+        not the process. If the fault is of the process's own disk, the ledger knows, and is
+        fenced."""
         while True:
             try:
                 await turn()
@@ -225,7 +225,8 @@ class Broker(Watcher):
             self._popping.held.look_at(gone, barred)
 
     def _topic_ended(self, topic: str) -> None:
-        """A topic was deleted. Of one with the same name that is made next nothing is known."""
+        """Drop the notes about a deleted topic: a new topic of the same name starts without
+        them."""
         self.core.rates.topic_ended(topic)
         self._commits.topic_ended(topic)
         self._readers.topic_ended(topic)
@@ -245,7 +246,8 @@ class Broker(Watcher):
             self.core.lock_clock.heard()
 
     def settings_changed(self) -> None:
-        """Apply the settings. They may change what name servers are told."""
+        """Take over settings that changed at run time, and tell name servers what depends on
+        them."""
         problem = self.core.take_settings()
         if problem is not None:
             _log.warning("settings not taken over", reason=problem)

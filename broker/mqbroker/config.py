@@ -38,7 +38,7 @@ _MEMBER_ID: Final = re.compile(r"[^\s;:-]+")
 class BrokerConfig(
     BrokerKeys, rename="camel", kw_only=True, forbid_unknown_fields=True, frozen=True
 ):
-    """A broker's settings. A config never changes: a change at run time makes another one.
+    """A broker's settings, frozen. A config never changes: a change at run time makes another one.
 
     `with_settings` makes it, and `Core.config` holds the present one.
     """

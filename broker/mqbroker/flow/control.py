@@ -107,7 +107,7 @@ class Flow:
         self._groups: dict[str, _Gate] = {}
 
     def reset(self) -> None:
-        """A leadership begins."""
+        """Drop the gates of all topics and groups, as a new leadership begins."""
         self._topics.clear()
         self._groups.clear()
 

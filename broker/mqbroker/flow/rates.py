@@ -41,7 +41,7 @@ class Counter:
         self._samples.append(self.total)
 
     def new_day(self) -> None:
-        """A day ends here."""
+        """Keep the totals at which yesterday and today began; called at midnight."""
         self.yesterday_morning, self.this_morning = self.this_morning, self.total
 
     def per_second(self) -> list[float]:

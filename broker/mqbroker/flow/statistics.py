@@ -94,7 +94,7 @@ class _Ring:
 
 
 class Statistics:
-    """All rows. Call `sample` once a second."""
+    """Totals and windows of all counted keys, at most `rows_max`. Call `sample` once a second."""
 
     def __init__(self, rows_max: int = limits.STATISTICS_ROWS_MAX) -> None:
         self._rows_max = rows_max
@@ -107,7 +107,8 @@ class Statistics:
         return len(self._rows)
 
     def count(self, kind: str, key: str, messages: int, size_bytes: int) -> None:
-        """Count one operation. If the key is new and all rows are taken, it is not counted."""
+        """Count one operation of `key`, with its messages and bytes. If the key is new and all rows
+        are taken, it is not counted."""
         row = self._rows.get((kind, key))
         if row is None:
             if not self._free and not self._grow():

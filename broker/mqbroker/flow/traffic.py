@@ -31,7 +31,8 @@ class Arrived:
 
 
 class Traffic:
-    """Counters by topic."""
+    """Counters of each topic's messages since the process began, at most `rows_max` rows a
+    table."""
 
     def __init__(self, rows_max: int = limits.STATISTICS_ROWS_MAX) -> None:
         self._rows_max = rows_max
@@ -89,7 +90,7 @@ class Traffic:
             rows.setdefault(topic, Buckets(bounds)).add(int(seconds))
 
     def topic_ended(self, topic: str) -> None:
-        """A topic was deleted."""
+        """Drop the counters of a deleted topic."""
         self.arrived = {key: row for key, row in self.arrived.items() if key[0] != topic}
         self.given_up = {key: count for key, count in self.given_up.items() if key[1] != topic}
         for rows in (self.rolled_back, self.commits, self.ahead):

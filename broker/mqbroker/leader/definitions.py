@@ -85,8 +85,8 @@ class Definitions:
         self._beginning.clear()
 
     def topic(self, topic: str) -> TopicConfig:
-        """An existing topic. Refused with TOPIC_NOT_EXIST, also if it is being deleted: what is
-        asked of it now would come after its end."""
+        """The config of an existing topic. Refused with TOPIC_NOT_EXIST, also for a topic that is
+        being deleted: a request made now would be applied after the deletion."""
         config = self._machine.topics.get(topic)
         if config is None or topic in self._topics_going:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"the topic {topic!r} does not exist")

@@ -33,12 +33,13 @@ class LockClock:
         self._last = self._last_said
 
     def begin(self) -> None:
-        """This replica leads. Its state may be one that another replica has given it."""
+        """Take over the time of a state that another replica has given, as this replica becomes
+        leader."""
         if self._last != self._last_said:
             self.heard()
 
     def now_ms(self) -> int:
-        """The time now."""
+        """Time of the locks now, in ms."""
         return self._from_ms + int((self._clock_s() - self._from_s) * 1000)
 
     def heard(self) -> None:

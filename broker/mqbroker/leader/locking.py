@@ -46,7 +46,7 @@ def check_client_id(client_id: str) -> None:
 
 
 class Locking:
-    """Locks and unlocks queues. Only while leading."""
+    """Locks and unlocks queues for consumers; used by the leader alone."""
 
     def __init__(self, machine: Machine, definitions: Definitions, clock: LockClock) -> None:
         self._machine = machine

@@ -43,7 +43,7 @@ class Log(Protocol):
 
     @property
     def status(self) -> LedgerStatus:
-        """The replica's status."""
+        """State of this replica: its role, term, positions, and why it is fenced, if it is."""
 
     def bytes_behind(self, index: int) -> int:
         """Bytes of the log behind an entry. Raises StorageError."""

@@ -29,7 +29,8 @@ from mqbroker.state.shares import Shares
 
 
 class OffsetCommits:
-    """Gathers commits. `wake` is called when `flush` should be called, after a while or at once."""
+    """Gathers the offsets that consumers commit, to write many in one entry. `wake` is called when
+    `flush` should be called, after a while or at once."""
 
     def __init__(
         self, machine: Machine, definitions: Definitions, wake: Callable[[float], None]
@@ -58,8 +59,8 @@ class OffsetCommits:
         return key in self._moving
 
     def gather(self, key: QueueKey, offset: int) -> None:
-        """Take a one-way commit. Beyond a bound it is dropped, as it is while there is no leader:
-        consumers commit again soon. Raises Refused then, to have it counted and logged."""
+        """Take a one-way commit. Beyond a bound, or without a leader, the commit is dropped, as
+        consumers commit again soon. Raises Refused then, to have the drop counted and logged."""
         if self.latest(key) != offset:
             self._take_room(key)
             self._gathered[key] = offset
@@ -117,7 +118,8 @@ class OffsetCommits:
         return taken.union(self._machine.offsets.topics_of(group))
 
     def flush(self) -> None:
-        """Write what was gathered. If an entry is on its way, it is written after that one."""
+        """Write the gathered commits as one entry, after the entry that is on its way, if there is
+        one."""
         if self._on_its_way or not (self._gathered or self._waiting):
             return
         failpoint("offsets.write")

@@ -137,7 +137,8 @@ class Transactions:
         self._unheard.clear()
 
     def end(self, half: Half, on_done: OnDone, *, commit: bool) -> None:
-        """Commit or roll back. Refused if the transaction ended already, or can't be committed."""
+        """Commit a half message to its topic, or roll it back. Refused if the transaction ended
+        already, or can't be committed."""
         if not commit:
             self._take(half.offset, self._to([]), on_done)
             return
@@ -276,7 +277,8 @@ class Transactions:
         return lambda move: move_draft(move, arrivals, self._assignments, self._store_host)
 
     def _take(self, offset: int, draft_of: Callable[[Move], Draft], on_done: OnDone) -> None:
-        """Append the move. A second one of the same message must never be in the log."""
+        """Append the move of a half message. A second one of the same message must never be in the
+        log."""
         if offset in self._ending:
             # Its end is not committed yet: the producer may ask again.
             raise busy(f"the transaction of half message {offset} is ending")

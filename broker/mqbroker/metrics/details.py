@@ -44,7 +44,7 @@ class _Pair(NamedTuple):
 
 
 class QueueFigures:
-    """Makes them when asked."""
+    """Figures by queue of the topics and groups that a request names."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -67,7 +67,7 @@ class QueueFigures:
             yield f"# {role.node_id} does not lead {name}: ask its leader ({who})\n"
 
     def pieces(self, wanted: Details, writer: Writer) -> Iterator[str]:
-        """The families' texts. Raises BadInput if they are too many."""
+        """The metric families as text, a piece at a time. Raises BadInput if they are too many."""
         standing, machine = self._sources.standing, self._sources.core.machine
         groups = [group for group in wanted.groups if machine.groups.get(group) is not None]
         topics = wanted.topics or tuple(

@@ -21,7 +21,7 @@ def leader_of(core: Core) -> str | None:
 
 
 class BrokerHealth:
-    """Judges one replica now."""
+    """Judge of one replica: whether it is alive, ready, and safe to stop."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -56,7 +56,7 @@ class Ages:
 
 
 class LagFigures:
-    """Makes them when asked."""
+    """Lag of each consumer group, as this leader sees it when asked."""
 
     def __init__(self, sources: Sources, names: Names) -> None:
         self._sources = sources
@@ -64,7 +64,7 @@ class LagFigures:
         self._ages = Ages(sources)
 
     def pieces(self, writer: Writer) -> Iterator[str]:
-        """The families' texts."""
+        """The metric families as text, a piece at a time."""
         self._ages.begin()
         sums: dict[tuple[str, ...], list[int]] = {}
         members: dict[str, int] = {}

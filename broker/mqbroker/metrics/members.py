@@ -15,14 +15,14 @@ def _gauge(name: str, text: str) -> Family:
 
 
 class MemberFigures:
-    """Makes them when asked."""
+    """Figures of this replica's role and term, and of the other members."""
 
     def __init__(self, sources: Sources) -> None:
         self._core = sources.core
         self._following = sources.following
 
     def pieces(self, writer: Writer) -> Iterator[str]:
-        """The families' texts."""
+        """The metric families as text, a piece at a time."""
         for part in (self._about_group, self._about_others):
             for family, samples in part():
                 yield from writer.family(family, samples)

@@ -28,7 +28,7 @@ _VERSIONS_AFTER: Final = (5, 0, 0)
 
 
 def flag(value: object) -> str:
-    """True or false."""
+    """Label value of a truth value: `true` or `false`."""
     return "true" if value else "false"
 
 

@@ -23,7 +23,7 @@ _FOLDED: Final = Family(
 
 
 class BrokerFigures:
-    """Makes the pages."""
+    """Writer of a broker's pages of metrics, /metrics and /metrics/detailed."""
 
     def __init__(self, sources: Sources, process: Process | None) -> None:
         core = self._core = sources.core
@@ -45,7 +45,8 @@ class BrokerFigures:
         )
 
     def pieces(self) -> Iterator[str]:
-        """The text of /metrics."""
+        """The text of /metrics, a piece at a time; a follower leaves out what only the leader
+        knows."""
         yield from self._choose()
         yield from self._members.pieces(self._writer)
         yield from self._server.pieces(self._writer)
@@ -62,7 +63,7 @@ class BrokerFigures:
         )
 
     def details(self, wanted: Details) -> Iterator[str]:
-        """The text of /metrics/detailed. Raises NoSuchName, BadInput."""
+        """The text of /metrics/detailed, a piece at a time. Raises NoSuchName, BadInput."""
         yield from self._queues.notes(wanted)
         if self._core.role.serving:
             yield from self._queues.pieces(wanted, self._writer)

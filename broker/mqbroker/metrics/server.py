@@ -28,7 +28,7 @@ def _counter(name: str, text: str) -> Family:
 
 
 class ServerFigures:
-    """Makes them when asked."""
+    """Figures of this replica's state, disk, log, process and clients."""
 
     def __init__(self, sources: Sources, process: Process | None, names: Names) -> None:
         self._sources = sources
@@ -38,7 +38,7 @@ class ServerFigures:
         self._earliest = EarliestMessage(sources.core.log)
 
     def pieces(self, writer: Writer) -> Iterator[str]:
-        """The families' texts."""
+        """The metric families as text, a piece at a time."""
         for part in (
             self._about_state,
             self._about_disk,

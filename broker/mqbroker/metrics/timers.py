@@ -41,7 +41,7 @@ _SNAPSHOT: Final = Family(
 
 @dataclass(eq=False, slots=True)
 class TimerFigures:
-    """Makes them when asked."""
+    """Figures of delayed messages: how many wait, came and were delivered."""
 
     _machine: Machine
     _rates: Rates
@@ -49,7 +49,7 @@ class TimerFigures:
     _clock_ms: Callable[[], int]
 
     def pieces(self, writer: Writer) -> Iterator[str]:
-        """The families' texts."""
+        """The metric families as text, a piece at a time."""
         traffic, names = self._rates.traffic, self._names
         waiting = yield from by_topic(self._machine.timers.owners.rows_by(0), names)
         yield from writer.family(_TIMING, _stored(waiting))

@@ -29,13 +29,13 @@ _WATERMARK: Final = Family(
 
 
 class RequestFigures:
-    """Makes them when asked."""
+    """Durations of requests by kind, and the number of sends that wait."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     def pieces(self, writer: Writer) -> Iterator[str]:
-        """The families' texts."""
+        """The metric families as text, a piece at a time."""
         latencies = self._core.replies.latencies
         yield from writer.family(_LATENCY, latencies.rows())
         yield from writer.family(_TOPICS, _made(latencies.topics, by_owner=True))

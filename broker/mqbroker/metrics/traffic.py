@@ -62,7 +62,7 @@ class Names(NamedTuple):
 
 
 class TrafficFigures:
-    """Makes them when asked."""
+    """Messages and bytes into topics and out to groups."""
 
     def __init__(self, machine: Machine, rates: Rates, names: Names) -> None:
         self._machine = machine
@@ -85,7 +85,7 @@ class TrafficFigures:
         return weights
 
     def pieces(self, writer: Writer) -> Iterator[str]:
-        """The families' texts."""
+        """The metric families as text, a piece at a time."""
         arrived: dict[tuple[str, ...], Arrived] = {}
         yield from self._add_arrived(arrived)
         of = [

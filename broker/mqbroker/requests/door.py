@@ -78,7 +78,7 @@ class AdminDoor:
         return request.reply(ext=encode_header(answer))
 
     def forget(self, connection_id: int) -> None:
-        """A connection is gone."""
+        """Drop what a connection has proved, as it has closed."""
         self._proofs.forget(connection_id)
         self._guard.forget(connection_id)
 
@@ -154,7 +154,8 @@ class AdminDoor:
 
     def is_admin(self, request: Command, connection: Connection) -> bool:
         """Whether an administrator asks. Refused for a wrong tag, which ends the connection. Where
-        rights are enforced, what has come so far was let in by them."""
+        rights are enforced, they have let the request in already, so it counts as an
+        administrator's."""
         if self._guard.mode is Mode.ENFORCE or self._is_proven(request, connection):
             return True
         if was_forwarded(request) and (self._secrets or FORWARDED_ADMIN not in request.ext):

@@ -45,7 +45,8 @@ class Chosen(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """A filter. Given some units of a queue, and how many steps there are, `wanted` chooses.
+    """A filter of pulls: given some units of a queue, and how many steps there are, `wanted`
+    chooses.
 
     For one pull no more than `units_max` are checked.
     """
@@ -144,7 +145,7 @@ class CompiledFilters:
         self.characters = 0
 
     def get(self, expression: str) -> Filter:
-        """The expression compiled. Raises BadInput."""
+        """The filter of an SQL expression, compiled now or kept from before. Raises BadInput."""
         found = self._filters.get(expression)
         if found is not None:
             self._filters.move_to_end(expression)

@@ -22,7 +22,7 @@ class Looking:
     _find_record: Callable[[int], Record | None]
 
     def has_topic(self, topic: str) -> bool:
-        """Whether a topic exists."""
+        """Whether the replicated state has a topic of this name."""
         return self._machine.topics.get(topic) is not None
 
     def has_group(self, group: str) -> bool:

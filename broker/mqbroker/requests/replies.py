@@ -36,7 +36,8 @@ EXPECTED: Final = (Refused, StorageError, AppendError)
 
 
 class Replies:
-    """Sends answers. `clock_s` is a monotonic clock."""
+    """Sends answers to clients, and counts how long requests took. `clock_s` is a monotonic
+    clock."""
 
     def __init__(self, role: Role, clock_s: Callable[[], float]) -> None:
         self._role = role

@@ -118,7 +118,7 @@ def searched(keyword: str, of: Expression, text: str, *, wanted: bool) -> Condit
 
 
 def negated(condition: Condition) -> Condition:
-    """NOT."""
+    """NOT in three-valued logic: unknown (None) stays unknown."""
 
     def check(properties: Properties) -> bool | None:
         value = condition(properties)

@@ -53,7 +53,7 @@ class Filter(NamedTuple):
 
 
 def parse_condition(text: str) -> Filter:
-    """Compile an expression. Raises BadInput saying where it goes wrong."""
+    """Compile an SQL92 expression of a subscription. Raises BadInput saying where it goes wrong."""
     if len(text) > limits.SQL_CHARACTERS_MAX:
         raise BadInput(
             f"an expression of {len(text)} characters; at most {limits.SQL_CHARACTERS_MAX} are read"
@@ -101,7 +101,6 @@ class _Parser:
     # -- conditions -------------------------------------------------------------------------
 
     def any_of(self) -> _Term:
-        """Conditions joined by OR."""
         return self._joined("OR", self._all_of, decided_by=True)
 
     def _all_of(self) -> _Term:

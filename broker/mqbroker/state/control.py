@@ -187,7 +187,7 @@ def encode_control(control: Control) -> bytes:
 
 
 def decode_control(body: Buffer) -> Control:
-    """The inverse of `encode_control`.
+    """The operation that `encode_control` wrote.
 
     Raises WrittenByNewer for an operation that this version does not know, Unusable for bytes that
     are no operation.

@@ -133,7 +133,7 @@ class DedupWindow:
         return -1
 
     def add(self, key: bytes, copy: tuple[int, int]) -> None:
-        """Remember an append. The first copy of a key stays the first."""
+        """Remember a stored message's dedup key. The first copy of a key stays the first."""
         self.add_all([(key, copy)])
 
     def add_all(self, copies: Iterable[tuple[bytes, tuple[int, int]]]) -> None:

@@ -38,7 +38,7 @@ def encode_move(move: Move) -> bytes:
 
 
 def decode_move(body: Buffer) -> Move:
-    """Read what `encode_move` made. Raises Unusable if it is something else."""
+    """The move that `encode_move` wrote. Raises Unusable if it is something else."""
     match = _MOVE.fullmatch(body)
     if match is None:
         raise Unusable("its op record is no move")

@@ -49,7 +49,8 @@ class OffsetMove(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Once(msgspec.Struct, frozen=True, array_like=True):
-    """The note. `sizes` are those of the parts in bytes, in order."""
+    """The note that makes an entry exactly-once. `sizes` are the lengths of its parts in bytes, in
+    order."""
 
     name: str
     epoch: int
@@ -61,7 +62,7 @@ class Once(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def stamp(self) -> Stamp:
-        """The writer's stamp."""
+        """Name, epoch, stream and sequence number of the writer."""
         return Stamp(self.name, self.epoch, self.stream, self.sequence)
 
 

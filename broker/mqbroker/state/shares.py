@@ -111,7 +111,7 @@ class Owners:
         return number
 
     def remove(self, number: int) -> None:
-        """A row is gone."""
+        """Count one row less for an owner; its number is free after the last one."""
         self._count(number, -1)
         if not self._rows[number]:
             del self._rows[number]

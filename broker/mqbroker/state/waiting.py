@@ -183,7 +183,7 @@ class Waiting:
         return offsets[here], at_ms[here], owned_by[here].astype(np.int64)
 
     def _views(self) -> tuple[Numbers, Numbers, npt.NDArray[np.uintc]]:
-        """The arrays as numpy's. They can't grow while one of these is kept."""
+        """Views of the arrays as numpy's. They can't grow while one of these is kept."""
         return (
             np.frombuffer(self._offsets, np.int64),
             np.frombuffer(self._at_ms, np.int64),

@@ -28,7 +28,8 @@ COMES_ABOUT_S = 30.0
 
 @dataclass(frozen=True)
 class MemoryBroker:
-    """A running broker. `ledger.commit`, `lead` and `follow` are in the test's hands."""
+    """A broker that runs on a ledger in memory. `ledger.commit`, `lead` and `follow` are in the
+    test's hands."""
 
     broker: Broker
     machine: Machine

@@ -83,7 +83,7 @@ def heartbeat(client_id: str, group: str = GROUP, topic: str = TOPIC) -> bytes:
 
 
 def topic_request(topic: str = TOPIC, queues: int = 4) -> Command:
-    """UPDATE_AND_CREATE_TOPIC, as mqadmin asks."""
+    """An UPDATE_AND_CREATE_TOPIC request as stock mqadmin sends it."""
     ext: dict[str, ExtValue] = {
         "topic": topic,
         "defaultTopic": "TBW102",

@@ -15,7 +15,7 @@ class Signal:
         self._event = trio.Event()
 
     def set(self) -> None:
-        """Wake the loop."""
+        """Wake the loop that waits, or the next `wait` at once."""
         self._event.set()
 
     async def wait(self) -> None:

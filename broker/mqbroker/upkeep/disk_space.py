@@ -47,7 +47,7 @@ class DiskSpace:
         self.cleans_forcibly = False
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Measure the disk every `limits.DISK_LOOK_S` seconds until cancelled."""
         while True:
             self.look()
             await look(limits.DISK_LOOK_S)

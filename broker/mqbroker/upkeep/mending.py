@@ -25,7 +25,7 @@ class Mending:
         self._ledger = ledger
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Rebuild damaged derived files as they are found, until cancelled."""
         while True:
             await look()
             reason = self._machine.damage.take()

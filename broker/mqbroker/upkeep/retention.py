@@ -76,7 +76,8 @@ class Retention:
     _space: DiskSpace
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Look for old segments every `cleanResourceInterval` ms until cancelled; only a leader
+        looks."""
         while True:
             await trio.sleep(self._config.clean_resource_interval / 1000)
             if self._role.serving:

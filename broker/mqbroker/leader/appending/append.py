@@ -56,7 +56,7 @@ Admit: TypeAlias = Callable[[], None]
 
 
 def always() -> None:
-    """Nothing is held back."""
+    """Admit all messages; the check for appends that are never held back."""
 
 
 class Appender:

@@ -53,7 +53,7 @@ class BatchDraft:
 
     @property
     def starts(self) -> Sequence[int]:
-        """Where each record begins."""
+        """Offsets in the body, in bytes, at which the records begin."""
         return self._batch.starts
 
     @property

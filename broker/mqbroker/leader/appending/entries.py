@@ -30,7 +30,7 @@ from mqbroker.state.aside import SetAside
 
 @runtime_checkable
 class TakesOffsets(Protocol):
-    """A draft of messages."""
+    """A draft of messages, each of which takes the next offset of a queue."""
 
     places: Sequence[tuple[str, int]]
     """The topic and queue of each offset that the draft takes."""

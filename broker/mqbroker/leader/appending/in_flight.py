@@ -55,7 +55,8 @@ class Flight:
     def join(
         self, tell: Tell[Stored], check: Callable[[Stored], Stored | Refused] | None = None
     ) -> None:
-        """A repeat waits, too. It gets a duplicate, or what `check` makes of that."""
+        """Wait, as a repeat, for the first copy's outcome. It gets a duplicate, or what `check`
+        makes of that."""
 
         def tell_duplicate(outcome: Stored | Refused | AppendError) -> None:
             if isinstance(outcome, Stored):

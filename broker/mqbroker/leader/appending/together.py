@@ -33,7 +33,7 @@ class Send(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """Where it goes."""
+        """Name of the topic that the message is stored in."""
         return self.draft.places[0][0]
 
 

@@ -223,7 +223,8 @@ class Deliveries:
         arrivals: Sequence[Arrival],
         on_done: OnDone,
     ) -> None:
-        """Append a move. A second one of the same message must never be in the log."""
+        """Append a move of waiting messages to their topics. The log must never have two of one
+        message."""
         timed = {offset for first, end in move.ranges for offset in range(first, end)}
         if move.topic != TIMER_TOPIC:
             timed = set()

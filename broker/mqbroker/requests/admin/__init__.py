@@ -1,4 +1,4 @@
-"""Requests of operators' tools.
+"""Requests of operators' tools, one module for each of their subjects.
 
 ``topics``      create, change, delete, list
 ``users``       users, and what each may do

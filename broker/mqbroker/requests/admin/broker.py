@@ -37,8 +37,8 @@ _log = get_logger(__name__)
 
 
 class BrokerAdminHandler:
-    """Answers these requests. Only the leader changes the config; every replica answers the
-    others."""
+    """Answers requests about the broker's config, figures and group. Only the leader changes the
+    config; every replica answers the others."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -51,7 +51,7 @@ class _Asked:
 
 
 class ExportHandler:
-    """Every replica copies itself."""
+    """Copies this replica's files to a folder, one copy at a time."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -130,7 +130,8 @@ class ExportHandler:
             _log.info("export done", target=str(asked.export.target))
 
     async def _in_thread(self, export: Export, made_at_ms: int) -> Manifest:
-        """Run it. Cancelled, it ends soon, and what was copied is removed: that is waited for."""
+        """Run an export in a thread. If cancelled, it ends soon and removes what was copied; the
+        caller waits for that."""
         made: Manifest | DledgerError | OSError
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_break_off, export)

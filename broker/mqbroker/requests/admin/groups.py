@@ -27,7 +27,7 @@ from mqbroker.state.topics import check_group_name
 
 
 class GroupAdminHandler:
-    """Answers these requests."""
+    """Answers requests about consumer groups' settings, members and subscriptions."""
 
     def __init__(self, core: Core, membership: Membership) -> None:
         self._core = core

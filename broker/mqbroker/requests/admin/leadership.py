@@ -36,8 +36,8 @@ class LeadershipHandler:
 
     @by_leader_to_admin(RequestCode.TRANSFER_LEADER, rights=rights.MEMBER)
     async def transfer(self, request: Command, _: Connection) -> Command:
-        """Hand leadership over. If the request is repeated afterwards, the new leader says that it
-        leads."""
+        """Hand leadership over to the replica that the request names. If the request is repeated
+        afterwards, the new leader says that it leads."""
         role, target = self._core.role, decode_header(headers.TransferLeaderHeader, request).node_id
         if target != role.node_id:
             try:
@@ -71,7 +71,7 @@ class LeadershipHandler:
 
     @by_leader_to_admin(RequestCode.REMOVE_MEMBER, rights=rights.MEMBER)
     async def remove_member(self, request: Command, _: Connection) -> Command:
-        """Remove a member."""
+        """Remove a member from the group; answered when the change is committed."""
         header, log = decode_header(headers.RemoveMemberHeader, request), self._core.log
         return await self._change(request, lambda: log.remove_member(header.node_id))
 

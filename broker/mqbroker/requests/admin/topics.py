@@ -33,7 +33,8 @@ from mqbroker.state.topics import check_config
 
 
 class TopicAdminHandler:
-    """Answers these requests. A change is answered once it is applied and name servers know it."""
+    """Answers requests that make, change, delete or list topics. A change is answered once it is
+    applied and name servers know it."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -51,7 +51,8 @@ _log = get_logger(__name__)
 
 
 class UserHandler:
-    """Answers these requests. Every replica answers what only reads."""
+    """Answers requests about users and their rights. Every replica answers requests that only
+    read."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -63,7 +64,7 @@ class UserHandler:
 
     @changes(RequestCode.CREATE_USER, rights=rights.PUT_USER)
     def create_user(self, request: Command, _: Connection) -> Awaitable[Command]:
-        """Make a user."""
+        """Make a user of the name in the header, with the password and type in the body."""
         name = decode_header(headers.CreateUserHeader, request).username
         info = decode_body(UserInfo, request.payload)
         return self._changed(request, lambda asker: self._created(name, info, asker))

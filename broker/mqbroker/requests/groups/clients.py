@@ -59,8 +59,8 @@ class ClientHandler:
 
     @by_all(RequestCode.HEART_BEAT, rights=rights.HEARTBEAT)
     def heartbeat(self, request: Command, connection: Connection) -> Command:
-        """Note a client's groups. Missing consumer groups are made; the answer does not wait for
-        that."""
+        """Note a client's groups and subscriptions. Missing consumer groups are made; the answer
+        does not wait for them."""
         heartbeat = decode_body(bodies.HeartbeatData, request.payload)
         check_client_id(heartbeat.client_id)
         for consumer in heartbeat.consumer_data_set:

@@ -46,7 +46,8 @@ class Counting:
     def pulled(
         self, key: QueueKey, connection_id: int, offset: int, life: int | None
     ) -> int | None:
-        """Note a pull. If its reader has to go on elsewhere, returns the offset.
+        """Note that a client pulls a queue from `offset` on. If its reader has to go on elsewhere,
+        returns the offset.
 
         `life` is the one that the reader names for its position, if it names any.
         """

@@ -71,5 +71,5 @@ class Earlier:
         return not is_known
 
     def disconnected(self, connection_id: int) -> None:
-        """A connection is gone."""
+        """Drop the notes about a connection that has closed."""
         self._left.pop(connection_id, None)

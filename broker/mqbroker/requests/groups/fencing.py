@@ -24,7 +24,7 @@ from mqbroker.state.groups.locks import QueueKey
 
 
 class Fence:
-    """Asks the locks."""
+    """Checks that the member that commits an offset holds the queue's lock."""
 
     def __init__(self, core: Core, membership: Membership) -> None:
         self._core = core

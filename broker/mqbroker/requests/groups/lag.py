@@ -76,7 +76,7 @@ class Reason(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Standing:
-    """Where groups are."""
+    """Progress of groups in queues, and the reason why a group is not further, on the leader."""
 
     _core: Core
     _membership: Membership

@@ -159,7 +159,8 @@ class Membership:
     def unregister(
         self, connection_id: int, producer_group: str | None, consumer_group: str | None
     ) -> set[str]:
-        """A client leaves groups. Returns the consumer groups that changed."""
+        """Remove a client from a producer group, a consumer group, or both. Returns the consumer
+        groups that changed."""
         groups = self._groups.get(connection_id)
         if groups is not None:
             groups.producers.discard(producer_group or "")

@@ -38,7 +38,8 @@ _Row: TypeAlias = tuple[str, str, int, int]
 
 
 class ProgressHandler:
-    """Answers questions about progress."""
+    """Answers requests about consumer groups' progress, and copies one group's offsets to
+    another."""
 
     def __init__(self, core: Core, standing: Standing) -> None:
         self._core = core

@@ -46,8 +46,8 @@ class Readers:
         self._resets = {key: reset for key, reset in self._resets.items() if key.topic != topic}
 
     def pulled(self, key: QueueKey, connection_id: int, offset: int) -> int | None:
-        """Note a pull. If the group was reset and this reader does not know it, returns the new
-        offset."""
+        """Note which connection pulls a queue. If the group was reset and this reader does not know
+        it, returns the new offset."""
         if len(self._last) >= limits.READERS_MAX:
             self._last.clear()  # now a member must pull again before a commit of it may go back
         self._last[key] = connection_id

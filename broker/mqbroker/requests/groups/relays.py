@@ -25,7 +25,7 @@ from mqbroker.requests.needs import by_leader, by_leader_to_admin
 
 
 class RelayHandler:
-    """Answers these requests."""
+    """Passes requests on to a connected consumer, and its answer back."""
 
     def __init__(self, core: Core, clients: ClientHandler) -> None:
         self._core = core
@@ -80,7 +80,8 @@ class RelayHandler:
 
 
 async def ask_client(connection: Connection, question: Command) -> Command:
-    """A client's answer. Refused if there is none: CONSUME_MSG_TIMEOUT if it was too slow."""
+    """A client's answer to a question, awaited for `limits.RELAY_S` at most. Refused if there is
+    none: CONSUME_MSG_TIMEOUT if it was too slow."""
     try:
         return await connection.request(question, limits.RELAY_S)
     except RequestTimeout as error:

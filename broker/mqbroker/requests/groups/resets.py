@@ -36,7 +36,8 @@ _END = -1
 
 @dataclass(eq=False, slots=True)
 class ResetHandler:
-    """Answers this request. `on_reset` has pops that wait for the group and topic look again."""
+    """Answers INVOKE_BROKER_TO_RESET_OFFSET. `on_reset(group, topic)` has waiting pops look
+    again."""
 
     _core: Core
     _clients: ClientHandler

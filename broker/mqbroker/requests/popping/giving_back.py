@@ -28,7 +28,7 @@ from mqbroker.requests.popping.waiting import Popping
 
 
 class GivingBackHandler:
-    """Answers these requests."""
+    """Answers requests that end deliveries, or change until when they are hidden."""
 
     def __init__(self, core: Core, popping: Popping) -> None:
         self._core = core

@@ -26,7 +26,8 @@ from mqbroker.state.groups.popping import PopAck
 
 
 class GivingUp:
-    """Appends such entries. `changed` is called with (group, topic) when one was applied."""
+    """Appends a message's copy together with its ack, in one entry. `changed` is called with
+    (group, topic) when one was applied."""
 
     def __init__(
         self, core: Core, pops: Pops, settling: Settling, changed: Callable[[str, str], None]

@@ -22,8 +22,8 @@ Key: TypeAlias = tuple[str, str]
 
 @dataclass(eq=False, slots=True)
 class HeldPop:
-    """A pop that waits. `again` runs it once more; it returns whether it is done with waiting. With
-    `is_last` it must be."""
+    """A pop that waits for messages. `again(is_last)` runs the pop once more and returns whether it
+    was answered, as it must be with `is_last`."""
 
     connection_id: int
     key: Key
@@ -35,7 +35,8 @@ class HeldPop:
 
 
 class HeldPops:
-    """All of them. `wake` is called when a group's topic is due."""
+    """Waiting pops by group and topic, up to bounds. `wake` is called when a group's topic is
+    due."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -61,7 +62,7 @@ class HeldPops:
         return iter(self._held)
 
     def hold(self, pop: HeldPop) -> bool:
-        """Keep a pop. False if too many are held."""
+        """Keep a pop until messages come or its time is over. False if too many are held."""
         of_queue = (pop.key, pop.queue_id)
         if (
             self._of_queue[of_queue] >= limits.POPS_HELD_PER_QUEUE_MAX
@@ -125,7 +126,7 @@ class HeldPops:
             self.drop(pop)
 
     def holds(self, pop: HeldPop) -> bool:
-        """Whether it waits still."""
+        """Whether a pop has neither been answered nor dropped."""
         return pop in self._held.get(pop.key, ())
 
     def drop(self, pop: HeldPop) -> None:

@@ -20,7 +20,7 @@ from mqbroker.state.groups.modes import RequestMode
 
 
 class RequestModeHandler:
-    """Answers this request."""
+    """Answers SET_MESSAGE_REQUEST_MODE once the mode is applied."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -101,7 +101,8 @@ class View(NamedTuple):
         return -1 if queue is None else queue.cursor
 
     def start(self, queue_id: int, init_mode: int) -> int:
-        """Where new messages begin."""
+        """Offset at which new messages of a queue begin, by cursor, committed offset or
+        `init_mode`."""
         queue = self.queues.get(queue_id)
         begin, end = (queue.begin, queue.end) if queue is not None else (0, 0)
         at = self.known(queue_id)
@@ -292,7 +293,7 @@ class _Work:
         return row
 
     def made(self, now_ms: int, *, repeats: bool) -> Plan | None:
-        """The plan."""
+        """The plan of the messages taken so far, or None if there are none."""
         if not self._rows:
             return None
         entry = PopMessages(

@@ -39,7 +39,7 @@ from mqbroker.requests.replies import EXPECTED, Expected
 
 
 class PopHandler:
-    """Answers this request."""
+    """Answers POP_MESSAGE, or holds it until there are messages."""
 
     def __init__(self, core: Core, popping: Popping, membership: Membership) -> None:
         self._core = core

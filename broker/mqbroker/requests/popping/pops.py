@@ -53,7 +53,8 @@ class Got(NamedTuple):
 
 
 class Pops:
-    """Plans and appends. `changed` is called with (group, topic) when something was applied."""
+    """Plans pops and appends their entries. `changed` is called with (group, topic) when something
+    was applied."""
 
     def __init__(self, core: Core, changed: Callable[[str, str], None]) -> None:
         self._core = core

@@ -25,7 +25,7 @@ from mqbroker.requests.replies import EXPECTED
 
 
 class PopQuestionHandler:
-    """Answers these requests."""
+    """Answers questions about the messages that a pop would get."""
 
     def __init__(self, core: Core, popping: Popping) -> None:
         self._core = core

@@ -83,8 +83,8 @@ def _trimmed(row: Row) -> Row:
 
 
 class Settling:
-    """Gathers rows. `wake` is called when `flush` should be; `changed` with (group, topic) when
-    something was applied."""
+    """Gathers acks and changes of deliveries, to write many in one entry. `wake` is called when
+    `flush` should be; `changed` with (group, topic) when something was applied."""
 
     def __init__(
         self, core: Core, wake: Callable[[], None], changed: Callable[[str, str], None]
@@ -96,7 +96,7 @@ class Settling:
         self._on_its_way: _Gathered | None = None
 
     def ack(self, rows: list[Row], tell: Tell[Outcome]) -> None:
-        """Messages are done. Refused beyond the bounds."""
+        """Note messages as done; `tell` gets the outcome. Refused if too many rows are gathered."""
         self._take_room(rows)
         for row in rows:
             self._gathered.ack(row)
@@ -136,7 +136,8 @@ class Settling:
         self._gathered.size_bytes += more
 
     def flush(self) -> None:
-        """Write what was gathered. If an entry is on its way, it is written after that one."""
+        """Write the gathered rows as one entry, after the entry that is on its way, if there is
+        one."""
         if self._on_its_way is not None or not len(self._gathered):
             return
         sent = self._on_its_way = self._gathered

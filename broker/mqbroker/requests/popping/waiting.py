@@ -35,7 +35,7 @@ class Popping:
         self._is_over = False
 
     def hold(self, pop: HeldPop) -> bool:
-        """Hold a pop. Returns False if too many wait."""
+        """Keep a pop until messages come or its time is over. Returns False if too many wait."""
         if not self.held.hold(pop):
             return False
         self._sweep_due.set(pop.until_s)
@@ -59,7 +59,7 @@ class Popping:
         self._set_look(key)
 
     def leading(self) -> None:
-        """Begin anew."""
+        """Begin without pops on their way, as this replica becomes leader."""
         self.pops.reset()
         self._is_over = False
 

@@ -58,7 +58,7 @@ class _Asked:
 
 @dataclass(eq=False, slots=True)
 class PullHandler:
-    """Answers pulls."""
+    """Answers pulls with the log's records, or holds them until there are some."""
 
     _core: Core
     _membership: Membership

@@ -24,7 +24,7 @@ from mqbroker.requests.needs import by_leader
 
 
 class QueryHandler:
-    """Answers this request."""
+    """Answers QUERY_MESSAGE from the key index, up to a number of messages."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -19,7 +19,7 @@ from mqbroker.requests.needs import by_leader
 
 
 class ScheduledHandler:
-    """Answers this request."""
+    """Answers LIST_SCHEDULED with a bounded number of delayed messages."""
 
     def __init__(self, core: Core, deliveries: Deliveries) -> None:
         self._core = core

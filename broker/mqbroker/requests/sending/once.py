@@ -47,7 +47,8 @@ _log = get_logger(__name__)
 
 
 class OnceHandler:
-    """Answers named producers."""
+    """Answers requests of named producers: registration, entries that are written once,
+    decisions."""
 
     def __init__(self, core: Core, commits: OffsetCommits, fence: Fence) -> None:
         self._core = core
@@ -133,7 +134,7 @@ class OnceHandler:
         await outcome_of(partial(self._once.register, name, instance, now_ms))
 
     def decided(self, request: Command) -> Command:
-        """The answer to DECISION_OF."""
+        """The producer's epoch and its last batch decision, in answer to DECISION_OF."""
         header = decode_header(headers.DecisionOfHeader, request)
         _check_producer(header.producer_name)
         producers = self._core.machine.producers

@@ -34,7 +34,7 @@ from mqbroker.state.dedup import dedup_key
 
 
 class ProduceHandler:
-    """Answers PRODUCE."""
+    """Answers PRODUCE when the messages of the batch can be pulled."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

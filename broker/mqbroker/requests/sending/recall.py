@@ -27,7 +27,7 @@ from mqbroker.requests.needs import by_leader
 
 
 class RecallHandler:
-    """Answers this request."""
+    """Takes delayed messages back (RECALL_MESSAGE), by an entry in the log."""
 
     def __init__(self, core: Core, deliveries: Deliveries) -> None:
         self._core = core

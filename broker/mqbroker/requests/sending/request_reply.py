@@ -34,7 +34,7 @@ _NOT_STORED = "0"
 
 
 class ReplyHandler:
-    """Answers both codes."""
+    """Passes replies on to the clients that wait for them."""
 
     def __init__(self, core: Core, clients: ClientHandler) -> None:
         self._core = core

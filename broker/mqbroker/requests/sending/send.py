@@ -74,7 +74,7 @@ class SendHandler:
 
     @by_leader(RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, rights=rights.SENT)
     def send(self, request: Command, connection: Connection) -> Later[Stored]:
-        """Append one message."""
+        """Append the one message of a request, as a half message if it opens a transaction."""
         header = send_header(request)
         properties = self._properties(header.properties or "")
         transactional = (

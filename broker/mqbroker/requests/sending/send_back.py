@@ -44,7 +44,7 @@ _log = get_logger("mqbroker.requests.sending.send_back")
 
 
 class SendBackHandler:
-    """Answers this request."""
+    """Stores messages that were sent back, as copies in retry or dead letter topics."""
 
     def __init__(self, core: Core, fence: Fence, giving_up: GivingUp) -> None:
         self._core = core

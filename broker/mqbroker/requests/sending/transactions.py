@@ -59,7 +59,8 @@ class TransactionHandler:
 
     @by_leader(RequestCode.END_TRANSACTION, rights=rights.ENDED)
     def end(self, request: Command, _: Connection) -> Command | Later[Appended]:
-        """Commit or roll back. A committed message can be pulled when this is answered."""
+        """Commit or roll back a half message, as its producer decides. A committed message can be
+        pulled when this is answered."""
         header = decode_header(headers.EndTransactionHeader, request)
         if header.commit_or_rollback not in (_COMMIT, _ROLLBACK):
             return request.reply()  # not known yet: the producer will be asked

@@ -47,7 +47,8 @@ _OUTDATED: Final = ".outdated"
 
 
 class ConsumeQueue:
-    """A queue of messages. `begin` and `end` bound its offsets: begin <= offset < end."""
+    """Positions of one queue's messages, a unit of fixed size for each. `begin` and `end` bound its
+    offsets: begin <= offset < end."""
 
     def __init__(self, directory: Path, files: FilePool) -> None:
         self.directory = directory
@@ -286,7 +287,8 @@ class ConsumeQueues:
                 self.flush()
 
     def delete(self, topic: str) -> None:
-        """Forget a topic's queues. Their files stay until `take_deleted` hands them out."""
+        """Drop the queues of a deleted topic. Their files stay until `take_deleted` hands them
+        out."""
         queues = self._topics.pop(topic, None)
         if queues is not None:
             self._files.forget(queues.directory)
@@ -412,7 +414,7 @@ class ConsumeQueues:
         self._files.close()
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the open files; what was not flushed is derived from the log again."""
         self._files.close()
 
 

@@ -35,7 +35,7 @@ class Run(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many there are."""
+        """Number of the messages, one for each unit."""
         return len(self.units) // PACKED_UNIT.size
 
     @property

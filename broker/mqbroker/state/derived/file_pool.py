@@ -41,11 +41,11 @@ class FilePool:
             os.close(descriptor)
 
     def forget(self, directory: Path) -> None:
-        """Close those below `directory`."""
+        """Close the open files below `directory`, before it is removed."""
         for path in [path for path in self._open if directory in path.parents]:
             os.close(self._open.pop(path))
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all files that the pool holds open."""
         while self._open:
             os.close(self._open.popitem()[1])

@@ -274,7 +274,7 @@ def _joined(parts: Sequence[EntryIndex], copies: Copies) -> EntryIndex:
 
 
 def _time_ms(record: Record) -> int:
-    """When it was stored."""
+    """Store time of a record, in unix ms. Raises Unusable if it is out of range."""
     stored_ms = record.store_timestamp_ms
     _check_time(stored_ms)
     return stored_ms

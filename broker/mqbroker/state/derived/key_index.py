@@ -211,7 +211,7 @@ class KeyIndex:
             return found
 
     def _content(self, path: Path) -> bytes:
-        """All of a file. Raises DamagedFiles if the disk has lost a part of it."""
+        """The bytes of a whole file. Raises DamagedFiles if the disk has lost a part of it."""
         try:
             return path.read_bytes()
         except OSError as error:

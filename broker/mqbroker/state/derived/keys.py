@@ -81,7 +81,7 @@ def checks(hashed: int, word: int) -> bool:
 
 
 def key_units(hashes: Hashes, positions: npt.NDArray[np.int64]) -> bytes:
-    """Units of many messages."""
+    """Packed units of many messages: the hash of a key, and a log position each."""
     units = np.empty(len(hashes), UNIT)
     units["hash"], units["position"] = hashes, _checked_words(hashes, positions.astype(np.uint64))
     return units.tobytes()

@@ -13,7 +13,8 @@ from mqbroker.state.derived.units import UNIT, lives
 
 
 def starts_of(body: memoryview) -> Places:
-    """Where each record begins. Raises Unusable if records do not fill the body."""
+    """Places in `body`, in bytes, at which the records begin. Raises Unusable if records do not
+    fill the body."""
     try:
         return record_starts(body)
     except RecordError as error:
@@ -51,7 +52,8 @@ class Many:
         return EntryIndex(self.topic, store_timestamp_ms, copies, runs, said.keys)
 
     def _copies(self, properties: Properties) -> Copies:
-        """For the dedup window. A message that was sent back keeps its key, and is a new one."""
+        """Dedup keys and places of the messages. A message that was sent back keeps its key and is
+        a new one."""
         first_tries = (self._columns.back["reconsume_times"] == 0).tolist()
         places = zip(self._positions.tolist(), self._columns.front["size"].tolist(), strict=True)
         return [

@@ -24,5 +24,5 @@ def bits_to_bytes(bits: int) -> bytes:
 
 
 def bits_from_bytes(data: bytes) -> int:
-    """The inverse of `bits_to_bytes`."""
+    """Integer of the bits that `bits_to_bytes` wrote."""
     return int.from_bytes(data, "little")

@@ -59,7 +59,7 @@ class Delivery:
 
     @property
     def end(self) -> int:
-        """Behind its last message."""
+        """Queue offset behind the last message that is still in flight."""
         return self.base + self.bits.bit_length()
 
     def __len__(self) -> int:
@@ -129,7 +129,7 @@ class Heap:
         self._room = STALE
 
     def add(self, delivery: Delivery) -> None:
-        """Add a delivery."""
+        """Add a delivery; entries of ended ones are removed when there are too many."""
         self._serial += 1
         heapq.heappush(self._heap, (self._number(delivery), self._serial, delivery))
         if len(self._heap) > self._room:

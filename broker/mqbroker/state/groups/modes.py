@@ -34,7 +34,8 @@ class RequestModes:
         return self._modes.get((topic, group))
 
     def put(self, topic: str, group: str, mode: str, share: int) -> None:
-        """Set it."""
+        """Set the mode in which a group reads a topic, and with how many members a queue is
+        shared."""
         self._modes[topic, group] = RequestMode(mode, share)
 
     def delete_topic(self, topic: str) -> None:

@@ -158,7 +158,7 @@ class PoppedTopic:
 
     @property
     def count(self) -> int:
-        """Messages in flight."""
+        """Number of messages in flight, in all queues of the topic."""
         return sum(queue.count for queue in self.queues.values())
 
     def add(self, delivery: Delivery) -> None:
@@ -244,7 +244,8 @@ class Popped:
         *,
         repeats: bool = False,
     ) -> Granted:
-        """Hand messages out. What is planned on another state than this is left where it is.
+        """Hand planned messages out. What is planned on another state than this is left where it
+        is.
 
         A POP that `repeats` an attempt gets what that attempt was given: one delivery still.
         """
@@ -289,7 +290,8 @@ class Popped:
         return made
 
     def _passed(self, group: str, of_topic: PoppedTopic, take: Take) -> PoppedQueue:
-        """Move a queue's cursor. If it goes back, what is behind it was never there."""
+        """Move a queue's cursor to the planned offset. If it goes back, what is behind it was never
+        there."""
         self.queues += take.queue_id not in of_topic.queues
         queue = of_topic.queues.setdefault(take.queue_id, PoppedQueue(take.cursor))
         if take.cursor < queue.cursor:

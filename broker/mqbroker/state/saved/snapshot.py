@@ -54,7 +54,7 @@ class PictureSpoiled(DledgerError):
 
 
 class State(msgspec.Struct):
-    """A snapshot's payload."""
+    """Payload of a snapshot: the replicated state after `applied_index`."""
 
     format: int = FORMAT
     applied_index: int = 0
