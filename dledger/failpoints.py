@@ -204,7 +204,8 @@ SEAM: Final = Seam()
 
 
 def failpoint(place: str) -> bool:
-    """This place is reached. It may take long, or never return, or raise OSError if the disk's.
+    """Report that a process has come to `place`. It may take long, or never return, or raise
+    OSError if the disk's.
 
     Returns whether what follows shall be done by halves, which only `disk.write` heeds.
     """

@@ -29,7 +29,7 @@ Found: TypeAlias = tuple[int, tuple[str | int | bytes, ...]]
 
 
 class World:
-    """The machine's own."""
+    """The real clocks, threads, sockets and names of this machine."""
 
     #: Seconds of a clock that never goes back. It is asked for dozens of times for each send.
     steady_s: Callable[[], float] = staticmethod(time.monotonic)

@@ -101,7 +101,8 @@ async def _demo(source: Path | None, messages: int, seed: int, report: Path) -> 
 
 
 def in_short(result: Report) -> str:
-    """The last line. A busy machine may make pauses longer; a lost message is never excused."""
+    """The last line of the demo. A busy machine may make pauses longer; a lost message is never
+    excused."""
     if result.holds:
         return headline(result.properties)
     if all(each.holds for each in result.properties) and not result.exceptions:
@@ -140,7 +141,7 @@ def _refuse_full_disk(directory: Path, text_bytes: int) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Entry point of the demo's command line."""
     let_reader_leave()
     sys.exit(app())
 

@@ -6,10 +6,10 @@ from dledger.program.entering import enter
 
 
 def mqchaos() -> None:
-    """The console command."""
+    """Entry point of the console command `mqchaos`."""
     enter("mqchaos", "mqchaos.mqchaos", "server")
 
 
 def mqcluster() -> None:
-    """The console command."""
+    """Entry point of the console command `mqcluster`."""
     enter("mqcluster", "mqchaos.mqcluster", "server")

@@ -21,7 +21,7 @@ from mqchaos.run.scenarios import RANDOM, SCENARIOS
 
 
 def show(tables: Iterable[Table]) -> None:
-    """Print tables."""
+    """Print tables to standard output, one below the other."""
     console = Console()
     for table in tables:
         console.print(table)
@@ -63,7 +63,7 @@ def _networks() -> Table:
 
 
 def places() -> Table:
-    """The failpoints."""
+    """The table of all failpoints: name, who comes by, why, and what has happened then."""
     table = Table("place", "comes by", "because of", "what has happened, and what has not")
     for place in PLACES.values():
         table.add_row(place.name, place.by.value, place.when.value, place.words)

@@ -410,7 +410,8 @@ async def _attach(order: Attach, directory: Path, replay: str) -> int:
 def _planned(
     scenario: str, seed: int, kills: int, duration: float, workload: str, made: Made
 ) -> Planned:
-    """The run to perform. Raises ConfigError, by name, for an option that can't be followed."""
+    """The run that the command line asks for, decided in full. Raises ConfigError, by name, for an
+    option that can't be followed."""
     require("the audit at the end of a run", "spark")
     _known("scenario", scenario, [*SCENARIOS, RANDOM])
     _known("workload", workload, WORKLOADS)
@@ -447,7 +448,7 @@ def _known(what: str, name: str, names: Collection[str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console command."""
+    """Run the command line; `arguments` None means those of the process."""
     let_reader_leave()
     sys.exit(run_app(app, arguments))
 

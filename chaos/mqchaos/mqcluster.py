@@ -313,7 +313,7 @@ async def _kill(directory: Path, name: str) -> int:
 
 
 async def _leader(cluster: Cluster) -> str:
-    """The first group's leader. Raises ClusterError if there is none, and can't be."""
+    """Name of the first group's leader. Raises ClusterError if the group can't elect one."""
     broker = cluster.layout.brokers[0]
     async with cluster.pool() as pool:
         probe = Probe(cluster, pool)
@@ -382,7 +382,7 @@ def _pid_of(cluster: Cluster, name: str) -> int | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console command."""
+    """Run the command line; `arguments` None means those of the process."""
     let_reader_leave()
     sys.exit(run_app(app, arguments))
 

@@ -14,7 +14,7 @@ class Addressed(Protocol):
 
     @property
     def namesrv_addr(self) -> str:
-        """The name server's address."""
+        """Address of the cluster's name servers, for clients."""
         ...
 
 

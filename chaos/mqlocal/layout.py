@@ -57,7 +57,7 @@ class Layout:
 
     @property
     def namesrv_addr(self) -> str:
-        """The name server's address."""
+        """Address of the name server, as host:port."""
         return f"{self.namesrv.bind_address}:{self.namesrv.listen_port}"
 
     @property

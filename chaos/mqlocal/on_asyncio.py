@@ -133,7 +133,7 @@ class _Inside(Way):
         return await self._ready
 
     async def end(self) -> None:
-        """End the cluster. Raises its error if it has failed already."""
+        """End the cluster and wait for its end. Raises its error if it has failed already."""
         if not self._guest.ended.done():
             self._token.run_sync_soon(self._stop.set)
         await self._guest.ended

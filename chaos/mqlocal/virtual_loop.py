@@ -77,7 +77,7 @@ class Guest(Clock, Instrument):
         """Begin: the loop's time has begun already."""
 
     def current_time(self) -> float:
-        """The loop's time."""
+        """Time of the asyncio loop, in seconds."""
         return self._loop.time()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
@@ -142,7 +142,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._threads -= 1
 
     def guest_goes_on(self) -> bool:
-        """Give trio a turn. Returns whether a task ran."""
+        """Give trio's run a turn. Returns whether a task ran."""
         return self.guest is not None and self.guest.go_on()
 
     def idles(self) -> bool:

@@ -91,8 +91,8 @@ class Progress:
 
 
 class Export:
-    """A copy under way. `run` is slow: call it in a thread. `cancelled` makes it end soon, and
-    clean up."""
+    """A copy of a replica under way. `run` is slow: call it in a thread. `cancelled` makes it end
+    soon, and clean up."""
 
     def __init__(self, plan: ExportPlan, target: Path) -> None:
         self.plan = plan
@@ -102,7 +102,7 @@ class Export:
         self._disk = Disk()
 
     def run(self, made_at_ms: int) -> Manifest:
-        """Make the copy. Raises StorageError, and leaves nothing then."""
+        """Make the copy. Raises StorageError, and leaves no files then."""
         self._refuse_full_disk()
         self._make_target()
         try:

@@ -1,4 +1,5 @@
-"""Opens a replica. A damaged log is first repaired by the leader of its group.
+"""Opening of a replica, whose damaged log is first repaired by the leader of its group. A damaged
+log is first repaired by the leader of its group.
 
 This happens at the start of a process, and when a running node finds rot. Then it drops everything
 in memory except the state machine, and opens its files again. Until the log is whole this node only
@@ -179,7 +180,7 @@ class _Repairing:
             del self._links[node_id]
 
     def link_drained(self, node_id: str) -> None:
-        """Nothing waits for that."""
+        """Ignore the end of a queue of frames, as nothing waits for it."""
 
     def receive(self, node_id: str, link: SocketLink, message: PeerMessage) -> None:
         """Take entries that a leader gives, and ignore everything else."""
@@ -202,4 +203,4 @@ class _Repairing:
         self.over.set()
 
     def received_all(self) -> None:
-        """Nothing waits for that."""
+        """Ignore the end of a run of messages, as nothing waits for it."""

@@ -34,7 +34,7 @@ class Synced(Protocol):
     urgent: bool
 
     def synced(self, job: SyncJob, error: OSError | None = None) -> None:
-        """A sync has ended. Raises Fenced if it failed."""
+        """Note that a sync has ended. Raises Fenced if it failed."""
 
 
 class Syncing:

@@ -53,8 +53,8 @@ class Upkeep:
         self.reclaimed_bytes = 0
 
     def found(self, rot: Rot) -> None:
-        """A reader found damage. If peers can repair it, this node stops for the repair; else it
-        goes on and serves what is not damaged."""
+        """Note damage that a reader has found. If peers can repair it, this node stops for the
+        repair; else it goes on and serves what is not damaged."""
         if self._rot is None or str(rot) != str(self._rot):
             log.error("log damaged", node=self._node_id, reason=str(rot))
             self._rot = rot

@@ -46,7 +46,7 @@ def is_loss(error: OSError) -> bool:
 
 
 class Disk:
-    """The real disk. Errors are OSErrors; the caller decides what they mean."""
+    """File operations of the real disk. Errors are OSErrors; the caller decides what they mean."""
 
     page_bytes = 4096
     """Bytes that are read at least, and so are lost at least where a sector is lost."""

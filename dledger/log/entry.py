@@ -99,7 +99,8 @@ class Draft(Protocol):
         """The body's length in bytes; it must not change afterwards."""
 
     def place(self, body_position: int, index: int, term: int) -> Buffer:
-        """The finished body. Called once, in log order, just before it is written."""
+        """Finish the body, whose first byte is at `body_position` of the log, and return it. Called
+        once, in log order, just before it is written."""
 
 
 def body_size(body: Buffer | Draft) -> int:

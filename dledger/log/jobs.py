@@ -22,7 +22,7 @@ class SyncJob(NamedTuple):
     generation: int
 
     def run(self) -> None:
-        """Sync the files. May run in a thread; raises OSError."""
+        """Sync the files of the job's segments. May run in a thread; raises OSError."""
         failpoint("log.marked")
         for segment in self.segments:
             segment.sync()

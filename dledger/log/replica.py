@@ -98,8 +98,8 @@ def hold_replica(folder: Path, group: str, node_id: str, segment_bytes: int) -> 
 
 @contextmanager
 def _locked(held: Path, folder: Path) -> Iterator[None]:
-    """Lock a directory. The lock is on the directory itself, not on a file in it, which could be
-    removed or replaced."""
+    """Lock a directory for this process. The lock is on the directory itself, not on a file in it,
+    which could be removed or replaced."""
     descriptor = os.open(held, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
@@ -115,7 +115,7 @@ def _locked(held: Path, folder: Path) -> Iterator[None]:
 
 
 class _Identity(msgspec.Struct, frozen=True):
-    """The content of replica.json."""
+    """Content of replica.json: the node that owns the folder, and the segment size in bytes."""
 
     format: int
     broker_name: str

@@ -56,7 +56,8 @@ from dledger.log.writing import Writing
 
 
 class SegmentedLog:
-    """A replica's log. Other threads may call `run` of jobs and `next_segment.prepare` only.
+    """The log of a replica, in segment files. Other threads may call `run` of jobs and
+    `next_segment.prepare` only.
 
     What is in it is read by its `reader`.
     """
@@ -273,7 +274,7 @@ class SegmentedLog:
         self._retired.clear()
 
     def sync(self) -> None:
-        """Make everything durable, now."""
+        """Make everything durable before this returns. Raises Fenced if the sync fails."""
         job = self.start_sync()
         if job is not None:
             try:
@@ -414,7 +415,7 @@ class SegmentedLog:
         self.close_files()
 
     def close_files(self) -> None:
-        """Close the files. A later read opens its file again, until the next call."""
+        """Close the segments' files. A later read opens its file again, until the next call."""
         for segment in (*self._contents.segments, *self._retired):
             segment.close()
         self.next_segment.close()

@@ -28,7 +28,8 @@ class CachedPage:
         self.made = 0
 
     async def page(self) -> bytes:
-        """The page. Raises BadInput if it is too long to be sent."""
+        """The page as bytes, made anew if the last one is too old. Raises BadInput if it is too
+        long to be sent."""
         while self._making is not None:
             await self._making.wait()
         if trio.current_time() < self._good_until_s:

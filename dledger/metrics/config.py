@@ -16,11 +16,11 @@ class Keys(Protocol):
 
     @property
     def metrics_exporter_type(self) -> str:
-        """DISABLE, or PROM."""
+        """How figures are served: "PROM" by a port, "DISABLE" not at all."""
 
     @property
     def metrics_prom_exporter_host(self) -> str:
-        """Where the port listens."""
+        """Address on which the port for figures listens."""
 
     @property
     def metrics_prom_exporter_port(self) -> int:

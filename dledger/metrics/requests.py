@@ -15,8 +15,9 @@ PLAIN = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request. `source`: the address that it came from; `values`: those of its query;
-    `encrypted`: whether it came by TLS; `certified`: whether with a valid certificate."""
+    """A request for a page of figures. `source`: the address that it came from; `values`: those of
+    its query; `encrypted`: whether it came by TLS; `certified`: whether with a valid
+    certificate."""
 
     path: str
     source: str

@@ -27,7 +27,8 @@ Watch: TypeAlias = Callable[[Any, "Noting"], Any]
 
 
 class Auditor:
-    """Writes the lines. `watch` knows the forms of answers beside a command and an awaitable."""
+    """Writer of the audit log's lines, about changes and refused requests. `watch` knows the forms
+    of answers beside a command and an awaitable."""
 
     def __init__(
         self,

@@ -85,8 +85,8 @@ class Link:
 
     @property
     def frames(self) -> int:
-        """Frames received. While this stays the same and `partial_bytes` is not 0, a frame is
-        incomplete."""
+        """Number of frames received. While this stays the same and `partial_bytes` is not 0, a
+        frame is incomplete."""
         return self._decoder.count
 
     @property
@@ -169,7 +169,7 @@ class Link:
         return self._decoder.frames()
 
     def close(self) -> None:
-        """Close the socket. No task may still wait for it. What was written still arrives."""
+        """Close the socket. No task may still wait for it. Bytes that were written still arrive."""
         self._outgoing.clear()
         self._decoder.forget()
         with suppress(OSError):

@@ -131,9 +131,9 @@ class Peer:
         await self._closed.wait()
 
     def close(self, reason: str = _OWN_END) -> None:
-        """Close at once. Requests in flight end before this returns: with ConnectionLost, or with
-        ConnectFailed if the socket had not taken their first byte, so that they were not sent.
-        """
+        """Close the connection at once. Requests in flight end before this returns: with
+        ConnectionLost, or with ConnectFailed if the socket had not taken their first byte, so that
+        they were not sent."""
         if self._close_reason is not None:
             return
         if not self.has_answered and reason != _OWN_END:

@@ -147,8 +147,8 @@ class Turns(trio.abc.Instrument):
         share.spent(seconds)
 
     async def wait(self, share: Share) -> None:
-        """Wait for a turn. A cheap connection has it at once, unless this turn is already far too
-        long."""
+        """Wait until this connection's next request may run. A cheap connection's runs at once,
+        unless this turn of the loop is already far too long."""
         if share.cheap and self._used_s < LOOP_TURN_MAX_S:
             return
         number = None
@@ -241,7 +241,7 @@ async def encode_in_turns(body: msgspec.Struct, dialect: Dialect = Dialect.STAND
 def encoding(
     body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD
 ) -> Generator[None, None, bytes]:
-    """The steps of `encode_in_turns`."""
+    """`encode_in_turns` as steps, each of them short; the last one returns the bytes."""
     pieces, size = list[bytes](), 0
     for piece in encode_steps(body, dialect):
         pieces.append(piece)

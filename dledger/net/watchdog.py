@@ -89,7 +89,7 @@ class Watchdog(trio.abc.Instrument):
             pause_s = limits.WATCHDOG_LOOK_S if busy else limits.WATCHDOG_IDLE_LOOK_S
 
     def stop(self) -> None:
-        """Stop watching: `watch` returns."""
+        """End the watch: `watch`, in its thread, returns."""
         self._stopped.set()
 
     def _tell(self, took_s: float) -> None:

@@ -59,7 +59,8 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Orders(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that shall happen. `number` tells orders apart; `notes`: write down each place once.
+    """The faults that a process is to cause in itself. `number` tells orders apart; `notes`: write
+    down each place once.
 
     `ahead_ms`: by how much the broker's wall clock is ahead of the machine's; with `strobe_s` it
     is ahead and behind in turn, so long each time.

@@ -85,7 +85,8 @@ def _read(path: Path, offset: int) -> bytes:
 
 
 def answer_of(request: Command, log: AuditLog) -> Generator[None, None, Command]:
-    """The answer to LIST_AUDITED. Raises BadInput, also for a server that keeps no such log."""
+    """Steps that make the answer to LIST_AUDITED. Raises BadInput, also for a server that keeps no
+    such log."""
     header, folder = decode_header(ListAuditedHeader, request), log.folder
     if folder is None:
         raise BadInput("this server keeps no audit log: set auditLogDir in its config")

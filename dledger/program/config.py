@@ -22,7 +22,7 @@ ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
 
 
 def load_config(path: Path | str, config_type: type[ConfigT]) -> ConfigT:
-    """Read a TOML file. Raises ConfigError naming the file and the key."""
+    """Read a config from a TOML file. Raises ConfigError naming the file and the key."""
     path = Path(path)
     try:
         with path.open("rb") as file:

@@ -28,5 +28,5 @@ def next_look(period_s: float) -> float:
 
 
 async def look(period_s: float = 1.0) -> None:
-    """Sleep until then."""
+    """Sleep until `next_look(period_s)`: one period at most, or longer in a test's world."""
     await trio.sleep_until(next_look(period_s))

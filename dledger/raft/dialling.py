@@ -105,7 +105,8 @@ class Dialling:
         address: tuple[str | int | bytes, ...],
         tls: ServerContexts | None,
     ) -> Connected:
-        """Connect, and prove. OSError, FrameError; TlsFailed if encryption is what failed."""
+        """Connect to an address and prove to know the secret. Raises OSError, FrameError, and
+        TlsFailed if encryption is what failed."""
         sock = world().socket(family)
         try:
             tune(sock)

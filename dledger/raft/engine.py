@@ -78,8 +78,8 @@ from dledger.raft.roles import Role, Standing, Timing
 
 
 class RaftEngine:
-    """A Raft node. Its `clock` and `rng` are given, so that a simulated group repeats under a
-    seed."""
+    """A node of a Raft group. Its `clock` and `rng` are given, so that a simulated group repeats
+    under a seed."""
 
     def __init__(
         self,
@@ -218,7 +218,8 @@ class RaftEngine:
         self._joining.link_up(node_id)
 
     def link_down(self, node_id: str, link: Link) -> None:
-        """A connection broke. If it led to the leader, elect without waiting for a timeout."""
+        """Note a broken connection. If it led to the leader, elect without waiting for a
+        timeout."""
         self.urgent = True
         was_live = self.peers.link_down(node_id, link)
         self._hand_over.link_down(node_id)
@@ -379,7 +380,8 @@ class RaftEngine:
                 self._append_configuration(members, lambda outcome: None)
 
     def _append_configuration(self, members: Mapping[str, Member], on_done: OnDone) -> None:
-        """Append a configuration. It is saved and in force before its entry is in the log.
+        """Append a new configuration of the group. It is saved and in force before its entry is in
+        the log.
 
         The leader serves, so it has committed an entry of its term, the no-op. The caller has
         checked that no other change is pending.
@@ -391,7 +393,8 @@ class RaftEngine:
         self._pending.add(index, len(body), on_done)
 
     def _role_changed(self, old: int, new: int) -> None:
-        """Called by the library. The appends of a deposed leader are answered at once."""
+        """Take a change of role from the library. The appends of a deposed leader are answered at
+        once."""
         if new == Role.LEADER:
             self.sending.begin_to_lead()
         if old != Role.LEADER:

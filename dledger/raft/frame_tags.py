@@ -29,7 +29,8 @@ def hash_of(run: Buffer) -> bytes:
 
 
 class RunHash:
-    """Hashes of runs. The hash of the same object is kept, and not computed again.
+    """Hashes of runs of entries, as frames carry them. The hash of the same object is kept, and not
+    computed again.
 
     So its bytes must not change: a leader makes a new object for each round of sending.
     """

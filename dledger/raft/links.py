@@ -395,7 +395,7 @@ class PeerNetwork:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the peer port. An OSError names it."""
+    """A socket that listens at the peer port. Raises OSError with words that name the port."""
     try:
         return world.listen(host, port, limits.HANDSHAKES_MAX)
     except OSError as error:

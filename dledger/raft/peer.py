@@ -23,7 +23,7 @@ class Link(Protocol):
     """A connection to one peer, as `Peers` uses it."""
 
     def send(self, buffers: tuple[Buffer, ...]) -> None:
-        """Queue bytes; never blocks."""
+        """Queue the bytes of `buffers` for the peer, in order; never blocks."""
 
     @property
     def queued_bytes(self) -> int:

@@ -21,8 +21,8 @@ Queue = TypeVar("Queue")
 
 
 def checked_route(route: TopicRouteData) -> TopicRouteData:
-    """The route, checked. Raises BadInput if it tells of more than a client or a broker takes:
-    before it names two thousand million queues one by one."""
+    """The route, if it is within the bounds of clients and brokers. Raises BadInput if it is not:
+    before two thousand million queues are named one by one."""
     check_groups(route.broker_datas)
     rows = [*route.queue_datas, *(route.absent_queue_datas or ())]
     check_count("queue counts", len(rows), limits.ROUTE_GROUPS_MAX)

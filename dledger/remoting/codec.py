@@ -49,7 +49,7 @@ _SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 class _JsonHeader(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The JSON header. Members in the order of the reference's serialiser."""
+    """The header of a command as JSON. Members are in the order of the reference's serialiser."""
 
     code: Int32
     ext_fields: dict[str, str | int | bool | None] | None = None
@@ -63,7 +63,7 @@ class _JsonHeader(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class _MsgpackHeader(msgspec.Struct, array_like=True):
-    """The msgpack header. The types inside `ext` are checked afterwards."""
+    """The header of a command as msgpack. The types inside `ext` are checked afterwards."""
 
     code: Int32
     language: int | None

@@ -19,7 +19,7 @@ VERSION_ANY_DELAY = 413
 
 
 class RequestCode(IntEnum):
-    """The codes of requests."""
+    """Numbers of requests: RocketMQ's, and ours from 9001 on."""
 
     # Messages.
     SEND_MESSAGE = 10
@@ -182,8 +182,7 @@ def name_of(code: int) -> str:
 
 
 class ResponseCode(IntEnum):
-    """The codes of responses. RocketMQ's ResponseCode shows the reaction of stock clients to
-    each."""
+    """Numbers of responses. RocketMQ's ResponseCode shows the reaction of stock clients to each."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -35,7 +35,7 @@ class HeaderEncoding(IntEnum):
 
 
 class Language(IntEnum):
-    """RocketMQ's LanguageCode ordinals."""
+    """Client languages by RocketMQ's LanguageCode ordinals, as commands carry them."""
 
     JAVA = 0
     CPP = 1

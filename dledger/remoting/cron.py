@@ -148,7 +148,8 @@ def _next_month(day: date) -> date:
 
 @lru_cache(maxsize=1024)
 def parse_cron(text: str) -> Cron:
-    """Read an expression. Raises BadInput, which names the field, and what it can be."""
+    """The times of a cron expression. Raises BadInput, which names the field, and what it can
+    be."""
     if len(text) > CRON_CHARACTERS_MAX:
         raise BadInput(f"a cron expression of {len(text)} characters, above {CRON_CHARACTERS_MAX}")
     if text.startswith("@") and text.lower() not in _NICKNAMES:

@@ -32,7 +32,8 @@ _FOREIGN = {b"\x16\x03": _TLS} | dict.fromkeys((b"GET ", b"POST", b"HEAD", b"PUT
 
 
 class FrameDecoder:
-    """Bytes in, commands out. After a FrameError the stream is lost: close the connection."""
+    """Decoder of a stream: bytes in, commands out. After a FrameError the stream is lost: close the
+    connection."""
 
     __slots__ = ("_chunk", "_frame_bytes_max", "_partial", "_position", "count")
 
@@ -64,7 +65,8 @@ class FrameDecoder:
         self._partial = bytearray()
 
     def feed(self, data: Buffer) -> None:
-        """Take the next chunk. `data` must not change afterwards: bodies are views into it."""
+        """Take the stream's next bytes. `data` must not change afterwards: bodies are views into
+        it."""
         left = self._chunk[self._position :]
         self._chunk = memoryview(bytes(left) + data if len(left) else data)
         self._position = 0

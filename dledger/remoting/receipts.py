@@ -39,7 +39,7 @@ class RecallHandle(NamedTuple):
 
     @classmethod
     def decode(cls, text: str) -> RecallHandle:
-        """Read what `encode` made. BadInput if it is something else."""
+        """The handle that `encode` wrote as text. Raises BadInput if it is something else."""
         try:
             words = urlsafe_b64decode(text.encode()).decode().split(" ")
         except (binascii.Error, UnicodeError):

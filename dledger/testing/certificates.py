@@ -36,7 +36,7 @@ def ca_file(folder: Path, *names: str) -> str:
 
 
 def files(folder: Path, given: Pair | None = None, *trusted: str) -> Files:
-    """A server's files."""
+    """Key, certificate and authorities of a server as PEM files in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     (given or pair()).write(folder / "cert.pem", folder / "key.pem")
     return Files(
@@ -53,7 +53,7 @@ def contexts(
     client_auth: ClientAuth = ClientAuth.NONE,
     given: Pair | None = None,
 ) -> ServerContexts:
-    """A server's contexts."""
+    """TLS contexts of a server whose files are written to `folder`."""
     return ServerContexts(ServerOptions(files(folder, given), mode, client_auth))
 
 

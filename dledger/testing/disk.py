@@ -204,7 +204,7 @@ class SimulatedDisk(Disk):
         return self._next_descriptor
 
     def close(self, descriptor: int) -> None:
-        """Forget a descriptor."""
+        """Forget a descriptor; unsynced writes of its file stay at risk."""
         self._open.pop(descriptor, None)
 
     def create(self, path: Path, size_bytes: int) -> int:

@@ -50,11 +50,11 @@ class KeepsNothing:
         self.led = trio.Event()
 
     def apply(self, entry: Entry) -> object:
-        """Take an entry."""
+        """Take an entry, and return None as its result."""
         return None
 
     def leading(self, term: int) -> None:
-        """Appends may begin."""
+        """Set `led`: appends may begin."""
         self.led.set()
 
     def following(self, leader: str | None, term: int) -> None:
@@ -138,7 +138,7 @@ class LocalLedger:
             on_done(Appended(entry.index, entry.term, entry.position, result))
 
     async def append(self, body: Buffer | Draft, kind: int = Kind.MESSAGES) -> Appended:
-        """Append and commit. Raises AppendError."""
+        """Append an entry and commit it. Raises AppendError."""
         outcome: list[Appended | AppendError] = []
         self.append_nowait(body, kind, outcome.append)
         if not outcome:
@@ -184,7 +184,7 @@ class LocalLedger:
         raise StorageError(f"positions {position} + {size} are not in one entry")
 
     def entries(self, first_index: int, last_index: int | None = None) -> Iterator[Entry]:
-        """Applied entries, in order."""
+        """Applied entries from `first_index` to `last_index` (None: to the last one), in order."""
         end = self._machine.applied_index
         last = end if last_index is None else min(last_index, end)
         yield from self._entries[first_index - 1 : last]
@@ -222,7 +222,7 @@ class LocalLedger:
 
     @property
     def status(self) -> LedgerStatus:
-        """This node, now."""
+        """Status of this node at this moment, as a `Ledger` tells it."""
         serving = self._leader == "local"
         applied = self._machine.applied_index
         return LedgerStatus(

@@ -32,17 +32,17 @@ class Job(Protocol):
     """Slow work on files, which a thread may do."""
 
     def run(self) -> None:
-        """Do it. Raises OSError."""
+        """Work until the end. Raises OSError."""
 
 
 class Reader(Protocol):
     """A reader of a log, as :class:`~dledger.log.reading.LogReader`, which explains each call."""
 
     def header(self, index: int) -> Header:
-        """An entry's header. Raises StorageError if it is not in the log."""
+        """Header of the entry at `index`. Raises StorageError if it is not in the log."""
 
     def entry(self, index: int) -> Entry:
-        """An entry. Raises StorageError if it is not in the log."""
+        """The entry at `index`, with its body. Raises StorageError if it is not in the log."""
 
     def view(self, position: int, size_bytes: int) -> memoryview:
         """Bytes by position, of one segment. Raises StorageError."""
@@ -62,7 +62,7 @@ class LogStore(Protocol):
 
     @property
     def reader(self) -> Reader:
-        """The log's reader."""
+        """The reader of this log, for entries by index and bytes by position."""
 
     @property
     def fenced(self) -> str | None:
@@ -93,7 +93,7 @@ class LogStore(Protocol):
         """The largest entry, header and body."""
 
     def append(self, index: int, term: int, kind: int, body: Buffer | Draft) -> Header:
-        """A new entry. Raises TooLarge, Fenced, StorageError."""
+        """Stage a new entry at the end. Raises TooLarge, Fenced, StorageError."""
 
     def append_copy(self, header: Header, raw_header: Buffer, body: Buffer) -> None:
         """An entry that another replica made. Raises CorruptLog, Fenced, StorageError."""
@@ -102,13 +102,14 @@ class LogStore(Protocol):
         """The part that has to be made durable; None if there is nothing. Raises Fenced."""
 
     def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
-        """A sync has ended. Raises Fenced if it failed."""
+        """Note that a sync has ended. Raises Fenced if it failed."""
 
     def sync(self) -> None:
         """Make everything durable, now. Raises Fenced."""
 
     def cut(self, first_index: int) -> None:
-        """Remove a tail, durably. Raises StorageError if some of it is committed, Fenced."""
+        """Remove the entries from `first_index` on, durably. Raises StorageError if some of them
+        are committed, Fenced."""
 
     def trim(self, first_index: int) -> Job | None:
         """Forget the whole segments before an index; None if there are none."""
@@ -145,7 +146,7 @@ def head_at(log: LogStore, index: int) -> LogHead:
 
 
 class Storage(Protocol):
-    """Where one log lies."""
+    """The place of one log: a folder, or memory that outlives its process."""
 
     def open(self) -> LogStore:
         """Open the log, or start one, as a new process does. Raises CorruptLog, StorageError.
@@ -180,13 +181,13 @@ class FailingDisk(Disk):
     full = False
 
     def create(self, path: Path, size_bytes: int) -> int:
-        """Create, or fail."""
+        """Create a file; raises ENOSPC if the disk is `full`."""
         if self.full:
             raise OSError(errno.ENOSPC, "no space left on device, as told")
         return super().create(path, size_bytes)
 
     def sync_data(self, descriptor: int) -> None:
-        """Sync, or fail."""
+        """Sync a file; raises EIO once after `fail` was set."""
         if self.fail:
             self.fail = False
             raise OSError(errno.EIO, "input/output error, as told")
@@ -201,7 +202,7 @@ class OnDisk:
         self.folder = folder
 
     def open(self) -> SegmentedLog:
-        """Open it."""
+        """See `Storage.open`."""
         return open_log(self.folder, SEGMENT_BYTES, self.disk)[0]
 
     def damage(self, header: Header) -> None:
@@ -230,11 +231,11 @@ class OnRealDisk(OnDisk):
         return OnRealDisk(self.folder.with_name(f"{self.folder.name}-"))
 
     def fail_next_sync(self) -> None:
-        """Once."""
+        """See `Storage.fail_next_sync`."""
         self._failing.fail = True
 
     def fill_up(self) -> None:
-        """For new files."""
+        """See `Storage.fill_up`."""
         self._failing.full = True
 
 
@@ -253,7 +254,7 @@ class OnSimulatedDisk(OnDisk):
         return super().open()
 
     def another(self) -> OnSimulatedDisk:
-        """Another disk."""
+        """See `Storage.another`."""
         return OnSimulatedDisk()
 
     def fail_next_sync(self) -> None:
@@ -261,7 +262,7 @@ class OnSimulatedDisk(OnDisk):
         self.simulated.fail_in = 0
 
     def fill_up(self) -> None:
-        """For new files."""
+        """See `Storage.fill_up`."""
         self.simulated.full = True
 
     def lose_power(self, seed: int, keep: float) -> None:

@@ -15,7 +15,6 @@ class _Keeper(logging.Handler):
         self.lines: list[dict[str, object]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
         line = event_of(record) | {"log_level": record.levelname.lower()}
         if record.exc_info:
             line["exc_info"] = record.exc_info[1]

@@ -102,7 +102,7 @@ def _wait_until_served(path: Path, server: subprocess.Popen[bytes], said: TextIO
     raise OSError(f"{path} is not served: {reason or 'it takes too long'}")
 
 
-class Passing:
+class _Passing:
     """Operations of FUSE, as its Python library wants them: each is done in another folder."""
 
     use_ns = True
@@ -124,7 +124,6 @@ class Passing:
         return [".", "..", *(each.name for each in self._held(name).iterdir())]
 
     def open(self, name: str, flags: int) -> int:
-        """A descriptor."""
         return os.open(self._held(name), flags)
 
     def create(self, name: str, mode: int, fi: object = None) -> int:
@@ -140,20 +139,16 @@ class Passing:
         return os.pread(fh, size, offset)
 
     def write(self, name: str, data: bytes, offset: int, fh: int) -> int:
-        """How much was written."""
         return os.pwrite(fh, data, offset)
 
     def fallocate(self, name: str, mode: int, offset: int, length: int, fh: int) -> int:
-        """Reserve blocks."""
         os.posix_fallocate(fh, offset, length)
         return 0
 
     def truncate(self, name: str, length: int, fh: int | None = None) -> None:
-        """Cut a file."""
         os.truncate(self._held(name), length)
 
     def fsync(self, name: str, datasync: int, fh: int) -> int:
-        """Make a file durable."""
         os.fsync(fh)
         return 0
 
@@ -162,28 +157,24 @@ class Passing:
         self._held(old).rename(self._held(new))
 
     def unlink(self, name: str) -> None:
-        """Remove a file."""
         self._held(name).unlink()
 
     def mkdir(self, name: str, mode: int) -> None:
-        """Make a folder."""
         self._held(name).mkdir(mode)
 
     def rmdir(self, name: str) -> None:
-        """Remove a folder."""
         self._held(name).rmdir()
 
     def release(self, name: str, fh: int) -> int:
-        """Close a descriptor."""
         os.close(fh)
         return 0
 
 
 def serve(held: Path, path: Path, lost: Path) -> None:
-    """Until it is unmounted."""
+    """Mount `path`, and answer for it until it is unmounted."""
     import mfusepy  # noqa: PLC0415 - where it is not, nobody gets here
 
-    operations = type("Operations", (Passing, mfusepy.Operations), {})(held, lost)
+    operations = type("Operations", (_Passing, mfusepy.Operations), {})(held, lost)
     mfusepy.FUSE(operations, str(path), foreground=True, nothreads=True)
 
 

@@ -53,7 +53,7 @@ class MemorySocket(socket.socket):
         self._name = (host, port or next(_ports))
 
     def listen(self, backlog: int = 0) -> None:
-        """Take connections there."""
+        """Take connections at the name that `bind` gave this socket."""
         super().bind(_named(self._name))
         super().listen(backlog)
 
@@ -81,10 +81,10 @@ def _named(address: Any) -> str:
 
 
 class Timed(Protocol):
-    """An event loop's clock."""
+    """A clock of an event loop."""
 
     def current_time(self) -> float:
-        """Seconds of it."""
+        """Seconds on the loop's own clock."""
         ...
 
 
@@ -97,7 +97,7 @@ class VirtualWorld(World):
         self._began_ms = time.time_ns() // 1_000_000 - int(1000 * clock.current_time())
 
     def steady_s(self) -> float:
-        """The event loop's time."""
+        """Time of the event loop, in seconds."""
         return self._clock.current_time()
 
     def unix_ms(self) -> int:
@@ -105,8 +105,9 @@ class VirtualWorld(World):
         return self._began_ms + int(1000 * self._clock.current_time())
 
     def seldom_s(self, period_s: float) -> float:
-        """Much more seldom. Here whoever is gone has closed its sockets, so no time is too long
-        for a sign of life; and every wake-up of an idle cluster costs a test's real time."""
+        """The period, made much longer. Whoever is gone here has closed its sockets, so no time is
+        too long for a sign of life; and every wake-up of an idle cluster costs a test's real
+        time."""
         return period_s * SELDOM
 
     async def in_thread(

@@ -44,7 +44,7 @@ class Authority:
 
     @classmethod
     def make(cls, name: str) -> Authority:
-        """Make a new authority."""
+        """Make an authority of this name: a new key, and a certificate that it signs itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject, now = _named(name), datetime.now(UTC)
         certificate = (

@@ -71,7 +71,8 @@ class Channel:
         self._socket.setsockopt(level, option, value)
 
     def close(self) -> None:
-        """Close the socket. The other end gets no notice: frames have lengths, so a cut shows."""
+        """Close the socket underneath. The other end gets no notice: frames have lengths, so a cut
+        shows."""
         self._socket.close()
 
     def recv(self, size: int) -> bytes:
@@ -81,7 +82,8 @@ class Channel:
         return plain
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Read into a buffer. What does not fit is read next: see `readable`."""
+        """Read decrypted bytes into a buffer; returns their count. Bytes that do not fit are read
+        next: see `readable`."""
         plain = self._plain or self._decrypted(self._socket.recv(len(buffer)))
         count = min(len(plain), len(buffer))
         buffer[:count] = plain[:count]
@@ -212,7 +214,8 @@ class RecordReader:
         self._left = bytes_max
 
     async def next(self) -> bytes:
-        """The next record. Raises OSError, also for what is no record, and at the bound."""
+        """Read the next TLS record. Raises OSError, also for bytes that are not a record, and at
+        the bound."""
         head = await self._exactly(_HEAD_BYTES)
         length = int.from_bytes(head[3:], "big")
         if not _FIRST_TYPE <= head[0] <= _LAST_TYPE or length > TLS_RECORD_BYTES_MAX:

@@ -13,7 +13,8 @@ from dledger.world import steady_s
 
 
 class ClientContexts:
-    """A client's present context. Its files are looked at when it dials. Raises ConfigError."""
+    """The TLS context of a client now. Its files are looked at when it dials. Raises
+    ConfigError."""
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls

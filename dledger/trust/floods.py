@@ -29,7 +29,7 @@ _OTHERS: Final = "others"
 
 
 class Floods:
-    """The debts of addresses."""
+    """Debts of addresses that sent wrong proofs, in ms, for a bounded number of addresses."""
 
     def __init__(self) -> None:
         #: When each debt will be gone, in ms.
@@ -67,7 +67,8 @@ class Floods:
         return max(0.0, ahead_s - UNKNOWN_REFUSED_AT_ONCE_S)
 
     def _debt_ms(self, origin: str, now_ms: float) -> float:
-        """The present debt. A clock that was set back makes none larger than it can be."""
+        """The present debt of an address. A clock that was set back makes none larger than it can
+        be."""
         return min(max(0.0, self._paid_at.get(origin, now_ms) - now_ms), 2 * _MOST_MS)
 
     def _forget_paid(self, now_ms: float) -> None:

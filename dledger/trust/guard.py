@@ -46,7 +46,7 @@ _SEEN: Final[tuple[Action, ...]] = (GET, LIST, SUB, PUB)
 
 
 class Mode(StrEnum):
-    """The setting `authorizationMode`."""
+    """Setting `authorizationMode`: whether rights are ignored, only observed, or enforced."""
 
     OFF = "off"
     OBSERVE = "observe"

@@ -76,7 +76,7 @@ class Look(Protocol):
         """The name of this server's cluster."""
 
     def has_topic(self, topic: str) -> bool:
-        """Whether a topic exists."""
+        """Whether a topic of this name exists."""
 
     def has_group(self, group: str) -> bool:
         """Whether a consumer group exists."""

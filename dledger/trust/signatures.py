@@ -81,7 +81,7 @@ class Key:
 
     @classmethod
     def of_cluster(cls, secret: bytes) -> Key:
-        """The key of `CLUSTER_USER`."""
+        """Derive the key of `CLUSTER_USER` from the cluster's secret."""
         return cls(hmac.digest(secret, b"dledger user of the cluster", hashlib.sha256).hex())
 
     def sign_as_stock(self, command: Command, name: str) -> None:

@@ -52,7 +52,7 @@ class Users:
         return iter(sorted(self._users.values(), key=lambda user: user.name))
 
     def get(self, name: str) -> User | None:
-        """A user by name."""
+        """The user of this name, or None."""
         return self._users.get(name)
 
     def policies(self, name: str) -> Policies:
@@ -94,8 +94,8 @@ class Users:
         self.entries = sum(len(user.entries) for user in self._users.values())
 
     def digest(self) -> str:
-        """Equal for equal tables. Kept until the table changes: each question for a broker's state
-        is answered with it."""
+        """A digest that is equal for equal tables. It is kept until the table changes: each
+        question for a broker's state is answered with it."""
         version, digest = self._digest
         if not digest or version != self.version:
             digest = hashlib.sha256(msgspec.msgpack.encode(self.dump())).hexdigest()[:16]
@@ -109,7 +109,7 @@ def encoded(users: Users) -> bytes:
 
 
 def decoded(data: Buffer) -> list[User]:
-    """The inverse of `encoded`. Raises BadInput."""
+    """The users that `encoded` wrote. Raises BadInput."""
     inflater = zlib.decompressobj()
     try:
         inflated = inflater.decompress(data, limits.USERS_TOLD_BYTES_MAX)

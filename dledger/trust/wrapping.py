@@ -34,7 +34,8 @@ class Wrapping:
         return tag + self._masked(tag, plain)
 
     def unwrap(self, name: str, wrapped: bytes) -> str:
-        """The password. Raises BadInput if another secret has wrapped it, or it was changed."""
+        """The password of a user, unwrapped. Raises BadInput if another secret has wrapped it, or
+        it was changed."""
         tag, hidden = wrapped[:_TAG_BYTES], wrapped[_TAG_BYTES:]
         plain = self._masked(tag, hidden)
         if not hmac.compare_digest(tag, self._tag(name, plain)):

@@ -144,7 +144,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def write_verdict(directory: Path, verdict: Verdict) -> None:
-    """Write verdict.json."""
+    """Write a verdict to verdict.json in `directory`, indented."""
     data = msgspec.json.format(msgspec.json.encode(verdict), indent=2)
     (directory / VERDICT_FILE).write_bytes(data + b"\n")
 

@@ -22,7 +22,8 @@ _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U001
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A test case. It passed if there is neither a failure nor a reason why it was skipped."""
+    """A test case of a JUnit report. It passed if there is neither a failure nor a reason why it
+    was skipped."""
 
     name: str
     group: str

@@ -38,7 +38,7 @@ def joined(parts: Iterable[Markup], between: str = "") -> Markup:
 
 
 def tag(name: str, *inner: Markup, **attributes: str) -> Markup:
-    """An element. `class_` is the attribute class; attributes are text."""
+    """An HTML element as markup. `class_` is the attribute class; attributes are text."""
     shown = "".join(f' {key.rstrip("_")}="{text(value)}"' for key, value in attributes.items())
     return Markup(f"<{name}{shown}>{''.join(inner)}</{name}>")
 

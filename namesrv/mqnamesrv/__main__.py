@@ -6,7 +6,7 @@ from dledger.program.entering import enter
 
 
 def main() -> None:
-    """The console command."""
+    """Entry point of the console command `mqnamesrv`."""
     enter("mqnamesrv", "mqnamesrv.mqnamesrv", "server")
 
 

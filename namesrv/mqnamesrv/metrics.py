@@ -32,7 +32,7 @@ _WRITER = Writer({"node_type": "namesrv"})
 
 @dataclass(frozen=True, slots=True)
 class NamesrvFigures:
-    """Makes the pages."""
+    """Writer of a name server's page of metrics."""
 
     _dispatcher: Dispatcher
     _quota: ConnectionQuota
@@ -40,7 +40,7 @@ class NamesrvFigures:
     _tls: ServerContexts | None = None
 
     def pieces(self) -> Iterator[str]:
-        """The text of /metrics."""
+        """The text of /metrics, a family at a time."""
         for family, samples in self._families():
             yield from _WRITER.family(family, samples)
 
@@ -133,7 +133,7 @@ class NamesrvHealth:
         self._dispatcher = dispatcher
 
     def alive(self) -> None:
-        """Alive: the server answers."""
+        """No reason: a name server that answers is alive."""
 
     def ready(self) -> str | None:
         """The reason why its routes may lack something; None if there is none."""

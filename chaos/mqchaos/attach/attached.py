@@ -81,7 +81,7 @@ class Attached:
 
     @property
     def history(self) -> Path:
-        """Where the history lies."""
+        """Folder of the run's history, a file for each client."""
         return self.directory / "history"
 
     @property
@@ -90,7 +90,7 @@ class Attached:
         return self.directory / "hooks.log"
 
     async def execute(self) -> None:
-        """All of it. What was hurt is healed, whatever happens."""
+        """Perform the run. Nodes that were hurt are healed, whatever happens."""
         self.history.mkdir()
         try:
             access = self.order.identity.access()
@@ -217,7 +217,8 @@ class Attached:
         return self._leader
 
     async def _acknowledged(self, clients: Clients, before: int) -> None:
-        """Until more is acknowledged. Raises ClusterError if that takes too long."""
+        """Wait until more than `before` sends are acknowledged. Raises ClusterError if that takes
+        too long."""
         with trio.move_on_after(DRAIN_TIMEOUT_S):
             while clients.acked <= before:  # noqa: ASYNC110 - other processes'
                 await trio.sleep(PROBE_INTERVAL_S)

@@ -30,7 +30,7 @@ class Clients(Protocol):
         """Whether all that was acknowledged has been delivered, as far as they can say."""
 
     async def leave(self) -> None:
-        """End them."""
+        """End the clients that still run."""
 
 
 class OurClients:

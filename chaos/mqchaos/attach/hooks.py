@@ -51,7 +51,7 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Hooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """Content of a hooks file: a broker group, its nodes, and perhaps a program as the load."""
 
     broker: str
     nodes: dict[str, Node]

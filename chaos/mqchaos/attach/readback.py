@@ -44,7 +44,7 @@ Place = tuple[str, str, int, int]
 
 @dataclass(slots=True)
 class _Seen:
-    """Statements about all messages."""
+    """All that a history says about each message: sent, acknowledged, refused, read."""
 
     sent: dict[str, int] = field(default_factory=dict)
     acked: dict[str, Place] = field(default_factory=dict)

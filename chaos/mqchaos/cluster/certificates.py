@@ -69,7 +69,6 @@ def of_clients(directory: Path) -> Tls:
 
 
 def _authority(directory: Path) -> Authority:
-    """The one that signs."""
     from dledger.tls.authority import Authority  # noqa: PLC0415 - an extra of its own
 
     return Authority.read(directory / AUTHORITY, directory / AUTHORITY_KEY)

@@ -114,7 +114,7 @@ class Cluster:
 
     @property
     def identity(self) -> Identity:
-        """The credentials of clients."""
+        """Credentials of the cluster's clients: a certificate, a user, both or neither."""
         layout = self.layout
         return access.of_clients(self.directory, tls=layout.tls, users=layout.users)
 
@@ -223,7 +223,7 @@ class Cluster:
         )
 
     def folder(self, name: str) -> Path:
-        """A server's own directory."""
+        """Directory of one server, for its config, log and data."""
         return self.directory / name
 
     def log(self, name: str) -> Path:

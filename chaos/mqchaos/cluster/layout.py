@@ -49,7 +49,7 @@ _HARNESS_NUMBER = 253
 
 
 class NameServerLayout(msgspec.Struct, frozen=True):
-    """A name server. `port`: where clients and brokers reach it, at `host`."""
+    """A name server of the layout. `port`: where clients and brokers reach it, at `host`."""
 
     name: str
     port: int
@@ -57,7 +57,7 @@ class NameServerLayout(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """host:port."""
+        """Address for clients and brokers, as host:port."""
         return f"{self.host}:{self.port}"
 
 

@@ -42,10 +42,10 @@ def links(layout: Layout) -> Iterator[Link]:
 
 
 def write_links(folder: Path, layout: Layout) -> None:
-    """Write the file."""
+    """Write the links of a layout to the file that the proxy reads."""
     (folder / LINKS_FILE).write_bytes(msgspec.json.encode(list(links(layout))))
 
 
 def read_links(folder: Path) -> list[Link]:
-    """Read it."""
+    """Read the links that `write_links` wrote to `folder`."""
     return msgspec.json.decode((folder / LINKS_FILE).read_bytes(), type=list[Link])

@@ -65,7 +65,7 @@ class OwnDisk:
         return _is_full(self._outer.mount_point)
 
     def relieve(self) -> None:
-        """Give the room back."""
+        """Remove the ballast files of `fill` and `starve`."""
         for disk in (self.inner, self._outer):
             with suppress(OSError):  # of a file system that takes nothing the file goes later
                 (disk.mount_point / _BALLAST).unlink(missing_ok=True)

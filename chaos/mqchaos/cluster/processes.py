@@ -46,7 +46,7 @@ class Process(msgspec.Struct, frozen=True):
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs. A zombie does not."""
+        """Whether the process still runs. A zombie does not."""
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, os.WNOHANG)
         return _started_ticks(self.pid) == self.started_ticks

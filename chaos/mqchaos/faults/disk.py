@@ -102,7 +102,7 @@ def wipe(store: Path) -> None:
 
 
 def is_gone(store: Path) -> bool:
-    """Whether nothing is left."""
+    """Whether a store is missing or empty."""
     return not store.exists() or not any(store.iterdir())
 
 

@@ -41,7 +41,7 @@ from mqchaos.limits import STORM_KILLED_AFTER_S
 
 
 class Fault(Protocol):
-    """A kind of fault."""
+    """A kind of fault: its obstacles, and how it is injected, seen and healed."""
 
     @property
     def kind(self) -> Kind:
@@ -51,13 +51,13 @@ class Fault(Protocol):
         """Why it may not be injected now, in a few words; None if it may."""
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """Do it. It has happened when this returns."""
+        """Hurt the victims. The fault has happened when this returns."""
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """Whether it has: looked up, not remembered."""
+        """Whether the fault has happened: looked up, not remembered."""
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Undo it. The node may need time to catch up afterwards."""
+        """Undo the fault. A node may need time to catch up afterwards."""
 
 
 class Kill(OfFew, Killing):
@@ -114,7 +114,7 @@ class Pause(OfFew):
         return all(cluster.stopped(victim.name) for victim in victims)
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Continue the nodes."""
+        """Send SIGCONT to the paused processes."""
         for victim in victims:
             cluster.signal(victim.name, signal.SIGCONT)
 

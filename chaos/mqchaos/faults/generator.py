@@ -1,4 +1,4 @@
-"""Plans of faults. Pure: the same draws give the same plan.
+"""Generator of plans of faults. Pure: the same draws give the same plan.
 
 A plan is a list of steps, done one after the other. Each step waits for its moment, which is either
 a share of the run's sends or a time since the step before it was done, and then injects a fault

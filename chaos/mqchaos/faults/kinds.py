@@ -31,7 +31,8 @@ class Needs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault. `name` and `undone` are the history's words, `words` those for people.
+    """A kind of fault, in words. `name` and `undone` are the history's words, `words` those for
+    people.
 
     `state`: what a node is from the fault to its end; "" if it stays what it was. `undone` is ""
     for what is over as soon as it has happened.

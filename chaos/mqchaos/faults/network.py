@@ -70,7 +70,7 @@ class NetworkFault:
         return status.touched.get(self._name(victims), 0) > 0
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Deliver everything that waits."""
+        """Remove the fault's rules: the bytes that were held back are delivered."""
         await break_links(cluster, Request(self._name(victims), healed=True))
         cluster.cut_off -= rules.cut_off(cluster.layout, self._cut(cluster, victims))
 

@@ -35,7 +35,8 @@ class OfFew:
     """A fault that takes nodes away: their group must be able to miss them."""
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While they serve, and a majority of their group without them."""
+        """The obstacle: a victim does not serve, or its group has no majority without the
+        victims."""
         return not_serving(cluster, victims) or majority_missing(cluster, victims)
 
 
@@ -43,7 +44,7 @@ class OfMany:
     """A fault that may take away more than a group can miss."""
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While they serve."""
+        """The obstacle: a victim that does not serve; None if all do."""
         return not_serving(cluster, victims)
 
 

@@ -101,7 +101,7 @@ class Load:
             self._acknowledged.set()
 
     async def run(self) -> None:
-        """Send until cancelled."""
+        """Send messages, a bounded number in flight, until cancelled."""
         while True:
             await self._slots.acquire()
             body = self._rng.randbytes(self._rng.choice(BODY_BYTES))

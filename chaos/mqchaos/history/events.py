@@ -115,7 +115,7 @@ class Resolve(_Event, frozen=True, gc=False):
 
 
 class Fail(_Event, frozen=True, gc=False):
-    """The producer gave up. If `definite`, the message is certainly not stored."""
+    """A send that its producer gave up. If `definite`, the message is certainly not stored."""
 
     client: str
     id: str

@@ -22,7 +22,8 @@ SOCKET_NAME = "control"
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Break or mend something. All may be left out: then the answer says how things are.
+    """A request to break or to mend links. All may be left out: then the answer says how things
+    are.
 
     `name` names the fault; `rule` is in force for its `directions` until it is `healed`. `reset`:
     the connections of these directions are reset now.
@@ -36,7 +37,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How things are. `touched`: by fault, the bytes that it held back, or connections reset."""
+    """The state of all links. `touched`: by fault, the bytes that it held back, or connections
+    reset."""
 
     touched: dict[str, int]
     connections: int

@@ -95,7 +95,7 @@ class Connection:
         self._all = trio.CancelScope()
 
     def look_again(self) -> None:
-        """The rules have changed."""
+        """End waits that the old rules have caused, as the rules have changed."""
         for scope in self._waits:
             scope.cancel()
 

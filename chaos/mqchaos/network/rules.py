@@ -48,7 +48,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def late(self) -> bool:
-        """Whether packets wait."""
+        """Whether the rule delays packets."""
         return bool(self.delay_s or self.jitter_s)
 
 
@@ -94,33 +94,34 @@ def _others(layout: Layout, hurt: Collection[str]) -> list[str]:
 
 
 def from_peers(layout: Layout, hurt: Collection[str]) -> frozenset[Direction]:
-    """Nodes and the rest of their group that don't hear each other. Clients reach them all."""
+    """Links between the hurt nodes and the rest of their group, both ways. Clients reach them
+    all."""
     return _both(hurt, _others(layout, hurt))
 
 
 def from_everybody(layout: Layout, hurt: Collection[str]) -> frozenset[Direction]:
-    """Nor do clients and name servers."""
+    """Links of the hurt nodes to peers, clients and name servers, both ways."""
     return from_peers(layout, hurt) | from_clients(layout, hurt) | from_namesrvs(layout, hurt)
 
 
 def from_clients(layout: Layout, hurt: Collection[str]) -> frozenset[Direction]:
-    """Nodes and all clients."""
+    """Links between the hurt nodes and all clients, both ways."""
     return _both(hurt, [CLIENTS])
 
 
 def from_namesrvs(layout: Layout, hurt: Collection[str]) -> frozenset[Direction]:
-    """Nodes and all name servers."""
+    """Links between the hurt nodes and all name servers, both ways."""
     return _both(hurt, [server.name for server in layout.namesrvs])
 
 
 def unheard(layout: Layout, hurt: Collection[str]) -> frozenset[Direction]:
-    """Nothing that they say reaches their peers; they hear all."""
+    """Links from the hurt nodes to their peers: they hear, and are not heard."""
     others = _others(layout, hurt)
     return frozenset((one, other) for one in hurt for other in others)
 
 
 def unhearing(layout: Layout, hurt: Collection[str]) -> frozenset[Direction]:
-    """Nothing that their peers say reaches them; they are heard."""
+    """Links to the hurt nodes from their peers: they are heard, and do not hear."""
     return frozenset((other, one) for one, other in unheard(layout, hurt))
 
 

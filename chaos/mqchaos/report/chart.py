@@ -51,17 +51,17 @@ class Format:
 
     @property
     def plot_end(self) -> float:
-        """Below the throughput."""
+        """Height, in units of the drawing, at which the throughput ends."""
         return self.top + self.plot_height
 
     @property
     def latency_top(self) -> float:
-        """Above the latencies."""
+        """Height, in units of the drawing, at which the latencies begin."""
         return self.plot_end + 42
 
     @property
     def lanes_top(self) -> float:
-        """Above the nodes."""
+        """Height, in units of the drawing, at which the nodes' lanes begin."""
         return self.latency_top + self.latency_height + 26
 
 

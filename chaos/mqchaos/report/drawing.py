@@ -55,7 +55,7 @@ def duration(seconds: float) -> str:
 
 
 def svg(width: float, height: float, caption: str, parts: Iterable[Markup], style: str) -> Markup:
-    """The whole drawing."""
+    """A drawing of this size as an SVG element; `caption` is its label for screen readers."""
     inner = joined(parts, "\n")
     return Markup(
         f'<svg class="{style}" viewBox="0 0 {width:g} {height:g}" role="img" '
@@ -64,7 +64,7 @@ def svg(width: float, height: float, caption: str, parts: Iterable[Markup], styl
 
 
 def word(x: float, y: float, caption: str, style: str) -> Markup:
-    """Words at a place."""
+    """A text element whose anchor is at (x, y), with `caption` escaped."""
     return Markup(f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{text(caption)}</text>')
 
 

@@ -59,7 +59,7 @@ class _Reading:
         self._faults: list[Mark] = []
 
     def take(self, event: Event) -> None:
-        """Take another event."""
+        """Count the next event, in the order of time."""
         if self._start is None:
             self._start = event.t
         at_s = (event.t - self._start) / NS_PER_S
@@ -93,7 +93,7 @@ class _Reading:
             slot.latencies.add((event.t - began) / NS_PER_S)
 
     def result(self) -> Timeline:
-        """All of it."""
+        """The timeline of all events that were taken."""
         latencies = Latencies()
         for slot in self._slots.all:
             latencies.merge(slot.latencies)

@@ -45,7 +45,8 @@ def render(
     nodes: Sequence[str],
     events: Sequence[tuple[float, str]],
 ) -> str:
-    """The page. `rows`: name, value, whether it is as it should be; `events`: what happened."""
+    """The page of a report as HTML. `rows`: name, value, whether it is as it should be; `events`:
+    what happened."""
     heading = _heading(report)
     strips = distributions(found, report.pauses_factor if report.pauses_judged else None)
     body = [

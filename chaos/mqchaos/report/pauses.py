@@ -69,7 +69,7 @@ class Pauses:
         self._open.append(self._all[-1])
 
     def acked(self, at_s: float) -> None:
-        """A send was acknowledged."""
+        """Note an acknowledged send, which ends a gap, at `at_s` seconds."""
         if self._acked_s is not None:
             for each in self._open:
                 each.passed(self._acked_s, at_s)

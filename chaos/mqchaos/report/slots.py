@@ -22,12 +22,12 @@ _FINEST: Final = 1e-5
 
 @dataclass(slots=True)
 class Latencies:
-    """A histogram of seconds."""
+    """Histogram of latencies in seconds, with bins of equal ratio."""
 
     bins: Counter[int] = field(default_factory=Counter)
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one latency; the finest bin takes all that are shorter."""
         self.bins[int(math.log(max(seconds, _FINEST) / _FINEST) / _STEP)] += 1
 
     def merge(self, other: Latencies) -> None:
@@ -56,7 +56,7 @@ class Slot:
     latencies: Latencies = field(default_factory=Latencies)
 
     def merge(self, other: Slot) -> None:
-        """Take the other's, too."""
+        """Add the counts and latencies of another slot."""
         self.acked += other.acked
         self.delivered += other.delivered
         self.latencies.merge(other.latencies)

@@ -12,7 +12,8 @@ LATENCY_SHARES: Final = (0.5, 0.9, 0.99, 0.999, 1.0)
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """The audit's table. `stored`: records by replica; nothing where none was looked at."""
+    """Counts of messages by the audit. `stored`: records by replica; nothing where none was looked
+    at."""
 
     sent: int
     acknowledged: int
@@ -52,7 +53,8 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """report.json. `holds` only if the audit found nothing and every measured bound was kept."""
+    """Content of report.json. `holds` only if the audit found nothing and every measured bound was
+    kept."""
 
     holds: bool
     scenario: str

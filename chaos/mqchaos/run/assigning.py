@@ -15,8 +15,8 @@ CONSUMERS: Final = 2
 
 
 class Assigning(NamedTuple):
-    """Makes the tasks. Clients reach the name servers at `address`, and keep what they keep in the
-    run's `directory`."""
+    """Maker of the clients' tasks. Clients reach the name servers at `address`, and keep their
+    files in the run's `directory`."""
 
     planned: Planned
     address: str
@@ -33,7 +33,7 @@ class Assigning(NamedTuple):
         return WORKLOADS[self.planned.workload]
 
     def file(self, client: str) -> str:
-        """A client's history."""
+        """Path of the history that a client writes."""
         return str(self.directory / "history" / f"{client}.jsonl")
 
     @property
@@ -50,7 +50,7 @@ class Assigning(NamedTuple):
         return max(own_s, RANDOM_SEND_TIMEOUT_S) if self.workload.groups > 1 else own_s
 
     def consume(self, number: int) -> Consume:
-        """The n-th consumer's."""
+        """Task of the consumer of this number."""
         workload, name = self.workload, f"consumer-{number}"
         offsets = str(self.directory / f"{name}.offsets.json") if workload.broadcast else None
         return Consume(
@@ -76,7 +76,7 @@ class Assigning(NamedTuple):
         )
 
     def produce(self, number: int) -> Produce:
-        """The n-th producer's."""
+        """Task of the producer of this number."""
         workload, planned, name = self.workload, self.planned, f"producer-{number}"
         total = planned.messages
         return Produce(

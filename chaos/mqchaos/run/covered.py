@@ -29,7 +29,7 @@ _NAMES: Final = {str(number): number for number in NUMBERS}
 
 
 def read_line(data: bytes, where: str) -> RunLine:
-    """A line of soak.jsonl. Raises BadInput, which names the field, for one that is none."""
+    """A line of soak.jsonl. Raises BadInput, which names the field, for any other line."""
     try:
         line = msgspec.json.decode(data, type=RunLine)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -56,7 +56,7 @@ class Judged:
     violated: Counter[int] = field(default_factory=Counter)
 
     def add(self, line: RunLine) -> None:
-        """Add a run."""
+        """Count a run, and what was judged in it."""
         self.runs += 1
         self.wrong += bool(line.signs)
         for name, count in line.checked.items():
@@ -78,7 +78,7 @@ class Judged:
 
 @dataclass(slots=True)
 class Coverage:
-    """The sums over runs."""
+    """Sums over many runs, by fault and by workload."""
 
     seconds: float = 0.0
     acknowledged: int = 0
@@ -91,7 +91,7 @@ class Coverage:
     wrong: list[RunLine] = field(default_factory=list)
 
     def add(self, line: RunLine) -> None:
-        """Add a run."""
+        """Count a run in the sums of its workload and its faults."""
         self.seconds += line.seconds
         self.acknowledged += line.acknowledged
         self.all.add(line)

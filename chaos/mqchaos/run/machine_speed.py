@@ -24,7 +24,7 @@ class MachineSpeed:
         self.looks: list[float] = []
 
     async def keep_looking(self) -> None:
-        """Until it is cancelled."""
+        """Measure the machine every `LOOK_EVERY_S` seconds until cancelled."""
         while True:
             self.looks.append(await trio.to_thread.run_sync(work_s))
             await trio.sleep(LOOK_EVERY_S)

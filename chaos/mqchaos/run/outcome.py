@@ -37,7 +37,7 @@ class Outcome:
 
 
 def judged(report: Report) -> Outcome:
-    """By its report."""
+    """Outcome of an audited run, by its report."""
     violated = [each for each in report.properties if not each.holds]
     signs = {f"property {each.number}" for each in violated}
     reasons = [each.title for each in violated] + report.findings
@@ -49,7 +49,8 @@ def judged(report: Report) -> Outcome:
 
 
 async def outcome_of(order: Order, sought: frozenset[str] = frozenset()) -> Outcome:
-    """Perform it, quietly. If only signs are sought that show without an audit, there is none."""
+    """Perform the run without output, and judge it. If all of the sought signs show without an
+    audit, none is made."""
     console = Console(quiet=True)
     try:
         run = await execute(order, console)

@@ -24,8 +24,8 @@ from mqchaos.run.scenarios import library_lines
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The run to perform. `directory`: everything of the run; `report`: the files that are kept of
-    it.
+    """A run that is to be performed, and where its files go. `directory`: everything of the run;
+    `report`: the files that are kept of it.
 
     `replay` is the command that does it again; `input` None means the standard library's sources.
     """

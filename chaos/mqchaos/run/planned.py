@@ -84,7 +84,7 @@ class Planned(Made, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def write_plan(directory: Path, planned: Planned) -> None:
-    """Write plan.json."""
+    """Write the plan of a run to plan.json in `directory`."""
     data = msgspec.json.format(msgspec.json.encode(planned), indent=1)
     (directory / PLAN_FILE).write_bytes(data + b"\n")
 

@@ -110,7 +110,7 @@ class Run:
         self.cluster = Cluster.create(directory / "cluster", servers)
 
     async def execute(self) -> None:
-        """Run it all. Whatever happens, no process is left afterwards."""
+        """Perform the run from start to end. Whatever happens, no process is left afterwards."""
         self.history.mkdir()
         with self._plugged_in(), self._on_disks(), busy_machine(self.planned.busy):
             await self._execute()
@@ -245,7 +245,8 @@ class Run:
         self.consumers.append(program.reading)
 
     def _plan_workers(self, workload: Workload, started: Callable[[str], None]) -> None:
-        """Processes of our client. `started` gets each that has begun its history."""
+        """Plan the processes of our client. `started` gets the name of each that has begun its
+        history."""
         address = self.cluster.layout.namesrv_addr_for(layout.CLIENTS)
         where = (address, self.topic, GROUP, self.directory, self._lines, self._part_bytes)
         assigning = Assigning(self.planned, *where, self.cluster.identity)

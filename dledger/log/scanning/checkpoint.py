@@ -22,8 +22,8 @@ _MAGIC: Final = b"DLCK"
 
 
 class SealedSegment(msgspec.Struct, frozen=True, array_like=True):
-    """A sealed segment. `last_offset` is where its last entry starts in the file, `end` where it
-    ends.
+    """Summary of a sealed segment. `last_offset` is where its last entry starts in the file, `end`
+    where it ends.
 
     A summary may be stale: written before the segment's tail was cut and replaced. So it counts
     only if the entry at `last_offset` is still the one that it names, and no entry follows. Then

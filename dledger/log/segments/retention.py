@@ -24,7 +24,7 @@ class SegmentInfo:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How much is kept. None: no bound of that kind."""
+    """Bounds of the log's age in seconds and size in bytes; None means no bound of that kind."""
 
     age_max_s: float | None = None
     size_bytes_max: int | None = None

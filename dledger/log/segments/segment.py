@@ -140,7 +140,8 @@ class Segment:
         self._good = bytearray(len(scan.offsets))
 
     def add(self, offset: int, end: int) -> None:
-        """Note another entry. Its bytes come from memory, so they are good."""
+        """Note the place of another entry, in bytes of the file. Its bytes come from memory, so
+        they are good."""
         self.offsets.append(offset >> 3)
         self._good.append(1)
         self.end = end

@@ -136,7 +136,7 @@ class HandOver:
         return min(preferred_at, self._relief.next_at) if self._lacks_room() else preferred_at
 
     def link_down(self, node_id: str) -> None:
-        """A connection broke. If it led to the preferred node, its healthy time starts from
+        """Note a broken connection. If it led to the preferred node, its healthy time starts from
         zero."""
         if self._preference is not None and self._preference.node_id == node_id:
             self._preference.reset()

@@ -79,8 +79,8 @@ class Follower:
 
 @dataclass(slots=True)
 class Transfer:
-    """A transfer under way. `on_done` gets None when leadership has moved, or the reason why
-    not."""
+    """A transfer of leadership under way. `on_done` gets None when leadership has moved, or the
+    reason why not."""
 
     target: str
     deadline: float

@@ -219,8 +219,8 @@ class PeerTransport(Transport):  # type: ignore[misc]
         self._peers.post(peer, Denied(self._core.term))
 
     def step_down(self, peer: Peer, term: int) -> None:
-        """Take a higher term. The library does so when it gets a vote request that it can't
-        grant."""
+        """Take the higher term of a peer. The library does so when it gets a vote request that it
+        can't grant, so this gives it one."""
         if term > self._core.term:
             self._onMessageReceived(
                 peer.node,

@@ -54,7 +54,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def address(self) -> tuple[str, int]:
-        """(host, peer port)."""
+        """Host and peer port of the member, for connections between members."""
         return self.host, self.port
 
 

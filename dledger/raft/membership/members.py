@@ -62,7 +62,7 @@ class Members:
 
     @property
     def current(self) -> Configuration:
-        """The configuration in force."""
+        """The last configuration of the log, which is in force, committed or not."""
         return self.later[-1] if self.later else self.base
 
     def is_majority(self, node_ids: Collection[str]) -> bool:

@@ -66,9 +66,10 @@ class Asking:
         return self._repair.next.next_index
 
     def take(self, message: Given) -> int | Lacking | None:
-        """Take an answer. Returns an index up to which all was committed, and is here; or the next
-        question to who answered; or None if it has helped nothing, since it came twice, say: then
-        nothing is to be asked, else there would be two of each question from there on.
+        """Take a leader's answer to a question. Returns an index up to which all was committed, and
+        is here; or the next question to who answered; or None if it has helped nothing, since it
+        came twice, say: then nothing is to be asked, else there would be two of each question from
+        there on.
 
         Raises FrameError for what is malformed, CorruptLog if the leader can't help, OSError.
         """

@@ -6,7 +6,7 @@ from dledger.remoting.bodies.base import Body, ClientBody
 
 
 class UserInfo(ClientBody):
-    """A user. Members that an update leaves out stay as they are.
+    """A user in requests and answers. Members that an update leaves out stay as they are.
 
     `require_fresh` is ours: only requests that can't be sent again are taken from this user.
     """

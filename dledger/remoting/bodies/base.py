@@ -60,7 +60,7 @@ class ClientBody(Body):
 
 
 def encode_body(body: msgspec.Struct, dialect: Dialect = Dialect.STANDARD) -> bytes:
-    """Write `body`. Stock clients expect maps keyed by queues in the loose dialect."""
+    """Encode `body` as JSON. Stock clients expect maps keyed by queues in the loose dialect."""
     if dialect is Dialect.LOOSE:
         return write_loose(body)
     return write_standard(body)

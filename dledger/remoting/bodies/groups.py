@@ -98,7 +98,7 @@ class CheckClientConfigBody(ClientBody):
 
 
 class ConsumerIdList(Body):
-    """GET_CONSUMER_LIST_BY_GROUP."""
+    """Answer to GET_CONSUMER_LIST_BY_GROUP: ids of the clients that are connected."""
 
     consumer_id_list: list[str] = []
 
@@ -160,7 +160,7 @@ class BatchAck(Body):
 
 
 class BatchAckMessageBody(ClientBody):
-    """BATCH_ACK_MESSAGE."""
+    """Request of BATCH_ACK_MESSAGE: acks at one broker."""
 
     broker_name: str = ""
     acks: list[BatchAck] = []
@@ -210,13 +210,13 @@ class SubscriptionGroupConfig(ClientBody, gc=False):
 
 
 class SubscriptionGroupWrapper(Body):
-    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG."""
+    """Answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG: configs by name of group."""
 
     subscription_group_table: dict[str, SubscriptionGroupConfig] = {}
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
 
 
 class SubscriptionGroupList(ToolBody):
-    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST."""
+    """Request of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: groups to make or to change."""
 
     group_config_list: list[SubscriptionGroupConfig]

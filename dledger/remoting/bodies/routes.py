@@ -47,7 +47,7 @@ class TopicConfigWrapper(Body):
 
 
 class CreateTopicListBody(ToolBody):
-    """UPDATE_AND_CREATE_TOPIC_LIST."""
+    """Request of UPDATE_AND_CREATE_TOPIC_LIST: topics to make or to change."""
 
     topic_config_list: list[TopicConfig]
 
@@ -123,7 +123,7 @@ class BrokerMemberGroup(Body):
 
 
 class BrokerMemberGroupBody(Body):
-    """GET_BROKER_MEMBER_GROUP."""
+    """Answer to GET_BROKER_MEMBER_GROUP: addresses of one broker group."""
 
     broker_member_group: BrokerMemberGroup
 

@@ -21,7 +21,7 @@ class TopicOffset(Body):
 
 
 class TopicStats(Body):
-    """GET_TOPIC_STATS_INFO."""
+    """Answer to GET_TOPIC_STATS_INFO: offsets of each queue."""
 
     offset_table: dict[MessageQueue, TopicOffset] = {}
 
@@ -43,7 +43,8 @@ class OffsetWrapper(Body):
 
 
 class ConsumeStats(Body):
-    """GET_CONSUME_STATS."""
+    """Answer to GET_CONSUME_STATS: a group's progress in each queue, and its messages per
+    second."""
 
     offset_table: dict[MessageQueue, OffsetWrapper] = {}
     consume_tps: float = 0.0
@@ -67,7 +68,7 @@ class QueueOffset(Body):
 
 
 class ResetOffsetListBody(Body):
-    """RESET_CONSUMER_CLIENT_OFFSET to C++ clients."""
+    """Body of RESET_CONSUMER_CLIENT_OFFSET, in the form that C++ clients read."""
 
     offset_table: list[QueueOffset] = []
 
@@ -93,7 +94,7 @@ class BrokerStatsItem(Body):
 
 
 class BrokerStatsData(Body):
-    """VIEW_BROKER_STATS_DATA."""
+    """Answer to VIEW_BROKER_STATS_DATA: one key's figures over a minute, an hour and a day."""
 
     stats_minute: BrokerStatsItem
     stats_hour: BrokerStatsItem
@@ -101,7 +102,7 @@ class BrokerStatsData(Body):
 
 
 class GroupList(Body):
-    """QUERY_TOPIC_CONSUME_BY_WHO."""
+    """Answer to QUERY_TOPIC_CONSUME_BY_WHO: names of the groups that read the topic."""
 
     group_list: list[str] = []
 
@@ -116,7 +117,7 @@ class ClientConnection(Body):
 
 
 class ConsumerConnection(Body):
-    """GET_CONSUMER_CONNECTION_LIST."""
+    """Answer to GET_CONSUMER_CONNECTION_LIST: a group's clients, and what they subscribe to."""
 
     connection_set: list[ClientConnection] = []
     subscription_table: dict[str, SubscriptionData] = {}
@@ -160,7 +161,7 @@ class ConsumerRunningInfo(Body):
 
 
 class ProducerConnection(Body):
-    """GET_PRODUCER_CONNECTION_LIST."""
+    """Answer to GET_PRODUCER_CONNECTION_LIST: a group's connected producers."""
 
     connection_set: list[ClientConnection] = []
 
@@ -176,7 +177,7 @@ class ProducerInfo(Body):
 
 
 class ProducerTableInfo(Body):
-    """GET_ALL_PRODUCER_INFO: by group."""
+    """Answer to GET_ALL_PRODUCER_INFO: connected producers by group."""
 
     data: dict[str, list[ProducerInfo]] = {}
 
@@ -195,7 +196,7 @@ class QueueTimeSpan(Body):
 
 
 class QueryConsumeTimeSpanBody(Body):
-    """QUERY_CONSUME_TIME_SPAN."""
+    """Answer to QUERY_CONSUME_TIME_SPAN: store times of each queue, in unix ms."""
 
     consume_time_span_set: list[QueueTimeSpan] = []
 

@@ -113,6 +113,6 @@ def _fill(rows: _U8, at: int, kind: struct.Struct, values: npt.NDArray[np.intege
 
 
 def _items(rows: _U8) -> list[bytes]:
-    """Each row's bytes."""
+    """Rows of a two-dimensional array, as bytes."""
     items: list[bytes] = rows.view(f"V{rows.shape[1]}").ravel().tolist()
     return items

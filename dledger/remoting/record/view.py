@@ -156,7 +156,7 @@ class Record:
 
     @property
     def flag(self) -> int:
-        """The application's own flag."""
+        """The application's own flag, 32 bits that brokers only store."""
         return int(I32.unpack_from(self._view, FLAG_AT)[0])
 
     @property
@@ -216,7 +216,7 @@ class Record:
 
     @property
     def topic(self) -> str:
-        """The topic. Raises RecordError if it is not UTF-8."""
+        """Name of the record's topic. Raises RecordError if it is not UTF-8."""
         start = self._body_end + 1
         try:
             return str(self._view[start : start + self._view[start - 1]], "utf-8")

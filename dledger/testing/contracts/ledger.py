@@ -52,19 +52,19 @@ class LedgerGroup(Protocol):
         """The entries that a node has applied, in order."""
 
     def append(self, node_id: str, body: bytes) -> Outcome:
-        """Append at a node."""
+        """Append an entry at a node; its outcome is put into the list when known."""
 
     def read(self, node_id: str) -> list[int | DledgerError]:
         """Ask a node up to where it may be read."""
 
     def transfer(self, node_id: str, target: str) -> list[str | DledgerError]:
-        """Hand leadership over."""
+        """Hand leadership over to `target`; the outcome is put into the list."""
 
     def add(self, node_id: str, newcomer: str) -> list[object]:
         """Add a node that is not up yet, or nothing is known of."""
 
     def remove(self, node_id: str, member: str) -> list[object]:
-        """Remove a member."""
+        """Remove a member from the group; the outcome is put into the list."""
 
     async def start(self, node_id: str) -> None:
         """Start a node on what its disk holds."""

@@ -27,11 +27,11 @@ class OnVirtualTime:
         return sorted(self._group.nodes)
 
     def serves(self, node_id: str) -> bool:
-        """Whether it leads."""
+        """See `LedgerGroup.serves`."""
         return self._group.serves(node_id)
 
     def voters(self, node_id: str) -> list[str]:
-        """The voters."""
+        """See `LedgerGroup.voters`."""
         return list(self._group.nodes[node_id].engine.members.current.voters)
 
     def entries(self, node_id: str) -> list[Entry]:
@@ -41,21 +41,21 @@ class OnVirtualTime:
         return [node.log.reader.entry(index) for index in applied]
 
     def append(self, node_id: str, body: bytes) -> Outcome:
-        """Append."""
+        """See `LedgerGroup.append`."""
         outcome: Outcome = []
         engine = self._group.nodes[node_id].engine
         self._begin(partial(engine.append, body, Kind.MESSAGES, outcome.append), outcome.append)
         return outcome
 
     def read(self, node_id: str) -> list[int | DledgerError]:
-        """Read."""
+        """See `LedgerGroup.read`."""
         answers: list[int | DledgerError] = []
         engine = self._group.nodes[node_id].engine
         self._begin(partial(engine.read, answers.append), answers.append)
         return answers
 
     def transfer(self, node_id: str, target: str) -> list[str | DledgerError]:
-        """Hand over."""
+        """See `LedgerGroup.transfer`."""
         outcome: list[str | DledgerError] = []
 
         def on_done(why: str | None) -> None:
@@ -66,7 +66,7 @@ class OnVirtualTime:
         return outcome
 
     def add(self, node_id: str, newcomer: str) -> list[object]:
-        """Add."""
+        """See `LedgerGroup.add`."""
         outcome: list[object] = []
         engine = self._group.nodes[node_id].engine
         change = partial(engine.add_member, newcomer, Member("host", 1), outcome.append)
@@ -74,7 +74,7 @@ class OnVirtualTime:
         return outcome
 
     def remove(self, node_id: str, member: str) -> list[object]:
-        """Remove."""
+        """See `LedgerGroup.remove`."""
         outcome: list[object] = []
         engine = self._group.nodes[node_id].engine
         self._begin(partial(engine.remove_member, member, outcome.append), outcome.append)
@@ -89,11 +89,11 @@ class OnVirtualTime:
             on_refused(error)
 
     async def start(self, node_id: str) -> None:
-        """Start it."""
+        """See `LedgerGroup.start`."""
         self._group.start(node_id)
 
     async def stop(self, node_id: str) -> None:
-        """Kill it."""
+        """See `LedgerGroup.stop`."""
         self._group.kill(node_id)
 
     async def until(self, holds: Callable[[], bool]) -> None:

@@ -43,7 +43,6 @@ class _FailingSync(SyncJob):
     """A sync that the disk does not do."""
 
     def run(self) -> None:
-        """Fail."""
         raise OSError(errno.EIO, "input/output error, as told")
 
 
@@ -71,7 +70,7 @@ class MemoryLog:
 
     @property
     def reader(self) -> Self:
-        """The log's reader."""
+        """See `LogStore.reader`."""
         return self
 
     @property
@@ -107,11 +106,11 @@ class MemoryLog:
         return self._entries[index - self.first_index]
 
     def header(self, index: int) -> Header:
-        """An entry's header."""
+        """See `Reader.header`."""
         return self._held(index).header
 
     def entry(self, index: int) -> Entry:
-        """An entry."""
+        """See `Reader.entry`."""
         header, raw = self._held(index)
         body = memoryview(raw)[HEADER_BYTES : header.size]
         return Entry(header.index, header.term, header.kind, header.position, body)
@@ -139,7 +138,7 @@ class MemoryLog:
         return (end // SEGMENT_BYTES + 1) * SEGMENT_BYTES
 
     def append(self, index: int, term: int, kind: int, body: Buffer | Draft) -> Header:
-        """A new entry."""
+        """See `SegmentedLog.append`."""
         size = HEADER_BYTES + body_size(body)
         if size > self.entry_bytes_max:
             raise TooLarge(f"an entry of {size} bytes is above {self.entry_bytes_max}")
@@ -182,7 +181,7 @@ class MemoryLog:
         return kind((), self.last_index, self._generation)
 
     def finish_sync(self, job: SyncJob, error: OSError | None = None) -> None:
-        """A sync has ended."""
+        """See `SegmentedLog.finish_sync`."""
         if error is not None:
             self.fenced = f"fdatasync failed ({error}); this node takes no more entries"
             raise Fenced(self.fenced) from error
@@ -190,7 +189,7 @@ class MemoryLog:
             self.durable_index = max(self.durable_index, job.target_index)
 
     def sync(self) -> None:
-        """Make everything durable, now."""
+        """See `SegmentedLog.sync`."""
         job, failed = self.start_sync(), None
         if job is None:
             return
@@ -203,7 +202,7 @@ class MemoryLog:
     # -- what goes -------------------------------------------------------------------------
 
     def cut(self, first_index: int) -> None:
-        """Remove a tail."""
+        """See `SegmentedLog.cut`."""
         if first_index <= self.commit_index:
             raise StorageError(f"entries are committed up to {self.commit_index}: no cut")
         self._generation += 1
@@ -248,7 +247,7 @@ class MemoryLog:
         self.durable_index = self.last_index
 
     def close(self) -> None:
-        """Make everything durable."""
+        """See `SegmentedLog.close`."""
         if self.fenced is None:
             self.sync()
 
@@ -296,7 +295,7 @@ class InMemory:
         return self._log
 
     def another(self) -> InMemory:
-        """Another one."""
+        """See `Storage.another`."""
         return InMemory()
 
     def damage(self, header: Header) -> None:

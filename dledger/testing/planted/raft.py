@@ -43,7 +43,7 @@ LibraryMessage = dict[str, int]
 
 @contextmanager
 def together(*patches: Planted) -> Iterator[None]:
-    """Several patches at once."""
+    """Several patches in one block, undone in reverse order."""
     with ExitStack() as stack:
         for one in patches:
             stack.enter_context(one)

@@ -167,7 +167,7 @@ def leave_what_lies_behind() -> Planted:
 
 
 def skip_the_body_checksum() -> Planted:
-    """Recovery checks headers only."""
+    """Recovery checks the checksums of headers only."""
 
     def crc_fault(
         header: Header, raw: memoryview, offset: int, previous_chain_crc: int | None

@@ -202,7 +202,7 @@ class ScriptedGroup:
         raise AssertionError("the group does not come to rest: messages cause messages without end")
 
     def wait(self, seconds: float) -> None:
-        """Run virtual time."""
+        """Pass `seconds` of virtual time, a tick after the other, on all nodes."""
         for node_id in sorted(self.repairing):
             self._ask(node_id)
         for _ in range(round(seconds / TICK_S)):

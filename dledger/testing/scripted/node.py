@@ -90,7 +90,7 @@ class Recorder:
         return entry.index
 
     def leading(self, term: int) -> None:
-        """Appends may begin."""
+        """Note that the node serves."""
         self.serving = True
 
     def following(self, leader: str | None, term: int) -> None:

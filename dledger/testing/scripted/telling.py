@@ -89,7 +89,7 @@ def _said_by_anybody(message: PeerMessage) -> str | None:
 
 
 def tell(message: PeerMessage) -> str:
-    """A message in words."""
+    """A line about a message: its kind, its term, and what it says."""
     head = f"{message.kind.name} term {message.term}"
     said = _said_by_leader(message) or _said_by_anybody(message)
     return head if said is None else f"{head}: {said}"

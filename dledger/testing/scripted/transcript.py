@@ -58,7 +58,7 @@ class Script:
     # -- what is written down --------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """A line."""
+        """Write a line of the transcript, at the scenario's time in seconds."""
         self._lines.append(f"    {self.group.now - self._began_at:5.2f}  {text}")
 
     def _message(self, sender: str, receiver: str, message: PeerMessage) -> None:
@@ -129,11 +129,11 @@ class Script:
         self.group.kill(node_id, power=how == "loses power")
 
     def wait(self, seconds: str) -> None:
-        """Time passes."""
+        """Pass so many seconds of virtual time."""
         self.group.wait(float(seconds))
 
     def wait_until_served(self, node_id: str) -> None:
-        """Time passes."""
+        """Pass virtual time until a node serves."""
         self.group.wait_until(lambda: self.group.serves(node_id))
 
     def append(self, node_id: str, word: str) -> None:
@@ -152,7 +152,8 @@ class Script:
         self._try(node_id, "read", lambda: node.engine.read(on_done))
 
     def transfer(self, node_id: str, target: str) -> None:
-        """An operator moves leadership."""
+        """Transfer leadership from a node to `target`, as an operator would; the outcome is
+        noted."""
         engine = self.group.nodes[node_id].engine
         what = f"handing over to {target}"
         ended = self._outcome(node_id, what)
@@ -264,7 +265,7 @@ def play(text: str) -> str:
 
 
 def main(paths: list[str]) -> None:
-    """Write files anew."""
+    """Play the scenarios in these files, and write their transcripts anew."""
     for path in map(Path, paths):
         path.write_text(play(path.read_text()))
 

@@ -42,7 +42,7 @@ class SimulatedLink:
             self.in_flight.append((max(arrives, last), frame))
 
     def close(self, reason: str) -> None:
-        """Close the connection."""
+        """Cut the connection at both of its ends."""
         self._network.cut(self.sender, self.receiver)
 
     def end(self, reason: str) -> None:

@@ -99,7 +99,7 @@ class Recorder:
         self.applied_index = first_index - 1
 
     def apply(self, entry: Entry) -> object:
-        """Report an entry."""
+        """Report an applied entry to the judge."""
         node = self._group.nodes[self._node_id]
         self._group.judge.on_apply(self._node_id, node.engine, entry)
         return entry.index
@@ -110,7 +110,7 @@ class Recorder:
         self._group.judge.client.on_leading(self._node_id, term, self.applied_index)
 
     def following(self, leader: str | None, term: int) -> None:
-        """Note who is followed."""
+        """Note in the transcript which leader the node follows."""
         self._group.note(f"{self._node_id} follows {leader} in term {term}")
 
 

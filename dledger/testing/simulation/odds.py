@@ -113,7 +113,7 @@ class Odds:
 
 
 def draw_odds(streams: Streams) -> Odds:
-    """A run's odds."""
+    """Draw the odds of a run from the streams of its seed."""
     drawn: dict[str, Any] = {
         knob.name: knob.metadata["draw"](streams[f"weather/{knob.name}"]) for knob in fields(Odds)
     }

@@ -101,7 +101,7 @@ class UserDoor:
         return False
 
     def topic_at(self, _: int) -> None:
-        """Nor messages."""
+        """No topic: name servers have no messages."""
 
     # -- requests ---------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ class _Topics(msgspec.Struct, rename="camel"):
 
 
 class _Body(msgspec.Struct, rename="camel"):
-    """RegisterBrokerBody, likewise."""
+    """Body of REGISTER_BROKER, of which topics alone are read."""
 
     topic_config_serialize_wrapper: _Topics = msgspec.field(default_factory=_Topics)
 

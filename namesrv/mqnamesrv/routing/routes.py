@@ -202,8 +202,8 @@ class RouteTable:
     def unregister(
         self, cluster: str, broker_name: str, address: str, now_s: float, *, proven: bool = False
     ) -> list[Departure]:
-        """Unregister a member. If it is not registered that is no error. Raises RegistrationRefused
-        if the member is proven and the sender is not."""
+        """Remove a member from its group. If it is not registered that is not an error. Raises
+        RegistrationRefused if the member is proven and the sender is not."""
         _, member = self._member(broker_name, address)
         if member is not None and member.proven and not proven:
             raise RegistrationRefused(unproven(broker_name, address))

@@ -42,7 +42,7 @@ class AbsentGroup(NamedTuple):
 
 
 class TopicTable:
-    """Topics by broker name."""
+    """Configs of topics, by the broker group that serves them."""
 
     def __init__(self) -> None:
         self._served: dict[str, dict[str, TopicConfig]] = {}

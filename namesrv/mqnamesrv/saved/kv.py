@@ -49,7 +49,7 @@ class KvTable:
     sizes: Mapping[str, int] = field(default_factory=dict)
 
     def get(self, namespace: str, key: str) -> str | None:
-        """The value, or None."""
+        """Value of a key in a namespace, or None."""
         return self.entries(namespace).get(key)
 
     def entries(self, namespace: str) -> Mapping[str, str]:

@@ -38,8 +38,8 @@ class KvStore:
         self.table = KvTable() if self._files is None else self._files.load()
 
     async def put(self, namespace: str, key: str, value: str) -> str | None:
-        """Set a value. Returns what is to be said if it will be lost. BadInput beyond a bound,
-        StorageError if it could not be made durable."""
+        """Set the value of a key, durably. Returns what is to be said if it will be lost. BadInput
+        beyond a bound, StorageError if it could not be made durable."""
         async with self._lock:
             table = self.table.put(namespace, key, value)
             await self._replace(table, encode_change(namespace, key, value))

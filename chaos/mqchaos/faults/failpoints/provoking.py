@@ -72,7 +72,7 @@ async def _load(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrd
 
 
 async def _roll(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
-    """Fill segments."""
+    """Give the order, then fill segments until cancelled."""
     await order()
     await filling(cluster)
 
@@ -236,7 +236,7 @@ async def _delay(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOr
 
 
 async def _transaction(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
-    """Commit transactions."""
+    """Give the order, then commit transactions until cancelled."""
     await order()
     async with _producer(cluster) as producer:
         while True:
@@ -247,7 +247,7 @@ async def _transaction(cluster: Cluster, node: NodeLayout, place: Place, order: 
 
 
 async def _topic(cluster: Cluster, node: NodeLayout, place: Place, order: GiveOrder) -> None:
-    """Make topics."""
+    """Give the order, then change topics until cancelled."""
     await order()
     async with cluster.admin() as admin:
         while True:

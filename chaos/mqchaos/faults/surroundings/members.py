@@ -61,7 +61,7 @@ class Dismiss(OfFew):
         return _proxied(cluster) or super().why_not(cluster, victims)
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """Remove them. Raises ClusterError."""
+        """Remove the nodes from their groups. Raises ClusterError."""
         async with cluster.admin() as admin:
             for node in _nodes(victims):
                 await _persist(partial(admin.members.remove, node.broker, node.node))
@@ -71,7 +71,7 @@ class Dismiss(OfFew):
         return not await _are_members(cluster, victims)
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Add them. Raises ClusterError."""
+        """Add the nodes to their groups again. Raises ClusterError."""
         for node in _nodes(victims):
             await _persist(partial(make_member, cluster, node))
 

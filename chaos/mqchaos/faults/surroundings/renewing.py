@@ -63,7 +63,7 @@ class RenewCertificates(OfMany):
         certificates.sign_clients(cluster.directory)
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
-        """Two authorities are trusted."""
+        """Check that two authorities are trusted, the old one and the new one."""
         return len(certificates.authorities(cluster.directory)) > 1
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:

@@ -40,7 +40,7 @@ class PopWork:
         self.progress = Progress()
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """Until told to stop."""
+        """Pop as all members of the task until told to stop."""
         async with trio.open_nursery() as nursery:
             for number in range(self._task.members):
                 nursery.start_soon(self._member, f"{self._task.client}.{number}", told_to_stop)

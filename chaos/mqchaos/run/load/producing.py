@@ -61,7 +61,7 @@ class ProducerWork:
         self.progress = Progress()
 
     def checker(self) -> Checker | None:
-        """The checker of transactions."""
+        """The answerer of brokers' questions about transactions; None if there are none."""
         return None
 
     def prepared(self, message: Message, number: int) -> int | None:

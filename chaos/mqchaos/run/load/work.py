@@ -167,7 +167,7 @@ class OnceWork(ConsumerWork):
     """
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """Until told to stop. The history is about the outputs, too."""
+        """Consume and write outputs until told to stop. The history is about the outputs, too."""
         outputs = outputs_of(self._task.topic)
         inputs, group = self._task.topic, self._task.group
         self._history.write(Meta(time.monotonic_ns(), 0, "", outputs, True, {}, inputs, group))

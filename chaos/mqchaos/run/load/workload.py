@@ -94,7 +94,7 @@ class Workload:
 
     @property
     def by_priority(self) -> bool:
-        """Whether messages have priorities."""
+        """Whether each message has a priority."""
         return self.sends == "priority"
 
 

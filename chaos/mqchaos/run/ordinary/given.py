@@ -109,7 +109,7 @@ def _together(holders: Mapping[str, int], now: int) -> int:
 
 
 def place_of(event: Ack | Deliver) -> Place:
-    """Where a message is."""
+    """Topic, broker, queue and offset of an event's message."""
     return event.topic, event.broker, event.queue_id, event.offset
 
 

@@ -78,7 +78,8 @@ class Half:
 
 
 class Program:
-    """A process. `argv` may be a line for a shell, as its only word."""
+    """A client of other people's, as a process. `argv` may be a line for a shell, as its only
+    word."""
 
     def __init__(self, argv: Sequence[str], history: Path, log: Path) -> None:
         self._argv, self._history, self._log = argv, history, log

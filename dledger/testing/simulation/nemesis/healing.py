@@ -33,7 +33,7 @@ class UnderWay(Protocol):
 
 
 class Healed(Protocol):
-    """The group that heals."""
+    """The parts of a simulated group that its healing touches."""
 
     odds: Odds
     network: Network

@@ -27,7 +27,7 @@ LINGER_S = 3.0
 
 
 class Regrouped(Protocol):
-    """The group that changes."""
+    """The parts of a simulated group that changes of members touch."""
 
     streams: Streams
     odds: Odds
