@@ -29,7 +29,7 @@ class Log(SyncObj):  # type: ignore[misc]
 
     @replicated  # type: ignore[untyped-decorator]
     def put(self, body: bytes) -> None:
-        """Take an entry."""
+        """Replicate an entry, and drop it."""
 
 
 class Load:
@@ -66,7 +66,7 @@ class Load:
 
 
 def measure(log: Log, size: int, outstanding: int, seconds: float) -> dict[str, Any]:
-    """One shape's figures."""
+    """Figures of appends of this size, with so many outstanding, over `seconds`."""
     load = Load(log, size, outstanding)
     time.sleep(SETTLE_S)
     count, began = load.count, time.perf_counter()

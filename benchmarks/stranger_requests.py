@@ -46,7 +46,7 @@ class Client:
         return self.receive()
 
     def receive(self) -> Command:
-        """The next answer."""
+        """The next answer; waits until it has come."""
         while True:
             while not self._answers:
                 data = self.socket.recv(1 << 16)

@@ -62,7 +62,7 @@ def heartbeats_for_ever(port: int, scale: float, held: ExitStack) -> None:
 
 
 def large_heartbeats(port: int, scale: float, held: ExitStack) -> None:
-    """Heartbeats of 1.9 MB."""
+    """Heartbeats of 1.9 MB each, on one connection."""
     client = Client(port)
     held.enter_context(client.socket)
     request = heartbeat(1000, 18, "large")

@@ -53,7 +53,7 @@ class ThreadWorker:
         self._busy = self._closed = False
 
     def begin(self, work: Work) -> None:
-        """See :class:`Worker`."""
+        """See `Worker`."""
         assert not self._busy, "the piece of work before has not ended"
         assert not self._closed, "the worker is closed"
         self._busy = True
@@ -63,7 +63,7 @@ class ThreadWorker:
         self._asked.put(work)
 
     async def ended(self) -> None:
-        """See :class:`Worker`."""
+        """See `Worker`."""
         await trio.lowlevel.wait_readable(self._hears)
         os.read(self._hears, 1)
         self._busy = False
@@ -72,7 +72,7 @@ class ThreadWorker:
             raise error
 
     async def close(self) -> None:
-        """See :class:`Worker`."""
+        """See `Worker`."""
         if self._closed:
             return
         self._closed = True
@@ -109,13 +109,13 @@ class InstantWorker:
         self._begun = trio.Event()
 
     def begin(self, work: Work) -> None:
-        """See :class:`Worker`."""
+        """See `Worker`."""
         assert self._work is None, "the piece of work before has not ended"
         self._work = work
         self._begun.set()
 
     async def ended(self) -> None:
-        """See :class:`Worker`."""
+        """See `Worker`."""
         await self._begun.wait()
         self._begun = trio.Event()
         work, self._work = self._work, None
@@ -123,7 +123,7 @@ class InstantWorker:
         work()
 
     async def close(self) -> None:
-        """See :class:`Worker`."""
+        """See `Worker`."""
         if self._work is not None:
             with trio.CancelScope(shield=True):
                 await self.ended()

@@ -406,7 +406,7 @@ def wrapped(text: str, before: str = "") -> str:
 
 
 def main() -> None:
-    """Write the pages."""
+    """Write all generated pages to docs/reference."""
     for name, text in pages().items():
         (REFERENCE / name).write_text(text)
 

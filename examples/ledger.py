@@ -41,7 +41,7 @@ class Store:
         return before
 
     def leading(self, term: int) -> None:
-        """This node leads now."""
+        """Do nothing as this node begins to lead: a store is the same on every node."""
 
     def following(self, leader: str | None, term: int) -> None:
         """Another node leads now, or none."""

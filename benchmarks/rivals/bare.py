@@ -64,7 +64,7 @@ def take(sock: socket.socket, size: int) -> bytes:
 
 
 class File:
-    """What a replica keeps."""
+    """The file of a replica: reserved once, and written from the start again when it is full."""
 
     def __init__(self, path: Path, *, fsync: bool) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT)
@@ -73,7 +73,7 @@ class File:
         self.fsync = fsync
 
     def write(self, data: Buffer) -> None:
-        """Append."""
+        """Append bytes, without a sync."""
         if self._end + len(data) > FILE_BYTES:
             self._end = 0
         os.pwrite(self._file, data, self._end)
@@ -126,7 +126,7 @@ class Inlet:
 
 
 def follow_by_epoll(listener: socket.socket, file: File) -> None:
-    """Append and answer."""
+    """Be a follower: write each message and answer, until the leader is gone."""
     leader = now(listener.accept()[0])
     polled, inlet = select.epoll(), Inlet(leader)
     polled.register(leader, select.EPOLLIN)
@@ -237,7 +237,7 @@ async def sync_in_thread(file: File) -> None:
 
 
 async def follow_by_trio(listener: socket.socket, file: File) -> None:
-    """Append and answer."""
+    """Be a follower: write each message and answer, until the leader is gone."""
     leader = trio.socket.from_stdlib_socket(now(listener.accept()[0]))
     while True:
         file.write(await take_soon(leader, MESSAGE_BYTES))
@@ -282,7 +282,7 @@ async def lead_by_trio(listener: socket.socket, file: File, dialled: list[socket
 
 
 async def ask_by_trio(port: int, seconds: float) -> dict[str, float]:
-    """The client."""
+    """Be the client: send messages one by one for `seconds`; returns the figures."""
     sock, body = trio.socket.from_stdlib_socket(dial(port)), frame_of(MESSAGE_BYTES)
 
     async def send() -> None:
@@ -311,7 +311,7 @@ def replicate(
 
 
 def main() -> None:
-    """One of the processes."""
+    """Run one of the processes, or the client, by the words of the command line."""
     loop, *words = sys.argv[1:]
     if words[0] in ("leader", "follower"):
         role, fsync, port, path, *peers = words

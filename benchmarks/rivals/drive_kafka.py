@@ -100,7 +100,7 @@ def read(address: str, topic: str, seconds: float, count: int) -> dict[str, floa
 
 
 def main() -> None:
-    """The program."""
+    """Do the work that the command line names, and print its figures as JSON."""
     address, topic, work, size, seconds, count = sys.argv[1:]
     if work == "read":
         print(json.dumps(read(address, topic, float(seconds), int(count))), flush=True)

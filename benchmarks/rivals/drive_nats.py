@@ -112,7 +112,7 @@ async def state(js: nats.js.JetStreamContext, subject: str) -> dict[str, object]
 
 
 async def main() -> None:
-    """The program."""
+    """Do the work that the command line names, and print its figures as JSON."""
     address, subject, work, size, seconds, count = sys.argv[1:]
 
     async def quiet(_: Exception) -> None:

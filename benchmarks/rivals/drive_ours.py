@@ -101,7 +101,8 @@ async def some(consumer: Consumer, size: int) -> int:
 
 
 async def some_by_column(consumer: Consumer, size: int) -> int:
-    """The same by `poll_many`."""
+    """Poll by `poll_many`; each body's size and each place are seen. Returns how many messages
+    came."""
     messages = await consumer.poll_many(4096)
     if {*map(len, messages.bodies())} - {size} or (messages.queue_offsets < 0).any():
         raise SystemExit(f"{messages!r} are not as they were sent")
@@ -141,7 +142,7 @@ async def gaps(producer: Producer, topic: str, body: bytes) -> None:
 
 
 async def main() -> None:
-    """The program."""
+    """Do the work that the command line names, and print its figures as JSON."""
     address, topic, work, size, seconds, count = sys.argv[1:]
     body = bytes(int(size))
     if work in READING:

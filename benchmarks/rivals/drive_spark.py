@@ -259,7 +259,7 @@ WORKS: dict[str, Callable[..., dict[str, float]]] = {
 
 
 def main() -> None:
-    """The program."""
+    """Do the works that come in as lines, and print the figures of each."""
     jars, cores = sys.argv[1:]
     # Spark's own words go to the log: the lines out are results.
     out = os.fdopen(os.dup(1), "w")

@@ -130,12 +130,12 @@ def in_python(requirement: str, driver: str, *others: str) -> list[str]:
 
 
 def nats_py() -> list[str]:
-    """nats-py."""
+    """Command of the driver on nats-py, in an environment of its own."""
     return in_python(f"nats-py=={NATS_PY}", "drive_nats.py")
 
 
 def nats_go() -> list[str]:
-    """NATS's Go client."""
+    """Command of the driver on NATS's Go client, built if it is not there."""
     program, folder = CACHE / "bin" / "drive_nats_go", HERE / "nats_go"
     if not newer(program, folder / "drive.go") or not newer(program, folder / "go.mod"):
         go("build", "-o", str(program), ".", folder=folder)
@@ -143,7 +143,7 @@ def nats_go() -> list[str]:
 
 
 def nats_c() -> list[str]:
-    """NATS's C client."""
+    """Command of the driver on NATS's C client, built if it is not there."""
     program, source = CACHE / "drive_nats", HERE / "drive_nats.c"
     if not newer(program, source):
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -196,7 +196,7 @@ def in_java(source: Path, lib: Path, classes: Path) -> list[str]:
 
 
 def kafka_java() -> list[str]:
-    """Kafka's Java client."""
+    """Command of the driver on Kafka's Java client, compiled if need be."""
     return in_java(HERE / "DriveKafka.java", kafka_jars(), CACHE / "classes-kafka")
 
 
@@ -206,7 +206,7 @@ def kafka_py() -> list[str]:
 
 
 def rabbitmq_java() -> list[str]:
-    """RabbitMQ's Java client."""
+    """Command of the driver on RabbitMQ's Java client, compiled if need be."""
     lib = jars("amqp-client", RABBITMQ_JAVA, "com.rabbitmq:amqp-client")
     return in_java(HERE / "DriveRabbit.java", lib, CACHE / "classes-rabbitmq")
 
@@ -217,7 +217,7 @@ def java_5() -> list[str]:
 
 
 def java() -> list[str]:
-    """RocketMQ's stock Java client."""
+    """Command of the driver on RocketMQ's stock Java client, compiled if need be."""
     tool("mvn", "maven")
     import rocketmq  # noqa: PLC0415 - of the examples, whose folder is on the path by now
 
@@ -229,12 +229,12 @@ def java() -> list[str]:
 
 
 def ours() -> list[str]:
-    """Our own client."""
+    """Command of the driver on our own client, in this Python."""
     return [sys.executable, str(HERE / "drive_ours.py")]
 
 
 def bare(loop: str) -> list[str]:
-    """No logic at all."""
+    """Command of the floor, by `loop`: "epoll" or "trio"."""
     return [sys.executable, str(HERE / "bare.py"), loop]
 
 

@@ -114,7 +114,7 @@ class RabbitMq:
         return {node: int(path.read_text()) for node, path in files.items() if path.exists()}
 
     def prepare(self, topic: str) -> None:
-        """Make the queue."""
+        """Make a quorum queue of this name."""
         drivers.run(self._client, arguments(self.address, topic, "make"))
 
     def leader(self, topic: str) -> str:
@@ -138,7 +138,7 @@ class RabbitMq:
         time.sleep(5)
 
     def down(self) -> None:
-        """End all."""
+        """End all nodes, and Erlang's port mapper."""
         for node in list(self._running):
             self.kill(node)
         if self._mapper is not None:
@@ -148,7 +148,7 @@ class RabbitMq:
 
 @contextmanager
 def rabbitmq(*, fsync: bool) -> Iterator[RabbitMq]:
-    """Start RabbitMQ."""
+    """Run a cluster of three nodes of RabbitMQ until the block is left. Raises Missing."""
     if not (SCRIPTS / "rabbitmq-server").exists():
         raise Missing("rabbitmq-server is not installed (Debian: rabbitmq-server)")
     with tempfile.TemporaryDirectory(prefix="rabbitmq-benchmark-") as folder:

@@ -77,7 +77,7 @@ class Servers:
         return None if process is None else process.pid
 
     def kill(self, name: str) -> None:
-        """SIGKILL, if it runs."""
+        """Send SIGKILL to a server, if it runs, and wait for its end."""
         process = self._running.pop(name, None)
         if process is not None:
             process.kill()
@@ -169,7 +169,7 @@ class RocketMq5:
         return next(node for node, each in self.ports.items() if each == port)
 
     def kill(self, node: str) -> None:
-        """SIGKILL."""
+        """See `System.kill`."""
         self._servers.kill(node)
 
     def restart(self, node: str, topic: str) -> None:
@@ -179,13 +179,13 @@ class RocketMq5:
         time.sleep(5)
 
     def down(self) -> None:
-        """End all."""
+        """End the name server and all brokers."""
         self._servers.kill_all()
 
 
 @contextmanager
 def rocketmq_5(*, fsync: bool) -> Iterator[RocketMq5]:
-    """Start RocketMQ 5."""
+    """Run RocketMQ 5 on this machine until the block is left. Raises Missing."""
     with tempfile.TemporaryDirectory(prefix="rocketmq5-benchmark-") as folder:
         system = RocketMq5(Path(folder), fsync=fsync)
         try:
@@ -257,7 +257,7 @@ class Kafka:
         return {node: pid for node, pid in found.items() if pid is not None}
 
     def prepare(self, topic: str) -> None:
-        """Make the topic."""
+        """Make a topic with three replicas."""
         self._ask("make", topic)
 
     def leader(self, topic: str) -> str:
@@ -265,7 +265,7 @@ class Kafka:
         return NODES[int(self._ask("state", topic)["leader"])]
 
     def kill(self, node: str) -> None:
-        """SIGKILL."""
+        """See `System.kill`."""
         self._servers.kill(node)
 
     def restart(self, node: str, topic: str) -> None:
@@ -276,7 +276,7 @@ class Kafka:
             time.sleep(0.3)
 
     def down(self) -> None:
-        """End all."""
+        """End all of its servers."""
         self._servers.kill_all()
 
     def _ask(self, work: str, topic: str) -> dict[str, float]:
@@ -285,7 +285,7 @@ class Kafka:
 
 @contextmanager
 def kafka(*, fsync: bool, version: str = KAFKA) -> Iterator[Kafka]:
-    """Start Kafka."""
+    """Run a cluster of three Kafka nodes until the block is left. Raises Missing."""
     with tempfile.TemporaryDirectory(prefix="kafka-benchmark-") as folder:
         system = Kafka(Path(folder), version, fsync=fsync)
         try:
@@ -336,7 +336,8 @@ class RocketMq:
 
 @contextmanager
 def rocketmq(*, fsync: bool) -> Iterator[RocketMq]:
-    """Start RocketMQ."""
+    """Run RocketMQ 4.9 in DLedger mode until the block is left. Raises Missing, always for
+    `fsync`."""
     if fsync:
         raise Missing("RocketMQ's DLedger mode has no fsync before the acknowledgement")
     drivers.java()

@@ -25,7 +25,7 @@ BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 
 
 class Result(TypedDict):
-    """What `benchmarks/peers` keeps."""
+    """Content of the file that `benchmarks/peers` keeps."""
 
     at: str
     python: str
@@ -62,7 +62,7 @@ def write(page: Path, lines: Iterator[str], begin: str = BEGIN, end: str = END) 
 
 
 def short(result: Result) -> Iterator[str]:
-    """The README's table."""
+    """Lines of the README's table."""
     versions = {
         "NATS JetStream": result["versions"].get("nats", "").removeprefix("v"),
         "Kafka": result["versions"].get("kafka", ""),
@@ -77,7 +77,7 @@ def short(result: Result) -> Iterator[str]:
 
 
 def section(result: Result, source: Path) -> Iterator[str]:
-    """The lines."""
+    """Lines of the section about other systems, in performance.md."""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     clients = ", ".join(f"{name} {version}" for name, version in result.get("clients", {}).items())
     bare = result["loopback_control_mb_per_s"]

@@ -173,7 +173,8 @@ _ROCKETMQ_FSYNC = _both("-fsync", "java-5")[::-1]
 
 
 def lives(kills: int) -> tuple[Life, ...]:
-    """All of a round. Fewer leaders of the others are killed: each takes them many seconds."""
+    """All lives of systems in a round. Fewer leaders of the others are killed: each takes them many
+    seconds."""
     few = max(1, kills // 5) if kills else 0
     return (
         Life(
@@ -207,7 +208,7 @@ def lives(kills: int) -> tuple[Life, ...]:
 
 
 def contender(life: Life, step: Step) -> str:
-    """Whose figure it is."""
+    """Name of a system with its client, as rows of figures have it."""
     if step.label:
         return step.label
     if step.client == "java":

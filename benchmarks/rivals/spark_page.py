@@ -68,7 +68,7 @@ def renew(result: Result, source: Path) -> None:
 
 
 def section(result: Result, source: Path) -> Iterator[str]:
-    """The lines."""
+    """Lines of the section about Spark, in performance.md."""
     versions, rounds = result["versions"], result["rounds"]
     about = (
         f"Measured {result['at'][:10]} on {result['cores']} cores, Python {result['python']}, "

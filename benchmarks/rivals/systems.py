@@ -37,13 +37,13 @@ PATIENCE_S = 60.0
 
 
 class System(Protocol):
-    """A running cluster."""
+    """A running cluster of three nodes, each of which can be killed and restarted."""
 
     address: str
 
     @property
     def version(self) -> str:
-        """What runs."""
+        """Version of the servers, as the page names it."""
 
     def pids(self) -> dict[str, int]:
         """The brokers' processes, by node."""
@@ -55,7 +55,7 @@ class System(Protocol):
         """The node that leads now."""
 
     def kill(self, node: str) -> None:
-        """SIGKILL."""
+        """Send SIGKILL to a node's process, and wait for its end."""
 
     def restart(self, node: str, topic: str) -> None:
         """Start a node again, and wait until it is level."""
@@ -95,7 +95,7 @@ class Ours:
         return anyio.run(ask, backend="trio")
 
     def kill(self, node: str) -> None:
-        """SIGKILL."""
+        """See `System.kill`."""
         self._cluster.kill(f"{self._broker}-{node}")
 
     def restart(self, node: str, topic: str) -> None:
@@ -111,7 +111,7 @@ class Ours:
 
 @contextmanager
 def ours(*, fsync: bool) -> Iterator[Ours]:
-    """Start ours."""
+    """Run a group of three of our brokers until the block is left."""
     flush: Flush = "SYNC_FLUSH" if fsync else "ASYNC_FLUSH"
     with tempfile.TemporaryDirectory(prefix="dledger-benchmark-") as folder:
         layout = plan(free_ports(ports_needed(3, 1, 1)), 3, 1, 1, flush)
@@ -170,7 +170,7 @@ class Nats:
         return {node: process.pid for node, process in self._running.items()}
 
     def prepare(self, topic: str) -> None:
-        """Make the stream."""
+        """Make a stream with three replicas."""
         self._ask("make", topic)
 
     def leader(self, topic: str) -> str:
@@ -178,7 +178,7 @@ class Nats:
         return str(self._ask("state", topic)["leader"])
 
     def kill(self, node: str) -> None:
-        """SIGKILL."""
+        """See `System.kill`."""
         process = self._running.pop(node)
         process.kill()
         process.wait()
@@ -198,7 +198,7 @@ class Nats:
 
 @contextmanager
 def nats(*, fsync: bool) -> Iterator[Nats]:
-    """Start NATS."""
+    """Run three NATS servers with JetStream until the block is left."""
     with tempfile.TemporaryDirectory(prefix="nats-benchmark-") as folder:
         system = Nats(Path(folder), drivers.nats_server(), fsync=fsync)
         try:
@@ -233,18 +233,18 @@ class Bare:
         self.address = f"127.0.0.1:{ports[-1]}"
 
     def pids(self) -> dict[str, int]:
-        """The processes, by node."""
+        """Ids of the running processes, by node."""
         return {node: process.pid for node, process in self._running.items()}
 
     def prepare(self, topic: str) -> None:
-        """There are none."""
+        """Do nothing, as there are no topics."""
 
     def leader(self, topic: str) -> str:
         """The last one, for ever."""
         return NODES[-1]
 
     def kill(self, node: str) -> None:
-        """SIGKILL."""
+        """See `System.kill`."""
         process = self._running.pop(node)
         process.kill()
         process.wait()

@@ -163,7 +163,7 @@ def workload(client: Path, port: int) -> str:
 
 
 def wait_for(port: int) -> None:
-    """Until something listens there."""
+    """Wait until something listens on `port`; end the program after a minute."""
     for _ in range(600):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -194,7 +194,7 @@ def up(directory: Path, port: int, client: Path | None) -> None:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line: up, down, start NODE, kill NODE."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

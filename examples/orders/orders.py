@@ -31,7 +31,7 @@ class Declined(Exception):
 
 
 class Bank(Protocol):
-    """Where the money is."""
+    """The service that charges customers' cards."""
 
     async def charge(self, order: str, cents: int) -> None:
         """Charge for an order, once however often it is called.

@@ -6,7 +6,7 @@ from dledger.program.entering import enter
 
 
 def main() -> None:
-    """The console command."""
+    """Entry point of the console command `mqaudit`."""
     enter("mqaudit", "mqspark.mqaudit", "spark")
 
 

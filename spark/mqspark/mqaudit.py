@@ -171,7 +171,7 @@ def pack_history(*, history: Path, to: Path) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console command. Python's own status for a bug is 1, which would say `violated`."""
+    """Run the command line. Python's own status for a bug is 1, which would say `violated`."""
     let_reader_leave()
     configure_logging("console", "warning")
     try:

@@ -128,7 +128,7 @@ def open_session(
 
 
 def _settings(java_options: str, log_config: Path, *, brief: bool) -> dict[str, str]:
-    """Spark's settings."""
+    """Settings of a local session of Spark; `brief` for one that ends soon."""
     settings = {
         "spark.driver.memory": f"{_driver_memory_bytes() // MIB}m",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_config.as_uri()} "

@@ -71,8 +71,9 @@ NO_META: Final = "the history does not say what was run (meta)"
 
 @dataclass(frozen=True)
 class Judgement:
-    """A judge's findings. `count` is complete, `violations` are the first of them. `doubted` counts
-    further ones, which lines that the history lacks, or that can't be read, may explain."""
+    """The findings of one property's judge. `count` is complete, `violations` are the first of
+    them. `doubted` counts further ones, which lines that the history lacks, or that can't be read,
+    may explain."""
 
     number: int
     title: str
@@ -116,7 +117,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether every property holds."""
+        """Whether the run kept every property, by all judgements."""
         return all(judgement.holds for judgement in self.judgements)
 
     @property
@@ -274,7 +275,6 @@ def _counts(evidence: Evidence, totals: dict[str, int], judgements: list[Judgeme
 
 
 def _count_of(judgement: Judgement, kinds: Iterable[str]) -> int:
-    """Violations of some kinds."""
     return sum(judgement.kinds.get(kind, 0) for kind in kinds)
 
 

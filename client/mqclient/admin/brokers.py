@@ -17,7 +17,7 @@ from mqclient.connection.routing import LEADER_ID
 
 
 class Brokers(Part):
-    """`admin.brokers`."""
+    """Part `admin.brokers`: lists brokers and their figures, and asks them to clean up."""
 
     async def list(self, cluster: str | None = None) -> tuple[BrokerState, ...]:
         """Every registered broker, sorted; those that don't answer are shown as unreachable."""

@@ -43,7 +43,7 @@ _VERSIONS = {
 
 
 class Clients(Part):
-    """`admin.clients`."""
+    """Part `admin.clients`: lists connected clients, and asks consumers how they do."""
 
     async def consumers(self, group: str) -> ConsumerClients:
         """The connected consumers of a group, and their subscriptions. Raises UnknownTarget if

@@ -65,7 +65,7 @@ _OF_THE_WAY: Final = (
 
 
 class DeadLetters(Part):
-    """`admin.dead_letters`."""
+    """Part `admin.dead_letters`: lists dead letters, and sends them to their topics again."""
 
     async def list(
         self,

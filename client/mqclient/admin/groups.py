@@ -60,7 +60,8 @@ _NOT_INFORMED = frozenset(
 
 
 class Groups(Part):
-    """`admin.groups`. It finds groups by their retry topics."""
+    """Part `admin.groups`: consumer groups' settings, progress and resets. It finds groups by their
+    retry topics."""
 
     async def progress(
         self, group: str, topic: str | None = None, *, partly: bool = False

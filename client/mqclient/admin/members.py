@@ -25,7 +25,8 @@ class NotYetDone(ClientError):
 
 
 class Members(Part):
-    """`admin.members`. A repeated call goes on with the change."""
+    """Part `admin.members`: adds and removes members of broker groups. A repeated call goes on with
+    the change."""
 
     async def add(
         self,

@@ -60,7 +60,7 @@ class Found(list[ReceivedMessage]):
 
 
 class Messages(Part):
-    """`admin.messages`."""
+    """Part `admin.messages`: reads messages by place, time, key or id, without a consumer."""
 
     async def read(
         self, topic: str, broker_name: str, queue_id: int, offset: int, count: int

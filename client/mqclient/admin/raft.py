@@ -27,7 +27,7 @@ Answers = dict[str, GroupInfoResponseHeader | None]
 
 
 class Raft(Part):
-    """`admin.raft`."""
+    """Part `admin.raft`: shows the members of broker groups, and transfers leadership."""
 
     async def status(
         self, cluster: str | None = None, broker: str | None = None

@@ -29,7 +29,7 @@ class ExportNotDone(ClientError):
 
 
 class Replicas(Part):
-    """`admin.replicas`."""
+    """Part `admin.replicas`: has brokers copy their replicas to their own disks."""
 
     async def export(
         self,

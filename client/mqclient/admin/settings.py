@@ -30,7 +30,7 @@ from mqclient.admin.session import Part, UnknownTarget, run_for_each
 
 
 class Settings(Part):
-    """`admin.settings`."""
+    """Part `admin.settings`: reads and changes configs, key-value entries and write permissions."""
 
     async def broker_config(
         self, broker: str | None = None, cluster: str | None = None

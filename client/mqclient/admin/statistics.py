@@ -29,7 +29,8 @@ _NOTHING = BrokerStatsItem()
 
 
 class Statistics(Part):
-    """`admin.statistics`."""
+    """Part `admin.statistics`: traffic of topics and groups, their rates, and servers' last
+    hour."""
 
     async def traffic(
         self, topic: str | None = None, *, partly: bool = False

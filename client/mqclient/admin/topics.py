@@ -55,7 +55,7 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class Topics(Part):
-    """`admin.topics`."""
+    """Part `admin.topics`: makes, changes, deletes and lists topics."""
 
     async def update(
         self,

@@ -1,4 +1,4 @@
-"""Sending columns, blocking."""
+"""Clients that send columns of messages, for programs without an event loop."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ class BulkWriter(Living):
         """Batch `number` of this writer is stored."""
 
     async def _send(self, batch: RecordsBatch) -> Command:
-        """Store one batch. Returns the broker's answer. Raises SendError."""
+        """Store one batch at its broker group. Returns the broker's answer. Raises SendError."""
         command = self._request(batch)
         unsure: list[str] = []
         try:

@@ -6,7 +6,7 @@ from dledger.program.entering import enter
 
 
 def main() -> None:
-    """The console command `mqadmin`."""
+    """Entry point of the console command `mqadmin`."""
     enter("mqadmin", "mqclient.commands.mqadmin", "tools")
 
 

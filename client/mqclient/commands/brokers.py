@@ -1,4 +1,4 @@
-"""clusterList and brokerStatus."""
+"""Commands of mqadmin about brokers: clusterList and brokerStatus."""
 
 from __future__ import annotations
 

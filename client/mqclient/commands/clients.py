@@ -1,4 +1,5 @@
-"""consumerConnection, producerConnection, consumerStatus, resetOffsetByTime."""
+"""Commands of mqadmin about clients: consumerConnection, producerConnection, consumerStatus,
+resetOffsetByTime."""
 
 from __future__ import annotations
 

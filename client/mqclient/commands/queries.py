@@ -1,4 +1,5 @@
-"""queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset."""
+"""Commands of mqadmin that find messages: queryMsgById, queryMsgByKey, queryMsgByUniqueKey,
+queryMsgByOffset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""raftStatus and transferLeader."""
+"""Commands of mqadmin about members of a broker group: raftStatus and transferLeader."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ def numbered_key(front: str, number: int) -> str:
 
 
 class UniqueKeys:
-    """Makes unique keys. Call `refresh` now and then: it brings the time part up to date."""
+    """Maker of messages' unique keys. Call `refresh` now and then: it brings the time part up to
+    date."""
 
     def __init__(self, host: str) -> None:
         address = host_bytes(host, 0)[:-4][-4:]

@@ -153,7 +153,8 @@ class Session(Living):
         return topic not in self._unsettled
 
     async def wait_settled(self, topic: str, timeout_s: float) -> None:
-        """Wait until `settled`. Raises NoRoute after `timeout_s`."""
+        """Wait until name servers have named all broker groups with this topic. Raises NoRoute
+        after `timeout_s`."""
         deadline_s = steady_s() + timeout_s
         while not self.settled(topic):
             now_s = steady_s()

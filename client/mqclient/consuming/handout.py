@@ -304,7 +304,8 @@ class HandOut:
         self._handed[progress] = (min(first, before[0]), max(last, before[1]))
 
     async def _wait(self) -> None:
-        """Until something arrives. TooMuchUncommitted if that can't help."""
+        """Wait until messages arrive. Raises TooMuchUncommitted if that can't help, as a queue has
+        no room."""
         for queue, reading in self._turns.readings().items():
             if reading.progress.has_messages and not _has_room(reading.progress):
                 raise TooMuchUncommitted(queue, reading.progress.unfinished.runs)

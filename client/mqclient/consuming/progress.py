@@ -46,7 +46,8 @@ class Chunk:
         self.left = len(self.messages)
 
     def take(self, count: int) -> MessageBatch:
-        """The next ones. Who takes few at a time gets objects that were all made at once."""
+        """The next messages, at most `count`. Few at a time are objects that were all made at
+        once."""
         begin = len(self.messages) - self.left
         self.left = max(0, self.left - count)
         end = len(self.messages) - self.left
@@ -126,7 +127,7 @@ class QueueProgress:
     returned: list[ReceivedMessage] = field(default_factory=list)
 
     def start(self, offset: int, life: int = 0) -> None:
-        """Begin reading at `offset`. Raises BadInput for what can't be an offset."""
+        """Begin reading the queue at `offset`. Raises BadInput for what can't be an offset."""
         checked_offset(offset, f"where to begin with {self.queue}")
         self.started = True
         self.fetch_offset = self.committed = offset

@@ -40,7 +40,8 @@ class Manifest(NamedTuple):
 
     @classmethod
     def decode(cls, text: str) -> Manifest:
-        """The inverse. Raises BadInput for what no producer of ours writes."""
+        """Read a manifest from its text. Raises BadInput for a text that no producer of ours
+        writes."""
         fields = text.split(" ")
         if len(fields) != _FIELDS or len(text) > limits.LARGE_MANIFEST_CHARACTERS_MAX:
             raise _unreadable(text)

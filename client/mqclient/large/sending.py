@@ -43,7 +43,7 @@ class Sender(Protocol):
     async def send_soon(
         self, message: Message, *, selector: Selector | None = None, timeout_s: float | None = None
     ) -> Pending:
-        """Hand over one message."""
+        """Hand over one message; the send goes on while the caller does other work."""
 
 
 def check_large(message: Message) -> None:

@@ -89,7 +89,8 @@ class Slot:
         return self.error is not None or self.batch.ack is not None
 
     def result(self) -> SendResult:
-        """Where the message went. Raises the error if it failed. Only for a settled slot."""
+        """Place at which the message is stored. Raises the error if it failed. Only for a settled
+        slot."""
         if self.error is not None:
             raise self.error
         return self._place(self.unique_key, 0, 0)

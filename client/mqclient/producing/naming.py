@@ -96,7 +96,8 @@ class Claim:
         return self.named.fenced.get(self._broker_name)
 
     async def register(self, topic: str, timeout_s: float) -> int:
-        """The epoch. `topic` is one whose route names the group.
+        """The instance's epoch in this broker group, asked for if it is not known yet. `topic` is
+        one whose route names the group.
 
         Raises ProducerFenced; Refused, or another ClientError or RemotingError, if the group does
         not give one.

@@ -158,7 +158,8 @@ class Outbox:
         key: str | None,
         selector: Selector | None = None,
     ) -> Choice:
-        """The queue for `message`. Raises NoRoute or BadMessage."""
+        """The queue for `message`, and how often it may move to another. Raises NoRoute or
+        BadMessage."""
         by_turn = (queue_id, key, selector, message.priority) == (None, None, None, None)
         publisher = self._topics.publisher(message.topic, for_any=by_turn)
         queue = publisher.choose(message, queue_id, key, selector)

@@ -46,7 +46,8 @@ class PendingSend(ABC):
         return self.wait().__await__()
 
     async def wait(self) -> SendResult:
-        """Wait for the outcome. Raises SendFailed (definitely not stored) or SendUnknown.
+        """Wait for the outcome of the send. Raises SendFailed (definitely not stored) or
+        SendUnknown.
 
         Cancelling the wait does not stop the message.
         """

@@ -46,7 +46,8 @@ class Publisher:
         key: str | None,
         selector: Selector | None,
     ) -> MessageQueue:
-        """The queue for `message`. Raises BadMessage if the caller's choice is not one of them."""
+        """The queue for `message`, by priority, key, number, selector or turn. Raises BadMessage if
+        the caller's choice is not one of them."""
         if message.priority is not None:
             if (queue_id, key, selector) != (None, None, None):
                 raise BadMessage(

@@ -18,7 +18,7 @@ from mqclient.producing.publishing import Publisher
 
 
 class Topics:
-    """Publishers by topic. `serves` says whether a broker group takes messages now."""
+    """Publishers of messages by topic. `serves` says whether a broker group takes messages now."""
 
     def __init__(self, session: Session, serves: Callable[[str], bool]) -> None:
         self.settled: dict[str, Publisher] = {}

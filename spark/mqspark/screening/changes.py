@@ -113,7 +113,7 @@ class GroupsLogged:
 
 
 def logged_numbers(broker: str, logged: GroupsLogged) -> Rows:
-    """Settled messages, as numbers."""
+    """Rows of the messages that groups have settled, with names as numbers."""
     found = [(queue, *each) for queue, done in logged.done.items() for each in done]
     queues = queue_numbers(broker, [(topic, queue_id) for (_, topic, queue_id), *_ in found])
     return rows_of(
@@ -193,7 +193,7 @@ def life_name(topic: str, life: int) -> str:
 
 
 def without_life(topic: str) -> str:
-    """The topic's own name."""
+    """Name of a topic without the number of its life."""
     return topic.partition(LIFE)[0]
 
 

@@ -71,7 +71,7 @@ class _Messages:
         return self._reduced(np.maximum, np.where(where, self.rows[name].astype(np.int64), NONE))
 
     def count(self, where: Flags) -> Numbers:
-        """How many."""
+        """Number of each message's statements that `where` marks."""
         return self._reduced(np.add, where.astype(np.int64))
 
     def bits(self, name: str, where: Flags) -> Numbers:

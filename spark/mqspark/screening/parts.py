@@ -55,7 +55,7 @@ class HistoryPart:
 
 
 def history_parts(path: Path) -> list[HistoryPart]:
-    """All of a history. Raises ConfigError if there is none."""
+    """Parts of all files of a history. Raises ConfigError if there is none."""
     return [part for file in find_history(path) for part in _parts_of(file)]
 
 

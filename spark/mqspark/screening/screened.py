@@ -80,7 +80,7 @@ class Screened:
 
     @property
     def totals(self) -> Totals:
-        """The counts of messages."""
+        """Counts of messages by what became of them, made at the first question."""
         totals, _ = self._counted
         return totals
 

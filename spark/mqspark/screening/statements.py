@@ -19,7 +19,8 @@ _OUTCOMES: Final = ("commit", "rollback")
 
 
 def statements(testimony: pa.Table, brokers: Sequence[str]) -> Rows:
-    """The testimony as numbers. `broker` is a place in `brokers`, -1 for another."""
+    """Rows of the testimony with names as numbers. `broker` is a place in `brokers`, -1 for
+    another."""
     place = ("queue", "queue_offset", "position", "holders")
     plain = ("identity", "t", *place, "crc", "properties", "due")
     return rows_of(

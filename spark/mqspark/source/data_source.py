@@ -42,7 +42,7 @@ class DledgerSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Name for `spark.read.format`: "dledger"."""
         return FORMAT
 
     def schema(self) -> StructType:

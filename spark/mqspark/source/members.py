@@ -93,6 +93,6 @@ def looked_up(key: str, values: Mapping[str, int]) -> Column:
 
 
 def _constant(values: object, kind: str) -> Column:
-    """A constant of Spark's. As JSON it is one call to the JVM and one node of a plan, however many
-    brokers there are; Spark reads it once, while it plans."""
+    """A constant as a column of Spark's. As JSON it is one call to the JVM and one node of a plan,
+    however many brokers there are; Spark reads it once, while it plans."""
     return F.from_json(F.lit(json.dumps(values)), kind)

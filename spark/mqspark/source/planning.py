@@ -64,7 +64,7 @@ class SegmentPartition(InputPartition):
 
     @property
     def path(self) -> Path:
-        """The segment's file."""
+        """Path of the segment's file, in its replica's folder."""
         return self.path_of(self.number)
 
     @property

@@ -161,7 +161,7 @@ class _Batch:
         self._is_plain = False
 
     def add_records(self, place: Place, start: int, end: int) -> None:
-        """An entry's records."""
+        """Add the records between two bytes, all of one entry."""
         self._ranges.append((place, start, end, None))
         self._bytes += end - start
         chain = self._plain.starts(start, end)

@@ -56,7 +56,7 @@ class _Maker:
         self.fleeting: set[str] = set()
 
     def tick(self) -> int:
-        """The next moment."""
+        """Pass up to 3 ms of the run's time; returns the moment, in ns."""
         self.t += self.draw.randint(1, 3 * MS)
         return self.t
 
@@ -87,7 +87,7 @@ class _Maker:
         return Stored(message_id, topic, queue_id, offset, body)
 
     def elect(self, node: str) -> None:
-        """A term begins."""
+        """Begin a term that `node` leads, with everybody's votes."""
         self.term += 1
         for voter in NODES:
             self.note("vote", broker=self.run.broker, node=voter, term=self.term, vote=node)

@@ -229,7 +229,7 @@ class _Properties:
         return _texts(self._bytes, begins, ends, ends > begins)
 
     def maps(self) -> pa.Array:
-        """All properties."""
+        """A map from name to value for each message, of all its properties."""
         if self._text is None:
             return self._slow_maps()
         lists = pc.split_pattern(self._text, "\x02")

@@ -38,7 +38,7 @@ class RocketmqSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Name for `spark.read.format` and `readStream.format`: "rocketmq"."""
         return FORMAT
 
     def schema(self) -> StructType:

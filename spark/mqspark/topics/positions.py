@@ -44,7 +44,8 @@ def to_json(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
 def from_json(
     found: Mapping[str, Mapping[str, Mapping[str, int]]],
 ) -> dict[MessageQueue, Position]:
-    """The inverse. Raises BadInput for a checkpoint of something else."""
+    """The positions that a checkpoint has as JSON. Raises BadInput for a checkpoint of something
+    else."""
     positions: dict[MessageQueue, Position] = {}
     try:
         for topic, brokers in found.items():

@@ -1,4 +1,5 @@
-"""A stream of topics. The checkpoint alone says where it goes on; brokers know it, if asked to.
+"""A stream of topics for Spark's structured streaming. The checkpoint alone says where it goes on;
+brokers know it, if asked to.
 
 Spark calls this object in one process of the driver for as long as the query runs, and copies of it
 on workers. It remembers nothing that a restart needs: the target of `Trigger.AvailableNow`, which a
@@ -100,7 +101,7 @@ class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
         self._tell_group(from_json(end))
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the reader, as the query has ended."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None

@@ -68,7 +68,8 @@ def look(
 
 
 def beginning(reader: RangeReader, options: Options, known: Known) -> Positions:
-    """Where reading begins. Raises ConfigError for offsets that the queues don't have."""
+    """Positions at which reading begins, by queue. Raises ConfigError for offsets that the queues
+    don't have."""
     return _resolve(reader, options.start, known, "starting", strict=options.strict_times)
 
 

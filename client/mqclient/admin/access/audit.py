@@ -18,7 +18,8 @@ from mqclient.arguments import check_count
 
 
 class Audit(Part):
-    """`admin.audit`. Each server has a log of its own; super users read it."""
+    """Part `admin.audit`: reads the servers' audit logs. Each server has a log of its own; super
+    users read it."""
 
     async def lines(
         self,

@@ -53,7 +53,8 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 class Rights(Part):
-    """`admin.rights`. Changes go to all groups that are chosen, and return their broker names."""
+    """Part `admin.rights`: grants, revokes and explains users' rights. Changes go to all groups
+    that are chosen, and return their broker names."""
 
     async def grant(
         self,

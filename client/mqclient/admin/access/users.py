@@ -1,4 +1,4 @@
-"""Users of a cluster. Each broker group keeps them; a change goes to all groups that are chosen."""
+"""Users of a cluster, kept by each broker group; a change goes to all groups that are chosen."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class UserState(msgspec.Struct, frozen=True):
 
 
 class Users(Part):
-    """`admin.users`. Changes return the broker names."""
+    """Part `admin.users`: makes, changes, removes and lists users. Changes return the broker
+    names."""
 
     async def create(
         self,

@@ -60,7 +60,7 @@ _HIDDEN = "******"
 
 
 class Doctor(Part):
-    """`admin.doctor`."""
+    """Part `admin.doctor`: asks all servers about themselves, and finds faults."""
 
     async def findings(self) -> tuple[Finding, ...]:
         """The faults of the cluster, and the remedy for each."""

@@ -282,7 +282,7 @@ class Taking:
     def _accept(
         self, subscription: SubscriptionData, answer: Command, broker_name: str, asked_s: float
     ) -> None:
-        """Take in an answer. BadInput for what is none."""
+        """Take in the answer to a pop. Raises BadInput for an answer that can't be read."""
         header = decode_header(PopMessageResponseHeader, answer)
         if header.retry_max_times is not None:
             self.retry_max_times = header.retry_max_times

@@ -140,7 +140,7 @@ class Locks:
         await self.release([*{*self.leases.queues(), *self._maybe_ours}])
 
     async def release(self, queues: Sequence[MessageQueue]) -> None:
-        """Release queues. A lock whose broker can't be reached ends by itself."""
+        """Give up the locks of queues. A lock whose broker can't be reached ends by itself."""
         self._leaving.update(queues)
         self._maybe_ours.update(queues)  # if there is no time for that, `leave` tries again
         try:

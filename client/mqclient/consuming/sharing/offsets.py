@@ -52,7 +52,8 @@ class Offsets(ABC):
     """Keeps the offset at which to go on, by queue."""
 
     def open(self) -> None:  # noqa: B027 - most have nothing to open
-        """Begin. Raises BadInput if the kept offsets can't be used."""
+        """Begin to keep offsets, before the first `load`. Raises BadInput if the kept offsets can't
+        be used."""
 
     def close(self) -> None:  # noqa: B027 - nor to close
         """End: no offset is asked for any more."""
@@ -73,7 +74,8 @@ class Offsets(ABC):
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
-        """Store offsets. Returns those that are kept now; failures are logged.
+        """Store the offsets at which reading has come. Returns those that are kept now; failures
+        are logged.
 
         The `last` time is before their queues are given up.
         """
@@ -90,18 +92,18 @@ async def _is_born_after(finder: LeaderFinder | None, queue: MessageQueue, began
 
 
 class NoOffsets(Offsets):
-    """Keeps no offsets."""
+    """Offsets that are not kept: each start reads as if it were the first."""
 
     def __init__(self, finder: LeaderFinder | None = None) -> None:
         self._finder = finder
         self._began_ms = 0
 
     def open(self) -> None:
-        """Note when reading begins."""
+        """Note when reading begins, for queues that are made later."""
         self._began_ms = unix_ms()
 
     async def load(self, queue: MessageQueue) -> Place | None:
-        """No offset is kept."""
+        """Find no offset: nothing was ever stored."""
         return None
 
     async def is_younger(self, queue: MessageQueue) -> bool:
@@ -111,7 +113,7 @@ class NoOffsets(Offsets):
     async def store(
         self, offsets: Mapping[MessageQueue, Place], timeout_s: float, *, last: bool = False
     ) -> Mapping[MessageQueue, Place]:
-        """No offset is kept."""
+        """Store nothing; no queue has a kept offset."""
         return {}
 
 

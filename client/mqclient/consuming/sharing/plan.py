@@ -96,7 +96,7 @@ class NearbyRooms:
     def __call__(
         self, member: str, members: Sequence[str], queues: Sequence[MessageQueue], /
     ) -> tuple[MessageQueue, ...]:
-        """The member's share. Raises BadInput if a room is not known."""
+        """The member's share of the queues. Raises BadInput if a room is not known."""
         within = Plan.of(self.within).strategy
         assert within is not None, "looked at when this was made"
         return allocate_nearby(

@@ -26,7 +26,8 @@ class Outputs:
         self._sent: list[_Output] = []
 
     def add(self, topic: str, queue_id: int, key: str, record: bytes) -> None:
-        """Add an output. Raises BadMessage if it would be too much for one entry."""
+        """Add an encoded message to the transaction's outputs. Raises BadMessage if it would be too
+        much for one entry."""
         size_bytes, count = self.size_bytes + len(record), len(self._sent) + 1
         if (
             size_bytes > limits.TRANSACTION_BYTES_MAX

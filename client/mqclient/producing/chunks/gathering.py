@@ -37,7 +37,7 @@ class Gathered(PendingSend):
 
     @property
     def unique_key(self) -> str:
-        """The message's own key."""
+        """Unique key of the message, made of the chunk's key and its number."""
         return self._chunk.key_of(self._number)
 
     @property
@@ -46,7 +46,8 @@ class Gathered(PendingSend):
         return self._chunk.settled
 
     def result(self) -> SendResult:
-        """The message's place. Raises the error if the send failed. Only for a settled send."""
+        """Place at which the message is stored. Raises the error if the send failed. Only for a
+        settled send."""
         return self._chunk.result_of(self._number)
 
     def _when_settled(self, listener: Callable[[], None]) -> None:

@@ -216,7 +216,8 @@ class Transactions:
     async def _ask(
         self, half: Half, command: Command, decision: Decision, timeout_s: float
     ) -> Command:
-        """The leader's answer. Raises TransactionUnknown if no definite one came."""
+        """The leader's answer to an end of a transaction. Raises TransactionUnknown if no definite
+        one came."""
         try:
             finder = self._session.finder
             answer = await finder.ask(half.broker_name, command, timeout_s, half.topic)

@@ -38,7 +38,8 @@ Place = tuple[str, int, int]
 
 
 class Fault(NamedTuple):
-    """A contradiction. `offset` is that of a staged entry among the half messages."""
+    """A contradiction in a query's batches. `offset` is that of a staged entry among the half
+    messages."""
 
     what: str
     broker: str
@@ -101,7 +102,8 @@ class Faults:
         return decisions + sum(len(log.rows) for log in self._logs.values())
 
     def _decide(self, home: GroupLog) -> None:
-        """Which decisions count."""
+        """Sort the decisions of a home group into those that count, and those that contradict an
+        earlier one."""
         by_position = {each.position: each for each in home.batches.decisions}
         for _, decision in sorted(by_position.items()):
             query = (home.broker, decision.name)

@@ -42,7 +42,7 @@ class Served:
 
     @property
     def index(self) -> Path:
-        """The file of keys."""
+        """Path of the first file of the key index."""
         return self.store / "index" / FIRST_FILE
 
     @property

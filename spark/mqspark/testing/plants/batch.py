@@ -56,7 +56,7 @@ class Query:
         ]
 
     def stage(self, batch: int, count: int = 2) -> Place:
-        """Some rows are staged."""
+        """Stage `count` new rows of a batch as one entry; returns its place."""
         rows = [
             Stored(f"{self.run.broker}-{self.name}-{self.count + n:03}", SUNK, 0, 0, b"row %d" % n)
             for n in range(count)
@@ -84,7 +84,7 @@ class Query:
         self.run.add(*self.note(self.end_of(place)), *shown)
 
     def drop(self, place: Place) -> None:
-        """Drop the staged rows."""
+        """End a staged entry without showing its rows."""
         self.run.add(*self.note(self.end_of(place)))
 
     @staticmethod
@@ -186,7 +186,7 @@ def missing_at_the_end(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(19, "twice")
 def shown_twice(run: SmallRun, draw: random.Random) -> None:
-    """Rows became messages twice."""
+    """The rows of one staged entry became messages twice."""
     query = Query(run)
     query.show(query.batch(0)[draw.randrange(2)])
 
@@ -212,7 +212,7 @@ def other_row(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(19, "altered")
 def lacking_row(run: SmallRun, draw: random.Random) -> None:
-    """A row is missing."""
+    """A row of a decided batch is missing among the messages."""
     query = begun(run)
     place = query.stage(1, 3)
     query.decide(1, place)

@@ -213,7 +213,7 @@ def duplicate_of_a_repeat(run: SmallRun, draw: random.Random) -> None:
 
 @PLANTS.fault(9, "duplicate")
 def duplicate_while_waiting(run: SmallRun, draw: random.Random) -> None:
-    """A message waits twice."""
+    """A delayed message waits in the log twice."""
     found = run.stored(run.of("ack", waiting=True)[0]["id"], SCHEDULE_TOPIC)
     run.add(replace(found, offset=9))
 

@@ -155,7 +155,7 @@ class _Waiting:
         self.story.t = self.sent + since_sent
 
     def fault(self, broker: str = "") -> None:
-        """A node is healed."""
+        """Note in the history that a restarted node is healed."""
         healed = self.run.note("fault", self.story.t, fault="restart", node="n0")
         healed["broker"] = broker or self.run.broker
 

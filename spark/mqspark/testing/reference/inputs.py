@@ -109,7 +109,7 @@ class Inputs:
 
     @cached_property
     def sent(self) -> dict[str, Said]:
-        """The sends by message."""
+        """Events of sends, by the id of their message."""
         return {event["id"]: event for event in self.of("send")}
 
     def records(self, node: str, *, waiting: bool = False) -> list[StoredMessage]:

@@ -90,7 +90,7 @@ class HistoryInLines:
             )
 
     def close(self) -> None:
-        """All is written."""
+        """Close the file, as all was written."""
         self._open.close()
 
 
@@ -120,7 +120,7 @@ class HistoryInColumns:
             self._write()
 
     def close(self) -> None:
-        """All is written."""
+        """Write the rows that are left, and close the file."""
         if self._stored:
             self._write()
         self._open.close()
@@ -156,7 +156,7 @@ class HistoryInColumns:
         return _table(columns, len(is_ack))
 
     def _delivered(self, client: int, some: _Some) -> pa.Table:
-        """Each message's delivery."""
+        """Deliveries of these messages to a consumer, as rows of events."""
         count = len(some.numbers)
         columns = self._named(f"consumer-{client}", some) | self._slot(some, without=None)
         columns["kind"] = _all("deliver", count)
@@ -186,7 +186,7 @@ class HistoryInColumns:
 
 
 class _Some(NamedTuple):
-    """Messages, as columns."""
+    """Columns of messages: numbers, positions, checksums, times, sizes."""
 
     numbers: Numbers
     positions: Numbers

@@ -49,7 +49,7 @@ class LogWriter:
         self.next_index += 1
 
     def close(self) -> None:
-        """Write the last segment."""
+        """Write the last segment, if it was begun."""
         if self._segment is not None:
             base = (self.position - 1) // self._segment_bytes * self._segment_bytes
             segment_path(self._folder, base).write_bytes(self._segment)

@@ -85,7 +85,7 @@ class TopicsListener(StreamingQueryListener):
         self._brokers, self._figures = brokers, figures
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Log it."""
+        """Log the start of a query, with its name and its run."""
         log.info("query started", query=_named(event), run=str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - likewise
