@@ -156,8 +156,8 @@ def percentiles_ms(seconds: list[float]) -> dict[str, float]:
 
 
 def python() -> str:
-    """This Python, and whose build it is: one that was built without profiles is a quarter
-    slower."""
+    """The version of Python, and whose build it is: one that was built without profiles is a
+    quarter slower."""
     of_system = sys.base_prefix == "/usr"
     whose = f"{platform.freedesktop_os_release()['NAME']}'s" if of_system else "a build of its own"
     return f"{platform.python_version()} ({whose})"

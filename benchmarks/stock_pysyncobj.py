@@ -33,7 +33,7 @@ class Log(SyncObj):  # type: ignore[misc]
 
 
 class Load:
-    """So many appends under way; each answer, given in the library's thread, begins the next."""
+    """Appends under way; each answer, given in the library's thread, begins the next append."""
 
     def __init__(self, log: Log, size: int, outstanding: int) -> None:
         self._log = log

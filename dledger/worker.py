@@ -96,7 +96,7 @@ class ThreadWorker:
             else:
                 self._errors.put(None)
             os.write(self._says, b".")
-            # Else the last piece, and all that it holds, would live until the next one.
+            # The last piece, and all that it holds, would live until the next one.
             del work
 
 

@@ -40,7 +40,7 @@ from mqspark.mqaudit import app as mqaudit
 
 REFERENCE = Path(__file__).parent / "reference"
 WIDTH = 80
-"""Of helps and signatures: so much code has room on a page of the site."""
+"""The width of helps and signatures, in characters: more has no room on a page of the site."""
 PAGE_WIDTH = 120
 UNITS = ("Milliseconds", "Hours", "Bytes", "Percent")
 """A meaning that begins with one of them tells the unit of its key."""

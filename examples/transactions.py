@@ -53,7 +53,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         shop = Shop(Path(directory, "orders.db"))
         with Producer(namesrv, group="shop", checker=shop.check) as producer:
-            # So that brokers know whom to ask, before the first order.
+            # Brokers shall know whom to ask before the first order.
             producer.prepare("Shipments")
             shop.take(producer, "order-1")
             for order, fail in (("order-2", "before"), ("order-3", "after")):

@@ -320,7 +320,7 @@ class Gaps:
                 self._told.append((when, longest))
 
     def wait_until_steady(self, since: float, for_s: float, timeout_s: float) -> None:
-        """Until sends have succeeded for a while, from a moment on."""
+        """Wait until sends have succeeded for `for_s` seconds, from a moment on."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
             if self._told and self._told[-1][0] > since + for_s:

@@ -393,7 +393,7 @@ def _free(port: int) -> bool:
 
 
 def wait_for_port(port: int) -> None:
-    """Until a server listens there."""
+    """Wait until a server listens on `port`."""
     end = time.monotonic() + PATIENCE_S
     while _free(port):
         if time.monotonic() > end:

@@ -78,7 +78,7 @@ CONTENDERS = {
     "bare-trio": "the floor: the same by trio",
 }
 FLOORS = ("bare-epoll", "bare-trio")
-"""They do nothing, so they win nothing."""
+"""Contenders that do nothing, and so win nothing."""
 
 _JAVA = (
     Step("pipelined", "java", "pipelined"),

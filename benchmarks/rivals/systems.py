@@ -227,7 +227,7 @@ class Bare:
         for node, port, peers in zip(NODES, ports, ([], [], ports[:2]), strict=True):
             role = "leader" if peers else "follower"
             words = [*drivers.bare(loop), role, durability, port, str(folder / node), *peers]
-            # They end as their client leaves, and have nothing to say about that.
+            # Processes end as their client leaves; what they print about that is dropped.
             self._running[node] = subprocess.Popen(words, stderr=subprocess.DEVNULL)
             _wait_for_port(int(port))
         self.address = f"127.0.0.1:{ports[-1]}"
@@ -254,7 +254,8 @@ class Bare:
 
 
 def _wait_for_port(port: int) -> None:
-    """Until somebody listens there, without a connection that it would take for a peer's."""
+    """Wait until somebody listens on a port, without a connection that it would take for a
+    peer's."""
     end = time.monotonic() + PATIENCE_S
     listening = f":{port:04X} 00000000:0000 0A"
     while listening not in Path("/proc/net/tcp").read_text():

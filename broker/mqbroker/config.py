@@ -45,7 +45,7 @@ class BrokerConfig(
 
     @property
     def node_id(self) -> str:
-        """This replica's name within the group."""
+        """Name of this replica within the group."""
         return self.d_leger_self_id
 
     @property
@@ -96,7 +96,7 @@ class BrokerConfig(
         ]
 
     def with_secret(self) -> BrokerConfig:
-        """This config with the secret that its `secretFile` holds. Raises ConfigError."""
+        """A config with the secret that the `secretFile` of this one holds. Raises ConfigError."""
         if not self.secret_file:
             return self
         if self.d_leger_secret:
@@ -137,7 +137,7 @@ class BrokerConfig(
         return self.tls_options(mode, host if len(peers) > 1 else "")
 
     def with_settings(self, settings: Mapping[str, str]) -> BrokerConfig:
-        """This config with some keys changed at run time. An empty text leaves a key as it is.
+        """A config with some keys changed at run time. An empty text leaves a key as it is.
 
         Raises FixedKey for a key that only a restart changes, ConfigError for a bad value.
         """

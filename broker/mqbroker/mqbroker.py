@@ -76,7 +76,7 @@ def restore(
     config
         The replica's config file. Its store must be empty, or not there.
     """
-    from mqbroker.starting import restore_store  # noqa: PLC0415 - likewise
+    from mqbroker.starting import restore_store  # noqa: PLC0415 - as above
 
     return restore_store(copy, config)
 

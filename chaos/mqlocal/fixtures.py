@@ -27,12 +27,12 @@ async def cluster_here(
     import trio  # noqa: PLC0415 - pytest loads this module in every run
 
     if trio.lowlevel.in_trio_task():
-        from mqlocal import local_cluster  # noqa: PLC0415 - likewise
+        from mqlocal import local_cluster  # noqa: PLC0415 - as above
 
         async with local_cluster(**wanted(request)) as on_trio:
             yield on_trio
         return
-    from mqlocal import local_cluster_on_asyncio  # noqa: PLC0415 - likewise
+    from mqlocal import local_cluster_on_asyncio  # noqa: PLC0415 - as above
 
     _check_loop(request)
     async with local_cluster_on_asyncio(**wanted(request)) as cluster:
@@ -41,10 +41,10 @@ async def cluster_here(
 
 def _check_loop(request: pytest.FixtureRequest) -> None:
     """Raise ConfigError if the test wants virtual time, and its loop has none."""
-    import asyncio  # noqa: PLC0415 - likewise
+    import asyncio  # noqa: PLC0415 - as above
 
-    from dledger.errors import ConfigError  # noqa: PLC0415 - likewise
-    from mqlocal import VirtualLoop  # noqa: PLC0415 - likewise
+    from dledger.errors import ConfigError  # noqa: PLC0415 - as above
+    from mqlocal import VirtualLoop  # noqa: PLC0415 - as above
 
     loop = asyncio.get_running_loop()
     if "mq_virtual_time" in request.fixturenames and not isinstance(loop, VirtualLoop):

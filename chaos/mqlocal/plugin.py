@@ -53,7 +53,7 @@ def mq_virtual_time() -> None:
 @pytest.fixture
 def mq_cluster_in_thread(request: pytest.FixtureRequest) -> Iterator[ThreadedCluster]:
     """A cluster in a thread of its own, on loopback."""
-    from mqlocal import local_cluster_in_thread  # noqa: PLC0415 - likewise
+    from mqlocal import local_cluster_in_thread  # noqa: PLC0415 - as above
 
     with local_cluster_in_thread(**wanted(request)) as cluster:
         yield cluster

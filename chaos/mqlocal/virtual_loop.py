@@ -103,7 +103,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._now_s
 
     def current_time(self) -> float:
-        """This loop's time, by the name that trio's clocks have for it."""
+        """Time of this loop, by the name that trio's clocks have for it."""
         return self._now_s
 
     def create_task(  # type: ignore[override]  # later versions of Python hand on more

@@ -81,7 +81,7 @@ def _lz4(body: bytes) -> bytes:
 
 
 def _zstd(body: bytes) -> bytes:
-    import zstandard  # noqa: PLC0415 - likewise
+    import zstandard  # noqa: PLC0415 - as above
 
     compressed: bytes = zstandard.ZstdCompressor(level=limits.ZSTD_LEVEL).compress(body)
     return compressed
@@ -97,7 +97,7 @@ def _from_zlib(body: Buffer, what: str) -> tuple[bytes, bool]:
 
 
 def _from_lz4(body: Buffer, what: str) -> tuple[bytes, bool]:
-    import lz4.frame  # noqa: PLC0415 - likewise
+    import lz4.frame  # noqa: PLC0415 - as above
 
     inflater = lz4.frame.LZ4FrameDecompressor()
     try:
@@ -110,7 +110,7 @@ def _from_lz4(body: Buffer, what: str) -> tuple[bytes, bool]:
 def _from_zstd(body: Buffer, what: str) -> tuple[bytes, bool]:
     """Twice: the library bounds what it gives only where it does not tell a frame that is cut off
     from a whole one."""
-    import zstandard  # noqa: PLC0415 - likewise
+    import zstandard  # noqa: PLC0415 - as above
 
     inflater = zstandard.ZstdDecompressor(max_window_size=limits.ZSTD_WINDOW_BYTES_MAX)
     try:

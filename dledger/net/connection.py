@@ -60,7 +60,7 @@ class Handler(Protocol):
         (None).
 
         A BadInput raised becomes a SYSTEM_ERROR response with its text; another DledgerError too,
-        and is logged. Any other exception is a fault: it is noted and answered likewise, and the
+        and is logged. Any other exception is a fault: it is noted and answered, too, and the
         connection is closed. A one-way request is answered like any other: the answer tells that
         nothing is kept for it any more, and is not sent. The request's body is a view that stays
         valid as long as it is referred to.
@@ -108,7 +108,7 @@ class Connection:
         self.unanswered = 0
         #: Requests that wait for their answer and are large, by opaque.
         self._large: dict[int, int] = {}
-        #: Their memory, and that of encryption.
+        #: The memory of large requests and of encryption.
         self._large_bytes = 0
         self._in_flight = 0
         self._in_flight_max = requests_in_flight_max

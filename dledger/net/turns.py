@@ -44,7 +44,7 @@ from dledger.remoting.bodies.base import encode_steps
 
 T = TypeVar("T")
 
-#: One in this many is let go because it has waited longest.
+#: Of this many admitted connections one has waited longest; the others are the cheapest.
 _OLDEST_EACH = 4
 
 
@@ -78,7 +78,7 @@ class Queue:
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[float, Callable[[], None]]] = {}
-        #: Who waits, by cost and by age; and some who do no longer.
+        #: Waiting connections, by cost and by age; some of them wait no longer.
         self._by_cost: list[tuple[float, int]] = []
         self._by_age: list[int] = []
         self._numbers = itertools.count(1)

@@ -116,7 +116,7 @@ class _Armed:
         if self._all.strobe_s > 0:
             strobe = partial(self._strobe, self._all)
             threading.Thread(target=strobe, name="strobe", daemon=True).start()
-        # Who is held looks at a set that can't change under it.
+        # A thread that is held looks at a set that can't change under it.
         SEAM.handler = self.reached if self._by_place or self._all.notes else None
         self._say(every.number, "", "orders", problem)
 

@@ -56,7 +56,7 @@ def configure_logging(
         root.removeHandler(earlier)
     handler = StderrHandler(format)
     root.addHandler(handler)
-    if level in {"debug", "info"}:  # It will log: what that needs is imported before its loop runs.
+    if level in {"debug", "info"}:  # imports structlog before the loop runs
         handler.formatter = _formatter(format)
     root.setLevel(level.upper())
 
@@ -80,7 +80,7 @@ class StderrHandler(logging.Handler):
 
 
 def _formatter(format_: LogFormat) -> logging.Formatter:
-    # It would take 4 MB for tracebacks in colours, and we write them ourselves.
+    # structlog would take 4 MB for tracebacks in colours, and we write them ourselves.
     with without("rich", "better_exceptions"):
         import structlog  # noqa: PLC0415
 

@@ -182,7 +182,7 @@ class Acknowledging:
             return
         last_contact = self._core.last_contact(peer.node)
         self._count_ack(peer, next_index, reset=message.reset, success=message.success)
-        # It may also have forgotten the entries that it acknowledged before.
+        # The peer may also have forgotten the entries that it acknowledged before.
         self._core.forget_match(peer.node)
         self._core.set_last_contact(peer.node, last_contact)
 
@@ -197,8 +197,8 @@ class Acknowledging:
             self._core.set_next_index(node, before)
 
     def count_early_acks(self) -> bool:
-        """This node's own copy became durable: acknowledgements that came earlier count now.
-        Returns whether there was one."""
+        """Count early acknowledgements, as this node's own copy became durable now. Returns whether
+        there was one."""
         found = False
         for peer in self._peers.known.values():
             early = peer.answers.early

@@ -72,7 +72,7 @@ class PendingAppends:
         return True
 
     def give_up(self) -> None:
-        """This node leads no longer."""
+        """Give up all appends under way, as this node leads no longer."""
         given_up, self._by_index = self._by_index, {}
         self._bytes = 0
         for append in given_up.values():

@@ -45,7 +45,7 @@ PREFERRED_RETRY_FACTOR = 6
 CONSULT_AGAIN_S = 1.0
 """A leader without room for messages asks the others this often whether they could lead."""
 
-# One step of a node.
+# Bounds of a node's step.
 MESSAGES_PER_STEP_MAX = 256
 """Messages of peers that one step handles; the next step takes the others."""
 APPLY_BYTES_PER_STEP = 8 * MIB

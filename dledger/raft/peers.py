@@ -111,7 +111,7 @@ class Peers:
         else:
             del self.known[node_id]
         self._transport.disconnected(peer.node)
-        # It may come back with an empty folder: its copy counts when it acknowledges it again.
+        # The peer may come back with an empty folder: it counts when it acknowledges again.
         self._core.forget_match(peer.node)
         return True
 

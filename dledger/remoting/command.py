@@ -65,7 +65,7 @@ class Command(msgspec.Struct, eq=False):  # noqa: PLW1641 -- it changes, so it h
     language: Language | None = Language.PYTHON
     version: int = 409
     encoding: HeaderEncoding = HeaderEncoding.MSGPACK
-    #: Of the frame that it was decoded from; 0 if it was not.
+    #: The size of the frame that the command was decoded from; 0 if it was not.
     size_bytes: int = 0
     #: When a server began with it, by its monotonic clock, and whether it was held since.
     arrived_s: float = 0.0

@@ -30,7 +30,7 @@ from dledger.remoting.numbers import Int32
 _NULL = b"null"
 _NULL_VALUE = re.compile(rb"[:,\[]null")
 _sorted_encoder = msgspec.json.Encoder(order="sorted")
-#: Of scalars, in the standard way and the loose one. Made once: a body has thousands of them.
+#: Encoders of scalars, standard and loose. Made once: a body has thousands of scalars.
 _encoders = (json.JSONEncoder(), json.JSONEncoder(ensure_ascii=False))
 _LISTS = (list, tuple, set, frozenset)
 _CONTAINERS = (Mapping, *_LISTS)

@@ -28,7 +28,7 @@ have the cores."""
 
 @contextmanager
 def standing_still(seed: int) -> Iterator[None]:
-    """This process stands still now and then, while the block runs."""
+    """Stop this process now and then, while the block runs."""
     argv = [sys.executable, __file__, str(os.getpid()), str(seed)]
     with subprocess.Popen(argv) as helper:
         try:

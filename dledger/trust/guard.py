@@ -83,7 +83,7 @@ class Guard:
         nonce_key: bytes,
     ) -> None:
         self.mode = Mode.OFF
-        #: Who asks what is served now. Read it before anything is awaited.
+        #: The asker of the request that is served now. Read it before anything is awaited.
         self.asker = Asker("", "")
         #: What would have been refused since the start, by user and need.
         self.observed: Counter[tuple[str, Need]] = Counter()
@@ -99,7 +99,7 @@ class Guard:
         self._keys = Keys(Secrets.of(secret))
         self._counts: dict[int, int] = {}
         self._wrong: Counter[int] = Counter()
-        #: Who signed rightly on a connection, the last time.
+        #: The last user who signed rightly on each connection.
         self._signed: dict[int, str] = {}
         self._signatures, self._passwords = Floods(), Floods()
 

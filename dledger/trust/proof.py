@@ -168,7 +168,8 @@ class Acceptor:
         self._secrets = Secrets.of(secret).proven
 
     def check(self, dialler: Hello, proof: object) -> tuple[bytes, Session]:
-        """This side's own proof, and the session, if the dialler's is right. Raises FrameError."""
+        """Proof of this side, and the session, if the dialler's proof is right. Raises
+        FrameError."""
         keys = [_Keys(each, self._door, dialler, self.hello) for each in self._secrets]
         said = _right_ones(proof, [each.derive(PROOF_OF_DIALLER) for each in keys], dialler.node_id)
         shared = [each for each in keys if each.derive(PROOF_OF_DIALLER) in said]

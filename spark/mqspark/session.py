@@ -70,7 +70,7 @@ TRUST_CLASSES = (
     "-XX:-BytecodeVerificationRemote "
 )
 
-#: Of a Java that lives for one small job.
+#: Options of a Java that lives for one small job.
 SHORT_LIVED = f"{TRUST_CLASSES}{COMPILE_QUICKLY}-XX:+UseSerialGC"
 
 #: Spark's log lines are for its developers; users of the audit see errors only.
@@ -152,8 +152,8 @@ def _settings(java_options: str, log_config: Path, *, brief: bool) -> dict[str, 
         # Each use of a column would ask the JVM eight times, to name its line in an error.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.python.daemon.module": "mqspark.processes.daemon",
-        # Else a worker gives the memory of each array back, and has its pages zeroed again for the
-        # next one: a tenth of its time.
+        # By default a worker gives the memory of each array back, and has its pages zeroed again
+        # for the next one: a tenth of its time.
         "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(WORKER_ARRAY_BYTES_MAX),
         "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(WORKER_FREE_BYTES_MAX),
         # Tells whether a task that is run again gives the same rows. Ours do, and to hash them

@@ -67,7 +67,7 @@ class Definitions:
         self._role = role
         self._assignments = assignments
         self._auto_create = auto_create
-        #: Whose request is served: a connection.
+        #: The connection whose request is served.
         self.maker: object | None = None
         self._made: WeakKeyDictionary[object, Counter[str]] = WeakKeyDictionary()
         self._topics_coming: dict[str, TopicConfig] = {}

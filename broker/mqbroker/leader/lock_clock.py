@@ -28,8 +28,8 @@ class LockClock:
         self.heard()
 
     def said(self) -> None:
-        """This leader's own entry was applied. It is not ahead of this clock, and does not hold it
-        up."""
+        """Note that an entry of this leader's own was applied. It is not ahead of this clock, and
+        does not hold it up."""
         self._last = self._last_said
 
     def begin(self) -> None:

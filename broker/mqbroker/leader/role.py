@@ -55,7 +55,7 @@ class Role:
             self.addresses = {self.node_id: self.addresses[self.node_id], **named}
 
     def leading(self, term: int) -> None:
-        """This replica serves from now on."""
+        """Note that this replica serves from now on."""
         self._count(self.node_id, term)
         self.serving, self.term, self.leader_id = True, term, self.node_id
 

@@ -280,7 +280,7 @@ class Transactions:
         """Append the move of a half message. A second one of the same message must never be in the
         log."""
         if offset in self._ending:
-            # Its end is not committed yet: the producer may ask again.
+            # The transaction's end is not committed yet: the producer may ask again.
             raise busy(f"the transaction of half message {offset} is ending")
         if offset not in self._machine.halves:
             raise system_error(f"the transaction of half message {offset} has ended")

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from dledger.limits import TOPIC_BYTES_MAX
 
-#: One name for each of a table's shares: a topic, say, and a group.
+#: A name for each of a table's shares: a topic and a group, for example.
 Owner: TypeAlias = tuple[str, ...]
 Numbers: TypeAlias = npt.NDArray[np.int64]
 

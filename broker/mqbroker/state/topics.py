@@ -186,7 +186,7 @@ class Topics:
     def __init__(self) -> None:
         self._configs: dict[str, TopicConfig] = {}
         self._births: dict[str, list[Birth]] = {}
-        #: Of all topics.
+        #: The number of queues of all topics.
         self.queues = 0
         self.version = DataVersion(counter=0, timestamp=0)
 

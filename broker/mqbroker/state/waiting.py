@@ -36,7 +36,7 @@ class Waiting:
     """Queue offset -> a time in ms: when the message is due, or since when it waits."""
 
     def __init__(self, owners: Owners | None = None) -> None:
-        #: Whose they are.
+        #: The owners of the waiting messages.
         self.owners = owners or Owners()
         self._offsets = array("q")
         self._at_ms = array("q")

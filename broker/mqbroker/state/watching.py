@@ -38,7 +38,8 @@ class Watcher:
         """A user was made, changed or removed."""
 
     def leading(self, term: int) -> None:
-        """This replica leads, and has applied all entries of earlier terms."""
+        """Called when this replica leads, and has applied all entries of earlier terms."""
 
     def following(self, leader: str | None, term: int) -> None:
-        """This replica does not lead; `leader` is the node id of the one that does, if known."""
+        """Called when this replica does not lead; `leader` is the node id of the one that does, if
+        known."""

@@ -108,12 +108,12 @@ class Probe:
             return None
 
     async def wait_until_serving(self, timeout_s: float = limits.START_TIMEOUT_S) -> None:
-        """Until every group has a leader that every name server routes to."""
+        """Wait until every group has a leader that every name server routes to."""
         for broker in self._cluster.layout.brokers:
             await self._wait(broker, self._serves, timeout_s, "serve and be routed to")
 
     async def wait_until_answering(self, timeout_s: float = limits.START_TIMEOUT_S) -> None:
-        """Until every node that has a process answers."""
+        """Wait until every node that has a process answers."""
 
         async def answering(broker: str) -> bool:
             states = await self.group(broker)
@@ -125,7 +125,7 @@ class Probe:
     async def wait_for_leader(
         self, broker: str, timeout_s: float = limits.LEADER_TIMEOUT_S
     ) -> NodeState:
-        """Until the group has a leader; returns it."""
+        """Wait until the group has a leader; returns it."""
         await self._wait(broker, self._has_leader, timeout_s, "have a leader")
         leader = await self.leader(broker)
         return leader or await self.wait_for_leader(broker, timeout_s)
@@ -133,7 +133,7 @@ class Probe:
     async def wait_until_level(
         self, broker: str, timeout_s: float = limits.CATCH_UP_TIMEOUT_S
     ) -> None:
-        """Until every node has applied what the leader's log holds now, and is counted."""
+        """Wait until every node has applied what the leader's log holds now, and is counted."""
         leader = await self.wait_for_leader(broker, timeout_s)
         wanted = leader.info.last_index if leader.info else 0
 
@@ -218,7 +218,7 @@ async def transfer_leader(pool: PeerPool, address: str, target: str | None = Non
 
 
 async def serving(cluster: Cluster) -> None:
-    """Until a leader serves in every group, and is routed to. Raises ClusterError."""
+    """Wait until a leader serves in every group, and is routed to. Raises ClusterError."""
     async with cluster.pool() as pool:
         await Probe(cluster, pool).wait_until_serving()
 

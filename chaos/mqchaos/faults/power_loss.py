@@ -86,7 +86,7 @@ class Load:
         self._acknowledged = trio.Event()
 
     async def next_acknowledged(self) -> None:
-        """Until an answer comes: what it is about may not have been synced by much."""
+        """Wait until an answer comes: what it is about may not have been synced by much."""
         self._acknowledged = trio.Event()
         await self._acknowledged.wait()
 

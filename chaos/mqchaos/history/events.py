@@ -184,7 +184,7 @@ class Rebalance(_Event, frozen=True):
 
 
 class Lead(_Event, frozen=True, gc=False):
-    """This node said that it serves as its group's leader, when asked at `began`.
+    """A node said that it serves as its group's leader, when asked at `began`.
 
     `end_position` is where its log ended then. The first such answer of a node in a term is noted.
     """

@@ -29,9 +29,9 @@ class Lane:
         self._line_free_at = -math.inf
         self.queued_bytes = 0
         self.ended = False
-        """The source has said all."""
+        """Whether the source has sent its last byte."""
         self.over = False
-        """And the sink has it."""
+        """Whether the sink has the last byte."""
 
     @property
     def room(self) -> int:

@@ -164,7 +164,7 @@ class Connection:
                 await self._wait(trio.sleep_forever, lane.wake_at(rule))
 
     async def _wait(self, what: Callable[[], Awaitable[None]], until: float = float("inf")) -> None:
-        """Until it has happened, the moment has come, or the rules have changed."""
+        """Wait until `what` has happened, the moment has come, or the rules have changed."""
         with trio.CancelScope(deadline=until) as scope:
             self._waits.add(scope)
             try:

@@ -331,7 +331,7 @@ class Run:
 
     async def _end_consumers(self, observer: Observer) -> None:
         self.phase = "waiting for the consumers to catch up"
-        # Of messages that waited only the queues' ends say where they are.
+        # The queues' ends alone say where delayed messages are.
         seen = Progress(ends=observer.ends)
         workload = WORKLOADS[self.planned.workload]
         each = workload.broadcast

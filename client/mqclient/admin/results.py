@@ -435,9 +435,9 @@ class DeadLetter(MessageView, frozen=True, kw_only=True):
         return cls(**shown, origin_topic=origin, origin_message_id=first)
 
     def sent(self, message_id: str) -> DeadLetter:
-        """This dead letter, sent again as `message_id`."""
+        """A copy of this dead letter, sent again as `message_id`."""
         return msgspec.structs.replace(self, redriven_as=message_id)
 
     def unsent(self, problem: Exception) -> DeadLetter:
-        """This dead letter, which can't be sent again for this reason."""
+        """A copy of this dead letter, which can't be sent again for this reason."""
         return msgspec.structs.replace(self, problem=str(problem))

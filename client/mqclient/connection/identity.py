@@ -22,7 +22,7 @@ _NUMBER_MASK = (1 << 48) - 1
 
 
 def local_host_towards(address: str) -> str:
-    """This machine's IP address as a server at "host:port" sees it; no packet is sent."""
+    """IP address of this machine as a server at "host:port" sees it; no packet is sent."""
     host, port = parse_address(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -144,7 +144,7 @@ class Assignment:
     async def _share(
         self, topic: str, queues: _Share, asked: dict[tuple[str, ...], tuple[str, ...]]
     ) -> _Share | None:
-        """This member's queues of a topic; None while that can't be said.
+        """Queues of a topic that are this member's share; None while that can't be said.
 
         `asked` has the members that broker groups named just now.
         """
@@ -395,7 +395,7 @@ class Assignment:
         ):
             start = "first"
         place = Place(await offset_of(self.session.finder, queue, start))
-        # Else the next owner of the queue might begin later, and skip what came between; and nobody
-        # could tell how far behind the group is.
+        # Without an offset the next owner of the queue might begin later and skip messages, and
+        # nobody could tell how far behind the group is.
         await self.offsets.store({queue: place}, limits.REQUEST_TIMEOUT_S)
         return place

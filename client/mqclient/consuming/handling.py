@@ -180,7 +180,8 @@ class Handling:
             self._arrived.announce()
 
     async def _handle(self, work: Work) -> None:
-        """Until all is settled; what is not, when the queue is lost, is its next reader's."""
+        """Handle messages until all are settled; what is not, when the queue is lost, is its next
+        reader's."""
         while work.messages and work.counts:
             if not work.may_start:
                 work.give_back()

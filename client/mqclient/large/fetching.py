@@ -61,7 +61,7 @@ class Patience:
         self._waits: dict[str, tuple[float, float]] = {}
 
     def until_s(self, broker_name: str, now_s: float) -> float:
-        """Until when a group that does not serve now is waited for.
+        """Time until which a group that does not serve now is waited for.
 
         All groups beyond `LARGE_GROUPS_WAITED_MAX` count as one: names may be made up.
         """

@@ -169,7 +169,7 @@ class Accumulator:
             if lane.full or lane.open is not None:
                 self._queue(lane)
             else:
-                # Who has many topics looks through the lanes of those with messages only.
+                # Only lanes with messages are kept, as producers of many topics look through all.
                 self._lanes.pop((lane.topic, lane.number), None)
 
     def expire(self, now_s: float) -> list[Slot]:

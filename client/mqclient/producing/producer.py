@@ -115,7 +115,7 @@ class Producer(Sends):
                 f"producer {name!r} with at_least_once: a producer with a name stores each message "
                 "once, at_least_once may store it twice. Leave out one of them"
             )
-        #: Its name and the instance, for transactions with what a consumer has read.
+        #: The producer's name and instance, for transactions with what a consumer has read.
         self.named = None if name is None else Named(name)
         self.compressor = check_compression(compression, compress_from_bytes)
         self._timeout_s = check_seconds("timeout_s", timeout_s, above_zero=True)

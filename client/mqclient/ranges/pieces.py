@@ -94,7 +94,7 @@ def _found(
 ) -> Piece:
     import numpy as np  # noqa: PLC0415 - see `mqclient.tables`
 
-    from dledger.remoting.record.table import RecordTable  # noqa: PLC0415 - likewise
+    from dledger.remoting.record.table import RecordTable  # noqa: PLC0415 - as above
 
     table = RecordTable(payload)
     offsets = table.queue_offsets

@@ -142,7 +142,7 @@ class HandOver:
             self._preference.reset()
 
     def deposed(self) -> None:
-        """This node leads no longer, so a transfer has succeeded."""
+        """End a transfer as a success, as this node leads no longer."""
         self._end(None)
         self._relief.reset()
         self._declined.clear()

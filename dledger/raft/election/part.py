@@ -118,11 +118,11 @@ class Elections:
         return message.is_wished or not self._gate.leader_alive(now)
 
     def resigned(self, term: int | None) -> None:
-        """This node led `term`, and leads no longer."""
+        """Note that this node led `term`, and leads no longer."""
         self._resigned_term = term
 
     def leader_lost(self) -> None:
-        """This node's leader is certainly gone: ask for an election soon."""
+        """Ask for an election soon, as this node's leader is certainly gone."""
         if self.core.role is not Role.LEADER:
             self._gate.leader_lost()
             soon = self._clock() + self._gate.wait(LINK_LOST_WAIT_S)

@@ -35,10 +35,11 @@ class StateMachine(Protocol):
         """Apply a committed entry, a no-op too. `entry.body` is valid during the call only."""
 
     def leading(self, term: int) -> None:
-        """This node leads and has applied all entries of earlier terms: appends may begin."""
+        """Called when this node leads and has applied all entries of earlier terms: appends may
+        begin."""
 
     def following(self, leader: str | None, term: int) -> None:
-        """This node does not lead, or no longer. `leader` is None if unknown."""
+        """Called when this node does not lead, or no longer. `leader` is None if unknown."""
 
 
 class Applying:
@@ -135,11 +136,12 @@ class Applying:
             raise NotLeader(None if core.role is Role.LEADER else core.leader_id)
 
     def deposed(self) -> int | None:
-        """This node leads no longer, which is announced later. Returns the term announced last."""
+        """Note that this node leads no longer, which is announced later. Returns the term announced
+        last."""
         announced, self._announced, self.serving = self._announced, None, False
         return None if announced is None else announced.term
 
     def fenced(self) -> None:
-        """This node takes part no longer: it knows no leader."""
+        """Note that this node takes part no longer: it knows no leader."""
         self._announced = Standing(serving=False, leader=None, term=self._core.term)
         self._machine.following(None, self._core.term)

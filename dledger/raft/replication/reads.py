@@ -96,7 +96,7 @@ class Reads:
         return self._members.is_majority({self._peers.node_id, *self._confirmed})
 
     def fail(self, error: NotLeader) -> None:
-        """This node leads no longer: all reads fail."""
+        """Fail all reads, as this node leads no longer."""
         failed = self._asking + self._waiting
         self._asking, self._waiting = [], []
         for on_read in failed:

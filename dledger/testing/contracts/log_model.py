@@ -260,7 +260,7 @@ class MemoryLog:
         return other
 
     def behind(self, earlier: MemoryLog) -> MemoryLog:
-        """This log with what an earlier one held before it, if it continues that one."""
+        """A copy of this log with what an earlier one held before it, if it continues that one."""
         other, count = self.copy(), self.first_index - earlier.first_index
         if 0 < count <= len(earlier._entries):
             other._head = earlier._head

@@ -291,7 +291,7 @@ class Simulation:
                 self.clients.ask(node)
             took_part = not node.fenced and node.step(calm=not faults)
             if took_part:
-                # It reads the log, which writes out first what a step has staged at its end.
+                # A look reads the log, which first writes out what a step has staged at its end.
                 self._look(node)
         except Crashed:
             self.judge.dying(node_id, node.engine)

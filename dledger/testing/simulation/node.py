@@ -131,7 +131,7 @@ class SimulatedNode:
         self._rate = 1 + group.streams["clock_drift"].uniform(-1, 1) * group.odds.clock_drift
         self._look_s = self._spent_s = 0.0
         self._passed_at = group.network.now
-        #: Its time when its last step began; what is due then is done in it.
+        #: The node's time when its last step began; the step does what is due then.
         self.began_s = 0.0
         self._sync: tuple[float, int, SyncJob] | None = None
         self._prepared: tuple[float, PreparedSegment] | None = None
@@ -176,7 +176,8 @@ class SimulatedNode:
         return [other for other in self.group.node_ids if other != self.node_id]
 
     def clock(self) -> float:
-        """This node's own time, in seconds. It goes on within a step if the node is busy."""
+        """Time of this node's own clock, in seconds. It goes on within a step if the node is
+        busy."""
         if self._look_s:
             self._spent_s += self.group.streams["busy"].uniform(0, self._look_s)
         return self.group.network.now * self._rate + self.clock_ahead_s + self._spent_s

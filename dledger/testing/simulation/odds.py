@@ -73,7 +73,7 @@ class Odds:
     #: A node's clock jumps ahead, as after a machine was suspended.
     clock_jump: float = _odds(0.001, 0.2)
     clock_drift: float = _one_of(0.0, 0.05, 0.2)
-    #: So long at most, in seconds, a node waits for a processor between two looks at its clock.
+    #: The longest wait of a node for a processor, in seconds, between two looks at its clock.
     busy_s: float = _odds(0.002, 0.25)
     # Disks.
     #: A sync ends within the step that has written.

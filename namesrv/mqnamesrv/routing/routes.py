@@ -226,7 +226,7 @@ class RouteTable:
         stall_s = now_s - (now_s if self._scanned_s is None else self._scanned_s)
         self._scanned_s = now_s
         if stall_s > 1.5 * limits.SCAN_INTERVAL_S:
-            # This process was held up: heartbeats of that time may still be unread.
+            # The process was held up: heartbeats of that time may still be unread.
             for group in self.groups.values():
                 for member in group.members.values():
                     member.seen_s = min(now_s, member.seen_s + stall_s)

@@ -18,7 +18,7 @@ from mqspark.exhibits.lines import find_lines, position_of, wanted_of
 from mqspark.limits import EXHIBIT_POSITIONS_MAX
 from mqspark.source.planning import Replica
 
-#: Of these properties a violation's positions are the first and the last of a range.
+#: Properties whose violations have the first and the last position of a range.
 _OF_RANGES = (5, 13)
 
 

@@ -18,7 +18,7 @@ import pyarrow.json as arrow_json
 #: The kinds of events about one message.
 OF_MESSAGES: Final = ("send", "ack", "fail", "deliver", "resolve", "settle")
 _TEXT, _INT, _LONG, _FLAG = pa.string(), pa.int32(), pa.int64(), pa.bool_()
-#: Of events about one message.
+#: The fields of events about one message.
 MESSAGE_FIELDS: Final[dict[str, pa.DataType]] = {
     "kind": _TEXT,
     "t": _LONG,
@@ -43,7 +43,7 @@ MESSAGE_FIELDS: Final[dict[str, pa.DataType]] = {
     "counted": _FLAG,
     "properties": _LONG,
 }
-#: Of the events that testify of no message. `again` names one.
+#: The fields of events that testify of no message. `again` names one.
 NOTE_FIELDS: Final[dict[str, pa.DataType]] = {
     "kind": _TEXT,
     "t": _LONG,

@@ -24,7 +24,7 @@ from mqspark.history.events import EVENT, event_of, fitting
 from mqspark.history.files import PARQUET, REST, find_history
 from mqspark.limits import LINE_BYTES_MAX, PACKED_LINES_MAX
 
-#: Of a packed history.
+#: The columns of a packed history.
 SCHEMA: Final = EVENT.append(pa.field(REST, pa.string()))
 
 

@@ -45,7 +45,7 @@ def settled_in_logs(evidence: Evidence) -> DataFrame:
     ]
     if not lived:
         return rows
-    # Of which life of its topic an entry is need not be asked: pop times never come again.
+    # An entry's life of its topic need not be known: pop times never come again.
     lives = evidence.session.createDataFrame(lived, "queue long, number long")
     every = rows.join(F.broadcast(lives), "queue", "left")
     return every.withColumn("queue", F.coalesce("number", "queue")).drop("number")

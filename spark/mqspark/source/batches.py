@@ -32,7 +32,7 @@ CLOSING: Final = INT64_MAX
 _END: Final = re.compile(HALF_TOPIC.encode() + rb" 0 ([0-9]{1,18})-([0-9]{1,18})")
 END_BYTES_MAX: Final = len(HALF_TOPIC) + 2 + 2 * 19
 """The longest text that says that one half message ends."""
-#: Of a decision's note: name, epoch, batch and content.
+#: Places in a decision's note: name, epoch, batch and content.
 _NOTED: Final = (0, 1, 7, 8)
 _PLACES: Final = dict[str, list[tuple[int, int]]]
 _STAGED: Final = re.compile(r"([^ ]+) ([0-9]{1,19}) ([0-9]{1,19}) ([^ ]+)")

@@ -252,7 +252,7 @@ def _from_lz4(body: memoryview) -> bytes | None:
 
 
 def _from_zstd(body: memoryview) -> bytes | None:
-    import zstandard  # noqa: PLC0415 - likewise
+    import zstandard  # noqa: PLC0415 - as above
 
     inflater = zstandard.ZstdDecompressor(max_window_size=INFLATED_WINDOW_BYTES_MAX)
     try:

@@ -53,19 +53,19 @@ class StoredMessage:
         return int.from_bytes(self.raw[QUEUE_OFFSET_AT : QUEUE_OFFSET_AT + 8], "big")
 
     def moved_to(self, queue_id: int, queue_offset: int) -> StoredMessage:
-        """This message under another place in a queue."""
+        """A message like this one, at another place in a queue."""
         raw = _patched(self.raw, QUEUE_ID_AT, queue_id.to_bytes(4, "big"))
         raw = _patched(raw, QUEUE_OFFSET_AT, queue_offset.to_bytes(8, "big"))
         return replace(self, raw=raw)
 
     def with_id(self, message_id: str) -> StoredMessage:
-        """This record under another id of the same length."""
+        """A record like this one, under another id of the same length."""
         assert self.message_id is not None
         raw = self.raw.replace(self.message_id.encode(), message_id.encode())
         return replace(self, message_id=message_id, raw=raw)
 
     def with_flipped_body(self, *, crc: bool) -> StoredMessage:
-        """This record with one bit of its body changed, and its CRC too if `crc`."""
+        """A record like this one, with one bit of its body changed, and its CRC too if `crc`."""
         middle = self.body_at + self.body_bytes // 2
         raw = _patched(self.raw, middle, bytes([self.raw[middle] ^ _FLIPPED_BIT]))
         if crc:

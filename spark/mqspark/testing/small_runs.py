@@ -86,7 +86,7 @@ class Stored:
 
     @property
     def crc(self) -> int:
-        """That of its body, as it was sent."""
+        """The checksum of the message's body, as it was sent."""
         return int(self.large.split(" ")[2], 16) if self.large else crc32(self.body)
 
     def raw(self, position: int) -> bytes:

@@ -68,7 +68,7 @@ class TopicStream(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
             return limits.ReadMaxBytes(self._options.bytes_max)
         return limits.ReadAllAvailable()
 
-    def latestOffset(self, start: Json, limit: Any) -> dict[str, Any]:  # noqa: N802 - likewise
+    def latestOffset(self, start: Json, limit: Any) -> dict[str, Any]:  # noqa: N802 - as above
         """Where the next batch ends. Raises DataLoss if what it would read is gone."""
         begin = from_json(start)
         self._tell_group(begin)  # Spark asks when the batch that ended there is in the checkpoint

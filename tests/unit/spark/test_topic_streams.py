@@ -55,7 +55,7 @@ def rows_of(given: RocketmqSource, partitions: list[Any], *, streaming: bool = F
     make_reader = given.streamReader if streaming else given.reader
     copy = pickle.loads(pickle.dumps(make_reader(given.schema())))  # noqa: S301 - our own
     found: Rows = []
-    for partition in pickle.loads(pickle.dumps(partitions)):  # noqa: S301 - likewise
+    for partition in pickle.loads(pickle.dumps(partitions)):  # noqa: S301 - as above
         for batch in copy.read(partition):
             found += batch.to_pylist()
     return found

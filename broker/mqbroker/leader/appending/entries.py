@@ -114,8 +114,8 @@ class Entries:
 
         def done(outcome: Appended | AppendError) -> None:
             if isinstance(outcome, NotApplied):
-                # One of them may be at fault. Nothing of the entry is stored, so each is judged by
-                # itself.
+                # A single send may be at fault. Nothing of the entry is stored, so each
+                # send is judged by itself.
                 self._append_each(together.sends)
             elif isinstance(outcome, AppendError):
                 self._tell_all(sends, outcome)

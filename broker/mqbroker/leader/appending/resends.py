@@ -51,7 +51,7 @@ OF_ONE_TRY: Final = frozenset(
         names.REAL_TOPIC,
         names.REAL_QID,
         names.TIMER_OUT_MS,
-        # Of hooks and agents that trace each try as a span of its own: W3C, Zipkin, Jaeger,
+        # Names of hooks and agents that trace each try as a span of its own: W3C, Zipkin, Jaeger,
         # SkyWalking.
         "traceparent",
         "tracestate",

@@ -75,7 +75,7 @@ class GroupAdminHandler:
         header = decode_header(headers.DeleteSubscriptiongroupHeader, request)
         with_offsets = bool(header.remove_offset or header.clean_offset)
         now_ms = self._core.assignments.now_ms()
-        # Its retry and dead-letter topics stay: they hold messages.
+        # The group's retry and dead-letter topics stay: they hold messages.
         await self._core.definitions.changed(DeleteGroup(header.group_name, with_offsets, now_ms))
         return request.reply()
 

@@ -198,7 +198,7 @@ class ClientHandler:
         self._notify(self._membership.expire(self._core.clock_s()))
 
     def led(self) -> None:
-        """This replica serves from now on: make the missing groups of its connected consumers."""
+        """Make the missing groups of connected consumers, as this replica serves from now on."""
         self._core.definitions.ensure_consumers(
             [group for group, _ in self._membership.consumer_groups()]
         )

@@ -102,5 +102,5 @@ class Readers:
         last = self._last.get(key)
         if sought_back is None:
             return last == connection_id
-        # It may not have pulled since this leadership began, and commits this once only.
+        # The member may not have pulled since this leadership began; it commits this only once.
         return sought_back and last in (None, connection_id)

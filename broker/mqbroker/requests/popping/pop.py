@@ -147,7 +147,7 @@ class _Asked:
             if outcome.messages:
                 self._answer(outcome)
             elif not self._connection.closed:
-                # It was planned on what has changed meanwhile, or nothing has passed its filter.
+                # The state has changed since the plan, or no message has passed the filter.
                 self._popping.go_on(self._connection.answer_by(self._request, self._go_on))
         except EXPECTED as error:
             self._refuse(error)

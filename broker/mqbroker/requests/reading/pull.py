@@ -220,7 +220,7 @@ class PullHandler:
         )
         self._core.entries.times.read(self._core.clock_s() - began_s)
         if header.queue_offset > found.max_offset:
-            # Its position is none of this queue, as after the topic was made again.
+            # The position is beyond this queue, as after the topic was made again.
             found = found._replace(next_offset=self._commits.resumes(_queue_of(header)))
         return found
 

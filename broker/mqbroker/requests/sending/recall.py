@@ -63,7 +63,7 @@ class RecallHandler:
                 break  # the log's head has moved behind it
             properties = names.properties_decode(record.properties)
             found = properties.get(names.UNIQ_KEY), properties.get(names.REAL_TOPIC)
-            # One that was renewed has an older copy, which does not wait.
+            # A renewed message has an older copy, which does not wait.
             waits = record.queue_offset in self._core.machine.timers
             if waits and (record.topic, *found) == (TIMER_TOPIC, handle.unique_key, handle.topic):
                 return record.queue_offset

@@ -228,7 +228,7 @@ class TopicQueues:
         return iter(self._queues.items())
 
 
-#: Of a topic: index of the entry with its first message, {queue id: end}, as a snapshot keeps it.
+#: A topic's entry with its first message (index), and {queue id: end}, as a snapshot keeps them.
 QueueEnds: TypeAlias = tuple[int, dict[int, int]]
 #: topic -> {queue id: begin}; 0 where there is none.
 QueueBegins: TypeAlias = Mapping[str, Mapping[int, int]]

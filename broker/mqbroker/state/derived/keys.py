@@ -24,7 +24,7 @@ POSITION_MASK: Final = np.uint64((1 << _POSITION_BITS) - 1)
 _CHECK_SEED: Final = np.uint64(0x6B65_7973)
 _PRIME: Final = 0x9E37_79B9_7F4A_7C15
 _SHIFT: Final = 29
-#: Of a word with so many bytes of a key: the bits that are the key's.
+#: Masks that keep the lowest 0 to 7 bytes of a word.
 _KEPT: Final = np.array([(1 << 8 * count) - 1 for count in range(8)], np.uint64)
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]

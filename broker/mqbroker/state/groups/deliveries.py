@@ -15,9 +15,9 @@ from mqbroker.state.groups.bits import bits_to_bytes, lowest_bit, offsets_in
 #: (base, bits, fence, visible at ms, deliveries, attempt id), as a snapshot keeps it.
 DeliveryRow: TypeAlias = tuple[int, bytes, int, int, int, str]
 
-#: So many that are no longer in flight are kept at least before they are looked for.
+#: Ended deliveries that a heap keeps at least before it removes them.
 STALE: Final = 64
-#: So few bits are sooner looked up one by one.
+#: Up to this many bits are looked up one by one.
 FEW_BITS: Final = 8
 
 

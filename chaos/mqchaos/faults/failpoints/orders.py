@@ -123,7 +123,7 @@ async def _change(cluster: Cluster, name: str, change: Callable[[Orders], Orders
             if taken:
                 os.kill(pid, signal.SIGUSR1)
                 scope.deadline = min(scope.deadline, trio.current_time() + EFFECT_S)
-            # One that gets a small share of a processor stands still at most looks, not at all.
+            # A process that gets a small share of a processor stands still at most looks, not all.
             if not cluster.stopped(name):
                 moved_at = trio.current_time()
             elif trio.current_time() - moved_at >= STILL_LOOK_S:

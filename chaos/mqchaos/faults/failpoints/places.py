@@ -35,7 +35,7 @@ class AtPlace(OfFew):
     place: str = ""
 
     def at(self, place: str) -> AtPlace:
-        """This fault, at a place."""
+        """A fault of this kind, at a place."""
         return type(self)(self.kind, place)
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:

@@ -62,7 +62,7 @@ def _become(stdin: tuple[int, int], tells: tuple[int, int]) -> None:
 
 
 async def _follow_all(children: list[_Child]) -> None:
-    """Until the last of them has closed its output."""
+    """Follow children until the last of them has closed its output."""
     said: dict[int, Progress] = {}
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_hand_on, children)
@@ -73,7 +73,7 @@ async def _follow_all(children: list[_Child]) -> None:
 
 
 async def end_of_stdin() -> None:
-    """Until the harness closes our standard input, or has died."""
+    """Wait until the harness closes our standard input, or has died."""
     async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
         while await stdin.receive_some(4096):
             pass

@@ -65,7 +65,7 @@ class PopWork:
                 try:
                     await self._settle(client, consumer, messages)
                 except DledgerError as error:
-                    # They come again, unless the answer alone was lost.
+                    # The messages come again, unless the answer alone was lost.
                     log.info("not settled", client=client, reason=str(error))
 
     async def _settle(

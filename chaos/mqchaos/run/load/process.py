@@ -35,7 +35,7 @@ class Process:
         self.task = task
         self.progress = Progress()
         self.begun, self.ended = trio.Event(), trio.Event()
-        #: It waits for the word to begin, and has done nothing.
+        #: Whether the process waits for the word to begin, and has done nothing.
         self.is_idle = isinstance(task, Consume) and task.waits
         self._log = log
         self._through = through

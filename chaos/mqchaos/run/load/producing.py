@@ -77,7 +77,8 @@ class ProducerWork:
         return None
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """Until all messages have an outcome, or until told to stop and those begun have one."""
+        """Send until all messages have an outcome, or until told to stop and those begun have
+        one."""
         task = self._task
         async with self._made or producer_of(task, self.checker()) as producer:
             await self._find_topic(producer, told_to_stop)

@@ -53,7 +53,7 @@ class Tools(NamedTuple):
         return self.cluster.admin(self.cluster.layout.namesrv_addr_for(CLIENTS))
 
     async def pause(self, bounds: tuple[float, float]) -> None:
-        """Until a drawn time has passed, or the run ends."""
+        """Wait until a drawn time has passed, or the run ends."""
         with trio.move_on_after(self.uniform(*bounds)):
             await self.stop.wait()
 

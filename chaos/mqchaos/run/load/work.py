@@ -86,7 +86,7 @@ class ConsumerWork:
         self.progress = Progress()
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """Until told to stop, in as many stays as that takes."""
+        """Consume until told to stop, in as many stays as that takes."""
         while not told_to_stop.is_set():
             if self._task.away and not stay_s(time.monotonic()):
                 await trio.sleep(limits.PROGRESS_INTERVAL_S)
@@ -220,7 +220,7 @@ class HandlingWork(ConsumerWork):
     """
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """Until a signal, or until told to stop."""
+        """Work until a signal, or until told to stop."""
         self._begun = 0
         self._holds([])  # from here on it is up
         async with self._member() as consumer, trio.open_nursery() as nursery:
@@ -262,7 +262,7 @@ class ThreadsWork(HandlingWork):
     """Handling by a blocking consumer, whose handlers work in threads."""
 
     async def run(self, told_to_stop: trio.Event) -> None:
-        """Until a signal, or until told to stop. What is noted is noted in this thread."""
+        """Work until a signal, or until told to stop. What is noted is noted in this thread."""
         self._begun, self._token = 0, trio.lowlevel.current_trio_token()
         self._holds([])
         soon = self._token.run_sync_soon

@@ -94,7 +94,8 @@ class Worker:
         return replace(task, client=client, history=str(history.with_name(f"{client}.jsonl")))
 
     async def _follow(self, process: Process) -> bool:
-        """Until it ends; whether in order. The end of its standard input is its word to finish."""
+        """Follow a process until it ends; returns whether it ended in order. The end of its
+        standard input is its word to finish."""
         self._running.append(process)
         try:
             async with trio.open_nursery() as nursery:
@@ -170,8 +171,8 @@ class Deployed(Worker):
         self.finished.set()
 
     async def _replace(self, old: Process, new: Process) -> None:
-        """Until the new one works. A process that is told to finish before it was told to begin
-        does nothing."""
+        """Wait until the new process works, in place of the old one. A process that is told to
+        finish before it was told to begin does nothing."""
         if self._side_by_side:
             await new.go()
             await self._comes(new.has_worked)

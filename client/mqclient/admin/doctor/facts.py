@@ -39,7 +39,7 @@ class BrokerFacts(msgspec.Struct, frozen=True):
     broker_name: str
     address: str
     problem: str | None = None
-    #: Of its group, as it says itself; RocketMQ's brokers have none.
+    #: The broker group's state by its own words; RocketMQ's brokers have none.
     info: GroupInfoResponseHeader | None = None
     figures: Mapping[str, str] = {}
     config: Mapping[str, str] = {}

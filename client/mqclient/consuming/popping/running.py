@@ -184,7 +184,7 @@ class Running:
                 delay_s = retry_delay_s(self._policy.schedule, message)
             await self._settling.hide([message], delay_s, keep=False)
         except DledgerError as problem:
-            # Its time goes by, and it comes again.
+            # The message comes again when its invisible time is over.
             log.warning("message not given back", message=repr(message), reason=str(problem))
         return True
 

@@ -61,9 +61,9 @@ class Locks:
         self._on_lost = on_lost
         self._on_kept = on_kept
         self._under_way: Counter[MessageQueue] = Counter()
-        #: Those of them that a broker may hold.
+        #: Requests for each queue that a broker may hold.
         self._waiting: Counter[MessageQueue] = Counter()
-        #: Who asked for each queue last.
+        #: The last task that asked for each queue.
         self._askers: dict[MessageQueue, object] = {}
         self._maybe_ours: set[MessageQueue] = set()
         self._leaving: set[MessageQueue] = set()

@@ -77,7 +77,7 @@ def acknowledgement(batch: Batch, answer: Command, server: str, *, from_stock: b
         return Ack(positions[0], offsets, server, sent.recall_handle or "", tuple(positions))
     if batch.delivery.stamp is not None:
         written = decode_header(WriteOnceResponseHeader, answer)
-        # Of a repeat whose first copy the log has no more, nobody knows the place.
+        # The place of a repeat is unknown once the log has dropped its first copy.
         known = dict(written.offsets) or dict.fromkeys(batch.runs, -1)
         return Ack(written.position, _of_each(batch, known), server)
     header = decode_header(ProduceResponseHeader, answer)

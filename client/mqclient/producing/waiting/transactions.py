@@ -144,7 +144,7 @@ class Transactions:
         command = Command(RequestCode.END_TRANSACTION, encode_header(header))
         answer = await self._ask(half, command, decision, timeout_s)
         if answer.code == ResponseCode.SYSTEM_ERROR:
-            # It has ended: by an earlier try whose answer was lost, or by another process.
+            # The transaction has ended: by an earlier try whose answer was lost, or elsewhere.
             committed = await self._committed(half, decision, deadline_s - steady_s())
             if committed != (decision is Decision.COMMIT):
                 raise TransactionEnded(half.topic, half.unique_key, committed=committed)
@@ -181,8 +181,8 @@ class Transactions:
             return
         try:
             found = self._checker(message)
-            # Also converts a value. If it is no Decision this fails here, and does not end the
-            # producer.
+            # A value is converted, too. A value that is not a Decision fails here, and does not
+            # end the producer.
             decision = Decision(await found if inspect.isawaitable(found) else found)
         except Exception:
             log.exception("checker failed, will be asked again", message=repr(message))

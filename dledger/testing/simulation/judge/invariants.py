@@ -283,7 +283,7 @@ class Judge:
         key, voters = known.of(log, self.committed)
         acts_by = current.index, current.term
         allowed = [key]
-        # One that a leader has said was not committed is forgotten before the log loses it.
+        # The configuration of an uncommitted entry may be forgotten before the log loses the entry.
         while self._committed_term(allowed[-1][0]) not in (None, allowed[-1][1]):
             allowed.append(known.of(log, self.committed, allowed[-1][0])[0])
         ahead = current.index >= key[0] and self._committed_term(current.index) == current.term
@@ -418,7 +418,7 @@ class Judge:
         header = log.reader.header(index)
         holders = [holder for holder in self._disks if self._is_durable(holder, log, index)]
         self.committed[index] = (header.term, header.chain_crc)
-        # It may have changed its configuration in the same step, after it had counted.
+        # The node may have changed its configuration in the same step, after it had counted.
         counted_by = self._seen[node_id].voters, self._voters(log)
         if not any(is_majority(holders, voters) for voters in counted_by):
             raise self.violation(

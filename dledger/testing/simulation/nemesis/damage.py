@@ -108,7 +108,7 @@ class Damages:
     def _bears(self, damaged: Collection[str], without: str) -> bool:
         judge = self._group.judge
         possible = judge.configurations.possible(judge.committed)
-        # Who takes himself for a learner still does not stand for election: he is no help yet.
+        # A node that takes itself for a learner does not stand for election: it is no help yet.
         learning = {*possible[-1][1]} - frozenset.intersection(*[voters for _, voters in possible])
         away = {without, *learning} if damaged else {without}
         return all(self._is_led(*members, damaged, away) for members in possible)
@@ -221,7 +221,7 @@ class RottenEntry:
         if disk.size(self.path) is None:
             return False
         raw = disk.read_part(self.path, self.offset, len(self.raw))
-        # One bit is another: if header and body both are, it is another entry.
+        # Damage is a single bit: if header and body both differ, the entry is another.
         header_is_same = raw[:HEADER_BYTES] == self.raw[:HEADER_BYTES]
         return header_is_same != (raw[HEADER_BYTES:] == self.raw[HEADER_BYTES:])
 

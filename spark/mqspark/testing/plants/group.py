@@ -140,7 +140,7 @@ def lower_applied_last(run: SmallRun, draw: random.Random) -> None:
     at, t = commit["offset"] - 1, commit["t"]
     run.repeat(commit, offset=at, client="another", t=t + 20)
     run.repeat(commit, kind="group_offset", offset=at, began=t + 30, t=t + 40)
-    # That what comes with an output stays is another property.
+    # Another property says that a commit's outputs stay: the history tells of none here.
     run.events = [e for e in run.events if e["kind"] != "ack" or e["topic"] != OUTPUTS]
 
 

@@ -398,7 +398,7 @@ def _body(record: StoredMessage) -> bytes:
 
 
 def _crc(record: StoredMessage) -> int:
-    """That of the body as it was sent; its parts are looked at by themselves."""
+    """The checksum of the body as it was sent; its parts are looked at by themselves."""
     named = _properties(record).get(LARGE_BODY)
     return (
         crc32(_body(record)) if record.body_bytes or named is None else int(named.split(" ")[2], 16)

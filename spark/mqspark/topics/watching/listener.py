@@ -88,7 +88,7 @@ class TopicsListener(StreamingQueryListener):
         """Log the start of a query, with its name and its run."""
         log.info("query started", query=_named(event), run=str(event.runId))
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - likewise
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - as above
         """Log and show how far a query is."""
         progress = event.progress
         ours = [positions_in(source.endOffset) for source in progress.sources]
@@ -117,10 +117,10 @@ class TopicsListener(StreamingQueryListener):
                 behind_s=seconds,
             )
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - likewise
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - as above
         """Nothing is new: what was shown last holds."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - likewise
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - as above
         """Log it, and why; show no more of it."""
         reason = (event.exception or "it was stopped, or has read all").partition("\n")[0]
         log.info("query ended", query=str(event.id), reason=reason)
