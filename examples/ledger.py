@@ -31,7 +31,8 @@ class Store:
         self.values: dict[str, str] = {}
 
     def apply(self, entry: Entry) -> object:
-        """Apply an entry. The append on the leader returns this method's result as its `result`."""
+        """Apply a committed entry. The append on the leader returns this method's result as its
+        `result`."""
         self.applied_index = entry.index
         if entry.kind != SET:
             return None

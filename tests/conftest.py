@@ -43,7 +43,7 @@ SUITES = ("tidy", "unit", "contracts", "hostile", "fuzz", "integration", "confor
 WAITING = "conformance"
 """The suite whose tests share one cluster of six brokers, and mostly wait."""
 SHARE_SPARK = "integration/spark"
-"""Its tests share one Spark session: to start one takes as long as two audits."""
+"""The suite whose tests share one Spark session: to start one takes as long as two audits."""
 TOGETHER = (WAITING, SHARE_SPARK)
 """Each of them is one worker's."""
 SLOWEST_SHOWN = 40
@@ -154,7 +154,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def reports(terminalreporter: pytest.TerminalReporter) -> Iterator[pytest.TestReport]:
-    """Of the setup, the call and the teardown of every test that ran."""
+    """Reports of the setup, the call and the teardown of every test that ran."""
     for found in terminalreporter.stats.values():
         yield from (report for report in found if isinstance(report, pytest.TestReport))
 
@@ -175,7 +175,7 @@ def additions_s() -> float:
     return best_s
 
 
-# It tells of each call that it makes, which takes longer than the calls.
+# py4j tells of each call that it makes, which takes longer than the calls.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 

@@ -127,7 +127,7 @@ def table(row: Row, figures: Mapping[str, Sequence[float]]) -> Iterator[str]:
 
 
 def plot(row: Row, figures: Mapping[str, Sequence[float]]) -> str:
-    """Its bars, in the order of the contenders; ours stand out."""
+    """Bars of a row, in the order of the contenders; ours stand out."""
     bars = [
         (CONTENDERS[who].replace("`", ""), figures[who], who.startswith("ours"))
         for who in CONTENDERS

@@ -86,7 +86,7 @@ async def run_broker(config: BrokerConfig, stop: Stop = _stop_signal) -> None:
 
 
 async def run_replica(config: BrokerConfig, quota: ConnectionQuota, stop: Stop) -> None:
-    """Run a broker until `stop` returns, in a process that is not its own. Raises as `run_broker`."""
+    """Run a broker until `stop` returns, in a process that others own. Raises as `run_broker`."""
     config.check()
     tls = _contexts_of(config)
     secrets = config.secrets()

@@ -167,7 +167,7 @@ def remove_node(node: str, /, *, directory: Directory) -> int:
 
 @app.command
 def down(*, directory: Directory, remove: bool = False) -> int:
-    """End all servers. Their data stays for the next `up`, unless --remove is given.
+    """End all servers of a cluster. Their data stays for the next `up`, unless --remove is given.
 
     For example:
 

@@ -102,7 +102,7 @@ class Export:
         self._disk = Disk()
 
     def run(self, made_at_ms: int) -> Manifest:
-        """Make the copy. Raises StorageError, and leaves no files then."""
+        """Make the copy; returns its manifest. Raises StorageError, and leaves no files then."""
         self._refuse_full_disk()
         self._make_target()
         try:

@@ -129,7 +129,7 @@ class Ledger(Node):
 
     def applying_held(self) -> AbstractContextManager[None]:
         """Nothing is applied within the block: the state machine's state can be read in slices.
-        The node takes part meanwhile; what is committed meanwhile is applied, and answered, then."""
+        The node takes part meanwhile; what is committed is applied, and answered, later."""
         return self._stepper.applying_held()
 
     def derive_again(self, make_again: Callable[[], None]) -> None:

@@ -129,7 +129,8 @@ class Node:
             scope.cancel()
 
     def _give_up(self, error: DledgerError | OSError) -> None:
-        """Fence this node. A failed disk is reported rather than rot, which a leader can mend."""
+        """Fence this node for an error. A failed disk is reported rather than rot, which a leader
+        can mend."""
         log.error("fenced", node=self.config.node_id, reason=str(error))
         if self._failure is None or isinstance(self._failure, Rot):
             self._failure = error

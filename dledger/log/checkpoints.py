@@ -80,6 +80,6 @@ class Checkpoints:
         return encode_checkpoint(Checkpoint(self._noted_index, tuple(sealed)))
 
     def save(self, content: bytes) -> None:
-        """Write a checkpoint. A failure is ignored, as the next one comes within seconds."""
+        """Write a checkpoint; a failure is ignored, as the next one comes within seconds."""
         with contextlib.suppress(OSError):
             self._disk.replace(self._log.folder / "checkpoint", content)

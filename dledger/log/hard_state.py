@@ -101,7 +101,8 @@ class HardStateFile:
         disk.sync_folder(path.parent)
 
     def save(self, state: HardState) -> None:
-        """Make `state` durable. Raises OSError; the node must then take no further part."""
+        """Make term, vote and eligibility durable. Raises OSError; the node must then take no
+        further part."""
         if state == self.state and self._sequence:
             return
         failpoint("vote.save")

@@ -169,7 +169,8 @@ class Link:
         return self._decoder.frames()
 
     def close(self) -> None:
-        """Close the socket. No task may still wait for it. Bytes that were written still arrive."""
+        """Close the socket, for which no task may still wait. Bytes that were written still
+        arrive."""
         self._outgoing.clear()
         self._decoder.forget()
         with suppress(OSError):

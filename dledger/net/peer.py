@@ -102,7 +102,8 @@ class Peer:
         outlives: bool = False,
         tls: Dialler | None = None,
     ) -> Peer:
-        """Connect. A task of `task_group` serves the connection, and never raises.
+        """Connect to a server's port. A task of `task_group` serves the connection, and never
+        raises.
 
         One that `outlives` a cancellation around it is ended by `close` alone: so its owner, too,
         can say good-bye over it.

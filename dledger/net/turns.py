@@ -44,7 +44,7 @@ from dledger.remoting.bodies.base import encode_steps
 
 T = TypeVar("T")
 
-#: Of this many admitted connections one has waited longest; the others are the cheapest.
+#: A connection in this many is admitted for its age, the others as the cheapest.
 _OLDEST_EACH = 4
 
 

@@ -182,7 +182,7 @@ def name_of(code: int) -> str:
 
 
 class ResponseCode(IntEnum):
-    """Numbers of responses. RocketMQ's ResponseCode shows the reaction of stock clients to each."""
+    """Numbers of responses; RocketMQ's ResponseCode shows the reaction of stock clients to each."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -105,7 +105,7 @@ class LogStore(Protocol):
         """Note that a sync has ended. Raises Fenced if it failed."""
 
     def sync(self) -> None:
-        """Make everything durable, now. Raises Fenced."""
+        """Make everything durable before this returns. Raises Fenced."""
 
     def cut(self, first_index: int) -> None:
         """Remove the entries from `first_index` on, durably. Raises StorageError if some of them

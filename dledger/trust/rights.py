@@ -27,8 +27,8 @@ from dledger.remoting.names import TOOLS_GROUP, TRACE_TOPIC
 
 
 class Kind(StrEnum):
-    """Kinds of resources. No policy can name a user: a user may do what takes no more than to be
-    that one."""
+    """Kinds of resources in policies. No policy can name a user: a user may do what takes no more
+    than to be that one."""
 
     TOPIC = "Topic"
     GROUP = "Group"

@@ -49,7 +49,7 @@ class Orders:
         self._bank = bank
 
     async def place(self, order: str, cents: int) -> None:
-        """Take an order. When this returns, it is charged for or cancelled, whatever may fail."""
+        """Take an order: when this returns, it is charged for or cancelled, whatever may fail."""
         self.states[order] = "new"
         deadline = Message("Deadlines", order.encode(), keys=order, delay_s=PAY_WITHIN_S)
         await self._producer.send(deadline)

@@ -35,7 +35,8 @@ def run_audit(
     cores: int | None = None,
     keep_classes: bool = False,
 ) -> Verdict:
-    """The verdict. Starts Spark, and stops it again. Raises ConfigError for unusable input.
+    """Judge a history and replicas' files by a Spark that runs meanwhile. Raises ConfigError for
+    unusable input.
 
     `keep_classes`: later audits shall start sooner.
     """

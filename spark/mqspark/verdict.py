@@ -137,7 +137,8 @@ class Verdict:
 
 
 def judge(evidence: Evidence, progress: Callable[[str], None]) -> Verdict:
-    """Judge every property. Raises ConfigError if the evidence is not enough for any verdict."""
+    """Judge every property on the evidence. Raises ConfigError if it is not enough for any
+    verdict."""
     progress("reading the history and the replicas' messages")
     totals = _totals(evidence)
     if totals["elsewhere"]:

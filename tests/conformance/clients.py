@@ -104,7 +104,7 @@ def once(client: Client, sources: Sequence[Path], make: Callable[[], None]) -> N
 # --- Java -----------------------------------------------------------------------------------------
 
 EXAMPLES = {"4.9.8": "4.7.0", "5.5.0": "5.5.0"}
-"""Of the examples not every version was published: the nearest one for each client."""
+"""Versions of the examples for each client's version: not every one was published."""
 
 
 def prepare_java(client: Client) -> list[str]:
@@ -319,7 +319,7 @@ CLIENTS = (
 )
 
 LONG_CLIENT = "java4"
-"""Of two releases of one client, the one that only `--all` takes through scenarios of their own."""
+"""The one of two releases of a client that only `--all` takes through scenarios of its own."""
 
 
 def each_of(

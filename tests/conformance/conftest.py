@@ -29,9 +29,9 @@ from drivers import pop_by_default, run_all  # noqa: E402 -- beside this file, w
 from judges import FEATURES, Scenario  # noqa: E402 -- beside this file, which is no package
 
 QUEUES = 2
-"""Of each topic, per broker group: enough to share, few enough to be seen all."""
+"""Queues of a topic per broker group: enough to share, few enough to be seen all."""
 MET_LINES_MAX = 60
-"""Of the nodes' logs, below a failed test."""
+"""Lines of the nodes' logs that are shown below a failed test."""
 POPPED = {"pop", "pop_retry"}
 MAKE_THEIR_OWN = {"auto_topic", "namespace"}
 

@@ -126,7 +126,7 @@ class Steady:
         return [event for event in self.events() if event["kind"] == kind]
 
     def wait_for(self, kind: str, timeout_s: float) -> None:
-        """Until the first event of a kind."""
+        """Wait until the first event of a kind."""
         deadline = time.monotonic() + timeout_s
         while not self.of(kind) and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -17,7 +17,7 @@ DELAY_S = {0: 0, 1: 1, 2: 5}
 """The first delay levels, as brokers have them by default."""
 LATE_S = 3.0
 POP_DELAY_S = 10
-"""Until a stock consumer that pops gets again what it refused."""
+"""Seconds until a stock consumer that pops gets again what it refused."""
 POP_AT_WORK_MAX = 200
 """Messages that two such consumers may have in hand when a leader dies."""
 NOTED_S = 0.4
@@ -83,7 +83,7 @@ def same_place(sent: Event, received: Event) -> bool:
 
 
 def received_bodies(*wanted: str) -> Judge:
-    """These texts were received, each once; for sends that return no place."""
+    """The judge that texts were received, each once; for sends that return no place."""
 
     def check(scenario: Scenario) -> None:
         assert sorted(event["body"] for event in scenario.of("received")) == sorted(wanted)
@@ -214,7 +214,8 @@ def only_tags(*wanted: str) -> Judge:
 
 
 def only_the_wanted(scenario: Scenario) -> None:
-    """Those that the expression is true for, each once; the others never reached the client."""
+    """Messages that the expression is true for came, each once; the others never reached the
+    client."""
     wanted = ["order of 20", "order of 25", "order of 30", "order of 40"]
     received = Counter(event["body"] for event in scenario.of("received"))
     rounds = len(scenario.of("sent")) // 10

@@ -82,7 +82,7 @@ class Result:
 
     outcome: str
     name: str
-    """Its class, without the package that all have in common."""
+    """The test's class, without the package that all have in common."""
     test: str
     took_s: float
     reason: str

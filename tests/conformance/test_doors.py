@@ -67,13 +67,14 @@ async def prepare(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def plain(folder: Path) -> Iterator[Cluster]:
-    """Its ports take plain text alone."""
+    """A cluster whose ports take plain text alone."""
     yield from running(new_cluster(folder / "plain"))
 
 
 @pytest.fixture(scope="module")
 def encrypted(folder: Path) -> Iterator[Cluster]:
-    """Its ports take TLS alone; who shows a certificate must have one of its authority."""
+    """A cluster whose ports take TLS alone; who shows a certificate must have one of its
+    authority."""
     cluster = new_cluster(folder / "encrypted", tls=True)
     for config in cluster.directory.glob("*/*.toml"):
         with config.open("a") as file:
@@ -109,7 +110,7 @@ def told(client: Client, cluster: Cluster, user: str, password: str = PASSWORD) 
 def said_by_java(
     client: Client, cluster: Cluster, options: list[str], user: str, password: str = PASSWORD
 ) -> Scenario:
-    """Of the program Signed, whose words are made events."""
+    """Words of the program Signed, made events."""
     ready(client)
     argv = java(client)
     argv[1:1] = options

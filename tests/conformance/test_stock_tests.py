@@ -18,7 +18,7 @@ QUICK = (
     "client.producer.exception.msg.MessageUserPropIT",
     "client.producer.oneway.OneWaySendIT",
 )
-"""They need no third broker group."""
+"""Tests that need no third broker group."""
 
 RESULTS = (
     Result("passed", "tag.TagIT", "testA", 1.0, ""),

@@ -162,7 +162,7 @@ class LogAndModel(RuleBasedStateMachine):
     @precondition(lambda self: not self.idle)
     @rule()
     def end_sync(self) -> None:
-        """It is done; it covers nothing that came later."""
+        """A sync is done; it covers nothing that came later."""
         assert self.syncing is not None
         (job, models_job, writes), self.syncing = self.syncing, None
         try:
@@ -239,7 +239,7 @@ class LogAndModel(RuleBasedStateMachine):
     @precondition(lambda self: self.prepared is not None)
     @rule()
     def adopt_segment(self) -> None:
-        """It is made; the log may have been cut meanwhile."""
+        """A segment is made; the log may have been cut meanwhile."""
         assert self.prepared is not None
         prepared, self.prepared = self.prepared, None
         try:
@@ -255,7 +255,7 @@ class LogAndModel(RuleBasedStateMachine):
     @precondition(lambda self: self.checkpoint is not None)
     @rule()
     def save_checkpoint(self) -> None:
-        """It is written; by now it may be old."""
+        """A checkpoint is written; by now it may be old."""
         assert self.checkpoint is not None
         checkpoint, self.checkpoint = self.checkpoint, None
         try:
@@ -297,7 +297,7 @@ class LogAndModel(RuleBasedStateMachine):
 
     @invariant()
     def agree(self) -> None:
-        """They begin and end alike, and the same is durable."""
+        """Log and model begin and end alike, and the same is durable."""
         assert ends_of(self.log) == ends_of(self.model)
         assert self.log.durable_index <= self.log.last_index
 

@@ -77,7 +77,7 @@ def rows(name: str, row: Mapping[str, object], varied: str, count: int, **beside
 
 
 def full(name: str, row: Mapping[str, object], varied: str, **beside: object) -> Iterator[bytes]:
-    """Such documents, from a few rows to as many as a frame holds."""
+    """Documents with many rows, from a few to as many as a frame holds."""
     size = len(json.dumps(row)) + 10
     some = (64 * 1024, 512 * 1024, MIB - 4096, 4 * MIB, LARGEST_BODY)
     for size_bytes in some if ALL else some[2:]:
@@ -129,7 +129,8 @@ QUEUE = {"topic": "Wide0", "brokerName": "broker-a", "queueId": 0}
 
 
 def pops() -> Iterator[Command]:
-    """Of all queues of a topic, with filters that nothing passes, and where much is in flight."""
+    """Pops of all queues of a topic, with filters that nothing passes, and where much is in
+    flight."""
     for ext in (POP, FLYING, FLYING | {"queueId": 1023}, POP | {"order": True}):
         for exp, kind in FILTERS:
             yield Command(Code.POP_MESSAGE, {**ext, "exp": exp, "expType": kind})
@@ -278,7 +279,7 @@ def acks() -> Iterator[Command]:
 
 
 def heartbeats() -> Iterator[bytes]:
-    """Of many groups, and of one with many subscriptions or tags."""
+    """Heartbeats of many groups, and of one with many subscriptions or tags."""
     subscription = {"topic": "Wide0", "subString": "*"}
     yield rows("producerDataSet", {"groupName": ""}, "groupName", 1024, clientID="c9")
     yield from full("producerDataSet", {"groupName": ""}, "groupName", clientID="c9")
@@ -294,7 +295,7 @@ def heartbeats() -> Iterator[bytes]:
 
 
 def locks() -> Iterator[bytes]:
-    """Of very many queues."""
+    """Lock requests for very many queues."""
     for count in (QUEUES, 12_000):
         queues = [QUEUE | {"queueId": number} for number in range(count)]
         body = {"consumerGroup": "G0", "clientId": "c1", "mqSet": queues, "withTokens": True}
@@ -351,7 +352,7 @@ def acls() -> Iterator[bytes]:
 def sends_named(
     code: int, ext: Mapping[str, ExtValue], *bodies: Callable[[], Iterator[bytes]]
 ) -> Requests:
-    """Such bodies, and hostile ones, with a header."""
+    """Requests of a header with these bodies, and with hostile ones."""
 
     def made() -> Iterator[Command]:
         for request in sends(code, *bodies)():
@@ -368,7 +369,7 @@ def staged() -> Iterator[Command]:
 
 
 def written_once() -> Iterator[Command]:
-    """Of many topics, with many offsets."""
+    """Entries written once to many topics, with many offsets."""
     moves = [["Wide0", number, 1, 2, None] for number in range(limits.MOVES_PER_WRITE_MAX)]
     ext: dict[str, ExtValue] = {
         **{"producerName": "named-0", "epoch": 1, "stream": 0, "sequence": 2, "group": "Many"},

@@ -62,7 +62,7 @@ class Meter(trio.abc.Instrument):
         self._began_s = None if task is self._asking else time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """It waits again."""
+        """Count the turn that has ended."""
         if self._began_s is not None:
             self._turn_s += (time.thread_time() - self._began_s) / self._pace
             self._began_s = None

@@ -228,7 +228,7 @@ def requests(position: int) -> dict[Code, tuple[Command, tuple[str, ...]]]:
             _CONSUMER | {"clientId": "c", "msgId": message_id},
             *("Group:C Update", "Topic:Orders Sub"),
         ),
-        # These go last: what they name is not there afterwards.
+        # Deletions go last: what they name is not there afterwards.
         Code.DELETE_SUBSCRIPTIONGROUP: of(
             Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "C"}, "Group:C Delete"
         ),

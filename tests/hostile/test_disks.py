@@ -56,7 +56,7 @@ TRUSTED_S = 0.1
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that there are several of each kind."""
+    """Files are made small, so that there are several of each kind."""
     monkeypatch.setattr(limits, "KEYS_PER_FILE", 1 << 10)
     monkeypatch.setattr(limits, "SNAPSHOT_INTERVAL_S", 0.2)
     monkeypatch.setattr("dledger.limits.CHECKPOINT_PERIOD_S", TRUSTED_S)
@@ -94,7 +94,7 @@ async def committed(group: list[BrokerConfig]) -> int:
 
 
 async def unknown_keys(group: list[BrokerConfig], keys: list[str]) -> list[str]:
-    """Those of some keys that no message is found by, as a tool is told that asks again when it is
+    """The keys that no message is found by, as a tool is told that asks again when it is
     refused."""
     unknown = []
     leader = await leader_of(group)

@@ -31,7 +31,7 @@ from mqlocal import LocalCluster, local_cluster
 ALL = "DEAREST" in os.environ
 HONEST = b"honest"
 SECONDS_EACH = 1.0
-"""Of the cluster's time, for one message of poison; and once `PATIENCE_S` in all."""
+"""The cluster's time for one message of poison; and once `PATIENCE_S` in all."""
 PATIENCE_S = 40.0
 MEMORY_MAX = 96 * MIB
 
@@ -41,7 +41,7 @@ MANIFEST = "id 9 0000ffff %PARTS%T broker-a 0 0-3"
 
 
 def manifests() -> list[str]:
-    """Of parts that are not there: other groups, topics, queues, offsets, sizes."""
+    """Manifests of parts that are not there: other groups, topics, queues, offsets, sizes."""
     fields = MANIFEST.split(" ")
     changes: list[tuple[int, Sequence[str]]] = [
         (1, ["0", "268435456", "-1", "9" * 4000]),

@@ -17,10 +17,10 @@ COMMAND = re.compile(
     re.MULTILINE,
 )
 TEMPLATES = ("files.md", "commands.md")
-"""They show the form of a command line; examples of helps are held by test_docs.py."""
+"""Pages that show the form of a command line; examples of helps are held by test_docs.py."""
 CASES = [*(ROOT / "tests" / "integration").rglob("test_blocks*.py")]
 PROJECTS = "testing.md"
-"""Its blocks that have tests are projects of tests/integration/test_testing_page.py."""
+"""The page whose blocks with tests are projects of tests/integration/test_testing_page.py."""
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
 

@@ -90,7 +90,7 @@ def test_the_architecture_names_every_folder() -> None:
 
 
 def named_folders(text: str) -> Iterator[str]:
-    """Those in backquotes; in brackets behind one are its own."""
+    """Folders in backquotes; those in brackets behind one are its own."""
     outer = last = ""
     for part in re.findall(r"[()]|`\w+/`", text):
         if part in ("(", ")"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +79,7 @@ def test_an_error_is_plain_english(modules: list[Source]) -> None:
 
 
 def texts(call: ast.Call) -> Iterator[str]:
-    """Its arguments that are texts, without what is filled in."""
+    """Arguments of a call that are texts, without what is filled in."""
     for node in (*call.args, *(keyword.value for keyword in call.keywords)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
@@ -86,11 +88,14 @@ def texts(call: ast.Call) -> Iterator[str]:
             yield "".join(map(str, parts))
 
 
+PRONOUN = r"Those|They|This|These|Their|Its?|So|Of"
+ANYWHERE = re.compile(rf"(?:{PRONOUN})\b")
+"""A docstring or a comment that begins so makes the reader look for its subject."""
 NO_SUBJECT = re.compile(
-    r"(?:Those|They|These|Their|Its?|So|Who|Whoever|Whose|What|One|Have|Let|None|Of|As|Such"
-    r"|The same)\b"
+    rf"(?:{PRONOUN}|Until|That|Who|Whoever|Whose|What|One|Have|Let|None|As|Such|The same)\b"
 )
-"""A docstring that begins so makes the reader look for its subject."""
+"""A docstring of tests and benchmarks may begin with the others of these words."""
+LENIENT = ("tests.", "benchmarks.")
 
 
 def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list[Source]) -> None:
@@ -98,12 +103,57 @@ def test_a_docstring_begins_with_its_subject(modules: list[Source], others: list
     wrong = [
         f"{module.name}:{node.lineno}: {text}"
         for module in (*modules, *others)
-        if not module.name.startswith(("tests.", "benchmarks."))
         for node, text in docstrings(module.tree)
-        if NO_SUBJECT.match(text)
+        if (ANYWHERE if module.name.startswith(LENIENT) else NO_SUBJECT).match(text)
     ]
 
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_comment_begins_with_its_subject(modules: list[Source], others: list[Source]) -> None:
+    """Each comment on its first line, as a docstring does."""
+    wrong = [
+        f"{module.name}:{line}: {text}"
+        for module in (*modules, *others)
+        for line, text in comments(module.text)
+        if ANYWHERE.match(text)
+    ]
+
+    assert not wrong, "\n".join(wrong)
+
+
+def comments(text: str) -> Iterator[tuple[int, str]]:
+    """Comments of a module: the number and the words of the first line of each."""
+    last = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            line, _ = token.start
+            is_alone = token.line.lstrip().startswith("#")
+            if not (is_alone and last == line - 1):
+                yield line, token.string.lstrip("#: ")
+            last = line if is_alone else last
+
+
+FIRST_WORDS_MIN = 4
+WORDS_MIN = 5
+SHORT = re.compile(r"(?:See )?`|[A-Z_]+ \(\d+\)")
+"""A reference to another docstring, or a header's request with its code, may be shorter."""
+
+
+def test_a_docstring_says_more_than_its_name(modules: list[Source], others: list[Source]) -> None:
+    """A first sentence of three words, or four words in all, repeat the name; tests excepted."""
+    short = [
+        f"{module.name}:{getattr(node, 'lineno', 1)}: {text}"
+        for module in (*modules, *others)
+        if not module.name.startswith("tests.")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if (text := ast.get_docstring(node)) and not SHORT.match(text)
+        if len(re.split(r"[.!?]\s", text)[0].split()) < FIRST_WORDS_MIN
+        or len(text.split()) < WORDS_MIN
+    ]
+
+    assert not short, "\n".join(short)
 
 
 def docstrings(tree: ast.AST) -> Iterator[tuple[ast.Expr, str]]:

@@ -205,7 +205,7 @@ class Producers:
             )
 
     def write(self, stamp: Stamp, position: int, size: int, now_ms: int) -> None:
-        """Note a write. It must have been checked."""
+        """Note a write that was checked before."""
         known = self._names.get(stamp.name) or _Producer([""], stamp.epoch, now_ms)
         known.streams[stamp.stream] = Written(stamp.sequence, position, size)
         self._use(stamp.name, known, now_ms)

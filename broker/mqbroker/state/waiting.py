@@ -97,7 +97,7 @@ class Waiting:
                 taken.add(offset)
 
     def take(self, move: Move) -> None:
-        """Messages no longer wait. They must have been checked."""
+        """Remove messages that no longer wait; it was checked that they do."""
         for first, end in move.ranges:
             for offset in range(first, end):
                 place = self._find(offset)

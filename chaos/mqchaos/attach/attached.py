@@ -90,7 +90,7 @@ class Attached:
         return self.directory / "hooks.log"
 
     async def execute(self) -> None:
-        """Perform the run. Nodes that were hurt are healed, whatever happens."""
+        """Perform the run, and heal all nodes that were hurt, whatever happens."""
         self.history.mkdir()
         try:
             access = self.order.identity.access()

@@ -51,13 +51,13 @@ class Fault(Protocol):
         """Why it may not be injected now, in a few words; None if it may."""
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:
-        """Hurt the victims. The fault has happened when this returns."""
+        """Hurt the victims; the fault has happened when this returns."""
 
     async def took_effect(self, cluster: Cluster, victims: Victims) -> bool:
         """Whether the fault has happened: looked up, not remembered."""
 
     async def heal(self, cluster: Cluster, victims: Victims) -> None:
-        """Undo the fault. A node may need time to catch up afterwards."""
+        """Undo the fault; a node may need time to catch up afterwards."""
 
 
 class Kill(OfFew, Killing):

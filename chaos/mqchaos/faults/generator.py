@@ -44,7 +44,7 @@ class AtShare(msgspec.Struct, frozen=True, tag="share"):
 
 
 class After(msgspec.Struct, frozen=True, tag="after"):
-    """This many seconds after the step before was done (for the first: after the run's start)."""
+    """Seconds after the step before was done (for the first: after the run's start)."""
 
     seconds: float
 

@@ -53,7 +53,7 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Content of report.json. `holds` only if the audit found nothing and every measured bound was
+    """Content of report.json; `holds` only if the audit found nothing and every measured bound was
     kept."""
 
     holds: bool

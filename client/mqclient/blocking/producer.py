@@ -116,7 +116,7 @@ class Producer(Face[producers.Producer]):
 
     @property
     def client(self) -> producers.Producer:
-        """The asynchronous producer. Raises ClientClosed outside the block."""
+        """The asynchronous producer underneath. Raises ClientClosed outside the block."""
         self._client.check_open()
         return self._client
 

@@ -1,4 +1,4 @@
-"""This node's part in elections: when to start one, and what to answer to other candidates.
+"""The part of a node in elections: when to start one, and what to answer to other candidates.
 
 The library counts votes and raises terms. It starts an election when its deadline has passed. This
 module moves the deadline so that this happens only when

@@ -4,7 +4,7 @@ Both take seconds for a large state, so they are done in slices, one in each ste
 meanwhile this node is heard, hears others, and acknowledges. Invariant: the state that is given for
 entry i is exactly that after entry i, on every node the same bytes. So nothing is applied until a
 picture is taken (`Hold`); what is committed meanwhile waits in the log, and appends that wait for
-it are bounded as always (`dledger.raft.appends`). The crash that would break it: a picture holds one
+it are bounded, too (`dledger.raft.appends`). The crash that would break it: a picture holds one
 table as of entry 7 and the next as of entry 9, where a message went from the one to the other. The
 node that took it saves that, its log's head goes, and no replay mends it: it differs for ever.
 

@@ -124,7 +124,7 @@ class QueueAssignment(Body):
 
 
 class QueryAssignmentResponseBody(Body):
-    """QUERY_ASSIGNMENT. None tells the client to keep its queues, [] that it has none."""
+    """Answer to QUERY_ASSIGNMENT: None tells the client to keep its queues, [] that it has none."""
 
     message_queue_assignments: list[QueueAssignment] | None = None
 

@@ -219,7 +219,8 @@ class ConsumeQueueData(Body):
 
 
 class QueryConsumeQueueResponseBody(Body):
-    """QUERY_CONSUME_QUEUE. `max_queue_index` is the offset of the next message to come."""
+    """Answer to QUERY_CONSUME_QUEUE: units of a queue. `max_queue_index` is the offset of the next
+    message to come."""
 
     max_queue_index: Int64
     min_queue_index: Int64

@@ -85,7 +85,8 @@ def encode_record(
     store_timestamp_ms: int = 0,
     store_host: bytes = _NO_HOST,
 ) -> bytes:
-    """Encode one record. Hosts are 8 (IPv4) or 20 (IPv6) bytes (`message.host_bytes`).
+    """Encode one message as a stored record. Hosts are 8 (IPv4) or 20 (IPv6) bytes
+    (`message.host_bytes`).
 
     The flag bits that say which follow from the hosts. Raises RecordError if a part is too long or
     a number too wide.

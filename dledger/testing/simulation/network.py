@@ -78,7 +78,7 @@ class Network:
         return there, back
 
     def cut(self, first: str, second: str) -> None:
-        """Break a connection. Of what is in flight, a random first part arrives late."""
+        """Break a connection: of what is in flight, a random first part arrives late."""
         rng = self.streams["late"]
         for pair in ((first, second), (second, first)):
             link = self.links.pop(pair, None)

@@ -204,7 +204,7 @@ class Lists:
 
     @serves(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, needs=Right.ANYONE, rights=SIGNED)
     def all_topics(self, request: Command, _: Connection) -> Steps[Command]:
-        """Every topic."""
+        """Names of all topics that the asker may see."""
         return self._listed(request, self._routes.topics.names())
 
     @serves(RequestCode.GET_TOPICS_BY_CLUSTER, needs=Right.ANYONE, rights=SIGNED)

@@ -35,7 +35,7 @@ def own_temporary_files() -> Iterator[None]:
 
 
 def was_interrupted() -> bool:
-    """Whether Ctrl-C came. Errors that are raised meanwhile are consequences of it."""
+    """Whether Ctrl-C came by now. Errors that are raised after it are consequences of it."""
     return _interrupted
 
 

@@ -42,7 +42,7 @@ class DledgerSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Name for `spark.read.format`: "dledger"."""
+        """Name of the format for `spark.read.format`: "dledger"."""
         return FORMAT
 
     def schema(self) -> StructType:

@@ -26,8 +26,8 @@ COUNT = 10
 # The client rebalances every 20 s and looks for routes every 30 s. A consumer whose first look fell
 # between two others' sees half of the queues until then.
 WAIT_S = 60.0
-# Its first look at all routes comes 10 ms after a start, and replaces those that are in use: a send
-# at that moment finds "No route info of this topic". An application is not that quick.
+# The client's first look at all routes comes 10 ms after a start, and replaces those that are in
+# use: a send at that moment finds "No route info of this topic". An application is not that quick.
 SETTLE_S = 0.2
 JOIN_S = 3.0
 

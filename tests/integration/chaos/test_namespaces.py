@@ -238,7 +238,7 @@ def test_a_harness_that_is_killed_leaves_nothing() -> None:
 
 
 def here() -> str:
-    """This thread's namespace."""
+    """Namespace of the calling thread."""
     return namespace_of(Path("/proc/thread-self"))
 
 

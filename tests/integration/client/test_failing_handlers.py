@@ -229,7 +229,7 @@ def test_messages_are_committed_one_by_one_and_the_last_poll_on_leaving(
 
 
 async def poll_count(consumer: Consumer, count: int) -> list[ReceivedMessage]:
-    """So many messages, by one poll after the other."""
+    """Poll until `count` messages have come, by one poll after the other."""
     found: list[ReceivedMessage] = []
     while len(found) < count:
         found += await consumer.poll(count - len(found), timeout_s=10)

@@ -193,7 +193,8 @@ class Group:
         return (self.folder / f"{node_id}.log").read_text()
 
     async def wait_until_vouched(self, node_id: str) -> None:
-        """Until a node's checkpoint vouches for a segment, so that a start does not read it."""
+        """Wait until a node's checkpoint vouches for a segment, so that a start does not read
+        it."""
         path = Path(self.orders[node_id].directory) / "log" / "checkpoint"
         with trio.fail_after(PATIENCE_S):
             while True:
@@ -202,7 +203,7 @@ class Group:
                 await trio.sleep(0.1)
 
     async def wait_until_said(self, text: str, *node_ids: str) -> None:
-        """Until the log of one of these nodes has a text."""
+        """Wait until the log of one of these nodes has a text."""
         with trio.fail_after(PATIENCE_S):
             while True:
                 if any(text in self.said(node_id) for node_id in node_ids):
@@ -223,7 +224,7 @@ class Group:
             return None
 
     async def wait_until_up(self, node_id: str) -> dict:
-        """Until a node answers, which a busy machine delays; its status."""
+        """Wait until a node answers, which a busy machine delays; its status."""
         with trio.fail_after(PATIENCE_S):
             while True:
                 status = await self.status(node_id)
@@ -242,7 +243,7 @@ class Group:
                 await trio.sleep(0.02)
 
     async def wait_equal(self) -> None:
-        """Until all nodes have applied the same, all of their logs."""
+        """Wait until all nodes have applied the same, all of their logs."""
         with trio.fail_after(PATIENCE_S):
             while True:
                 found = [await self.status(node_id) for node_id in self.orders]
@@ -322,12 +323,12 @@ class Load:
         self.more = trio.Event()
 
     async def goes_on(self) -> None:
-        """Until one more append is acknowledged."""
+        """Wait until one more append is acknowledged."""
         with trio.fail_after(PATIENCE_S):
             await self.more.wait()
 
     async def reaches(self, count: int) -> None:
-        """Until so many appends are acknowledged."""
+        """Wait until so many appends are acknowledged."""
         with trio.fail_after(3 * PATIENCE_S):
             while len(self.acknowledged) < count:
                 await self.more.wait()
@@ -560,7 +561,7 @@ def segments_of(folder: Path) -> dict[Path, bytes]:
 
 
 def written_segments(folder: Path) -> list[Path]:
-    """Those that have entries, the oldest first."""
+    """Segments that have entries, the oldest first."""
     files = sorted((folder / "log").glob("*.seg"))
     return [path for path in files if any(path.read_bytes()[:4])]
 

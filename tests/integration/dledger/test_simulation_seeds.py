@@ -19,7 +19,7 @@ FIXED = {3: 30, 5: 10}
 NEW = {3: 60, 5: 20}
 """How many, by the size of the group: a minute for all on a slow core."""
 FIRST = 100
-"""Those before it are run by `tests/unit/dledger/raft/test_simulation.py`."""
+"""The first seed here; `tests/unit/dledger/raft/test_simulation.py` runs those before it."""
 NEW_SEED_MIN, NEW_SEED_MAX = 10**6, 10**9
 
 

@@ -111,7 +111,7 @@ def twice(group: Group) -> None:
 
 
 def served(group: Group) -> None:
-    """Their brokers have made files from the log."""
+    """Make the files that the group's brokers derive from the log."""
     for replica in group:
         serve(folder_of(replica), RUN.segment_bytes)
 

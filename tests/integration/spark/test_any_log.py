@@ -33,7 +33,7 @@ from mqspark.testing.synthetic.log import LogWriter
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.long]
 
-#: Of an entry: its kind, what it holds where that begins, its term, and its index if it is odd.
+#: An entry's kind, what it holds where that begins, its term, and its index if it is odd.
 Odd = tuple[int, bytes | Stored, int, int | None]
 NUMBERS = [0, 1, 2**31, 2**62, 2**63, 2**64 - 1]
 VALUES: list[Any] = [

@@ -43,14 +43,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 SPARK = Path(pyspark.__file__).parent
 DRIVER = Path(__file__).with_name("sink_driver.py")
 STEPS = ("staged", "before", "within", "after")
-"""Of a micro-batch, at which a driver dies."""
+"""Steps of a micro-batch at which a driver dies."""
 TASKS = 4
 """Tasks of a batch: each queue has one."""
 KEYS = 7
 LIFE_S = 600.0
 SEED = int(os.environ.get("SINK_SEED", "20261127"))
 ROWS = int(os.environ.get("SINK_ROWS", "200000"))
-"""Of the long form."""
+"""Rows of the long form."""
 BATCHES = 40
 KILL_EVERY_S, AWAY_S = 10.0, 2.0
 

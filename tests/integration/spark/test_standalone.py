@@ -61,7 +61,7 @@ def server(words: list[str], environment: dict[str, str], log: Path) -> Iterator
 
 
 def wait_for(port: int) -> None:
-    """Until something listens there."""
+    """Wait until something listens on `port`."""
     deadline = time.monotonic() + STARTS_S
     while time.monotonic() < deadline:
         with socket.socket() as probe:

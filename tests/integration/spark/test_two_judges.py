@@ -47,7 +47,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 RUNS_PER_AUDIT = 24
 SEEDS_PER_AUDIT = 10
-#: Of random runs: seed 0 is judged with all others, of these ten together. AUDITS=6 is 1 to 6.
+#: Seeds of random runs: 0 is judged with all others, ten of these together. AUDITS=6 is 1 to 6.
 _FIRST, _, _LAST = os.environ.get("AUDITS", "0").rpartition("-")
 SEEDS = range(int(_FIRST or 1), int(_LAST) + 1)
 AUDITS = [SEEDS[begin : begin + SEEDS_PER_AUDIT] for begin in range(0, len(SEEDS), SEEDS_PER_AUDIT)]
@@ -191,7 +191,7 @@ def random_runs(seed: int) -> dict[str, tuple[SmallRun, list[str]]]:
 
 
 def turn_a_bit(replica: Replica, byte: int) -> None:
-    """Of a byte of an entry of messages in the middle of a log."""
+    """Turn a bit of a byte of an entry of messages in the middle of a log."""
     entries = [entry for entry in read_log(replica) if entry.kind == Kind.MESSAGES]
     at = entries[len(entries) // 2].position + byte
     base = at // SEGMENT_BYTES * SEGMENT_BYTES

@@ -43,7 +43,7 @@ class Handler:
 
 
 def handler_classes() -> set[type]:
-    """Those below `mqbroker.requests` that declare codes, whether the broker has them or not."""
+    """Classes below `mqbroker.requests` that declare codes, whether the broker has them or not."""
     modules = [
         importlib.import_module(module.name)
         for module in pkgutil.walk_packages(requests.__path__, "mqbroker.requests.")

@@ -240,7 +240,7 @@ async def test_a_groups_rate_holds_on_a_replica_that_took_over_a_state(tmp_path:
 
 
 async def given_messages(peer: Peer, count: int = 100) -> None:
-    """So many messages in queue 0, and a member that subscribes."""
+    """Send `count` messages to queue 0, and subscribe as a member."""
     await peer.request(produce_request("m", TOPIC, [(0, count)]), TIMEOUT_S)
     await ask(peer, RequestCode.HEART_BEAT, heartbeat("m"))
 

@@ -25,7 +25,7 @@ Code = ResponseCode
 
 
 def config(leader_port: int) -> BrokerConfig:
-    """Of n0, who follows n1."""
+    """Config of n0, which follows n1."""
     return BrokerConfig(
         d_leger_peers="n0-127.0.0.1:1;n1-127.0.0.1:2",
         group_client_addrs=f"n0-127.0.0.1:10911;n1-127.0.0.1:{leader_port}",

@@ -71,7 +71,6 @@ def give_up_request(record: Record, pop_time: int | None) -> Command:
 
 
 async def give_up(peer: Peer, record: Record, pop_time: int | None) -> Command:
-    """Its answer."""
     answer = await peer.request(give_up_request(record, pop_time), TIMEOUT_S)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return answer

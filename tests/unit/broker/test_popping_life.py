@@ -166,7 +166,7 @@ class Scene:
         await trio.sleep(self.rng.choice([0.1, 1.0, 5.0]))
 
     async def drain(self) -> None:
-        """Until every message is acknowledged."""
+        """Settle messages until every one is acknowledged."""
         while self.sent - self.done:
             while self.have:
                 await self.ack()

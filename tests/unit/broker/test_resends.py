@@ -142,7 +142,7 @@ async def test_one_object_may_be_on_its_way_several_times(tmp_path: Path) -> Non
 
 
 async def messages_wait(broker: MemoryBroker, count: int = 1) -> None:
-    """Until so many entries of messages wait for their commit."""
+    """Wait until so many entries of messages wait for their commit."""
     await until(lambda: sum(e.kind == Kind.MESSAGES for e in broker.ledger.uncommitted) == count)
 
 

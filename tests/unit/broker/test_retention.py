@@ -44,7 +44,7 @@ class Leader(LeadingMachine):
 
 
 def queues_of(machine: Machine) -> dict[tuple[str, int], tuple[int, int, list[object]]]:
-    """Of each queue: where it begins and ends, and its units."""
+    """Begin, end and units of each queue."""
     found = {}
     for topic, (_, ends) in ends_of(machine.queues).items():
         for queue_id in ends:

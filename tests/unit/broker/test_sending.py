@@ -41,7 +41,7 @@ Code = ResponseCode
 
 
 async def messages_wait(broker: MemoryBroker) -> None:
-    """Until an entry of messages waits for its commit."""
+    """Wait until an entry of messages waits for its commit."""
     await until(lambda: any(e.kind == Kind.MESSAGES for e in broker.ledger.uncommitted))
 
 

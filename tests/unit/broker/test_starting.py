@@ -41,7 +41,7 @@ def fenced(number: int) -> Fenced:
         (WrittenByNewer("a move"), 1, "one; upgrade this node; then start the broker again"),
         (PeerPortClosed("port 7 is taken"), 2, "port 7 is taken; stop what uses it, or change dLe"),
         (ConfigError("no"), 2, "mqbroker: no\n"),
-        # These words are a stranger's: what is said follows from the error's type alone.
+        # The words are a stranger's: what is said follows from the error's type alone.
         (CorruptLog("upgrade this node"), 2, "mqbroker: upgrade this node\n"),
         (OSError(errno.EINVAL, "/var/mq"), 2, "can't listen on 127.0.0.1:10911: Invalid argument"),
         (OSError(errno.EIO, "the peer port"), 2, "store: Input/output error; the file system is d"),

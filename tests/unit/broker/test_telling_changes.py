@@ -70,7 +70,7 @@ class NameServer:
 
 
 class StockNameServer(NameServer):
-    """Its answers have no field of ours."""
+    """A name server whose answers have no field of ours."""
 
     def __call__(self, request: Command, connection: Connection) -> Answer:
         super().__call__(request, connection)

@@ -88,12 +88,12 @@ class World:
         self.outcomes[key] = outcome
 
     def kinds(self) -> list[Kind]:
-        """Of the entries with messages, so far."""
+        """Kinds of the entries with messages, so far."""
         entries = self.leading.ledger.entries(1)
         return [Kind(each.kind) for each in entries if each.kind in (Kind.MESSAGES, Kind.SENDS)]
 
     def commit_all(self) -> None:
-        """Also what is appended when something else is committed."""
+        """Commit all, also what is appended when something else is committed."""
         while self.leading.ledger.uncommitted:
             self.leading.ledger.commit()
 

@@ -17,7 +17,7 @@ from mqchaos.cluster.processes import Process, kill
 
 WAIT_S = 30.0
 TICKS = 10
-"""Of processor time, some 10 ms each."""
+"""Ticks of processor time, some 10 ms each."""
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

@@ -35,7 +35,7 @@ def added(*lines: RunLine) -> str:
 
 
 def status(*arguments: str) -> int | str | None:
-    """Of the command, as it ends."""
+    """Status of the command, as it ends."""
     try:
         return run_app(app, ["coverage", *arguments])
     except SystemExit as end:

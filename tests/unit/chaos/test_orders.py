@@ -46,7 +46,7 @@ class Starting:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Its node is a process that we play."""
+    """A cluster of which one node is a process that we play."""
     made = Cluster.create(tmp_path / "cluster", plan([*range(20_001, 20_012)], 3, 1, 1))
     made.orders(NODE).mkdir(parents=True, exist_ok=True)
     monkeypatch.setattr(made, "pid", lambda name: PID)

@@ -99,8 +99,8 @@ async def test_a_process_that_has_not_begun_is_not_waited_for_at_the_end(tmp_pat
     through = [sys.executable, "-c", STARTS_FOR_EVER]
     worker = Deployed(task, tmp_path / "log", turns, through)
     with trio.fail_after(60):
-        # So it is not told to begin; nor does the turn end before the worker, if its member waits
-        # for messages of which no more are sent.
+        # The process is not told to begin; nor does the turn end before the worker, if its member
+        # waits for messages of which no more are sent.
         async with turns, trio.open_nursery() as nursery:
             nursery.start_soon(worker.run)
             while not turns.statistics().tasks_waiting:  # noqa: ASYNC110 - nobody tells

@@ -36,7 +36,7 @@ def made(columns: Columns, host: str = "10.0.0.1", **more: int) -> list[RecordsB
 
 
 def records_of(batch: RecordsBatch) -> list[Record]:
-    """Its records, which a broker would take."""
+    """Records of a batch, which a broker would take."""
     RecordBatch(bytearray(batch.records), b"T", batch.runs)
     view = memoryview(batch.records)
     return [Record(view[start:]) for start in walk(view)]

@@ -51,7 +51,7 @@ NAMED: dict[str, Any] = {
     **{"message_id": "7F00000100002A9F0000000000000000", "count": 1},
     **{"resource": "Topic:T", "action": "Pub", "resources": ["Topic:T"], "actions": ["Pub"]},
 }
-#: Those that say what they know without anybody's help.
+#: Members that say what they know without anybody's help.
 OPEN_TO_ALL = {
     *("check_open", "client_id", "pending", "group", "portal", "call", "requests"),
     *("stay_behind", "open", "close", "left_out", "unasked"),

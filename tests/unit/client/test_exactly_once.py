@@ -82,7 +82,7 @@ async def process(
 
 
 async def send_all(consumer: Consumer, producer: Producer, outputs: Sequence[Message]) -> None:
-    """These, in one transaction."""
+    """Send all outputs in one transaction."""
     async with consumer.transaction(producer) as transaction:
         for output in outputs:
             await transaction.send(output)

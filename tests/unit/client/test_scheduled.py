@@ -119,7 +119,7 @@ def test_a_wrong_calendar_is_refused_before_anything_is_sent(message: Message, s
 
 
 def properties_of(message: Message) -> dict[str, str]:
-    """Those that say when."""
+    """Properties that say when a message is due, and when it expires."""
     return delay_properties(message) | expiry_properties(message, NOW_MS)
 
 

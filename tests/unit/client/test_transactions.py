@@ -76,7 +76,7 @@ class Scene:
         return [bytes(record.body) for record in pulled]
 
     async def comes_to_light(self, body: bytes) -> None:
-        """Until a consumer sees a message."""
+        """Wait until a consumer sees a message."""
         with trio.fail_after(10):
             while body not in await self.visible():  # noqa: ASYNC110 -- it is not told to us
                 await trio.sleep(0.02)

@@ -107,7 +107,7 @@ class Leader(Handler):
         return request.reply(0, encode_header(header))
 
     def die(self) -> None:
-        """Its connections break, and nobody listens there any more."""
+        """Break the broker's connections; nobody listens there any more."""
         self.scope.cancel()
 
 

@@ -188,7 +188,6 @@ class Turns(trio.abc.Instrument):
         self.count = 0
 
     def after_io_wait(self, timeout: float) -> None:
-        """It woke."""
         self.count += 1
 
 

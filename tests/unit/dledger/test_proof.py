@@ -59,7 +59,7 @@ def is_in(attempt: Callable[[], object]) -> bool:
 
 
 def check_stopped(attempt: Callable[[], object], without: str) -> None:
-    """It gets through only when that step is left out."""
+    """Check that an attempt gets through only when that step is left out."""
     assert not is_in(attempt)
     with plant(without):
         assert is_in(attempt)

@@ -89,7 +89,7 @@ async def test_what_is_written_during_a_sync_is_the_next_ones(
 
 
 async def quick_disk(node: Node) -> None:
-    """So many quick syncs that the next one needs no thread."""
+    """Make so many quick syncs that the next one needs no thread."""
     for _ in range(SYNCS_QUICK_MIN):
         node.write()
         await trio.testing.wait_all_tasks_blocked()

@@ -14,7 +14,7 @@ from dledger.worker import InstantWorker, ThreadWorker, Worker
 
 @pytest.fixture(params=[lambda: ThreadWorker("test"), InstantWorker], ids=["thread", "instant"])
 async def worker(request: pytest.FixtureRequest) -> AsyncIterator[Worker]:
-    """Of both kinds."""
+    """Workers of both kinds, one after the other."""
     make: Callable[[], Worker] = request.param
     made = make()
     yield made

@@ -38,7 +38,6 @@ class CancelAt(Coroutine[Any, Any, None]):
         return self._work.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Or this, after an exception."""
         return self._work.throw(*error)
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ MANY = 10_000
 """Messages, of what costs little for each. A thousand of them cost less than a heartbeat or one
 answer more, which come as it happens: of so many, neither shows."""
 REQUEST_S = 50e-6
-"""Of an event loop's time, for one request."""
+"""Seconds of an event loop's time for one request."""
 
 
 class Counter:

@@ -19,7 +19,7 @@ async def set_rates(cluster: LocalCluster, *, send: str = "", consume: str = "")
 
 
 async def fill(cluster: LocalCluster, count: int) -> None:
-    """So many messages, each with its number as the body."""
+    """Send `count` messages, each with its number as the body."""
     async with cluster.producer("P") as producer:
         for number in range(count):
             await producer.send_soon(Message("T", b"%d" % number), queue_id=0)

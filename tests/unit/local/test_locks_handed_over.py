@@ -26,7 +26,7 @@ STEPS, SEEDS = 16, 4
 QUEUES = 2
 HANDLED_S = (0.1, 0.2, 0.3, 0.4)
 SOON_S = 1.0
-"""Until a message's handler begins, though its queue is handed on and on."""
+"""Seconds until a message's handler begins, though its queue is handed on and on."""
 
 
 class Life:

@@ -38,7 +38,7 @@ class Texts:
 
 
 def check(message: ReceivedMessage, sent: Message) -> None:
-    """It has what was sent, and nothing else of these names."""
+    """Check that a message has what was sent, and nothing else of these names."""
     assert message.keys.split(" ") == list(sent.keys)
     assert message.tags == sent.tags
     given = dict(sent.properties or {})
@@ -106,7 +106,7 @@ async def all_tries(cluster: LocalCluster, sent: dict[str, Message]) -> None:
 
 
 async def received(consumer: Consumer | PopConsumer, count: int) -> Iterable[ReceivedMessage]:
-    """So many messages."""
+    """Poll until `count` messages have come."""
     found: list[ReceivedMessage] = []
     while len(found) < count:
         found += await consumer.poll(count, timeout_s=5)

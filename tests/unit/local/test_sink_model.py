@@ -233,7 +233,7 @@ class ModelDecider(BatchDecider):
         self._timeout_s = self._patience_s = 3.0
 
     def check_open(self) -> None:
-        """It is."""
+        """Do nothing: the client is open for ever."""
 
 
 class ModelHandler(StagedHandler):

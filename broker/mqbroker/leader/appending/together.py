@@ -83,7 +83,7 @@ class Waiting:
         return len(self._sends)
 
     def add(self, send: Send) -> bool:
-        """Add a send. Returns whether the sends are enough for an entry."""
+        """Add a send; returns whether the sends are enough for an entry."""
         self._sends.append(send)
         self._size_bytes += send.draft.size
         return (

@@ -36,8 +36,8 @@ _END = -1
 
 @dataclass(eq=False, slots=True)
 class ResetHandler:
-    """Answers INVOKE_BROKER_TO_RESET_OFFSET. `on_reset(group, topic)` has waiting pops look
-    again."""
+    """Answers INVOKE_BROKER_TO_RESET_OFFSET, and has waiting pops look again: `on_reset(group,
+    topic)`."""
 
     _core: Core
     _clients: ClientHandler

@@ -94,7 +94,7 @@ class QueueLocks:
         )
 
     def release(self, client_id: str, keys: Iterable[QueueKey]) -> None:
-        """Give up locks. One that another client holds stays."""
+        """Give up locks; a lock that another client holds stays."""
         for key in keys:
             held = self._held.get(key)
             if held is not None and held.client_id == client_id:

@@ -27,7 +27,8 @@ _NUMBERS: Final = frozenset(
 
 
 def decode(data: Buffer, wanted: type[T]) -> T:
-    """Decode msgpack. Raises msgspec.MsgspecError if it is of another type."""
+    """Decode a value of a type from msgpack. Raises msgspec.MsgspecError if it is of another
+    type."""
     try:
         return msgspec.msgpack.decode(data, type=wanted)
     except msgspec.ValidationError:

@@ -225,7 +225,7 @@ class SavedState(Memory):
         self._trimmed = True
 
     def close(self) -> None:
-        """Close the files. A restart replays what is not in a snapshot."""
+        """Close the files; a restart replays what is not in a snapshot."""
         self.queues.close()
 
     def _take(self, state: State) -> None:

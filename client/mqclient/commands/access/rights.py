@@ -124,7 +124,7 @@ def get_acl(
     cluster: ChangedCluster = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show a user's rights.
+    """Show the rights of a user.
 
     For example:
 

@@ -60,7 +60,7 @@ def create_user(
     dry_run: DryRun = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Create a user. A user may do nothing until createAcl allows it, unless it is a super user.
+    """Create a user, who may do nothing until createAcl allows it, unless it is a super user.
 
     The password is the first line of a file, or DLEDGER_NEW_PASSWORD in the environment.
 

@@ -213,7 +213,8 @@ class Common(Output):
             raise ConfigError(f"-n (or NAMESRV_ADDR): {error}") from error
 
     def secret(self) -> str | None:
-        """The user's password. It is never an argument, which others could see in process lists."""
+        """The user's password from a file or the environment. It is never an argument, which others
+        could see in process lists."""
         if self.user is None:
             return None
         return read_password(self.password_file, f"--user {self.user}")

@@ -91,7 +91,7 @@ class Seen:
 
 
 class Judge:
-    """Watches one run. Every method raises Violation when something is wrong."""
+    """Watches one run by its invariants. Every method raises Violation when something is wrong."""
 
     def __init__(
         self,

@@ -132,7 +132,7 @@ def test_what_was_read_of_the_log_leaves_the_process_again(tmp_path: Path) -> No
 
     def mapped_mib() -> float:
         lines = Path("/proc/self/status").read_text().splitlines()
-        # Of files on a disk, and of those in shared memory.
+        # Pages of files on a disk, and of files in shared memory.
         mapped = [line for line in lines if line.startswith(("RssFile", "RssShmem"))]
         return sum(int(line.split()[1]) for line in mapped) / 1024
 

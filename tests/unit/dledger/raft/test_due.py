@@ -81,14 +81,15 @@ def sleep(node: ScriptedNode, seconds: float = WATCHED_S, late_s: float = 0.0) -
 
 
 def follower() -> ScriptedNode:
-    """It has heard its leader just now."""
+    """A follower that has heard its leader just now."""
     donor = Donor()
     donor.add(1, 3)
     return follower_of(donor, 4)
 
 
 def leader() -> ScriptedNode:
-    """It serves; nobody answers from now on. Its heartbeats come at other times than the rest."""
+    """A leader to which nobody answers from now on. Its heartbeats come at other times than the
+    rest."""
     node = ScriptedNode()
     node.serve("f")
     node.now += 0.05
@@ -104,7 +105,7 @@ def leader_with_a_read() -> ScriptedNode:
 
 
 def leader_that_hands_over() -> ScriptedNode:
-    """Its successor holds all, is told, and does nothing."""
+    """A leader whose successor holds all, is told, and does nothing."""
     node = leader()
     node.engine.transfer("f", lambda failed: None)
     return node
@@ -141,7 +142,7 @@ def leader_with_a_learner() -> ScriptedNode:
 
 
 def leader_that_holds_back() -> ScriptedNode:
-    """Its peers take no more before they have acknowledged what they were sent."""
+    """A leader whose peers take no more before they have acknowledged what they were sent."""
     node = leader()
     for peer in node.engine.peers.known.values():
         peer.sent.flow.in_flight_bytes = limits.PEER_IN_FLIGHT_BYTES_MAX
@@ -150,7 +151,7 @@ def leader_that_holds_back() -> ScriptedNode:
 
 
 def without_its_state() -> ScriptedNode:
-    """Its log has lost its head, and its state with it."""
+    """A node whose log has lost its head, and its state with it."""
     disk = SimulatedDisk()
     log = log_without_head(100, 3, b"body", disk)
     return ScriptedNode(disk=disk, log=log, machine=Portable(0), eligible=False)
@@ -162,7 +163,7 @@ def newcomer() -> ScriptedNode:
 
 
 def cut_off() -> ScriptedNode:
-    """It is connected to nobody."""
+    """A node that is connected to nobody."""
     node = follower()
     for peer, wire in node.wires.items():
         node.engine.link_down(peer, wire)
