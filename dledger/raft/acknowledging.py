@@ -127,7 +127,7 @@ class Acknowledging:
                 self._release(peer)
 
     def _release(self, peer: Peer) -> None:
-        """Send the acknowledgements to a peer whose entries this node can vouch for.
+        """Send a peer the acknowledgements whose entries this node can vouch for.
 
         Of several that accept entries only the last is sent: it says what the others do. One of an
         older term is dropped. Its entries may have been cut; then it would wait for other entries

@@ -266,7 +266,8 @@ class Lacking(PeerMessage, frozen=True):
 
 
 class Given(PeerMessage, frozen=True):
-    """`count` committed entries, in the run; `chain_crc` is the chain CRC before the first."""
+    """Entries that a leader gives a node whose log is damaged: `count` committed entries, in the
+    run; `chain_crc` is the chain CRC before the first."""
 
     kind = PeerKind.GIVEN
     first_index: int

@@ -30,7 +30,8 @@ class _Change:
 
 
 class Announcements:
-    """`version` counts the changes to tell. `clock_s` is a monotonic clock."""
+    """Changes that name servers are to be told, and who waits for it. `version` counts the changes
+    to tell. `clock_s` is a monotonic clock."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s

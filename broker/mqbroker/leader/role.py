@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class Role:
-    """`addresses`: node id -> "host:port" of its port for clients."""
+    """The role of this replica in its group, and the present leader. `addresses`: node id ->
+    "host:port" of its port for clients."""
 
     def __init__(self, node_id: str, addresses: Mapping[str, str]) -> None:
         self.node_id = node_id

@@ -45,7 +45,8 @@ class RequestFigures:
 
 
 def _made(makings: Makings, *, by_owner: bool) -> Iterable[Sample]:
-    """`by_owner`: whether to tell the system's own from others."""
+    """Samples of how long it took to make topics or groups. `by_owner`: whether to tell the
+    system's own from others."""
     for (succeeded, is_system), times in list(makings.rows.items()):
         labels = {"invocation_status": "success" if succeeded else "failure"}
         yield labels | ({"is_system": flag(is_system)} if by_owner else {}), times

@@ -24,7 +24,8 @@ _TOKEN: Final = re.compile(
 
 
 class Token(NamedTuple):
-    """`kind` is "number", "string", "name", "end", or the keyword or sign itself.
+    """A token of an SQL expression. `kind` is "number", "string", "name", "end", or the keyword or
+    sign itself.
 
     `text` is as written, but for a string its content. `at` is its first character, from 0.
     """

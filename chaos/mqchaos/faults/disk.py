@@ -28,7 +28,8 @@ from mqchaos.limits import STALE_S
 
 @dataclass(frozen=True, slots=True)
 class DiskFault(OfFew, Killing):
-    """`damage` is done to the store of a node that is down; `damaged` looks whether it was."""
+    """A kill of nodes, with damage to their stores. `damage` is done to the store of a node that is
+    down; `damaged` looks whether it was."""
 
     kind: Kind
     damage: Callable[[Path], None]

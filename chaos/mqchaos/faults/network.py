@@ -35,14 +35,15 @@ async def break_links(cluster: Cluster, request: Request) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFault:
-    """`rule` None: the connections are reset, once."""
+    """A fault of some links between servers. `rule` None: the connections are reset, once."""
 
     kind: Kind
     shape: Shape
     rule: Rule | None
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While links can be broken so, all of these serve, and a majority can still talk."""
+        """The obstacle: links that can't be broken so, a victim that does not serve, or no majority
+        that can still talk."""
         obstacle = self._unbreakable(cluster)
         if obstacle is not None:
             return obstacle

@@ -27,8 +27,9 @@ from mqchaos.limits import POLL_S, UNROOMED_S
 
 @dataclass(frozen=True, slots=True)
 class Wreck(OfFew):
-    """`wreck` is done to a disk; `shows` looks at it. `killed`: as a machine that loses power is.
-    `terminated`: the node is told to stop, so that the sync with which it closes its log fails.
+    """Damage to the file system of a node's own disk. `wreck` is done to a disk; `shows` looks at
+    it. `killed`: as a machine that loses power is. `terminated`: the node is told to stop, so that
+    the sync with which it closes its log fails.
 
     A node that is neither has to end by itself where its kind says that it is down.
     """
@@ -40,7 +41,8 @@ class Wreck(OfFew):
     terminated: bool = False
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While they have such disks and serve, and a majority of their group without them."""
+        """The obstacle: a victim without a disk of its own, one that does not serve, or no majority
+        without the victims."""
         if any(victim.name not in cluster.disks for victim in victims):
             return "the nodes of this cluster have no file systems of their own"
         return OfFew.why_not(self, cluster, victims)

@@ -24,7 +24,8 @@ UNAUDITED = frozenset({ENDED, EXCEPTION})
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`signs` are empty if everything holds. Without a `report` the run did not come to its end."""
+    """The outcome of a run, by the signs of what was wrong. `signs` are empty if everything holds.
+    Without a `report` the run did not come to its end."""
 
     signs: frozenset[str]
     summary: str

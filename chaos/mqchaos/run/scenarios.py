@@ -46,7 +46,8 @@ _WITH_WHOLE_LOGS = frozenset(When) - {When.RETENTION, When.COPY, When.EMPTY}
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`plan` makes the steps from the number of faults (or rounds) and the seed's draws."""
+    """A run that can be asked for by name. `plan` makes the steps from the number of faults (or
+    rounds) and the seed's draws."""
 
     name: str
     story: str

@@ -37,7 +37,8 @@ class _State(Enum):
 
 
 class Living(Hinting, ABC):
-    """`async with object:` is `_start`, the block, and then always `_end`."""
+    """An object with a beginning and an end: `async with` runs `_start`, the block, and then always
+    `_end`."""
 
     _state = _State.NEW
     _opened_in = 0

@@ -1,4 +1,4 @@
-"""`python -m dledger.testing.simulation`."""
+"""Entry point of `python -m dledger.testing.simulation`."""
 
 import sys
 

@@ -38,8 +38,8 @@ def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Writer
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """`df.write`. With at-least-once, a write that fails leaves the rows that were stored by then;
-    with exactly-once it is whole or absent."""
+    """The writer behind `df.write`: with at-least-once, a write that fails leaves the rows that
+    were stored by then; with exactly-once it is whole or absent."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options

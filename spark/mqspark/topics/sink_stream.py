@@ -13,7 +13,8 @@ from mqspark.topics.sink_options import SinkOptions
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """`writeStream`. With at-least-once, a batch that is repeated is stored again."""
+    """The writer behind `df.writeStream`: with at-least-once, a batch that is repeated is stored
+    again."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options

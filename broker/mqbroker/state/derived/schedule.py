@@ -34,7 +34,8 @@ class _Run:
 
 
 class Schedule:
-    """`waits` says which of some offsets still wait."""
+    """Offsets of waiting messages, by the times when they are due. `waits` says which of some
+    offsets still wait."""
 
     def __init__(self, waits: Callable[[Numbers], Mask]) -> None:
         self._waits = waits

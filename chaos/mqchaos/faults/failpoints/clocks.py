@@ -46,8 +46,8 @@ class _Strobe:
 
 @dataclass(frozen=True, slots=True)
 class Clock(OfMany):
-    """`ahead_s`: of the machine's clock; with `every_s` it is ahead and behind in turn. Where
-    requests are signed, less: as far as their signatures are still good."""
+    """A wall clock that is wrong. `ahead_s`: of the machine's clock; with `every_s` it is ahead and
+    behind in turn. Where requests are signed, less: as far as their signatures are still good."""
 
     kind: Kind
     ahead_s: float
@@ -55,7 +55,7 @@ class Clock(OfMany):
     _strobes: dict[Path, _Strobe] = field(default_factory=dict)
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While their clocks can be moved, and they serve."""
+        """The obstacle: a clock that can't be moved, or a victim that does not serve."""
         unmoved = None if cluster.layout.clocks else not_ordered(cluster)
         return unmoved or OfMany.why_not(self, cluster, victims)
 

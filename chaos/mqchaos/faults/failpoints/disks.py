@@ -26,13 +26,15 @@ from mqchaos.limits import POLL_S, SLOW_SYNC_S
 
 @dataclass(frozen=True, slots=True)
 class OrderedDisk(OfFew):
-    """`orders` are given as they stand here, but for their numbers."""
+    """A disk that fails as the process is ordered. `orders` are given as they stand here, but for
+    their numbers."""
 
     kind: Kind
     orders: tuple[Order, ...]
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While they take orders and serve, and a majority of their group without them."""
+        """The obstacle: a victim takes no orders or does not serve, or its group has no majority
+        without the victims."""
         return not_ordered(cluster) or OfFew.why_not(self, cluster, victims)
 
     async def inject(self, cluster: Cluster, victims: Victims) -> None:

@@ -29,7 +29,7 @@ from mqchaos.limits import HELD_S_MAX, POLL_S
 
 @dataclass(frozen=True, slots=True)
 class AtPlace(OfFew):
-    """`place` is a step's: `at` gives the fault there."""
+    """A fault at a named place of the code. `place` is a step's: `at` gives the fault there."""
 
     kind: Kind
     place: str = ""
@@ -39,7 +39,8 @@ class AtPlace(OfFew):
         return type(self)(self.kind, place)
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While they serve, a majority without them, and the place can be come by here."""
+        """The obstacle: a victim does not serve, no majority is left without it, or nodes here
+        can't come by the place."""
         if self.place not in PLACES:
             return f"there is no place {self.place!r}"
         obstacle = not_ordered(cluster) or lacking(cluster, PLACES[self.place])

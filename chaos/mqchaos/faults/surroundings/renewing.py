@@ -49,7 +49,7 @@ class RenewCertificates(OfMany):
     kind = RENEW_CERTIFICATES
 
     def why_not(self, cluster: Cluster, victims: Victims) -> str | None:
-        """While they serve, and have certificates."""
+        """The obstacle: servers without certificates, or a victim that does not serve."""
         if not cluster.layout.tls:
             return "the servers of this cluster have no certificates; --tls gives them some"
         return super().why_not(cluster, victims)

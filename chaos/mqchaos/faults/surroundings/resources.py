@@ -36,7 +36,8 @@ from mqchaos.limits import (
 
 @dataclass(frozen=True, slots=True)
 class Limit(OfFew):
-    """`limit` is lowered to what `used` says of a process, and `spare` more.
+    """A limit of the kernel that is lowered for a process. `limit` is lowered to what `used` says
+    of a process, and `spare` more.
 
     `fatal`: no process bears it. One that has not ended when it is healed is about to.
     """

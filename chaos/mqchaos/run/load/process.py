@@ -18,8 +18,8 @@ from mqchaos.run.load.workload import Consume, Produce, Progress, clients_of
 
 
 class Process:
-    """`progress`: what it said last. `begun`: whether it has said something. `ended`: whether it is
-    gone, and nobody has to wait for it.
+    """A process of a worker. `progress`: what it said last. `begun`: whether it has said something.
+    `ended`: whether it is gone, and nobody has to wait for it.
 
     `through` is a command that becomes the one behind it. `started` gets the name of each
     client whose history has begun.

@@ -15,7 +15,8 @@ from mqchaos.run.load.workload import Consume, Produce, Progress, all_together
 
 
 class Worker:
-    """`progress`: what its processes have said; `finished`: whether the last one ended in order.
+    """The processes of one client of a run, one after the other. `progress`: what its processes
+    have said; `finished`: whether the last one ended in order.
 
     With `dies_s` a process is killed after so long, and another comes in its place, with a name of
     its own and a history of its own, until the worker is told to finish.

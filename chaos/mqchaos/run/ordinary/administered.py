@@ -18,8 +18,9 @@ from mqchaos.run.ordinary.given import Place, sentence
 
 
 class Administered(NamedTuple):
-    """`acknowledged`: messages of the topic's last life, and which of them were `missing`; `acts`:
-    what tools did; `back`: resets that took the group back in a queue, and which were `ignored`."""
+    """Messages that a group was given while tools changed its topic. `acknowledged`: messages of
+    the topic's last life, and which of them were `missing`; `acts`: what tools did; `back`: resets
+    that took the group back in a queue, and which were `ignored`."""
 
     acknowledged: int
     missing: list[Place]

@@ -21,7 +21,8 @@ Place: TypeAlias = tuple[str, str, int, int]
 
 
 class Given(NamedTuple):
-    """`missing`: what was acknowledged, and never given. `twice`: what was given again.
+    """Acknowledged messages of a topic, and those that a group was not given, or twice. `missing`:
+    what was acknowledged, and never given. `twice`: what was given again.
 
     `wait_s`: the longest time from an acknowledgement until the message was given; `faults`: how
     many were injected or healed.

@@ -21,8 +21,8 @@ Span = tuple[int, int]
 
 
 class HandedOver(NamedTuple):
-    """`times`: how often a queue's next message was another client's; `pause_s`: the longest pause,
-    before the message at `place`."""
+    """Handovers of queues between clients of one group. `times`: how often a queue's next message
+    was another client's; `pause_s`: the longest pause, before the message at `place`."""
 
     times: int = 0
     pause_s: float = 0.0
