@@ -6,6 +6,8 @@ that takes time is imported here: commands come through here before they see to 
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,3 +26,13 @@ def when_used(package: str, homes: Mapping[str, str]) -> Callable[[str], object]
         return getattr(import_module(home_of[name]), name)
 
     return load
+
+
+def listed(package: str) -> Callable[[], list[str]]:
+    """The `__dir__` of a package: its public names, those that are not loaded yet among them."""
+
+    def names() -> list[str]:
+        own = vars(sys.modules[package])
+        return sorted({*own["__all__"], *(name for name in own if name.startswith("__"))})
+
+    return names

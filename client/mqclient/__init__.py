@@ -27,7 +27,7 @@
 
 from __future__ import annotations
 
-from dledger.loading import when_used
+from dledger.loading import listed, when_used
 from dledger.version import __version__ as __version__
 
 # Commands come through here first: until they see to Ctrl-C nothing that takes time is imported.
@@ -206,8 +206,4 @@ _HOMES = {
 }
 
 __getattr__ = when_used(__name__, _HOMES)  # `mqadmin` needs no consumer, and starts faster
-
-
-def __dir__() -> list[str]:
-    """The public names, those that are not loaded yet among them."""
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+__dir__ = listed(__name__)

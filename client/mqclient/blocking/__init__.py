@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.loading import when_used
+from dledger.loading import listed, when_used
 
 if TYPE_CHECKING:
     from mqclient.blocking.admin import Admin, AdminPart
@@ -66,3 +66,4 @@ _HOMES = {
 }
 
 __getattr__ = when_used(__name__, _HOMES)  # a sink of Spark needs no consumer, and starts faster
+__dir__ = listed(__name__)
