@@ -39,8 +39,8 @@ class Prover:
     async def shared(
         self, peer: Peer, door: Door, server_id: str, timeout_s: float
     ) -> tuple[bytes, ...] | None:
-        """Which of the secrets the server has, its first one first; None if it has none at all.
-        Raises likewise."""
+        """The secrets that both ends have, the server's first one first; None if the server has
+        none at all. Raises as `prove`."""
         dialler = self._dialler(door)
         await self._agreed(dialler, peer, server_id, timeout_s)
         return dialler.shared or None
