@@ -17,9 +17,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
+from inspect import iscoroutinefunction
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -46,6 +49,7 @@ SHARE_SPARK = "integration/spark"
 """The suite whose tests share one Spark session: to start one takes as long as two audits."""
 TOGETHER = (WAITING, SHARE_SPARK)
 """Each of them is one worker's."""
+CLOCK = "autojump_clock"
 SLOWEST_SHOWN = 40
 ADDITIONS = 2_000_000
 """The loop that tells a machine's speed: 0.2 s on a slow core of 2020."""
@@ -94,6 +98,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.getoption("--part") == "alone" and collection_path.name.startswith("test_"):
         return "mark.alone" not in collection_path.read_text() or None
     return None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Run a test on the clock that it, its module or a fixture takes; pytest-trio by itself looks
+    among the test's parameters only."""
+
+    def run(test: Any, *, clock: Any, instruments: Any) -> Any:
+        return trio.run(test, clock=clock or item.funcargs[CLOCK], instruments=instruments)
+
+    is_test = isinstance(item, pytest.Function) and iscoroutinefunction(item.obj)
+    if is_test and CLOCK in item.fixturenames:
+        item.add_marker(pytest.mark.trio(run=run))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

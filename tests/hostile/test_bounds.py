@@ -23,7 +23,6 @@ from dledger.remoting.codes import RequestCode as Code
 from dledger.remoting.codes import ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import (
-    PopMessageHeader,
     RegisterProducerResponseHeader,
     WriteOnceHeader,
     decode_header,
@@ -38,7 +37,9 @@ from mqbroker.state.shares import Shares
 from mqbroker.testing.pictured import rows_in
 from mqbroker.testing.requests import (
     TOPIC,
+    commit_request,
     heartbeat,
+    pop_request,
     produce_request,
     records,
     send_request,
@@ -207,8 +208,7 @@ def test_locks_in_the_order_of_an_older_version_are_forgotten_all_the_same() -> 
 
 
 async def commit(stranger: Stranger, name: str, queue_id: int, topic: str = "Wide") -> Command:
-    key: dict[str, ExtValue] = {"consumerGroup": name, "topic": topic, "queueId": queue_id}
-    return await stranger.ask(Command(Code.UPDATE_CONSUMER_OFFSET, key | {"commitOffset": 0}))
+    return await stranger.ask(commit_request(0, queue_id, consumerGroup=name, topic=topic))
 
 
 async def test_offsets_are_of_groups_and_queues_that_exist(
@@ -285,28 +285,12 @@ def test_offsets_are_counted_whatever_becomes_of_topics_and_groups(
 
 # -- popped messages ------------------------------------------------------------------------------
 
-
-def pop_request(name: str, count: int, topic: str = TOPIC, expression: str = "*") -> Command:
-    """A pop of any queue that waits for nothing, and hides what it gets for three days."""
-    header = PopMessageHeader(
-        consumer_group=name,
-        topic=topic,
-        queue_id=-1,
-        max_msg_nums=count,
-        invisible_time=limits.POP_INVISIBLE_S_MAX * 1000,
-        poll_time=0,
-        born_time=0,
-        init_mode=0,
-        exp_type="TAG",
-        exp=expression,
-        order=False,
-    )
-    return Command(Code.POP_MESSAGE, encode_header(header))
+HIDDEN_MS = limits.POP_INVISIBLE_S_MAX * 1000
 
 
 async def pop(stranger: Stranger, name: str, count: int) -> tuple[int, Command]:
     """How many messages a group gets; and the answer."""
-    answer = await stranger.ask(pop_request(name, count))
+    answer = await stranger.ask(pop_request(-1, count, name, hidden_ms=HIDDEN_MS))
     return len(records(answer)) if answer.code == ResponseCode.SUCCESS else 0, answer
 
 
@@ -345,7 +329,7 @@ async def test_pops_that_are_on_their_way_count(
     await beat(stranger, "Greedy")
     found.ledger._auto = False
     for _ in range(10):
-        await stranger.tell(pop_request("Greedy", 32))
+        await stranger.tell(pop_request(group="Greedy", hidden_ms=HIDDEN_MS))
     found.ledger.commit()
     found.ledger._auto = True
     await trio.testing.wait_all_tasks_blocked()
@@ -364,7 +348,7 @@ async def test_a_filter_that_passes_few_does_not_make_long_rows(
         await stranger.ask(send_request(b"m", e="0", i=f"{tags}UNIQ_KEY\x01{number}\x02"))
     got = []
     for _ in range(3):
-        answer = await stranger.ask(pop_request("G", 32, expression="rare"))
+        answer = await stranger.ask(pop_request(group="G", hidden_ms=HIDDEN_MS, tags="rare"))
         got.append([record.queue_offset for record in records(answer)])
     assert got == [[0, 5], [30], []]
     spans = [len(each[1]) for row in rows_in(found.machine.popped.picture()) for each in row[5]]

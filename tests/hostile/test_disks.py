@@ -41,6 +41,7 @@ from mqbroker.testing.requests import (
     TIMEOUT_S,
     TOPIC,
     ask,
+    commit,
     make_topic,
     produce_request,
     pull_request,
@@ -75,13 +76,6 @@ async def fill(peer: Peer, count: int, size_bytes: int = 40, key: str = "k") -> 
         assert answer.code == ResponseCode.SUCCESS, answer
         bodies += [content] * batch
     return bodies
-
-
-async def commit(peer: Peer, offset: int) -> None:
-    """Commit a consumer's offset of queue 0."""
-    fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": offset}
-    answer = await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
-    assert answer.code == ResponseCode.SUCCESS
 
 
 async def committed(group: list[BrokerConfig]) -> int:

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from dledger.errors import StorageError
 from dledger.remoting.bodies import KVTable, decode_body
 from dledger.remoting.codes import RequestCode
-from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
+from dledger.remoting.command import Command
 from dledger.remoting.headers import encode_header
 from dledger.testing.logs import capture_logs
 from mqbroker.flow.rates import Rates
@@ -20,6 +20,8 @@ from mqbroker.requests.held_pulls import HeldPulls
 from mqbroker.requests.reading import pull
 from mqbroker.testing.requests import (
     TOPIC,
+    commit_request,
+    oneway,
     produce_request,
     pull_request,
     send_request,
@@ -82,15 +84,13 @@ async def test_commits_that_can_not_be_written_hold_up_no_others(
     stranger = found.connect()
     await stranger.ask(topic_request())
     await stranger.ask(produce_request("in", runs=((0, 9),)))
-    ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
-    code = RequestCode.UPDATE_CONSUMER_OFFSET
-    await stranger.ask(Command(code, ext | {"commitOffset": 1}))
+    await stranger.ask(commit_request(1))
     with capture_logs() as logs, monkeypatch.context() as patched:
         patched.setattr(Definitions, "_append", broken)
-        answer = await stranger.ask(Command(code, ext | {"commitOffset": 3}))
+        answer = await stranger.ask(commit_request(3))
     assert answer.code == 14
     await found.pass_time(1.1)
-    await stranger.tell(Command(code, ext | {"commitOffset": 4}, flag=FLAG_ONEWAY))
+    await stranger.tell(oneway(commit_request(4)))
     await found.pass_time(0.1)
     assert found.machine.offsets.get("C", TOPIC, 0) == 4
     noted(found, logs, "loop failed")
@@ -147,16 +147,14 @@ async def test_no_exception_of_a_loop_ends_the_process(
     stranger = found.connect()
     await stranger.ask(topic_request())
     await stranger.ask(produce_request("in", runs=((0, 9),)))
-    ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": TOPIC, "queueId": 0}
-    code = RequestCode.UPDATE_CONSUMER_OFFSET
     with capture_logs() as logs, monkeypatch.context() as patched:
         flush = Mock(side_effect=kind("planted"))
         patched.setattr("mqbroker.leader.offset_commits.OffsetCommits.flush", flush)
-        await stranger.tell(Command(code, ext | {"commitOffset": 3}, flag=FLAG_ONEWAY))
+        await stranger.tell(oneway(commit_request(3)))
         await found.pass_time(0.2)
     noted(found, logs, "loop failed")
     await found.pass_time(1.1)
-    await stranger.tell(Command(code, ext | {"commitOffset": 4}, flag=FLAG_ONEWAY))
+    await stranger.tell(oneway(commit_request(4)))
     await found.pass_time(0.1)
     assert found.machine.offsets.get("C", TOPIC, 0) == 4
 

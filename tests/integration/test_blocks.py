@@ -28,7 +28,6 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 from blocks import program as block_of
-from trio.testing import MockClock
 
 import mqclient
 from mqclient import Message, Producer
@@ -116,7 +115,7 @@ class Handler:
 
 @pytest.mark.parametrize(("page", "topic"), [("guarantees.md", "Hello"), ("web.md", "Orders")])
 async def test_a_worker_stops_in_order_at_a_signal(
-    page: str, topic: str, mq_cluster: LocalCluster, autojump_clock: MockClock
+    page: str, topic: str, mq_cluster: LocalCluster
 ) -> None:
     """The block ends by itself, with all messages handled."""
     await send(mq_cluster, topic)
@@ -126,9 +125,7 @@ async def test_a_worker_stops_in_order_at_a_signal(
     assert len(handle.bodies) == SENT
 
 
-async def test_a_service_has_its_producer_while_it_lives(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_a_service_has_its_producer_while_it_lives(mq_cluster: LocalCluster) -> None:
     """docs/how-to/web.md: `lifespan` opens it."""
     names = await follow(
         "web.md", "def lifespan", mq_cluster, asynccontextmanager=asynccontextmanager
@@ -139,9 +136,7 @@ async def test_a_service_has_its_producer_while_it_lives(
         assert (await app.state.producer.send(Message("Orders", b"1"))).queue_offset == 0
 
 
-async def test_many_are_polled_as_columns(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_many_are_polled_as_columns(mq_cluster: LocalCluster) -> None:
     """docs/how-to/consuming.md: bodies, and what is old."""
     await send(mq_cluster, "Clicks")
     printed: list[Any] = []
@@ -159,9 +154,7 @@ async def test_many_are_polled_as_columns(
     assert sorted(click for _, _, click in printed) == [*range(SENT)]
 
 
-async def test_a_range_is_read_like_a_table(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_a_range_is_read_like_a_table(mq_cluster: LocalCluster) -> None:
     """docs/how-to/consuming.md: each queue from its begin to its end."""
     await send(mq_cluster, "Orders")
     printed: list[Any] = []
@@ -172,14 +165,14 @@ async def test_a_range_is_read_like_a_table(
     assert sum(len(offsets) for offsets, _ in printed) == SENT
 
 
-async def test_members_pop(mq_cluster: LocalCluster, autojump_clock: MockClock) -> None:
+async def test_members_pop(mq_cluster: LocalCluster) -> None:
     """docs/how-to/consuming.md: `PopConsumer.run`."""
     await send(mq_cluster, "Orders")
     handle = Handler()
     await follow("consuming.md", "PopConsumer", mq_cluster, until=handle.is_done, handle=handle)
 
 
-async def test_a_question_is_answered(mq_cluster: LocalCluster, autojump_clock: MockClock) -> None:
+async def test_a_question_is_answered(mq_cluster: LocalCluster) -> None:
     """docs/how-to/consuming.md: both ends."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(
@@ -192,7 +185,7 @@ async def test_a_question_is_answered(mq_cluster: LocalCluster, autojump_clock: 
 
 
 async def test_outputs_are_stored_with_the_offsets_of_their_inputs(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
+    mq_cluster: LocalCluster,
 ) -> None:
     """docs/how-to/exactly-once.md: a bill and a mail for each order."""
     await send(mq_cluster, "Orders")
@@ -217,9 +210,7 @@ async def test_outputs_are_stored_with_the_offsets_of_their_inputs(
     )
 
 
-async def test_objects_are_sent_and_received(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_objects_are_sent_and_received(mq_cluster: LocalCluster) -> None:
     """docs/how-to/hooks.md: by a codec."""
     printed: list[int] = []
     await follow(
@@ -233,9 +224,7 @@ async def test_objects_are_sent_and_received(
     assert printed == [7]
 
 
-async def test_an_interceptor_changes_what_is_sent(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_an_interceptor_changes_what_is_sent(mq_cluster: LocalCluster) -> None:
     """docs/how-to/hooks.md: `stamp`, with another one inside."""
 
     async def measure(message: Message, hand_on: Any) -> Any:
@@ -251,9 +240,7 @@ async def test_an_interceptor_changes_what_is_sent(
     assert message.properties["source"] == "shop"
 
 
-async def test_an_interceptor_measures_handlers(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_an_interceptor_measures_handlers(mq_cluster: LocalCluster) -> None:
     """docs/how-to/hooks.md: `measure`, once for each message."""
     await send(mq_cluster, "Orders")
     seconds: list[float] = []
@@ -278,13 +265,13 @@ async def test_an_interceptor_measures_handlers(
     [("hooks.md", "contrib.opentelemetry import"), ("hooks.md", "contrib.prometheus import")],
 )
 async def test_clients_are_made_with_traces_and_metrics(
-    page: str, has: str, mq_cluster: LocalCluster, autojump_clock: MockClock
+    page: str, has: str, mq_cluster: LocalCluster
 ) -> None:
     """docs/how-to/hooks.md; tests/unit/local has tests of what they trace and count."""
     await follow(page, has, mq_cluster)
 
 
-async def test_each_failure_is_told(mq_cluster: LocalCluster, autojump_clock: MockClock) -> None:
+async def test_each_failure_is_told(mq_cluster: LocalCluster) -> None:
     """docs/how-to/hooks.md: `on_error` counts, and gives up after its fifth."""
     await send(mq_cluster, "Orders")
     failed: list[str] = []
@@ -311,10 +298,7 @@ async def test_each_failure_is_told(mq_cluster: LocalCluster, autojump_clock: Mo
 
 
 async def test_a_table_is_sent(
-    mq_cluster: LocalCluster,
-    autojump_clock: MockClock,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    mq_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/how-to/bulk.md: the rows of a Parquet file."""
     monkeypatch.chdir(tmp_path)
@@ -329,9 +313,7 @@ async def test_a_table_is_sent(
     ]
 
 
-async def test_a_transaction_is_delivered_when_its_block_ends(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_a_transaction_is_delivered_when_its_block_ends(mq_cluster: LocalCluster) -> None:
     """docs/reference/api.md, the docstring of `Producer.transaction`."""
 
     async def checker(_: object) -> None:
@@ -344,7 +326,7 @@ async def test_a_transaction_is_delivered_when_its_block_ends(
     assert message.keys == "o-1"
 
 
-async def test_a_cluster_under_trio_loses_its_leader(autojump_clock: MockClock) -> None:
+async def test_a_cluster_under_trio_loses_its_leader() -> None:
     """docs/how-to/testing.md: `local_cluster`."""
     run = compiled("testing.md", "import local_cluster\n", "")
     names: dict[str, Any] = {}

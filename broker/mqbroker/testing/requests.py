@@ -10,15 +10,27 @@ from collections.abc import Sequence
 from dledger.net import Peer
 from dledger.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
 from dledger.remoting.codes import RequestCode
-from dledger.remoting.command import Command, ExtValue, HeaderEncoding
-from dledger.remoting.headers import ProduceHeader, PullMessageHeader, encode_header
+from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue, HeaderEncoding
+from dledger.remoting.headers import (
+    AckMessageHeader,
+    ChangeMessageInvisibletimeHeader,
+    ConsumerSendMsgBackHeader,
+    PopMessageHeader,
+    ProduceHeader,
+    PullMessageHeader,
+    encode_header,
+)
 from dledger.remoting.message import host_bytes, properties_encode
+from dledger.remoting.receipts import write_receipt
 from dledger.remoting.record import Record, encode_record, walk
 
 TOPIC = "Orders"
 GROUP = "C"
 BORN_HOST = host_bytes("127.0.0.1", 1)
 TIMEOUT_S = 10.0
+POP_HIDDEN_MS = 4000
+Place = tuple[int, int]
+"""The queue and the offset of a message."""
 
 
 async def ask(peer: Peer, code: int, content: bytes | None = None, /, **ext: ExtValue) -> Command:
@@ -76,6 +88,54 @@ def pull_request(
     return Command(RequestCode.PULL_MESSAGE, encode_header(header) | changed)
 
 
+def pop_request(
+    queue_id: int = -1,
+    count: int = 32,
+    group: str = GROUP,
+    topic: str = TOPIC,
+    hidden_ms: int = POP_HIDDEN_MS,
+    tags: str = "*",
+) -> Command:
+    """POP_MESSAGE of one queue or of any, as our clients ask; it waits for nothing."""
+    asked = (group, topic, queue_id, count, hidden_ms, 0, 0, 0, "TAG", tags)
+    return Command(RequestCode.POP_MESSAGE, encode_header(PopMessageHeader(*asked, order=False)))
+
+
+def ack_request(place: Place, pop_time: int) -> Command:
+    """Acknowledge a popped message: ACK_MESSAGE."""
+    header = AckMessageHeader(GROUP, TOPIC, place[0], _receipt(place, pop_time), place[1])
+    return Command(RequestCode.ACK_MESSAGE, encode_header(header))
+
+
+def hide_request(place: Place, pop_time: int, for_ms: int) -> Command:
+    """CHANGE_MESSAGE_INVISIBLETIME, which gives the message another pop time."""
+    receipt = _receipt(place, pop_time)
+    header = ChangeMessageInvisibletimeHeader(GROUP, TOPIC, place[0], receipt, place[1], for_ms)
+    return Command(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, encode_header(header))
+
+
+def _receipt(place: Place, pop_time: int) -> str:
+    return write_receipt(pop_time, POP_HIDDEN_MS, "broker-a", *place)
+
+
+def give_up_request(position: int, pop_time: int | None) -> Command:
+    """CONSUMER_SEND_MSG_BACK to the dead letters; stock consumers name no pop time."""
+    header = ConsumerSendMsgBackHeader(position, GROUP, -1, pop_time=pop_time)
+    return Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
+
+
+def commit_request(offset: int, queue_id: int = 0, **changed: ExtValue) -> Command:
+    """Commit the offset of a queue: UPDATE_CONSUMER_OFFSET."""
+    ext: dict[str, ExtValue] = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": queue_id}
+    return Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": offset} | changed)
+
+
+def oneway(request: Command) -> Command:
+    """Mark a request as one that is to get no answer."""
+    request.flag |= FLAG_ONEWAY
+    return request
+
+
 def heartbeat(client_id: str, group: str = GROUP, topic: str = TOPIC) -> bytes:
     """HEART_BEAT's body: one consumer of one topic."""
     data = ConsumerData(group, subscription_data_set=[SubscriptionData(topic)])
@@ -99,6 +159,18 @@ def topic_request(topic: str = TOPIC, queues: int = 4) -> Command:
 async def make_topic(peer: Peer, topic: str = TOPIC, queues: int = 4) -> Command:
     """Make a topic as mqadmin does."""
     return await peer.request(topic_request(topic, queues), TIMEOUT_S)
+
+
+async def commit(peer: Peer, offset: int, queue_id: int = 0, **changed: ExtValue) -> int:
+    """Commit an offset of the group; the answer's code."""
+    return (await peer.request(commit_request(offset, queue_id, **changed), TIMEOUT_S)).code
+
+
+def asked(peer: Peer, request: Command) -> list[Command]:
+    """A request on its way, whose answer comes into the list."""
+    answers: list[Command] = []
+    peer.request_nowait(request, answers.append)  # type: ignore[arg-type]
+    return answers
 
 
 def records(response: Command) -> list[Record]:

@@ -28,7 +28,14 @@ from mqbroker.leader.role import Role
 from mqbroker.state.machine import Machine
 from mqbroker.testing import served, until
 from mqbroker.testing.leading import save
-from mqbroker.testing.requests import ask, heartbeat, produce_request, pull_request, send_request
+from mqbroker.testing.requests import (
+    ask,
+    commit,
+    heartbeat,
+    produce_request,
+    pull_request,
+    send_request,
+)
 
 Code = ResponseCode
 
@@ -38,14 +45,7 @@ async def test_tools_see_topics_queues_and_groups(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, peer):
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
         await peer.request(produce_request("a"), 5)
-        await ask(
-            peer,
-            RequestCode.UPDATE_CONSUMER_OFFSET,
-            consumerGroup="C",
-            topic="Orders",
-            queueId=0,
-            commitOffset=1,
-        )
+        await commit(peer, 1)
         stats = await ask(peer, RequestCode.GET_TOPIC_STATS_INFO, topic="Orders")
         table = decode_body(TopicStats, stats.payload).offset_table
         assert table[MessageQueue("Orders", "broker-a", 0)].max_offset == 2
@@ -182,9 +182,8 @@ async def test_a_deleted_group_keeps_its_offsets_unless_they_are_to_go(tmp_path:
             ({"removeOffset": "true"}, None),
             ({"cleanOffset": True}, None),
         ):
-            commit = {"consumerGroup": "C", "topic": "Orders", "queueId": 0, "commitOffset": 1}
             await ask(peer, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"C"}')
-            await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
+            await commit(peer, 1)
             done = await ask(peer, RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="C", **flag)
             assert (done.code, broker.machine.groups.get("C")) == (Code.SUCCESS, None)
             assert broker.machine.offsets.get("C", "Orders", 0) == kept

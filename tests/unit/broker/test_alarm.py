@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
-import trio.testing
 
 from dledger.program.pulse import beat, next_beat
 from mqbroker.upkeep.alarm import Alarm
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
-async def test_an_alarm_goes_off_at_the_earliest_time_asked_for(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+
+async def test_an_alarm_goes_off_at_the_earliest_time_asked_for() -> None:
     """Also if that is asked for while somebody waits for a later one; and then only once."""
     alarm = Alarm(trio.current_time)
     began, rang = trio.current_time(), list[float]()
@@ -37,9 +37,7 @@ async def test_an_alarm_goes_off_at_the_earliest_time_asked_for(
         nursery.cancel_scope.cancel()
 
 
-async def test_who_looks_now_and_then_looks_when_the_others_do(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_who_looks_now_and_then_looks_when_the_others_do() -> None:
     """So that a process which has nothing to do wakes up once for all of them."""
     looked: list[float] = []
 

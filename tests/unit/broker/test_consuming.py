@@ -18,7 +18,7 @@ from dledger.remoting.bodies import (
     encode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
+from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import (
     properties_decode,
@@ -26,8 +26,11 @@ from dledger.remoting.message import (
 from mqbroker.testing import memory_broker, served, until
 from mqbroker.testing.requests import (
     ask,
+    commit,
+    commit_request,
     heartbeat,
     make_topic,
+    oneway,
     produce_request,
     pull_request,
     records,
@@ -113,20 +116,13 @@ async def test_offsets_of_a_group_are_committed_through_the_log(tmp_path: Path) 
         unset = await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **key, setZeroIfNotFound=False)
         assert unset.code == Code.QUERY_NOT_FOUND
         assert (await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **key)).ext["offset"] == 0
-        done = await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **key, commitOffset=7)
-        assert done.code == Code.SUCCESS
+        assert await commit(peer, 7, 1) == Code.SUCCESS
         assert broker.machine.offsets.get("C", "Orders", 1) == 7
-        oneway = Command(
-            RequestCode.UPDATE_CONSUMER_OFFSET, {**key, "commitOffset": 9}, flag=FLAG_ONEWAY
-        )
-        peer.send_oneway(oneway)
+        peer.send_oneway(oneway(commit_request(9, 1)))
         await peer.request(pull_request(2, sys_flag=5, commitOffset=3), 5)
         await until(lambda: broker.machine.offsets.get("C", "Orders", 2) is not None)
         assert broker.machine.offsets.get("C", "Orders", 1) == 9
-        lost = await ask(
-            peer, RequestCode.UPDATE_CONSUMER_OFFSET, **(key | {"topic": "No"}), commitOffset=7
-        )
-        assert lost.code == Code.TOPIC_NOT_EXIST
+        assert await commit(peer, 7, 1, topic="No") == Code.TOPIC_NOT_EXIST
 
 
 async def test_the_ends_of_a_queue_and_the_place_of_a_time(tmp_path: Path) -> None:
@@ -333,12 +329,8 @@ async def test_who_has_lost_a_lock_can_neither_commit_nor_send_back(tmp_path: Pa
             response = await ask(peer, RequestCode.LOCK_BATCH_MQ, body)
             return decode_body(LockBatchResponseBody, response.payload).lock_tokens
 
-        async def commit(offset: int, token: int | None) -> int:
-            key: dict[str, ExtValue] = {"consumerGroup": "C", "topic": "Orders", "queueId": 0}
-            if token is not None:
-                key["lockToken"] = token
-            code = RequestCode.UPDATE_CONSUMER_OFFSET
-            return (await ask(peer, code, **key, commitOffset=offset)).code
+        async def committed(offset: int, token: int | None) -> int:
+            return await commit(peer, offset, **({} if token is None else {"lockToken": token}))
 
         async def send_back(token: int) -> int:
             fields: dict[str, ExtValue] = {"group": "C", "delayLevel": -1, "lockToken": token}
@@ -352,18 +344,18 @@ async def test_who_has_lost_a_lock_can_neither_commit_nor_send_back(tmp_path: Pa
         index = broker.ledger.status.last_index
         assert await lock("new") == []
         assert broker.ledger.status.last_index == index, "what is refused is no entry"
-        assert (await commit(1, old), await commit(1, None)) == (Code.SUCCESS, Code.SUCCESS)
+        assert (await committed(1, old), await committed(1, None)) == (Code.SUCCESS, Code.SUCCESS)
         later_s += 61
-        assert await commit(1, old) == Code.SUCCESS, "late, and nobody has taken it"
+        assert await committed(1, old) == Code.SUCCESS, "late, and nobody has taken it"
         (new,) = await lock("new") or []
         assert new > old
-        assert (await commit(2, old), await send_back(old)) == (Code.NOT_LOCK_OWNER,) * 2
-        assert await commit(2, None) == Code.SUCCESS
+        assert (await committed(2, old), await send_back(old)) == (Code.NOT_LOCK_OWNER,) * 2
+        assert await committed(2, None) == Code.SUCCESS
         assert broker.machine.offsets.get("C", "Orders", 0) == 1
         assert broker.machine.queues.end("%DLQ%C", 0) == 0
-        assert (await commit(2, new), await send_back(new)) == (Code.SUCCESS, Code.SUCCESS)
+        assert (await committed(2, new), await send_back(new)) == (Code.SUCCESS, Code.SUCCESS)
         assert broker.machine.offsets.get("C", "Orders", 0) == 2
         body = encode_body(LockBatchBody("C", "new", [queue]))
         await ask(peer, RequestCode.UNLOCK_BATCH_MQ, body)
-        assert await commit(1, new) == Code.NOT_LOCK_OWNER
+        assert await committed(1, new) == Code.NOT_LOCK_OWNER
         assert (await lock("old") or [0])[0] > new

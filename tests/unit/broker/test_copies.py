@@ -10,7 +10,6 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from trio.testing import MockClock
 
 from dledger.limits import PROPERTIES_BYTES_MAX, PROPERTIES_SENT_BYTES_MAX
 from dledger.net import Peer
@@ -45,6 +44,8 @@ from mqbroker.testing.requests import (
     records,
     send_request,
 )
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 SUCCESS, ILLEGAL = ResponseCode.SUCCESS, ResponseCode.MESSAGE_ILLEGAL
 LONGEST_TOPIC = "T" * 127
@@ -158,7 +159,7 @@ WAYS: dict[str, Send] = {
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_the_largest_that_is_taken_can_be_given_up_and_sent_again(
-    way: str, tmp_path: Path, autojump_clock: MockClock
+    way: str, tmp_path: Path
 ) -> None:
     """By every way in: what a byte more is refused for at once, passes all that may come after."""
     async with begun(tmp_path) as (scene, peer):
@@ -189,9 +190,7 @@ async def test_the_largest_that_is_taken_can_be_given_up_and_sent_again(
                 record = await scene.next_of(LONGEST_TOPIC)
 
 
-async def test_a_consumers_own_copy_is_taken_when_its_message_was(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_a_consumers_own_copy_is_taken_when_its_message_was(tmp_path: Path) -> None:
     """A stock consumer that can't send back sends itself: also if maxMessageSize is less by now."""
     async with begun(tmp_path) as (scene, peer):
         await make_topic(peer)
@@ -220,9 +219,7 @@ async def test_a_consumers_own_copy_is_taken_when_its_message_was(
         "RETRY_TOPIC\x01\x02ORIGIN_MESSAGE_ID\x01\x02",
     ],
 )
-async def test_odd_properties_keep_no_message_from_being_given_up(
-    odd: str, tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_odd_properties_keep_no_message_from_being_given_up(odd: str, tmp_path: Path) -> None:
     """What a send may have a copy may have: no byte of it is read that the copy does not need."""
     async with begun(tmp_path) as (scene, peer):
         await make_topic(peer, LONGEST_TOPIC)
@@ -237,7 +234,7 @@ async def test_odd_properties_keep_no_message_from_being_given_up(
 
 
 async def test_a_message_of_an_older_log_is_given_up_without_its_largest_property(
-    tmp_path: Path, autojump_clock: MockClock
+    tmp_path: Path,
 ) -> None:
     """It was taken when no room was kept: its copy says what it does without."""
     async with begun(tmp_path) as (scene, peer):
@@ -278,7 +275,7 @@ def test_every_copy_fits(sizes: dict[str, int], more: int) -> None:
 
 
 async def test_a_message_can_be_given_up_however_many_topics_there_are(
-    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topics of a group that there is are made beyond the bound; no stranger's are."""
     async with begun(tmp_path) as (scene, peer):

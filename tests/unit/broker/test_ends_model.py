@@ -28,7 +28,7 @@ from dledger.remoting.bodies import (
     decode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
+from dledger.remoting.command import ExtValue
 from dledger.remoting.json_dialect import MessageQueue
 from mqbroker.state.control import DropHead
 from mqbroker.testing import MemoryBroker, memory_broker, until
@@ -37,7 +37,9 @@ from mqbroker.testing.requests import (
     TIMEOUT_S,
     TOPIC,
     ask,
+    commit_request,
     heartbeat,
+    oneway,
     produce_request,
     pull_request,
     topic_request,
@@ -155,25 +157,23 @@ class Scene:
         first = int(str(answer.ext["position"]))
         self.model.queues[number].positions += [first + n * size for n in range(count)]
 
-    async def commit(self, number: int, offset: int, oneway: bool) -> None:
-        ext: dict[str, ExtValue] = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": number}
-        request = Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": offset})
+    async def commit(self, number: int, offset: int, is_oneway: bool) -> None:
+        request = commit_request(offset, number)
         model = self.model
         fits = model.has(number) and 0 <= offset <= model.queues[number].end
         if model.is_there and model.has(number) and model.begun is None:
             model.begun = model.clock  # its first commit
-        if not oneway:
+        if not is_oneway:
             answer = await self.tool.request(request, TIMEOUT_S)
             assert (answer.code == Code.SUCCESS) is (model.is_there and fits), answer.remark
         else:
-            request.flag |= FLAG_ONEWAY
-            self.tool.send_oneway(request)
+            self.tool.send_oneway(oneway(request))
             await ask(self.tool, RequestCode.GET_BROKER_CONFIG)  # it has come before this
             commits = self.broker.broker._commits
             await until(lambda: not (commits._gathered or commits._on_its_way))
         if model.is_there and fits:
             queue = model.queues[number]
-            if not oneway:
+            if not is_oneway:
                 queue.place, queue.unknown = offset, None
             elif offset == queue.unknown or (
                 queue.unknown is None and offset >= (queue.place or 0)

@@ -14,15 +14,7 @@ from dledger.log.entry import Kind
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    AckMessageHeader,
-    ChangeMessageInvisibletimeHeader,
-    ConsumerSendMsgBackHeader,
-    PopMessageHeader,
-    encode_header,
-)
 from dledger.remoting.names import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from dledger.remoting.receipts import write_receipt
 from dledger.remoting.record import Record
 from mqbroker.state.aside import Unusable, encode_note
 from mqbroker.state.groups.bits import bits_from_bytes, offsets_in
@@ -37,23 +29,22 @@ from mqbroker.state.moves import decode_move
 from mqbroker.testing import MemoryBroker, served, until
 from mqbroker.testing.requests import (
     GROUP,
+    POP_HIDDEN_MS,
     TIMEOUT_S,
     TOPIC,
+    ack_request,
     ask,
+    asked,
+    give_up_request,
     heartbeat,
+    hide_request,
     make_topic,
+    pop_request,
     produce_request,
     records,
 )
 
 DEAD = f"%DLQ%{GROUP}"
-INVISIBLE_MS = 4000
-
-
-def pop_request(invisible_ms: int = INVISIBLE_MS) -> Command:
-    """Up to 32 messages of any queue."""
-    header = PopMessageHeader(GROUP, TOPIC, -1, 32, invisible_ms, 0, 0, 0, order=False)
-    return Command(RequestCode.POP_MESSAGE, encode_header(header))
 
 
 async def pop(peer: Peer, count: int = 2) -> tuple[list[Record], int]:
@@ -64,32 +55,16 @@ async def pop(peer: Peer, count: int = 2) -> tuple[list[Record], int]:
     return found, int(str(answer.ext["popTime"]))
 
 
-def give_up_request(record: Record, pop_time: int | None) -> Command:
-    """CONSUMER_SEND_MSG_BACK to the dead letters, as our consumers ask."""
-    header = ConsumerSendMsgBackHeader(record.physical_offset, GROUP, -1, pop_time=pop_time)
-    return Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
-
-
 async def give_up(peer: Peer, record: Record, pop_time: int | None) -> Command:
-    answer = await peer.request(give_up_request(record, pop_time), TIMEOUT_S)
+    request = give_up_request(record.physical_offset, pop_time)
+    answer = await peer.request(request, TIMEOUT_S)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     return answer
 
 
-def ack_request(record: Record, pop_time: int) -> Command:
-    """ACK_MESSAGE."""
-    place = (record.queue_id, record.queue_offset)
-    receipt = write_receipt(pop_time, INVISIBLE_MS, "broker-a", *place)
-    header = AckMessageHeader(GROUP, TOPIC, place[0], receipt, place[1])
-    return Command(RequestCode.ACK_MESSAGE, encode_header(header))
-
-
-def hide_request(record: Record, pop_time: int, for_ms: int = 9000) -> Command:
-    """CHANGE_MESSAGE_INVISIBLETIME, which gives it another handle."""
-    place = (record.queue_id, record.queue_offset)
-    receipt = write_receipt(pop_time, INVISIBLE_MS, "broker-a", *place)
-    header = ChangeMessageInvisibletimeHeader(GROUP, TOPIC, place[0], receipt, place[1], for_ms)
-    return Command(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, encode_header(header))
+def place(record: Record) -> tuple[int, int]:
+    """By which a message is named."""
+    return record.queue_id, record.queue_offset
 
 
 def in_flight(machine: Machine) -> set[int]:
@@ -101,7 +76,7 @@ def in_flight(machine: Machine) -> set[int]:
 
 async def shown(peer: Peer, record: Record, pop_time: int) -> int:
     """Have a message visible at once; its new pop time."""
-    answer = await peer.request(hide_request(record, pop_time, 0), TIMEOUT_S)
+    answer = await peer.request(hide_request(place(record), pop_time, 0), TIMEOUT_S)
     return int(str(answer.ext["popTime"]))
 
 
@@ -144,7 +119,7 @@ async def test_a_repeated_request_stores_nothing(
         broker.ledger.lead()
         assert (await give_up(peer, found[0], pop_time)).ext["late"] == 1
 
-        await trio.sleep(INVISIBLE_MS / 1000)
+        await trio.sleep(POP_HIDDEN_MS / 1000)
         assert (await peer.request(pop_request(), TIMEOUT_S)).code == ResponseCode.POLLING_TIMEOUT
         assert broker.machine.queues.end(DEAD, 0) == 2
         assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 2
@@ -156,7 +131,7 @@ async def test_who_comes_after_the_next_delivery_buries_nothing(
     """The message is another member's; an hour that never was is nobody's delivery."""
     async with served(tmp_path) as (broker, peer):
         found, pop_time = await begin(peer)
-        await trio.sleep(INVISIBLE_MS / 1000)
+        await trio.sleep(POP_HIDDEN_MS / 1000)
         _, second = await pop(peer)
         for stale in (pop_time, 0, -1, 2**63 - 1):
             assert (await give_up(peer, found[0], stale)).ext["late"] == 1
@@ -184,12 +159,11 @@ async def test_what_is_on_its_way_comes_first(before: str, tmp_path: Path) -> No
             pop_time = await shown(peer, found[0], pop_time)
         requests = {
             "pop": pop_request(),
-            "ack": ack_request(found[0], pop_time),
-            "hide": hide_request(found[0], pop_time),
+            "ack": ack_request(place(found[0]), pop_time),
+            "hide": hide_request(place(found[0]), pop_time, 9000),
         }
         by_hand(broker)
-        answers: list[Command] = []
-        peer.request_nowait(requests[before], answers.append)  # type: ignore[arg-type]
+        answers = asked(peer, requests[before])
         await until(lambda: len(broker.ledger.uncommitted) == 1)
         late = await give_up(peer, found[0], pop_time)
 
@@ -207,18 +181,17 @@ async def test_what_comes_behind_finds_it_done(behind: str, tmp_path: Path) -> N
         await give_up(peer, found[1], pop_time)
         pop_time = await shown(peer, found[0], pop_time)
         by_hand(broker)
-        answers: list[Command] = []
-        peer.request_nowait(give_up_request(found[0], pop_time), answers.append)  # type: ignore[arg-type]
+        answers = asked(peer, give_up_request(found[0].physical_offset, pop_time))
         await until(lambda: len(broker.ledger.uncommitted) == 1)
         requests = {
             "pop": pop_request(),
-            "ack": ack_request(found[0], pop_time),
-            "hide": hide_request(found[0], pop_time),
+            "ack": ack_request(place(found[0]), pop_time),
+            "hide": hide_request(place(found[0]), pop_time, 9000),
         }
-        peer.request_nowait(requests[behind], answers.append)  # type: ignore[arg-type]
+        behind_it = asked(peer, requests[behind])
         await until(lambda: len(broker.ledger.uncommitted) == 2)
         broker.ledger.commit()
-        await until(lambda: len(answers) == 2)
+        await until(lambda: bool(answers and behind_it))
 
         assert broker.machine.queues.end(DEAD, 0) == 2
         assert in_flight(broker.machine) == set()
@@ -231,11 +204,10 @@ async def test_the_second_of_two_at_once_is_asked_to_wait(tmp_path: Path) -> Non
         found, pop_time = await begin(peer)
         await give_up(peer, found[1], pop_time)
         by_hand(broker)
-        answers: list[Command] = []
-        request = give_up_request(found[0], pop_time)
-        peer.request_nowait(request, answers.append)  # type: ignore[arg-type]
+        request = give_up_request(found[0].physical_offset, pop_time)
+        answers = asked(peer, request)
         await until(lambda: len(broker.ledger.uncommitted) == 1)
-        again = await peer.request(give_up_request(found[0], pop_time), TIMEOUT_S)
+        again = await peer.request(give_up_request(found[0].physical_offset, pop_time), TIMEOUT_S)
         assert again.code == ResponseCode.SERVICE_NOT_AVAILABLE
         broker.ledger.commit()
         await until(lambda: len(answers) == 1)

@@ -13,15 +13,9 @@ import trio
 from dledger.net import Peer, connect_peer
 from dledger.remoting.bodies import HeartbeatData, ProducerData, encode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
-from dledger.remoting.headers import (
-    AckMessageHeader,
-    PopMessageHeader,
-    WriteOnceHeader,
-    encode_header,
-)
+from dledger.remoting.command import Command, ExtValue
+from dledger.remoting.headers import WriteOnceHeader, encode_header
 from dledger.remoting.message import properties_encode
-from dledger.remoting.receipts import write_receipt
 from mqbroker.leader.waiting.deliveries import Old
 from mqbroker.state.machine import Machine
 from mqbroker.testing import MemoryBroker, served, until
@@ -31,9 +25,14 @@ from mqbroker.testing.requests import (
     GROUP,
     TIMEOUT_S,
     TOPIC,
+    ack_request,
     ask,
+    commit,
+    commit_request,
     heartbeat,
     make_topic,
+    oneway,
+    pop_request,
     produce_request,
     pull_request,
     records,
@@ -95,12 +94,6 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
 async def pull(peer: Peer, offset: int, **changed: ExtValue) -> tuple[int, ExtValue]:
     answer = await peer.request(pull_request(0, offset, **changed), TIMEOUT_S)
     return answer.code, answer.ext["nextBeginOffset"]
-
-
-async def commit(peer: Peer, offset: int, **more: ExtValue) -> int:
-    return (
-        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **PLACE, commitOffset=offset, **more)
-    ).code
 
 
 async def test_a_held_pull_ends_with_its_topic(tmp_path: Path) -> None:
@@ -191,11 +184,7 @@ async def test_a_commit_on_its_way_ends_with_its_topic(tmp_path: Path) -> None:
     """Those that are gathered are not written behind the end of their topic."""
     async with scene(tmp_path) as here:
         await here.send("old", 4)
-        here.peer.send_oneway(
-            Command(
-                RequestCode.UPDATE_CONSUMER_OFFSET, {**PLACE, "commitOffset": 4}, flag=FLAG_ONEWAY
-            )
-        )
+        here.peer.send_oneway(oneway(commit_request(4)))
         await here.make_again()
         await here.send("new", 9)
         await trio.sleep(0.2)
@@ -308,17 +297,7 @@ async def test_a_stock_retry_is_stored_in_the_new_life(tmp_path: Path) -> None:
 
 
 async def pop(peer: Peer, count: int = 9) -> Command:
-    header = PopMessageHeader(
-        consumer_group=GROUP,
-        topic=TOPIC,
-        queue_id=-1,
-        max_msg_nums=count,
-        invisible_time=30_000,
-        poll_time=0,
-        born_time=0,
-        init_mode=0,
-    )
-    return await peer.request(Command(RequestCode.POP_MESSAGE, encode_header(header)), TIMEOUT_S)
+    return await peer.request(pop_request(count=count), TIMEOUT_S)
 
 
 async def test_a_handle_of_an_earlier_life_acknowledges_nothing(tmp_path: Path) -> None:
@@ -333,11 +312,7 @@ async def test_a_handle_of_an_earlier_life_acknowledges_nothing(tmp_path: Path) 
         new = await pop(peer)
         assert int(str(new.ext["popTime"])) > max(fences)
         for fence in fences:
-            receipt = write_receipt(fence, 30_000, "broker-a", 0, 0)
-            header = AckMessageHeader(
-                consumer_group=GROUP, topic=TOPIC, queue_id=0, extra_info=receipt, offset=0
-            )
-            await peer.request(Command(RequestCode.ACK_MESSAGE, encode_header(header)), TIMEOUT_S)
+            await peer.request(ack_request((0, 0), fence), TIMEOUT_S)
         assert broker.machine.popped.count == 4
 
 

@@ -23,6 +23,7 @@ from mqbroker.testing.requests import (
     GROUP,
     TOPIC,
     ask,
+    commit,
     heartbeat,
     make_topic,
     produce_request,
@@ -67,17 +68,6 @@ async def broker(directory: Path) -> AsyncIterator[tuple[MemoryBroker, Peer, Bro
         yield running, peer, BrokerFigures(running.broker.sources, None)
 
 
-async def commit(peer: Peer, queue_id: int, offset: int) -> None:
-    await ask(
-        peer,
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-        consumerGroup=GROUP,
-        topic=TOPIC,
-        queueId=queue_id,
-        commitOffset=offset,
-    )
-
-
 async def test_messages_in_are_counted_by_topic_and_type(tmp_path: Path) -> None:
     """Messages, bytes of their records, and a histogram of the mean sizes of what came together."""
     async with broker(tmp_path) as (_, peer, figures):
@@ -113,7 +103,7 @@ async def test_lag_is_told_by_group_and_topic(tmp_path: Path) -> None:
             await peer.request(produce_request(key, runs=[(0, 1)]), 5)
         await peer.request(pull_request(0, max_msg_nums=2), 5)
         await peer.request(produce_request("d", runs=[(0, 1)]), 5)
-        await commit(peer, 0, 1)
+        await commit(peer, 1, 0)
         page = Scrape(figures.pieces())
         of = {"consumer_group": GROUP, "topic": TOPIC, "is_retry": "false", "is_system": "false"}
         lag, flying, ready = (

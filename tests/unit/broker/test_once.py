@@ -10,7 +10,7 @@ import pytest
 from dledger.log.entry import Entry, Kind
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command
+from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import (
     RegisterProducerHeader,
     RegisterProducerResponseHeader,
@@ -32,6 +32,8 @@ from mqbroker.testing.requests import (
     TIMEOUT_S,
     TOPIC,
     ask,
+    asked,
+    commit,
     heartbeat,
     make_topic,
     produce_request,
@@ -336,11 +338,9 @@ async def test_whoever_asks_for_an_offset_waits_for_a_transaction_of_it(tmp_path
             write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)]), lambda _: None
         )
         await until(lambda: len(messages_in(broker)) == 1)
-        answers: list[Command] = []
-        place = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
-        query = Command(RequestCode.QUERY_CONSUMER_OFFSET, place)
-        peer.request_nowait(query, answers.append)  # type: ignore[arg-type]
-        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **place, commitOffset=3)
+        place: dict[str, ExtValue] = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
+        answers = asked(peer, Command(RequestCode.QUERY_CONSUMER_OFFSET, place))
+        await commit(peer, 3)
         assert answers == []
         broker.ledger.commit()
         await until(lambda: bool(answers))

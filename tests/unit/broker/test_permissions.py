@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.net import Peer
 from dledger.remoting.bodies import (
@@ -32,6 +31,7 @@ from mqbroker.testing.requests import (
     TIMEOUT_S,
     TOPIC,
     ask,
+    commit,
     heartbeat,
     make_topic,
     produce_request,
@@ -44,6 +44,8 @@ from mqbroker.testing.requests import (
 from .test_once import register, write_request
 from .test_popping import Popped, handle, hide, pop, pop_request
 from .test_request_reply import REPLY_TOPIC, reply_request
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 SUCCESS, DENIED = ResponseCode.SUCCESS, ResponseCode.NO_PERMISSION
 COMMIT = 8
@@ -200,13 +202,7 @@ ACTS: dict[str, tuple[set[str], Callable[[Scene], Awaitable[int]]]] = {
     "another invisible time": (ALWAYS, Scene.change),
     "commit of an offset": (
         ALWAYS,
-        lambda s: s.ask(
-            RequestCode.UPDATE_CONSUMER_OFFSET,
-            consumerGroup=GROUP,
-            topic=TOPIC,
-            queueId=1,
-            commitOffset=0,
-        ),
+        lambda s: commit(s.peer, 0, 1),
     ),
 }
 FINE = {SUCCESS, ResponseCode.PULL_NOT_FOUND, ResponseCode.POLLING_TIMEOUT}
@@ -232,7 +228,7 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
 
 @pytest.mark.parametrize("state", STATES, ids=repr)
 async def test_each_act_is_judged_by_the_permissions_of_its_moment(
-    state: Allowed, tmp_path: Path, autojump_clock: MockClock
+    state: Allowed, tmp_path: Path
 ) -> None:
     """Code 16 exactly where the table says so; what is not allowed has no effect at all."""
     async with scene(tmp_path) as s:
@@ -251,7 +247,7 @@ async def test_each_act_is_judged_by_the_permissions_of_its_moment(
 
 
 async def test_what_was_acknowledged_is_delivered_to_a_topic_that_takes_no_more(
-    tmp_path: Path, autojump_clock: MockClock
+    tmp_path: Path,
 ) -> None:
     """A delayed message arrives in a read-only topic, and so does a transaction's."""
     async with scene(tmp_path) as s:
@@ -290,9 +286,7 @@ WAITING: dict[str, Command] = {
     [Allowed(topic=2), Allowed(topic=0), Allowed(broker=2), Allowed(enabled=False)],
     ids=repr,
 )
-async def test_what_waits_is_refused_at_once(
-    what: str, state: Allowed, tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_what_waits_is_refused_at_once(what: str, state: Allowed, tmp_path: Path) -> None:
     """A pull, pop or notification that is held does not outlive its permission."""
     async with scene(tmp_path) as s:
         await make_topic(s.peer, "Idle")
@@ -318,9 +312,7 @@ async def test_what_waits_is_refused_at_once(
         assert answered_s - began_s < 1
 
 
-async def test_what_waits_goes_on_waiting_while_it_may(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_what_waits_goes_on_waiting_while_it_may(tmp_path: Path) -> None:
     """Another topic's or group's permission, or one to write, ends no wait."""
     async with scene(tmp_path) as s:
         answers: list[Command] = []
@@ -342,7 +334,7 @@ async def test_what_waits_goes_on_waiting_while_it_may(
 
 @pytest.mark.parametrize("model", ["BROADCASTING", "CLUSTERING"])
 async def test_a_group_that_may_not_broadcast_is_not_given_all_messages(
-    model: str, tmp_path: Path, autojump_clock: MockClock
+    model: str, tmp_path: Path
 ) -> None:
     """consumeBroadcastEnable, for who pulls and for who waits."""
     async with scene(tmp_path) as s:

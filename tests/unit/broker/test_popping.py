@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import trio
-import trio.testing
 
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
@@ -26,11 +25,14 @@ from mqbroker.testing.requests import (
     TIMEOUT_S,
     TOPIC,
     ask,
+    commit,
     heartbeat,
     make_topic,
     produce_request,
     records,
 )
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 INVISIBLE_MS = 60_000
 
@@ -152,9 +154,7 @@ async def test_changes_that_wait_for_an_entry_share_the_next_ones(
     assert max(sizes) <= 3
 
 
-async def test_what_was_popped_is_hidden_until_its_time_is_over(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_what_was_popped_is_hidden_until_its_time_is_over(tmp_path: Path) -> None:
     """It comes again with the count of its deliveries, from its own topic."""
     async with with_messages(tmp_path, (0, 2), (3, 1)) as (broker, peer):
         first = await pop(peer)
@@ -171,9 +171,7 @@ async def test_what_was_popped_is_hidden_until_its_time_is_over(
         assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 0
 
 
-async def test_an_acknowledged_message_never_comes_again(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_acknowledged_message_never_comes_again(tmp_path: Path) -> None:
     """The group's offset is that of the first message that is not acknowledged."""
     async with with_messages(tmp_path, (0, 3)) as (broker, peer):
         first = await pop(peer)
@@ -189,9 +187,7 @@ async def test_an_acknowledged_message_never_comes_again(
         assert (await pop(peer)).code == ResponseCode.POLLING_TIMEOUT
 
 
-async def test_an_ack_that_comes_after_the_next_delivery_changes_nothing(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_ack_that_comes_after_the_next_delivery_changes_nothing(tmp_path: Path) -> None:
     """It is answered with success, as RocketMQ does; clients of ours are told."""
     async with with_messages(tmp_path, (0, 1)) as (broker, peer):
         first = await pop(peer)
@@ -204,9 +200,7 @@ async def test_an_ack_that_comes_after_the_next_delivery_changes_nothing(
         assert broker.machine.popped.count == 0
 
 
-async def test_an_ack_counts_while_nobody_else_was_given_the_message(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_ack_counts_while_nobody_else_was_given_the_message(tmp_path: Path) -> None:
     """The time may be over: it is still the message's last delivery."""
     async with with_messages(tmp_path, (0, 1)) as (broker, peer):
         first = await pop(peer)
@@ -216,9 +210,7 @@ async def test_an_ack_counts_while_nobody_else_was_given_the_message(
         assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 1
 
 
-async def test_a_batch_of_acks_names_messages_by_bits(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_batch_of_acks_names_messages_by_bits(tmp_path: Path) -> None:
     """Bits 0, 3 and 9 from the first offset on are "CQI=", as Java writes them."""
     async with with_messages(tmp_path, (0, 12)) as (broker, peer):
         first = await pop(peer)
@@ -235,9 +227,7 @@ async def test_a_batch_of_acks_names_messages_by_bits(
         assert broker.machine.popped.count == 9
 
 
-async def test_a_nack_brings_a_message_back_after_its_own_time(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_nack_brings_a_message_back_after_its_own_time(tmp_path: Path) -> None:
     """Its new handle is made of the answer; the old one is void."""
     async with with_messages(tmp_path, (0, 2)) as (_, peer):
         first = await pop(peer)
@@ -252,9 +242,7 @@ async def test_a_nack_brings_a_message_back_after_its_own_time(
         assert again.records[0].reconsume_times == 1
 
 
-async def test_a_suspended_message_counts_no_delivery(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_suspended_message_counts_no_delivery(tmp_path: Path) -> None:
     """With `suspend` its count stays as it was."""
     async with with_messages(tmp_path, (0, 1)) as (_, peer):
         first = await pop(peer)
@@ -262,9 +250,7 @@ async def test_a_suspended_message_counts_no_delivery(
         assert (await pop(peer)).records[0].reconsume_times == 0
 
 
-async def test_a_longer_time_keeps_a_message_hidden(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_longer_time_keeps_a_message_hidden(tmp_path: Path) -> None:
     """Clients of ours may keep the handle, for acks that are on their way."""
     async with with_messages(tmp_path, (0, 4)) as (_, peer):
         first = await pop(peer)
@@ -276,9 +262,7 @@ async def test_a_longer_time_keeps_a_message_hidden(
         assert (await ack(peer, first, first.records[2])).ext["late"] == 0
 
 
-async def test_a_pop_waits_for_a_message(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_pop_waits_for_a_message(tmp_path: Path) -> None:
     """One message wakes one of those who wait; the others wait on, until their time is over."""
     async with with_messages(tmp_path) as (_, peer):
         found: list[Popped] = []
@@ -300,9 +284,7 @@ async def test_a_pop_waits_for_a_message(
         assert [each.code for each in found[1:]] == [ResponseCode.POLLING_TIMEOUT] * 2
 
 
-async def test_a_pop_waits_for_a_message_to_be_visible_again(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_pop_waits_for_a_message_to_be_visible_again(tmp_path: Path) -> None:
     """Within a quarter of a second."""
     async with with_messages(tmp_path, (0, 1)) as (_, peer):
         await pop(peer, -1, 32, 0, invisibleTime="3000")
@@ -312,9 +294,7 @@ async def test_a_pop_waits_for_a_message_to_be_visible_again(
         assert 2.9 <= trio.current_time() - began_s <= 3.3
 
 
-async def test_more_consumers_than_queues_share_one(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_more_consumers_than_queues_share_one(tmp_path: Path) -> None:
     """Pops at the same time get different messages."""
     async with with_messages(tmp_path, (0, 20)) as (_, peer):
         found: list[Popped] = []
@@ -329,9 +309,7 @@ async def test_more_consumers_than_queues_share_one(
         assert sorted(places) == [(0, offset) for offset in range(20)]
 
 
-async def test_an_ordered_pop_blocks_its_queue_until_all_is_acknowledged(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_ordered_pop_blocks_its_queue_until_all_is_acknowledged(tmp_path: Path) -> None:
     """Then who waits gets the next ones; the same attempt gets the same ones at once."""
     async with with_messages(tmp_path, (0, 5)) as (_, peer):
         first = await pop(peer, 0, 2, order="true", attemptId="a1")
@@ -356,9 +334,7 @@ async def test_an_ordered_pop_blocks_its_queue_until_all_is_acknowledged(
         assert [at for _, at in waited[0].places] == [2, 3]
 
 
-async def test_an_ordered_batch_comes_again_in_order_with_what_follows(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_ordered_batch_comes_again_in_order_with_what_follows(tmp_path: Path) -> None:
     """When the time of all of it is over; a change of one keeps the others' handles."""
     async with with_messages(tmp_path, (0, 5)) as (_, peer):
         first = await pop(peer, 0, 3, order="true")
@@ -373,18 +349,14 @@ async def test_an_ordered_batch_comes_again_in_order_with_what_follows(
         assert [record.reconsume_times for record in again.records] == [1, 1, 0, 0]
 
 
-async def test_a_filter_passes_over_what_is_not_wanted(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_filter_passes_over_what_is_not_wanted(tmp_path: Path) -> None:
     """What it passes over is done: the group's offset goes on."""
     async with with_messages(tmp_path, (0, 3)) as (broker, peer):
         assert (await pop(peer, exp="Nobody")).code == ResponseCode.POLLING_TIMEOUT
         assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 3
 
 
-async def test_a_reset_makes_everything_new_again(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_reset_makes_everything_new_again(tmp_path: Path) -> None:
     """Nothing is in flight any more, and old handles are void."""
     async with with_messages(tmp_path, (0, 3)) as (broker, peer):
         first = await pop(peer)
@@ -395,9 +367,7 @@ async def test_a_reset_makes_everything_new_again(
         assert [at for _, at in (await pop(peer)).places] == [1, 2]
 
 
-async def test_a_leader_that_is_none_any_more_answers_whoever_waits(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_leader_that_is_none_any_more_answers_whoever_waits(tmp_path: Path) -> None:
     """At once, and what was handed out is known to the next leader."""
     async with with_messages(tmp_path, (0, 2)) as (broker, peer):
         await pop(peer, 0, 1)
@@ -415,9 +385,7 @@ async def test_a_leader_that_is_none_any_more_answers_whoever_waits(
         assert (await pop(peer)).places == [(0, 1)]
 
 
-async def test_an_attempt_is_repeated_at_the_next_leader(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_attempt_is_repeated_at_the_next_leader(tmp_path: Path) -> None:
     """Who did not hear the answer gets the same messages by asking again."""
     async with with_messages(tmp_path, (0, 4)) as (broker, peer):
         first = await pop(peer, -1, 2, attemptId="one")
@@ -431,9 +399,7 @@ async def test_an_attempt_is_repeated_at_the_next_leader(
         assert (await ack(peer, repeated, repeated.records[0])).ext["late"] == 0
 
 
-async def test_a_notification_waits_and_takes_nothing(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_notification_waits_and_takes_nothing(tmp_path: Path) -> None:
     """It says when there is something; a peek shows it."""
     async with with_messages(tmp_path) as (broker, peer):
         fields: dict[str, ExtValue] = {
@@ -495,9 +461,7 @@ async def test_a_first_pop_makes_its_group(tmp_path: Path) -> None:
         assert broker.machine.groups.get("New") is not None
 
 
-async def test_pulls_of_a_group_that_pops_go_on_below_what_is_in_flight(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_pulls_of_a_group_that_pops_go_on_below_what_is_in_flight(tmp_path: Path) -> None:
     """Its offset is the first that is not acknowledged: a pull from there misses nothing."""
     async with with_messages(tmp_path, (0, 4)) as (_, peer):
         first = await pop(peer)
@@ -507,18 +471,15 @@ async def test_pulls_of_a_group_that_pops_go_on_below_what_is_in_flight(
         assert offset.ext["offset"] == 1
 
 
-async def test_who_pulls_commits_nothing_while_others_have_popped_messages(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_who_pulls_commits_nothing_while_others_have_popped_messages(tmp_path: Path) -> None:
     """When their time is over it does, and pops go on from there."""
     async with with_messages(tmp_path, (0, 4)) as (broker, peer):
         await pop(peer, 0, 2)
-        fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": 3}
-        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **fields)  # a member's: it has beaten
+        await commit(peer, 3)  # a member's: it has beaten
         assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 0
         assert broker.machine.popped.count == 2
         await trio.sleep(INVISIBLE_MS / 1000)
-        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **fields)
+        await commit(peer, 3)
         assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 3
         assert (await pop(peer, 0, 9)).places == [(0, 3)]
 

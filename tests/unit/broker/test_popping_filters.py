@@ -15,7 +15,15 @@ from dledger.remoting.record import encode_record
 from mqbroker import limits
 from mqbroker.requests.popping import asking
 from mqbroker.testing import MemoryBroker, served
-from mqbroker.testing.requests import BORN_HOST, TIMEOUT_S, TOPIC, ask, make_topic, records
+from mqbroker.testing.requests import (
+    BORN_HOST,
+    TIMEOUT_S,
+    TOPIC,
+    ask,
+    commit,
+    make_topic,
+    records,
+)
 
 QUEUES = 4
 TAG = ("b", "TAG")
@@ -117,9 +125,7 @@ async def test_progress_in_too_many_queues_is_refused_with_the_bound(
     async with served(tmp_path) as (_, peer):
         await make_topic(peer, queues=QUEUES)
         for queue_id in range(QUEUES):
-            ext: dict[str, ExtValue] = {"queueId": queue_id, "commitOffset": 0}
-            names: dict[str, ExtValue] = {"topic": TOPIC, "consumerGroup": "C"}
-            await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **names, **ext)
+            await commit(peer, 0, queue_id)
         told = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup="C")
         assert told.code == ResponseCode.SUCCESS
         monkeypatch.setattr(limits, "PROGRESS_QUEUES_MAX", QUEUES - 1)

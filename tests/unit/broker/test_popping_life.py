@@ -12,19 +12,9 @@ from pathlib import Path
 
 import pytest
 import trio
-import trio.testing
 
 from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    AckMessageHeader,
-    ChangeMessageInvisibletimeHeader,
-    ConsumerSendMsgBackHeader,
-    PopMessageHeader,
-    encode_header,
-)
-from dledger.remoting.receipts import write_receipt
 from mqbroker.state.machine import Machine
 from mqbroker.state.saved.snapshot import State
 from mqbroker.testing import MemoryBroker, served
@@ -32,18 +22,24 @@ from mqbroker.testing.leading import save
 from mqbroker.testing.pictured import memory_of
 from mqbroker.testing.requests import (
     GROUP,
+    POP_HIDDEN_MS,
     TIMEOUT_S,
     TOPIC,
+    Place,
+    ack_request,
     ask,
+    give_up_request,
     heartbeat,
+    hide_request,
     make_topic,
+    pop_request,
     produce_request,
     records,
 )
 
-INVISIBLE_MS = 4000
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
 QUEUES = 3
-Place = tuple[int, int]
 
 
 @dataclass
@@ -84,20 +80,9 @@ class Scene:
 
     async def pop(self) -> bool:
         """Pop some; whether there was anything."""
-        header = PopMessageHeader(
-            consumer_group=GROUP,
-            topic=TOPIC,
-            queue_id=self.rng.choice([-1, -1, -1, 0, 1]),
-            max_msg_nums=self.rng.choice([1, 3, 32]),
-            invisible_time=INVISIBLE_MS,
-            poll_time=0,
-            born_time=0,
-            init_mode=0,
-            order=False,
-        )
+        queue_id, count = self.rng.choice([-1, -1, -1, 0, 1]), self.rng.choice([1, 3, 32])
         asked_ms = self.now_ms()
-        command = Command(RequestCode.POP_MESSAGE, encode_header(header))
-        answer = await self.peer.request(command, TIMEOUT_S)
+        answer = await self.peer.request(pop_request(queue_id, count), TIMEOUT_S)
         if answer.code != ResponseCode.SUCCESS:
             assert answer.code == ResponseCode.POLLING_TIMEOUT, answer.remark
             return False
@@ -107,23 +92,21 @@ class Scene:
             assert held is None or held.until_ms <= self.now_ms(), f"{place} is somebody's"
             assert place not in self.done, f"{place} was acknowledged"
             self.have[place] = Have(
-                int(str(answer.ext["popTime"])), asked_ms + INVISIBLE_MS, record.physical_offset
+                int(str(answer.ext["popTime"])), asked_ms + POP_HIDDEN_MS, record.physical_offset
             )
         return True
-
-    def receipt(self, place: Place) -> str:
-        return write_receipt(self.have[place].pop_time, INVISIBLE_MS, "broker-a", *place)
 
     async def ack(self) -> None:
         if not self.have:
             return
         place = self.rng.choice(sorted(self.have))
-        header = AckMessageHeader(GROUP, TOPIC, place[0], self.receipt(place), place[1])
-        command = Command(RequestCode.ACK_MESSAGE, encode_header(header))
-        answer = await self.peer.request(command, TIMEOUT_S)
-        assert answer.code == ResponseCode.SUCCESS, answer.remark
-        assert answer.ext["late"] == 0
+        await self.settle(place, self.have[place])
         del self.have[place]
+
+    async def settle(self, place: Place, have: Have) -> None:
+        """Acknowledge what a member has for sure."""
+        answer = await self.peer.request(ack_request(place, have.pop_time), TIMEOUT_S)
+        assert (answer.code, answer.ext["late"]) == (ResponseCode.SUCCESS, 0), answer.remark
         self.done.add(place)
 
     async def hide(self) -> None:
@@ -131,12 +114,9 @@ class Scene:
             return
         place = self.rng.choice(sorted(self.have))
         for_ms = self.rng.choice([0, 1000, 9000])
-        header = ChangeMessageInvisibletimeHeader(
-            GROUP, TOPIC, place[0], self.receipt(place), place[1], for_ms
-        )
+        request = hide_request(place, self.have[place].pop_time, for_ms)
         asked_ms = self.now_ms()
-        code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-        answer = await self.peer.request(Command(code, encode_header(header)), TIMEOUT_S)
+        answer = await self.peer.request(request, TIMEOUT_S)
         assert (answer.code, answer.ext["late"]) == (ResponseCode.SUCCESS, 0)
         have = self.have[place]
         self.have[place] = Have(int(str(answer.ext["popTime"])), asked_ms + for_ms, have.position)
@@ -150,8 +130,7 @@ class Scene:
         self.done.add(place)
 
     async def bury(self, have: Have) -> None:
-        header = ConsumerSendMsgBackHeader(have.position, GROUP, -1, pop_time=have.pop_time)
-        command = Command(RequestCode.CONSUMER_SEND_MSG_BACK, encode_header(header))
+        command = give_up_request(have.position, have.pop_time)
         for late in range(self.rng.choice([1, 1, 2])):
             answer = await self.peer.request(command, TIMEOUT_S)
             assert (answer.code, answer.ext["late"]) == (ResponseCode.SUCCESS, late)
@@ -175,9 +154,7 @@ class Scene:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_nothing_is_lost_or_given_to_two(
-    seed: int, tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_nothing_is_lost_or_given_to_two(seed: int, tmp_path: Path) -> None:
     """However members, time and leaders play together; a restarted replica has the same state."""
     rng = random.Random(seed)
     async with served(tmp_path / "a") as (broker, peer):
@@ -210,9 +187,7 @@ async def test_nothing_is_lost_or_given_to_two(
         replica.close()
 
 
-async def test_members_at_the_same_time_never_share_a_message(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_members_at_the_same_time_never_share_a_message(tmp_path: Path) -> None:
     """Their pops, acks and expiries overtake each other on the way to the log."""
     async with served(tmp_path, auto=False) as (broker, peer):
 
@@ -249,21 +224,16 @@ async def drop_or_settle(scene: Scene) -> None:
     its time."""
     for place in sorted(scene.have):
         held = scene.have.get(place)
-        if held is None or held.until_ms - scene.now_ms() < INVISIBLE_MS // 2:
+        if held is None or held.until_ms - scene.now_ms() < POP_HIDDEN_MS // 2:
             continue
         if scene.rng.random() < 0.3:
             continue
-        receipt = scene.receipt(place)
         del scene.have[place]
         if scene.rng.random() < 0.2:
             await scene.bury(held)
             scene.done.add(place)
-            continue
-        header = AckMessageHeader(GROUP, TOPIC, place[0], receipt, place[1])
-        command = Command(RequestCode.ACK_MESSAGE, encode_header(header))
-        answer = await scene.peer.request(command, TIMEOUT_S)
-        assert answer.ext["late"] == 0, place
-        scene.done.add(place)
+        else:
+            await scene.settle(place, held)
 
 
 def test_a_snapshot_of_an_older_version_has_nothing_popped(tmp_path: Path) -> None:

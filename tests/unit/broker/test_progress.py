@@ -35,6 +35,7 @@ from mqbroker.testing.requests import (
     GROUP,
     TOPIC,
     ask,
+    commit,
     heartbeat,
     make_topic,
     pull_request,
@@ -58,14 +59,7 @@ async def half_read(directory: Path) -> AsyncIterator[tuple[MemoryBroker, Peer]]
             clock_ms = 1000 * (number + 1)
             sent = await peer.request(send_request(b"%d" % number), 5)
             assert sent.code == Code.SUCCESS
-        await ask(
-            peer,
-            RequestCode.UPDATE_CONSUMER_OFFSET,
-            consumerGroup=GROUP,
-            topic=TOPIC,
-            queueId=1,
-            commitOffset=2,
-        )
+        await commit(peer, 2, 1)
         clock_ms = 10_000
         yield broker, peer
 
@@ -111,8 +105,7 @@ async def test_our_tools_are_told_why_a_group_is_not_further(tmp_path: Path) -> 
 async def test_a_reader_that_asks_for_nothing_is_told(tmp_path: Path) -> None:
     """It has committed all that it was given, and there is more: it is paused, or busy."""
     async with half_read(tmp_path) as (broker, peer):
-        commit = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 1, "commitOffset": 3}
-        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
+        await commit(peer, 3, 1)
         assert (await told(peer)).state == "being read"
         broker.broker.core.rates.sample(trio.current_time(), 1)
         await peer.request(pull_request(1, 2, maxMsgNums=1), 5)
@@ -145,8 +138,7 @@ async def test_a_paused_reader_is_told_apart_from_a_busy_one(tmp_path: Path) -> 
         assert [await state(each) for each in (own, every, others)] == [
             *("paused", "paused", "handed out")
         ]
-        commit = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 1, "commitOffset": 3}
-        await ask(peer, RequestCode.UPDATE_CONSUMER_OFFSET, **commit)
+        await commit(peer, 3, 1)
         broker.broker.core.rates.sample(trio.current_time(), 1)
         await peer.request(pull_request(1, 2, maxMsgNums=1), 5)
         broker.broker.core.clock_s = lambda: trio.current_time() + limits.ASKS_AGAIN_S + 60

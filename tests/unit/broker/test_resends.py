@@ -10,7 +10,7 @@ import trio
 from dledger.log.entry import Kind
 from dledger.net import Peer, connect_peer
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue, HeaderEncoding
+from dledger.remoting.command import Command, ExtValue, HeaderEncoding
 from dledger.remoting.headers import (
     PullMessageResponseHeader,
     SendMessageResponseHeader,
@@ -30,7 +30,7 @@ from mqbroker.leader.appending.resends import (
 from mqbroker.state import control
 from mqbroker.state.dedup import StoredCopy
 from mqbroker.testing import MemoryBroker, memory_broker, served, until
-from mqbroker.testing.requests import ask, pull_request, records, send_request
+from mqbroker.testing.requests import ask, oneway, pull_request, records, send_request
 
 KEY = "UNIQ_KEY\x01k\x02"
 
@@ -86,9 +86,7 @@ async def test_three_oneway_sends_of_one_object_store_three(tmp_path: Path) -> N
     """Nobody waits for an answer, so nobody tries again; neither after a leader change."""
     async with served(tmp_path) as (broker, peer):
         for count in range(1, 4):
-            request = message()
-            request.flag |= FLAG_ONEWAY
-            peer.send_oneway(request)
+            peer.send_oneway(oneway(message()))
             await until(lambda count=count: broker.machine.queues.end("Orders", 1) == count)  # type: ignore[misc]
             lead_anew(broker)
 

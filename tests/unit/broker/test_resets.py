@@ -18,7 +18,7 @@ from dledger.remoting.bodies import (
     encode_body,
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
-from dledger.remoting.command import FLAG_ONEWAY, Command, ExtValue
+from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import host_bytes, offset_message_id
 from dledger.remoting.record import Record
@@ -28,8 +28,11 @@ from mqbroker.state.groups.locks import QueueKey
 from mqbroker.testing import MemoryBroker, memory_broker
 from mqbroker.testing.requests import (
     ask,
+    commit,
+    commit_request,
     heartbeat,
     make_topic,
+    oneway,
     produce_request,
     pull_request,
     records,
@@ -61,18 +64,9 @@ async def committed(peer: Peer) -> ExtValue:
     return (await ask(peer, RequestCode.QUERY_CONSUMER_OFFSET, **key)).ext["offset"]
 
 
-async def commit(
-    peer: Peer, offset: int, *, oneway: bool = True, sought_back: bool | None = None
-) -> None:
-    ext: dict[str, ExtValue] = {"consumerGroup": "C", "topic": "Orders", "queueId": 0}
-    if sought_back is not None:
-        ext["soughtBack"] = sought_back
-    request = Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": offset})
-    if oneway:
-        request.flag |= FLAG_ONEWAY
-        peer.send_oneway(request)
-    else:
-        assert (await peer.request(request, 5)).code == Code.SUCCESS
+async def committed_by(peer: Peer, offset: int, **sought_back: ExtValue) -> None:
+    """A commit that is answered with success."""
+    assert await commit(peer, offset, **sought_back) == Code.SUCCESS
 
 
 def reset_request(**changed: ExtValue) -> Command:
@@ -127,13 +121,13 @@ async def test_a_late_commit_of_a_member_that_lost_the_queue_changes_nothing(
     ):
         await ask(new, RequestCode.HEART_BEAT, heartbeat("c2"))
         await old.request(pull_request(0, 0), 5)
-        await commit(old, 2, oneway=False)
+        await committed_by(old, 2)
         await new.request(pull_request(0, 2), 5)
-        await commit(new, 4, oneway=False)
-        await commit(old, 3)
-        await commit(old, 3, oneway=False)
+        await committed_by(new, 4)
+        old.send_oneway(oneway(commit_request(3)))
+        await committed_by(old, 3)
         assert await committed(old) == 4
-        await commit(new, 1)  # it sought back
+        new.send_oneway(oneway(commit_request(1)))  # it sought back
         assert await committed(new) == 1
 
 
@@ -147,13 +141,13 @@ async def test_of_members_that_both_read_a_queue_none_takes_the_group_back(tmp_p
         await ask(new, RequestCode.HEART_BEAT, heartbeat("c2"))
         await old.request(pull_request(0, 0), 5)
         await new.request(pull_request(0, 0), 5)
-        await commit(new, 4, oneway=False, sought_back=False)
+        await committed_by(new, 4, soughtBack=False)
         await old.request(pull_request(0, 2), 5)
-        await commit(old, 2, oneway=False, sought_back=False)
+        await committed_by(old, 2, soughtBack=False)
         assert await committed(old) == 4
-        await commit(new, 1, oneway=False, sought_back=True)
+        await committed_by(new, 1, soughtBack=True)
         assert await committed(old) == 4, "the other one pulled last"
-        await commit(old, 1, oneway=False, sought_back=True)
+        await committed_by(old, 1, soughtBack=True)
         assert await committed(old) == 1
 
 
@@ -164,8 +158,8 @@ async def test_before_its_heartbeat_a_member_that_reconnects_is_no_tool(tmp_path
         connect_peer("127.0.0.1", broker.port) as again,
     ):
         await old.request(pull_request(0, 0), 5)
-        await commit(old, 4, oneway=False, sought_back=False)
-        await commit(again, 3, oneway=False, sought_back=False)
+        await committed_by(old, 4, soughtBack=False)
+        await committed_by(again, 3, soughtBack=False)
         assert await committed(old) == 4
 
 
@@ -174,13 +168,13 @@ async def test_a_reset_holds_although_a_member_commits_on(tmp_path: Path) -> Non
     told: list[Command] = []
     async with served(tmp_path, told.append) as (_, consumer, tool):
         await consumer.request(pull_request(0, 6), 5)
-        await commit(consumer, 6, oneway=False)
+        await committed_by(consumer, 6)
         answer = await tool.request(reset_request(), 5)
         assert answer.code == Code.SUCCESS, answer.remark
         table = decode_body(ResetOffsetBody, answer.payload).offset_table
         assert table[MessageQueue("Orders", "broker-a", 0)] == 0
         assert len(table) == 4
-        await commit(consumer, 6)
+        consumer.send_oneway(oneway(commit_request(6)))
         assert await committed(tool) == 0
         (reset,) = [each for each in told if each.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET]
         assert reset.is_oneway
@@ -191,7 +185,7 @@ async def test_a_reset_holds_although_a_member_commits_on(tmp_path: Path) -> Non
         assert moved.ext["nextBeginOffset"] == 0
         found = await consumer.request(pull_request(0, 0), 5)
         assert len(records(found)) == 6
-        await commit(consumer, 6, oneway=False)
+        await committed_by(consumer, 6)
         assert await committed(tool) == 6
 
 
@@ -199,17 +193,17 @@ async def test_a_reset_holds_although_a_consumer_had_to_connect_anew(tmp_path: P
     """Before its next heartbeat it is no member, but its commits are not a tool's."""
     async with served(tmp_path) as (broker, consumer, tool):
         await consumer.request(pull_request(0, 6), 5)
-        await commit(consumer, 6, oneway=False)
+        await committed_by(consumer, 6)
         assert (await tool.request(reset_request(), 5)).code == Code.SUCCESS
         consumer.close()
         async with connect_peer("127.0.0.1", broker.port) as again:
-            await commit(again, 6)
+            again.send_oneway(oneway(commit_request(6)))
             await ask(again, RequestCode.HEART_BEAT, heartbeat("c1"))
-            await commit(again, 6)
-            await commit(again, 0)
+            again.send_oneway(oneway(commit_request(6)))
+            again.send_oneway(oneway(commit_request(0)))
             assert await committed(again) == 0
             await again.request(pull_request(0, 0), 5)
-            await commit(again, 6, oneway=False)
+            await committed_by(again, 6)
             assert await committed(tool) == 6
 
 

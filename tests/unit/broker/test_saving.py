@@ -74,9 +74,7 @@ def filled(directory: Path, messages: int = 3) -> LeadingMachine:
     return leader
 
 
-async def test_a_state_is_saved_only_when_the_log_behind_it_is_on_the_disk(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_state_is_saved_only_when_the_log_behind_it_is_on_the_disk(tmp_path: Path) -> None:
     """Else the power goes, the log ends before the state, and the state is of no use: on all
     replicas at once, if all lose power."""
     leader = filled(tmp_path)
@@ -116,11 +114,7 @@ async def test_a_state_that_is_waited_for_is_saved_at_once(tmp_path: Path) -> No
     [("SNAPSHOT_LOG_BYTES", 3000), ("SNAPSHOT_ENTRIES", 4), ("SNAPSHOT_APPLY_S", 0.4)],
 )
 async def test_what_a_start_replays_is_a_reason_to_save(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    autojump_clock: trio.testing.MockClock,
-    bound: str,
-    value: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, value: int
 ) -> None:
     """A group that is killed again and again, before it has taken enough by itself, would replay
     more at each start."""
@@ -226,9 +220,7 @@ def test_a_picture_that_something_was_applied_under_is_none(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("virtual_world")
-async def test_a_picture_that_is_spoiled_is_taken_anew(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_picture_that_is_spoiled_is_taken_anew(tmp_path: Path) -> None:
     """Queues may be made again at any time, when damage was found."""
     leader = filled(tmp_path)
     disk = Disk(leader.ledger)

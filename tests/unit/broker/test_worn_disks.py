@@ -127,7 +127,7 @@ def test_what_found_no_room_is_written_when_there_is_some(
 
 @pytest.mark.usefixtures("virtual_world")
 async def test_a_full_disk_costs_a_save_and_no_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is tried again every few seconds, though somebody waits for it, until there is room."""
     monkeypatch.setattr(limits, "SYNCED_ONE_BY_ONE_MAX", 2)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqchaos.history.events import Ack, Deliver, HistoryWriter, Rebalance
 from mqchaos.history.reading import read_history
@@ -24,6 +23,8 @@ from mqclient import Message, Producer
 from mqclient.consuming.popping.taking import Taking
 from mqclient.consuming.sharing.locks import Locks
 from mqlocal import local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 PLACE = ("T", "a", 0)
 
@@ -152,12 +153,7 @@ FORGOTTEN: dict[str, tuple[dict[str, Any], type, str, Callable[[Any], Sized]]] =
 @pytest.mark.parametrize("forgets", [False, True])
 @pytest.mark.parametrize("what", FORGOTTEN)
 async def test_locks_and_pops_that_are_left_behind_are_found(
-    what: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    autojump_clock: MockClock,
-    *,
-    forgets: bool,
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, forgets: bool
 ) -> None:
     """By the time for which they last; where they are given back, queues go on within the bound."""
     clock = SimpleNamespace(

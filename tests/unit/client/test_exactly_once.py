@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.errors import BadInput
 from mqclient import (
@@ -27,6 +26,8 @@ from mqclient import (
     TransactionUnanswered,
 )
 from mqlocal import LocalCluster, local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 PATIENCE_S = 60.0
 
@@ -95,7 +96,7 @@ async def committed(cluster: LocalCluster, group: str = "G") -> int:
     return sum(row.consumer_offset for row in rows)
 
 
-async def test_outputs_and_offsets_are_stored_together(autojump_clock: MockClock) -> None:
+async def test_outputs_and_offsets_are_stored_together() -> None:
     """To any topics, each where its result says; the next member goes on behind."""
     async with one_group("In", "Out", "Mails") as cluster:
         await fill(cluster, 5)
@@ -125,9 +126,7 @@ async def test_outputs_and_offsets_are_stored_together(autojump_clock: MockClock
             assert await consumer.poll(timeout_s=2) == []
 
 
-async def test_after_an_exception_nothing_is_stored_and_messages_come_again(
-    autojump_clock: MockClock,
-) -> None:
+async def test_after_an_exception_nothing_is_stored_and_messages_come_again() -> None:
     """In their order; the exception is the caller's. The same after a rollback."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 3)
@@ -159,7 +158,7 @@ async def test_after_an_exception_nothing_is_stored_and_messages_come_again(
         assert await committed(cluster) == 3
 
 
-async def test_who_iterates_has_a_transaction_for_each_message(autojump_clock: MockClock) -> None:
+async def test_who_iterates_has_a_transaction_for_each_message() -> None:
     """Or for several: all that were handed out since the last one."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 4)
@@ -176,9 +175,7 @@ async def test_who_iterates_has_a_transaction_for_each_message(autojump_clock: M
         assert await everything(cluster, "Out") == [b"bill 0", b"bill 2", b"bill 3"]
 
 
-async def test_two_members_with_the_same_messages_write_their_outputs_once(
-    autojump_clock: MockClock,
-) -> None:
+async def test_two_members_with_the_same_messages_write_their_outputs_once() -> None:
     """The second is refused, and goes on where the first has brought the group."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 4)
@@ -206,7 +203,7 @@ async def queues_of(cluster: LocalCluster) -> list[object]:
         return [*await producer.prepare("In")]
 
 
-async def test_an_older_instance_is_fenced_for_good(autojump_clock: MockClock) -> None:
+async def test_an_older_instance_is_fenced_for_good() -> None:
     """In its transactions and its sends; what it had in hand is the newer one's."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 2)
@@ -227,7 +224,7 @@ async def test_an_older_instance_is_fenced_for_good(autojump_clock: MockClock) -
         assert await everything(cluster, "Out") == [b"older", b"newer", b"bill 0", b"bill 1"]
 
 
-async def test_a_named_producer_sends_as_others_do(autojump_clock: MockClock) -> None:
+async def test_a_named_producer_sends_as_others_do() -> None:
     """Alone, soon, and in batches, over a leader's death; what can't have a number is refused."""
     async with local_cluster() as cluster:
         async with cluster.producer("P", name="billing") as producer:
@@ -250,7 +247,7 @@ async def test_a_named_producer_sends_as_others_do(autojump_clock: MockClock) ->
         assert len(await everything(cluster, "Out")) == 102
 
 
-async def test_one_producer_may_have_many_consumers(autojump_clock: MockClock) -> None:
+async def test_one_producer_may_have_many_consumers() -> None:
     """A dozen at a time, each with transactions of its own; those that are closed don't count."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 14)
@@ -268,9 +265,7 @@ async def test_one_producer_may_have_many_consumers(autojump_clock: MockClock) -
             named.stream_of("one more")
 
 
-async def test_what_can_t_be_one_entry_is_refused_with_the_reason(
-    autojump_clock: MockClock,
-) -> None:
+async def test_what_can_t_be_one_entry_is_refused_with_the_reason() -> None:
     """Inputs or outputs in several broker groups; and the messages come again."""
     async with local_cluster(replicas=1, groups=2) as cluster:
         async with cluster.admin() as admin:
@@ -298,7 +293,7 @@ async def test_what_can_t_be_one_entry_is_refused_with_the_reason(
         assert sorted(await everything(cluster, "Out")) == [b"bill %d" % n for n in range(8)]
 
 
-async def test_bad_uses_name_the_cure(autojump_clock: MockClock) -> None:
+async def test_bad_uses_name_the_cure() -> None:
     """No name, a consumer that commits by itself, or keeps its offsets elsewhere; a delay."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 1)
@@ -337,9 +332,7 @@ async def test_bad_uses_name_the_cure(autojump_clock: MockClock) -> None:
             Producer(cluster.namesrv_addr, name="billing", at_least_once=True)
 
 
-async def test_a_message_that_can_t_be_handled_is_sent_back_within_it(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_message_that_can_t_be_handled_is_sent_back_within_it() -> None:
     """It comes again by the group's retry topic, and is part of another transaction then."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 3)
@@ -356,7 +349,7 @@ async def test_a_message_that_can_t_be_handled_is_sent_back_within_it(
         assert await everything(cluster, "Out") == [b"bill 0", b"bill 2", b"bill 1"]
 
 
-async def test_a_queue_that_was_lost_stores_nothing(autojump_clock: MockClock) -> None:
+async def test_a_queue_that_was_lost_stores_nothing() -> None:
     """It is its new reader's business; the outputs would be there twice."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 2)
@@ -381,7 +374,7 @@ async def test_a_queue_that_was_lost_stores_nothing(autojump_clock: MockClock) -
             assert [m.body for m in await taken(consumer, 2)] == [b"0", b"1"]
 
 
-async def test_an_ordered_member_moves_its_own_queues(autojump_clock: MockClock) -> None:
+async def test_an_ordered_member_moves_its_own_queues() -> None:
     """Its lock's token goes with the transaction."""
     async with one_group("In", "Out", queues=1) as cluster:
         await fill(cluster, 2)
@@ -393,7 +386,7 @@ async def test_an_ordered_member_moves_its_own_queues(autojump_clock: MockClock)
             assert await committed(cluster) == 2
 
 
-async def test_what_was_not_answered_is_stored_or_comes_again(autojump_clock: MockClock) -> None:
+async def test_what_was_not_answered_is_stored_or_comes_again() -> None:
     """Not both: a leader without a majority can't say, and reading goes on where the group is."""
     async with local_cluster() as cluster:
         async with cluster.admin() as admin:
@@ -425,7 +418,7 @@ async def test_what_was_not_answered_is_stored_or_comes_again(autojump_clock: Mo
         assert await everything(cluster, "Out") == [b"bill %d" % number for number in range(6)]
 
 
-async def test_members_come_and_go_while_a_leader_dies(autojump_clock: MockClock) -> None:
+async def test_members_come_and_go_while_a_leader_dies() -> None:
     """Each input has its output once all the same."""
     async with local_cluster() as cluster:
         async with cluster.admin() as admin:

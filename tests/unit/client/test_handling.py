@@ -28,6 +28,8 @@ from mqclient.consuming.lanes import Lanes, Order
 from mqclient.consuming.progress import Chunk, QueueProgress
 from mqclient.models import ReceivedMessage
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
 QUEUES = [MessageQueue("T", "b", number) for number in range(3)]
 
 
@@ -122,7 +124,7 @@ class Bench:
         return max(map(len, self.together))
 
 
-async def test_by_default_each_queue_is_handled_in_order(autojump_clock: object) -> None:
+async def test_by_default_each_queue_is_handled_in_order() -> None:
     """With room for ten, there is one of each of the three queues under way."""
     bench = Bench("aaaa", "aaaa", "aaaa")
     await bench.run(4.5, 10)
@@ -132,7 +134,7 @@ async def test_by_default_each_queue_is_handled_in_order(autojump_clock: object)
         assert [offset for queue, offset in bench.started if queue == number] == [0, 1, 2, 3]
 
 
-async def test_without_order_a_queue_is_handled_by_many(autojump_clock: object) -> None:
+async def test_without_order_a_queue_is_handled_by_many() -> None:
     """Ten at a time, and no more than ten."""
     bench = Bench("a" * 25)
     await bench.run(1.5, 10, "none")
@@ -143,9 +145,7 @@ async def test_without_order_a_queue_is_handled_by_many(autojump_clock: object) 
     assert bench.positions == [25]
 
 
-async def test_what_one_slow_message_holds_back_is_bounded(
-    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_one_slow_message_holds_back_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others overtake it, up to the span; then its queue waits, and the other queues do not."""
     monkeypatch.setattr(limits, "UNFINISHED_SPAN_PER_QUEUE_MAX", 8)
     bench = Bench("a" * 20, "a" * 20)
@@ -158,7 +158,7 @@ async def test_what_one_slow_message_holds_back_is_bounded(
     assert bench.readings[QUEUES[0]].progress.buffered == 10
 
 
-async def test_a_key_is_handled_in_order_and_beside_the_others(autojump_clock: object) -> None:
+async def test_a_key_is_handled_in_order_and_beside_the_others() -> None:
     """Three keys in a queue: three at a time, each key's messages one after the other."""
     bench = Bench("aabbaacc")
     await bench.run(4.5, 8, "key")
@@ -170,7 +170,7 @@ async def test_a_key_is_handled_in_order_and_beside_the_others(autojump_clock: o
     assert max(bench.started.index((0, offset)) for offset in (0, 2, 6)) < 3
 
 
-async def test_messages_under_way_are_bounded_by_their_bytes_too(autojump_clock: object) -> None:
+async def test_messages_under_way_are_bounded_by_their_bytes_too() -> None:
     """Two fit; one that is larger than the bound goes by itself."""
     size = message(QUEUES[0], 0, "a").size_bytes
     bench = Bench("a" * 4)
@@ -181,9 +181,7 @@ async def test_messages_under_way_are_bounded_by_their_bytes_too(autojump_clock:
     assert (bench.widest, bench.positions) == (1, [4])
 
 
-async def test_what_takes_too_long_is_cancelled_and_given_to_the_policy(
-    autojump_clock: object,
-) -> None:
+async def test_what_takes_too_long_is_cancelled_and_given_to_the_policy() -> None:
     """The others go on meanwhile; its queue goes on afterwards."""
     bench = Bench("aaa")
 
@@ -216,9 +214,7 @@ async def test_an_error_that_is_raised_leaves_the_message_to_the_next_run() -> N
     assert [each.queue_offset for each in rest] == [0, 2]
 
 
-async def test_a_queue_that_is_moved_meanwhile_starts_where_it_was_moved_to(
-    autojump_clock: object,
-) -> None:
+async def test_a_queue_that_is_moved_meanwhile_starts_where_it_was_moved_to() -> None:
     """What waits of the old place is dropped; what is under way there finishes nothing."""
     bench = Bench("aaaa")
     progress = bench.readings[QUEUES[0]].progress
@@ -244,9 +240,7 @@ async def test_a_handler_need_not_be_asynchronous() -> None:
     assert (seen, bench.positions) == ([0, 1], [2])
 
 
-async def test_a_queue_that_is_paused_or_given_up_hands_out_nothing(
-    autojump_clock: object,
-) -> None:
+async def test_a_queue_that_is_paused_or_given_up_hands_out_nothing() -> None:
     """What its handler has is finished; what waited for its lane is not begun."""
     for how in ("paused", "closing"):
         bench = Bench("aaaa", "b")
@@ -266,9 +260,7 @@ async def test_a_queue_that_is_paused_or_given_up_hands_out_nothing(
         assert progress.handling == 0
 
 
-async def test_of_a_queue_that_is_given_up_only_what_closes_a_gap_is_begun(
-    autojump_clock: object,
-) -> None:
+async def test_of_a_queue_that_is_given_up_only_what_closes_a_gap_is_begun() -> None:
     """Else what was finished above the gap would be handled twice, by the next reader."""
     bench = Bench("aaba")
     progress = bench.readings[QUEUES[0]].progress
@@ -370,9 +362,7 @@ async def test_asking_for_more_finishes_what_was_given_unless_it_is_switched_off
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_what_must_wait_for_its_body_comes_next_and_in_order(
-    seed: int, autojump_clock: object
-) -> None:
+async def test_what_must_wait_for_its_body_comes_next_and_in_order(seed: int) -> None:
     """Bodies that can't be had for a while, callers who wait no longer, queues that are paused or
     given up on the way: of each queue everything is given out once, in order, and nothing of a
     queue that is another's."""
@@ -462,7 +452,7 @@ async def test_who_finishes_nothing_is_told_when_it_is_too_much(
 
 @pytest.mark.parametrize("seed", range(24))
 async def test_whatever_handlers_do_each_message_is_settled_once_and_nothing_is_committed_before(
-    autojump_clock: object, seed: int
+    seed: int,
 ) -> None:
     """Handlers of any speed that fail, are cancelled in the middle and run again: lanes keep their
     order, and the position is never above a message that is not settled."""

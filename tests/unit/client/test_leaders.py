@@ -7,7 +7,6 @@ from unittest.mock import patch
 import pytest
 import trio
 import trio.lowlevel
-import trio.testing
 
 from dledger.net import Connection, Handler, serve_remoting
 from dledger.remoting.bodies import BrokerData, TopicRouteData
@@ -61,9 +60,7 @@ class Busy(Handler):
 
 @pytest.mark.usefixtures("virtual_world")
 @pytest.mark.parametrize(("refusals", "code"), [(2, 0), (1000, 14)])
-async def test_a_busy_leader_is_asked_again_until_the_deadline(
-    refusals: int, code: int, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_busy_leader_is_asked_again_until_the_deadline(refusals: int, code: int) -> None:
     """In the words of a real broker; the last answer is the caller's."""
     leader, routes = Busy(refusals), RouteTable()
     async with trio.open_nursery() as nursery, PeerPool() as pool:

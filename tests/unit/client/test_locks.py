@@ -8,7 +8,6 @@ from typing import cast
 import anyio
 import pytest
 import trio
-import trio.testing
 
 from dledger.errors import RemotingError
 from dledger.remoting.bodies import (
@@ -25,6 +24,8 @@ from mqclient.connection.session import Session
 from mqclient.consuming.sharing.locks import Locks
 from mqclient.consuming.sharing.offsets import BrokerOffsets
 from mqlocal import local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 QUEUES = [MessageQueue("Orders", "broker-a", number) for number in range(4)]
 
@@ -70,9 +71,7 @@ def member(broker: Broker) -> Locks:
     return Locks(cast(Session, broker), "readers", lambda queue: None, lambda: None)
 
 
-async def test_a_renewal_under_way_brings_no_lock_back(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_renewal_under_way_brings_no_lock_back() -> None:
     """A slow renewal is waited for before a queue is given up; the others stay."""
     broker = Broker()
     locks = member(broker)
@@ -90,9 +89,7 @@ async def test_a_renewal_under_way_brings_no_lock_back(
 
 
 @pytest.mark.parametrize("attempt", range(20))
-async def test_leaving_as_a_renewal_begins_leaves_no_lock(
-    attempt: int, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_leaving_as_a_renewal_begins_leaves_no_lock(attempt: int) -> None:
     """At the same moment, in either order: what is given up is not asked for again after it."""
     broker = Broker()
     broker.way_s = lambda: (0.0, 0.0)
@@ -108,7 +105,7 @@ async def test_leaving_as_a_renewal_begins_leaves_no_lock(
     assert not broker.held
 
 
-async def test_who_has_left_asks_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_who_has_left_asks_for_nothing() -> None:
     """Neither for a queue that was another's, nor for a renewal."""
     broker = Broker()
     locks = member(broker)
@@ -123,9 +120,7 @@ async def test_who_has_left_asks_for_nothing(autojump_clock: trio.testing.MockCl
         nursery.cancel_scope.cancel()
 
 
-async def test_what_there_was_no_time_to_unlock_is_unlocked_on_leaving(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_what_there_was_no_time_to_unlock_is_unlocked_on_leaving() -> None:
     """A queue that was given up while nobody answered is not forgotten."""
     broker = Broker()
     locks = member(broker)
@@ -138,9 +133,7 @@ async def test_what_there_was_no_time_to_unlock_is_unlocked_on_leaving(
     assert not broker.held
 
 
-async def test_a_lock_that_comes_after_its_queue_was_given_up_is_given_up_too(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_lock_that_comes_after_its_queue_was_given_up_is_given_up_too() -> None:
     """A member that stays would renew it, and nobody would read the queue."""
     broker = Broker()
     broker.way_s = lambda: (2.0 if len(broker.asked) == 1 else 0.0, 0.0)
@@ -160,7 +153,7 @@ async def test_a_lock_that_comes_after_its_queue_was_given_up_is_given_up_too(
 
 
 async def test_a_last_commit_that_gets_no_answer_does_not_keep_queues_locked(
-    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The next member reads at once, and not when the lock has ended, a minute later."""
 
@@ -179,9 +172,7 @@ async def test_a_last_commit_that_gets_no_answer_does_not_keep_queues_locked(
             assert await second.poll(1, timeout_s=10)
 
 
-async def test_through_any_stay_nothing_stays_locked(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_through_any_stay_nothing_stays_locked() -> None:
     """Queues come and go, requests are slow, answers get lost: after leaving all are free."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

@@ -73,9 +73,7 @@ async def cancelled(loop: Callable[[], Awaitable[None]]) -> None:
         await loop()
 
 
-async def test_what_is_written_during_a_sync_is_the_next_ones(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_what_is_written_during_a_sync_is_the_next_ones(tmp_path: Path) -> None:
     """A sync begins with the first entry; nine that follow share the second."""
     node = Node(tmp_path, after_s=0.0)
     async with trio.open_nursery() as nursery:
@@ -95,7 +93,7 @@ async def quick_disk(node: Node) -> None:
         await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_a_quick_disk_is_waited_for(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_quick_disk_is_waited_for(tmp_path: Path) -> None:
     """A single entry is durable when the step that has written it goes on; several are the
     thread's."""
     node = Node(tmp_path, after_s=0.0)
@@ -143,7 +141,7 @@ async def test_a_disk_that_was_slow_is_not_waited_for(
 
 
 async def test_a_sync_within_a_step_that_fails_is_the_steps_error(
-    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is durable then, and nobody hears that it is."""
     node = Node(tmp_path, after_s=0.0)
@@ -162,7 +160,7 @@ async def test_a_sync_within_a_step_that_fails_is_the_steps_error(
         nursery.cancel_scope.cancel()
 
 
-async def test_a_sync_that_may_wait_does(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_sync_that_may_wait_does(tmp_path: Path) -> None:
     """For its period, or until somebody wants to know that all is durable."""
     node = Node(tmp_path, ASYNC_SYNC_PERIOD_S)
     async with trio.open_nursery() as nursery:
@@ -183,7 +181,6 @@ async def test_a_sync_that_may_wait_does(tmp_path: Path, autojump_clock: MockClo
 
 async def test_who_waits_while_nothing_is_to_be_synced_does_not_wait_for_ever(
     tmp_path: Path,
-    autojump_clock: MockClock,
 ) -> None:
     """What it waits for may have become durable just before."""
     node = Node(tmp_path, after_s=0.0)
@@ -197,7 +194,7 @@ async def test_who_waits_while_nothing_is_to_be_synced_does_not_wait_for_ever(
 
 @pytest.mark.parametrize("after_s", [0.0, ASYNC_SYNC_PERIOD_S])
 async def test_a_sync_that_fails_ends_the_loop_and_is_not_tried_again(
-    after_s: float, tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After that nobody knows what is on the disk: the error is for who fences the node."""
     node, tries = Node(tmp_path, after_s), list[int]()
@@ -218,9 +215,7 @@ async def test_a_sync_that_fails_ends_the_loop_and_is_not_tried_again(
     assert len(tries) == 1
 
 
-async def test_a_sync_under_way_is_waited_for_at_the_end(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_a_sync_under_way_is_waited_for_at_the_end(tmp_path: Path) -> None:
     """The log's files are closed next."""
     node = Node(tmp_path, after_s=0.0)
     synced: list[int] = []
@@ -235,7 +230,7 @@ async def test_a_sync_under_way_is_waited_for_at_the_end(
 
 
 async def test_a_sync_that_fails_at_the_end_is_not_taken_back_by_the_next_one(
-    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel reports lost pages once. A checkpoint by a second sync would vouch for them."""
     node, tries = Node(tmp_path, after_s=0.0), list[int]()
@@ -256,9 +251,7 @@ async def test_a_sync_that_fails_at_the_end_is_not_taken_back_by_the_next_one(
     assert not (tmp_path / "log" / "checkpoint").exists()
 
 
-async def test_a_sync_that_ends_with_the_log_counts(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_a_sync_that_ends_with_the_log_counts(tmp_path: Path) -> None:
     """What it made durable is."""
     node = Node(tmp_path, after_s=0.0)
     node.write()

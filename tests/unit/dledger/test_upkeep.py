@@ -34,7 +34,7 @@ def node(folder: Path) -> tuple[SegmentedLog, LedgerConfig]:
 
 
 async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once a second, though every step of the log says that the next segment is wanted; when there
     is room, the segment is made by itself."""
@@ -67,7 +67,7 @@ async def test_a_full_disk_is_tried_now_and_then_however_much_the_log_grows(
 
 
 async def test_room_for_an_entry_that_did_not_fit_is_looked_for_however_empty_the_segment_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a node whose disk was full when a large entry came would lack room for ever."""
     log, config = node(tmp_path)
@@ -92,9 +92,7 @@ async def test_room_for_an_entry_that_did_not_fit_is_looked_for_however_empty_th
     log.close()
 
 
-async def test_bytes_that_are_removed_with_old_segments_are_counted(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_bytes_that_are_removed_with_old_segments_are_counted(tmp_path: Path) -> None:
     """As many as the log begins later than before; nothing while nothing may go."""
     log, config = node(tmp_path)
     upkeep = Upkeep(config, log, lambda: False, trio.lowlevel.checkpoint)
@@ -114,7 +112,7 @@ async def test_bytes_that_are_removed_with_old_segments_are_counted(
 
 
 async def test_a_scrub_waits_for_descriptors_and_stops_for_what_the_disk_has_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That a file can't be opened now tells nothing about what is in it; a lost sector does."""
     log, config = node(tmp_path)
@@ -145,9 +143,7 @@ async def test_a_scrub_waits_for_descriptors_and_stops_for_what_the_disk_has_los
     log.close()
 
 
-async def test_a_young_logs_only_segment_is_missed_from_its_first_commit_on(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_young_logs_only_segment_is_missed_from_its_first_commit_on(tmp_path: Path) -> None:
     """A start without the file says that the log is damaged; were the checkpoint left for later, it
     would take the log for a new one."""
     assert await _starts_without_its_segment(tmp_path / "noted") is False

@@ -45,9 +45,7 @@ async def stored(cluster: LocalCluster, topic: str) -> dict[MessageQueue, list[R
     return found
 
 
-async def test_rows_are_stored_once_in_the_order_of_their_keys(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_rows_are_stored_once_in_the_order_of_their_keys(cluster: LocalCluster) -> None:
     """In a topic of two broker groups; a key is in one queue, whichever call it came by."""
     async with BulkWriter(cluster.namesrv_addr) as writer:
         for begin in range(0, 3000, 1000):
@@ -68,7 +66,7 @@ async def test_rows_are_stored_once_in_the_order_of_their_keys(
 
 
 async def test_who_reads_faster_than_brokers_store_is_held_back(
-    autojump_clock: MockClock, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No more bytes are under way than asked for, however much is written."""
     highest = 0
@@ -88,9 +86,7 @@ async def test_who_reads_faster_than_brokers_store_is_held_back(
     assert sum(map(len, (await stored(cluster, "T")).values())) == 4 * 64
 
 
-async def test_a_row_that_can_not_be_sent_ends_its_call_only(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_a_row_that_can_not_be_sent_ends_its_call_only(cluster: LocalCluster) -> None:
     """Nothing of that call is sent, and the writer goes on."""
     async with BulkWriter(cluster.namesrv_addr) as writer:
         with pytest.raises(BadMessage, match="row 2 of the columns for topic 'T': no body"):
@@ -100,9 +96,7 @@ async def test_a_row_that_can_not_be_sent_ends_its_call_only(
     assert [bytes(each.body) for messages in found.values() for each in messages] == [b"3"]
 
 
-async def test_nothing_is_sent_behind_a_gap(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_nothing_is_sent_behind_a_gap(cluster: LocalCluster) -> None:
     """A batch that is refused ends the writer, with a reason; later calls raise the same."""
     async with cluster.admin() as admin:
         await admin.topics.update("R", read_queues=1, write_queues=1)

@@ -14,7 +14,6 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from trio.testing import MockClock
 
 from mqclient import (
     BadMessage,
@@ -35,6 +34,8 @@ from mqclient.contrib.prometheus import prometheus_metrics
 from mqclient.metrics import FIGURES, Counted, Labels, Samples
 from mqlocal import LocalCluster, local_cluster_in_thread
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
 one = pytest.mark.mq_cluster(replicas=1)
 
 
@@ -51,9 +52,7 @@ def samples(metrics: Metrics, name: str, labels: Labels) -> int:
 
 
 @one
-async def test_each_way_of_sending_is_counted(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_each_way_of_sending_is_counted(mq_cluster: LocalCluster) -> None:
     """By messages; how long it took, by batches."""
     metrics = Metrics()
     async with mq_cluster.producer("P", metrics=metrics) as producer:
@@ -77,9 +76,7 @@ async def test_each_way_of_sending_is_counted(
 
 
 @one
-async def test_each_failure_is_counted_by_its_error_once(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_each_failure_is_counted_by_its_error_once(mq_cluster: LocalCluster) -> None:
     """Whether it is refused at the call, or fails on its way."""
     metrics = Metrics()
     expected: dict[Labels, float] = {}
@@ -122,9 +119,7 @@ async def test_each_failure_is_counted_by_its_error_once(
     assert numbers(metrics, "sends") == {("P", "T"): 1}
 
 
-async def test_a_batch_that_is_sent_again_is_counted(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_a_batch_that_is_sent_again_is_counted(mq_cluster: LocalCluster) -> None:
     """As a leader dies; and the send once."""
     metrics = Metrics()
     async with mq_cluster.producer("P", metrics=metrics) as producer:
@@ -142,7 +137,7 @@ async def test_a_batch_that_is_sent_again_is_counted(
 @one
 @pytest.mark.parametrize("kind", ["pull", "pop"])
 async def test_what_a_consumer_receives_and_handles_is_counted(
-    kind: str, mq_cluster: LocalCluster, autojump_clock: MockClock
+    kind: str, mq_cluster: LocalCluster
 ) -> None:
     """Failures by their error, and what comes again as that."""
     metrics, given = Metrics(), {"retry_delays_s": [1.0]}
@@ -184,9 +179,7 @@ async def test_what_a_consumer_receives_and_handles_is_counted(
 
 
 @one
-async def test_lag_is_what_is_not_processed(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_lag_is_what_is_not_processed(mq_cluster: LocalCluster) -> None:
     """Of messages in the buffer, too."""
     metrics = Metrics()
     async with (
@@ -203,9 +196,7 @@ async def test_lag_is_what_is_not_processed(
 
 
 @one
-async def test_batches_and_hooks_are_within_a_handlers_time(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_batches_and_hooks_are_within_a_handlers_time(mq_cluster: LocalCluster) -> None:
     """A batch is one sample, and as many messages as it has."""
     metrics = Metrics()
 
@@ -256,9 +247,7 @@ def test_blocking_clients_count_alike() -> None:
 
 
 @one
-async def test_prometheus_is_told_all_of_it(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_prometheus_is_told_all_of_it(mq_cluster: LocalCluster) -> None:
     """In a text that its own parser reads, under names that begin alike."""
     registry = CollectorRegistry()
     metrics = prometheus_metrics(registry)
@@ -286,9 +275,7 @@ async def test_prometheus_is_told_all_of_it(
 
 
 @one
-async def test_opentelemetry_is_told_all_of_it(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_opentelemetry_is_told_all_of_it(mq_cluster: LocalCluster) -> None:
     """When its reader collects; durations as counters."""
     reader = InMemoryMetricReader()
     metrics = opentelemetry_metrics(MeterProvider([reader]).get_meter("test"))

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import (
     ClientClosed,
@@ -23,6 +22,8 @@ from mqclient import (
     run_until_signal,
 )
 from mqlocal import LocalCluster, local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 DEPLOYS = 4
 HANDLED_S = 0.13
@@ -44,7 +45,7 @@ MODES: dict[str, Callable[[LocalCluster, Path], Any]] = {
 @pytest.mark.parametrize("explicit", [True, False])
 @pytest.mark.parametrize("mode", MODES)
 async def test_deploys_under_load_handle_each_message_once(
-    mode: str, explicit: bool, autojump_clock: MockClock, tmp_path: Path
+    mode: str, explicit: bool, tmp_path: Path
 ) -> None:
     """By `drain`, or by leaving the block: handlers end, `run` returns, others take over."""
     began: list[bytes] = []
@@ -86,9 +87,7 @@ async def test_deploys_under_load_handle_each_message_once(
     assert max(gaps_s) < 1
 
 
-async def test_a_drained_consumer_hands_its_queues_over_within_a_second(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_drained_consumer_hands_its_queues_over_within_a_second() -> None:
     """While it still is in its block: the other member has all of them."""
     async with (
         local_cluster(replicas=1) as cluster,
@@ -111,9 +110,7 @@ LEAVING_TURNS = 12
 
 
 @pytest.mark.parametrize("way", ["drained", "left", "cancelled"])
-async def test_what_a_waiting_pop_brings_at_the_end_is_for_others_at_once(
-    way: str, autojump_clock: MockClock
-) -> None:
+async def test_what_a_waiting_pop_brings_at_the_end_is_for_others_at_once(way: str) -> None:
     """Messages come while a consumer leaves, so many turns of the loop before; none is hidden."""
     handled: set[bytes] = set()
     waits_s = []
@@ -163,9 +160,7 @@ async def test_what_a_waiting_pop_brings_at_the_end_is_for_others_at_once(
 
 
 @pytest.mark.parametrize("explicit", [True, False])
-async def test_a_slow_handler_of_a_pop_keeps_no_other_message_hidden(
-    explicit: bool, autojump_clock: MockClock
-) -> None:
+async def test_a_slow_handler_of_a_pop_keeps_no_other_message_hidden(explicit: bool) -> None:
     """Neither those popped ahead, nor those that come while it goes on; it finishes its own."""
     at_s: dict[bytes, float] = {}
     ended: list[bytes] = []
@@ -207,9 +202,7 @@ async def test_a_slow_handler_of_a_pop_keeps_no_other_message_hidden(
     assert max(at_s.values()) - began_s < 0.1
 
 
-async def test_an_ordered_pop_that_fails_again_and_again_is_drained(
-    autojump_clock: MockClock,
-) -> None:
+async def test_an_ordered_pop_that_fails_again_and_again_is_drained() -> None:
     """It is tried no more here; the next member has it, and what is behind it, in their order."""
     seen: list[bytes] = []
 
@@ -237,7 +230,7 @@ async def test_an_ordered_pop_that_fails_again_and_again_is_drained(
     assert seen == [b"0", b"1", b"2"]
 
 
-async def test_loops_and_polls_end(autojump_clock: MockClock) -> None:
+async def test_loops_and_polls_end() -> None:
     """A loop has its message finished when it asks for the next; a poll that waits is answered."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         await producer.send_many("T", [b"%d" % number for number in range(20)])
@@ -299,11 +292,7 @@ WAYS: list[tuple[str, Callable[..., Awaitable[None]]]] = [
 @pytest.mark.parametrize("messages", [0, 3])
 @pytest.mark.parametrize(("mode", "way"), WAYS)
 async def test_a_drain_at_any_moment_ends_what_waits(
-    mode: str,
-    way: Callable[..., Awaitable[None]],
-    messages: int,
-    autojump_clock: MockClock,
-    tmp_path: Path,
+    mode: str, way: Callable[..., Awaitable[None]], messages: int, tmp_path: Path
 ) -> None:
     """Each number of switches between tasks after a consumer's start, or after its last message."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
@@ -332,7 +321,7 @@ async def test_a_drain_at_any_moment_ends_what_waits(
                 await producer.send_many("T", [b"x"] * messages)
 
 
-async def test_a_handler_that_takes_too_long_is_told(autojump_clock: MockClock) -> None:
+async def test_a_handler_that_takes_too_long_is_told() -> None:
     """`drain` says so at its time; what was not finished is others'."""
 
     async def slow(_: ReceivedMessage) -> None:
@@ -351,7 +340,7 @@ async def test_a_handler_that_takes_too_long_is_told(autojump_clock: MockClock) 
 
 
 @pytest.mark.parametrize("mode", ["pull", "pop"])
-async def test_a_signal_drains(mode: str, autojump_clock: MockClock) -> None:
+async def test_a_signal_drains(mode: str) -> None:
     """One line in a script; `run` returns, and the handlers of the signals are as before."""
     ended = []
     before = signal.getsignal(signal.SIGTERM)
@@ -369,7 +358,7 @@ async def test_a_signal_drains(mode: str, autojump_clock: MockClock) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-async def test_clients_are_opened_and_closed_without_a_block(autojump_clock: MockClock) -> None:
+async def test_clients_are_opened_and_closed_without_a_block() -> None:
     """For programs with a start and a stop of their own; what was handed over is sent."""
     async with local_cluster(replicas=1) as cluster:
         producer = await Producer(cluster.namesrv_addr).open()

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import BadMessage, Message, Nack, PopConsumer, ReceivedMessage
 from mqlocal import LocalCluster, local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 async def send(cluster: LocalCluster, *messages: Message) -> None:
@@ -18,7 +19,7 @@ async def send(cluster: LocalCluster, *messages: Message) -> None:
             await producer.send(message, queue_id=0)
 
 
-async def test_what_has_expired_is_not_delivered(autojump_clock: MockClock) -> None:
+async def test_what_has_expired_is_not_delivered() -> None:
     """Neither by the leader that took it nor by the next one; before that it is."""
     async with local_cluster() as cluster:
         await send(
@@ -41,9 +42,7 @@ async def test_what_has_expired_is_not_delivered(autojump_clock: MockClock) -> N
 
 
 @pytest.mark.parametrize("way", ["poll", "many", "loop", "run", "pop"])
-async def test_what_expires_while_it_waits_here_is_not_handed_out(
-    autojump_clock: MockClock, way: str
-) -> None:
+async def test_what_expires_while_it_waits_here_is_not_handed_out(way: str) -> None:
     """What was fetched ahead, too; what is behind it comes, and all is committed."""
     got: list[bytes] = []
     async with local_cluster(replicas=1) as cluster:
@@ -75,7 +74,7 @@ async def test_what_expires_while_it_waits_here_is_not_handed_out(
     assert got == [b"0", b"1", b"2"]
 
 
-async def test_a_message_that_is_tried_again_keeps_its_end(autojump_clock: MockClock) -> None:
+async def test_a_message_that_is_tried_again_keeps_its_end() -> None:
     """Its copy for a retry expires when it does; a dead letter does not."""
     tries: list[tuple[bytes, int]] = []
     async with local_cluster(replicas=1) as cluster:
@@ -97,9 +96,7 @@ async def test_a_message_that_is_tried_again_keeps_its_end(autojump_clock: MockC
     assert (again.body, again.expires_ms) == (b"lost", None)
 
 
-async def test_a_message_that_can_not_arrive_in_time_is_refused(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_message_that_can_not_arrive_in_time_is_refused() -> None:
     """By the producer, with the reason; one that can, does."""
     async with local_cluster(replicas=1) as cluster, cluster.producer("P") as producer:
         at = cluster.now() + timedelta(seconds=30)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import Consumer, Message, Nack, PopConsumer, ReceivedMessage, SendFailed, limits
 from mqclient.consuming.fetching import QueueFetcher
 from mqlocal import LocalCluster, local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 async def set_rates(cluster: LocalCluster, *, send: str = "", consume: str = "") -> None:
@@ -26,9 +27,7 @@ async def fill(cluster: LocalCluster, count: int) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "payments"])
-async def test_a_producer_waits_as_long_as_it_is_told(
-    autojump_clock: MockClock, name: str | None
-) -> None:
+async def test_a_producer_waits_as_long_as_it_is_told(name: str | None) -> None:
     """Within its deadline, over a change of leaders too, since a rate is an entry of the log. A
     producer with a name has no other rate."""
     async with local_cluster() as cluster:
@@ -50,9 +49,7 @@ async def test_a_producer_waits_as_long_as_it_is_told(
     assert rate.held_back_1_min > 0
 
 
-async def test_a_send_whose_turn_is_behind_its_deadline_fails_at_once(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_send_whose_turn_is_behind_its_deadline_fails_at_once() -> None:
     """Definitely, with the reason: there is nothing to wait for."""
     async with local_cluster(replicas=1) as cluster:
         await set_rates(cluster, send="+send.rate.messages=1")
@@ -66,7 +63,7 @@ async def test_a_send_whose_turn_is_behind_its_deadline_fails_at_once(
 
 
 @pytest.mark.parametrize("rate", ["+consume.rate.messages=20", "+consume.rate.bytes=2600"])
-async def test_a_group_is_given_no_more_than_its_rate(autojump_clock: MockClock, rate: str) -> None:
+async def test_a_group_is_given_no_more_than_its_rate(rate: str) -> None:
     """All its messages, in order, over a change of leaders; the members know nothing of it."""
     async with local_cluster() as cluster:
         await set_rates(cluster, consume=rate)
@@ -83,7 +80,7 @@ async def test_a_group_is_given_no_more_than_its_rate(autojump_clock: MockClock,
     assert 3 <= trio.current_time() - began_s < 12
 
 
-async def test_a_pop_consumer_is_given_no_more_either(autojump_clock: MockClock) -> None:
+async def test_a_pop_consumer_is_given_no_more_either() -> None:
     """Each message once."""
     async with local_cluster(replicas=1) as cluster:
         await set_rates(cluster, consume="+consume.rate.messages=20")
@@ -110,7 +107,7 @@ def _fetchers(consumer: Consumer) -> list[QueueFetcher]:
 
 
 async def test_a_full_consumer_pulls_no_more_and_drops_nothing(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It holds so many messages at most, asks for none while it is full, and hands all out in
     order; a handler that fails meanwhile gets its message again."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqbroker.requests.groups.membership import Membership
 from mqbroker.requests.groups.readers import Readers
@@ -18,6 +17,8 @@ from mqbroker.requests.reading.lookups import LookupHandler
 from mqbroker.state.groups.locks import QueueKey
 from mqclient import Consumer, Message, PopConsumer, Producer, ReceivedMessage
 from mqlocal import LocalCluster, local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
 HANDLED_S_MAX = 0.3
@@ -55,9 +56,7 @@ async def produce(producer: Producer, sent: dict[bytes, float]) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_rolling_deploys_handle_each_message_once_and_soon(
-    mode: str, autojump_clock: MockClock
-) -> None:
+async def test_rolling_deploys_handle_each_message_once_and_soon(mode: str) -> None:
     """A new member comes, then an old one goes, again and again: nobody waits for long."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
@@ -95,9 +94,7 @@ async def test_rolling_deploys_handle_each_message_once_and_soon(
 
 
 @pytest.mark.parametrize("mode", ["pull", "circular", "ordered"])
-async def test_a_queue_waits_for_its_own_handlers_alone(
-    mode: str, autojump_clock: MockClock
-) -> None:
+async def test_a_queue_waits_for_its_own_handlers_alone(mode: str) -> None:
     """Not for those of others that are lost with it, nor for what its next reader gives up."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
@@ -171,7 +168,7 @@ async def sent(cluster: LocalCluster) -> set[bytes]:
     return bodies
 
 
-async def test_a_member_that_takes_too_long_is_not_waited_for(autojump_clock: MockClock) -> None:
+async def test_a_member_that_takes_too_long_is_not_waited_for() -> None:
     """What its handlers have comes again, after its `revoke_timeout_s` and a moment."""
     async with local_cluster(replicas=1) as cluster:
         bodies = await sent(cluster)
@@ -183,7 +180,7 @@ async def test_a_member_that_takes_too_long_is_not_waited_for(autojump_clock: Mo
 
 @pytest.mark.parametrize("dies", [False, True])
 async def test_a_member_waits_at_the_broker_for_one_that_is_busy(
-    dies: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    dies: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It asks now and then, and is answered as soon as the other one is through, or gone."""
     asked = 0
@@ -225,7 +222,7 @@ async def test_a_member_waits_at_the_broker_for_one_that_is_busy(
 
 @pytest.mark.parametrize("tells", [True, False])
 async def test_stock_members_are_not_waited_for(
-    tells: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    tells: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They never say that they have given a queue up, nor how they share."""
 
@@ -241,9 +238,7 @@ async def test_stock_members_are_not_waited_for(
     assert any(times > 1 for times in handled.values()) != tells
 
 
-async def test_a_member_that_is_gone_is_not_waited_for(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_member_that_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection has closed without a word: others begin at once at what it has committed."""
 
     async def say_nothing(_: object) -> None:

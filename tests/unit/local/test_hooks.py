@@ -17,7 +17,6 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from trio.testing import MockClock
 
 from mqclient import (
     BadInput,
@@ -34,6 +33,8 @@ from mqclient.contrib.codecs import JSON, Codec, msgspec_codec, pydantic_codec
 from mqclient.contrib.opentelemetry import trace_handlers, trace_sends
 from mqclient.hooks import Handle, Send
 from mqlocal import LocalCluster, local_cluster_in_thread
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 PATIENCE_S = 60.0
 CONSUMERS = pytest.mark.parametrize("kind", ["pull", "pop"])
@@ -61,7 +62,7 @@ async def commits(_message: ReceivedMessage) -> Decision:
 
 
 async def test_interceptors_are_called_around_each_send_in_their_order(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
+    mq_cluster: LocalCluster,
 ) -> None:
     """Once for each message, however it is sent; what they change is what is stored."""
     said: list[str] = []
@@ -93,7 +94,7 @@ async def test_interceptors_are_called_around_each_send_in_their_order(
 
 
 async def test_an_interceptors_error_is_the_sends_and_nothing_is_sent(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
+    mq_cluster: LocalCluster,
 ) -> None:
     """And an answer that it takes for wrong is not sent a second time."""
 
@@ -117,9 +118,7 @@ async def test_an_interceptors_error_is_the_sends_and_nothing_is_sent(
     assert sorted(bodies) == [b"first", b"last"]
 
 
-async def test_calls_that_await_nothing_refuse_interceptors(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_calls_that_await_nothing_refuse_interceptors(mq_cluster: LocalCluster) -> None:
     """They would be left out without a word."""
     async with mq_cluster.producer("P", interceptors=[stamping("a", [])]) as producer:
         await producer.prepare("T")
@@ -134,7 +133,7 @@ async def test_calls_that_await_nothing_refuse_interceptors(
 
 @pytest.mark.parametrize("given", [{"interceptors": [5]}, {"encode": 5}])
 async def test_what_can_not_be_called_is_refused(
-    mq_cluster: LocalCluster, autojump_clock: MockClock, given: dict[str, Any]
+    mq_cluster: LocalCluster, given: dict[str, Any]
 ) -> None:
     """When the client is made."""
     with pytest.raises(BadInput, match=next(iter(given))):
@@ -143,7 +142,7 @@ async def test_what_can_not_be_called_is_refused(
 
 @CONSUMERS
 async def test_interceptors_are_called_around_each_handler(
-    mq_cluster: LocalCluster, autojump_clock: MockClock, kind: str
+    mq_cluster: LocalCluster, kind: str
 ) -> None:
     """One that fails is as a handler that fails: the message comes again."""
     said: list[tuple[str, bytes, str]] = []
@@ -203,7 +202,7 @@ CODECS = [
 @CONSUMERS
 @pytest.mark.parametrize(("codec", "value"), CODECS)
 async def test_values_are_sent_and_received(
-    mq_cluster: LocalCluster, autojump_clock: MockClock, kind: str, codec: Codec, value: object
+    mq_cluster: LocalCluster, kind: str, codec: Codec, value: object
 ) -> None:
     """By every call that takes a message; in a poll and in a handler."""
     found: list[object] = []
@@ -231,7 +230,7 @@ async def test_values_are_sent_and_received(
 
 @CONSUMERS
 async def test_a_body_that_can_not_be_decoded_is_a_handlers_failure(
-    mq_cluster: LocalCluster, autojump_clock: MockClock, kind: str
+    mq_cluster: LocalCluster, kind: str
 ) -> None:
     """The handler is not called; the message comes again, and is a dead letter in the end."""
     failures: list[tuple[type[Exception], bytes, int]] = []
@@ -261,7 +260,7 @@ async def test_a_body_that_can_not_be_decoded_is_a_handlers_failure(
 
 
 async def test_a_value_that_can_not_be_sent_is_refused_at_the_call(
-    mq_cluster: LocalCluster, autojump_clock: MockClock
+    mq_cluster: LocalCluster,
 ) -> None:
     """Without a codec, beside a body, or as one that the codec does not take."""
     async with (
@@ -284,7 +283,7 @@ async def test_a_value_that_can_not_be_sent_is_refused_at_the_call(
 
 @pytest.mark.parametrize("said", ["raise", "suspend", "nonsense", None])
 async def test_a_function_says_what_becomes_of_a_message(
-    mq_cluster: LocalCluster, autojump_clock: MockClock, said: str | None
+    mq_cluster: LocalCluster, said: str | None
 ) -> None:
     """What can't be is logged, and the default is done; so it is if the function fails."""
     tries: list[int] = []
@@ -400,9 +399,7 @@ def test_blocking_clients_have_them_too() -> None:
 
 
 @CONSUMERS
-async def test_spans_of_sends_and_handlers_are_linked(
-    mq_cluster: LocalCluster, autojump_clock: MockClock, kind: str
-) -> None:
+async def test_spans_of_sends_and_handlers_are_linked(mq_cluster: LocalCluster, kind: str) -> None:
     """In one trace, with the conventions' names; a failure is an error of its span."""
     kept = InMemorySpanExporter()
     provider = TracerProvider()

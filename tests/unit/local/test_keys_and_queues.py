@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.remoting.message import tags_code
 from dledger.testing.virtual import SELDOM
 from mqclient import Message, NoRoute, Producer, Refused, SendFailed, SendResult, limits
 from mqlocal import LocalCluster, local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 KEYS = [f"key {number}" for number in range(12)]
 LOOKED_AGAIN_S = 2 * SELDOM * limits.ROUTE_REFRESH_S
@@ -56,7 +57,7 @@ def servers(cluster: LocalCluster, group: str) -> list[str]:
 
 
 @pytest.mark.parametrize("order", [False, True])
-async def test_keys_wait_for_their_group(order: bool, autojump_clock: MockClock) -> None:
+async def test_keys_wait_for_their_group(order: bool) -> None:
     """Away for longer than a producer takes to look at its routes again: no key moves."""
     async with two_groups(order=order) as cluster, cluster.producer("P") as producer:
         before = await places(producer)
@@ -83,9 +84,7 @@ async def test_keys_wait_for_their_group(order: bool, autojump_clock: MockClock)
 
 
 @pytest.mark.parametrize("order", [False, True])
-async def test_keys_stay_while_a_name_server_comes_back(
-    order: bool, autojump_clock: MockClock
-) -> None:
+async def test_keys_stay_while_a_name_server_comes_back(order: bool) -> None:
     """A name server that has just begun, and knows of one group, says nothing of the other."""
     async with two_groups(order=order) as cluster, cluster.producer("P") as producer:
         before = await places(producer)
@@ -107,9 +106,7 @@ async def test_keys_stay_while_a_name_server_comes_back(
 
 
 @pytest.mark.parametrize("order", [False, True])
-async def test_a_producer_that_begins_while_a_group_is_away_knows_its_queues(
-    order: bool, autojump_clock: MockClock
-) -> None:
+async def test_a_producer_that_begins_while_a_group_is_away_knows_its_queues(order: bool) -> None:
     """The name servers tell it of them; what no key binds goes to who is there."""
     async with two_groups(order=order) as cluster:
         async with cluster.producer("P") as producer:
@@ -128,7 +125,7 @@ async def test_a_producer_that_begins_while_a_group_is_away_knows_its_queues(
             assert await places(producer) == before
 
 
-async def test_queues_that_an_operator_takes_are_taken(autojump_clock: MockClock) -> None:
+async def test_queues_that_an_operator_takes_are_taken() -> None:
     """A group that is wiped has no keys any more: they move. Where only the topic is read-only they
     are refused, and the others stay."""
     async with two_groups() as cluster, cluster.producer("P") as producer:
@@ -150,9 +147,7 @@ async def test_queues_that_an_operator_takes_are_taken(autojump_clock: MockClock
             assert (await producer.send(Message("T", b"m"))).broker_name == here
 
 
-async def test_keys_of_a_group_that_is_gone_for_good_move_when_it_is_wiped(
-    autojump_clock: MockClock,
-) -> None:
+async def test_keys_of_a_group_that_is_gone_for_good_move_when_it_is_wiped() -> None:
     """Though it is away; a name that nobody knows is refused."""
     async with two_groups() as cluster, cluster.producer("P") as producer:
         before = await places(producer)
@@ -169,7 +164,7 @@ async def test_keys_of_a_group_that_is_gone_for_good_move_when_it_is_wiped(
         assert (await send(producer, late))[0] == here
 
 
-async def test_a_producer_stops_where_it_may_not_write(autojump_clock: MockClock) -> None:
+async def test_a_producer_stops_where_it_may_not_write() -> None:
     """At once with a definite error; it goes on when it may, without being opened again."""
     async with (
         local_cluster(replicas=3) as cluster,
@@ -190,7 +185,7 @@ async def test_a_producer_stops_where_it_may_not_write(autojump_clock: MockClock
         assert (await producer.send(Message("T", b"after"))).queue_offset >= 0
 
 
-async def test_a_wiped_group_takes_nothing_from_whoever_leads(autojump_clock: MockClock) -> None:
+async def test_a_wiped_group_takes_nothing_from_whoever_leads() -> None:
     """The name servers' word holds over a transfer of leadership and changes of topics."""
     async with (
         local_cluster(replicas=3) as cluster,
@@ -256,9 +251,7 @@ async def bound(way: str, producer: Producer, topic: str) -> SendResult:
     "way",
     ["one", "soon", "prepared", "batch", "each of a batch", "many", "selector", "a new topic"],
 )
-async def test_a_key_waits_for_a_name_server_that_has_just_begun(
-    way: str, autojump_clock: MockClock
-) -> None:
+async def test_a_key_waits_for_a_name_server_that_has_just_begun(way: str) -> None:
     """While it knows one of two groups, what is bound waits for the other; what is not does not."""
     topic = "Made" if way == "a new topic" else "T"
     async with two_groups() as cluster, trio.open_nursery() as nursery:
@@ -269,9 +262,7 @@ async def test_a_key_waits_for_a_name_server_that_has_just_begun(
             assert (await bound(way, producer, topic)).broker_name == "broker-b"
 
 
-async def test_what_a_key_binds_is_refused_while_groups_may_be_missing(
-    autojump_clock: MockClock,
-) -> None:
+async def test_what_a_key_binds_is_refused_while_groups_may_be_missing() -> None:
     """At its deadline: definitely not sent, with the reason. Nothing else is held up."""
     async with two_groups() as cluster, trio.open_nursery() as nursery:
         await begin_with_one_group(cluster, nursery)

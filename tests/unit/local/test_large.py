@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.errors import DledgerError
 from dledger.remoting.headers import PullMessageHeader
@@ -28,6 +27,8 @@ from mqclient import (
 from mqclient.user_properties import OwnProperties
 from mqlocal import LocalCluster, local_cluster
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
 MIB = 1 << 20
 SEED = 15
 
@@ -43,7 +44,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LARGE_PART_BYTES", 400)
 
 
-async def test_a_large_body_arrives_as_it_was_sent(autojump_clock: MockClock) -> None:
+async def test_a_large_body_arrives_as_it_was_sent() -> None:
     """Ten MiB, with its keys and tags, among others in their order; though leaders die."""
     body = content(10 * MIB + 7)
     async with local_cluster() as cluster:
@@ -80,9 +81,7 @@ async def fill(cluster: LocalCluster, count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("way", ["poll", "loop", "run", "batches", "pop", "pop poll"])
-async def test_every_way_of_reading_gets_it(
-    autojump_clock: MockClock, small: None, way: str
-) -> None:
+async def test_every_way_of_reading_gets_it(small: None, way: str) -> None:
     """Its body is there when the application has the message."""
     got: list[bytes] = []
     async with local_cluster(replicas=1) as cluster:
@@ -118,9 +117,7 @@ async def test_every_way_of_reading_gets_it(
     assert sorted(got) == sorted(bodies)
 
 
-async def test_a_message_whose_parts_were_not_all_stored_is_never_seen(
-    autojump_clock: MockClock, small: None
-) -> None:
+async def test_a_message_whose_parts_were_not_all_stored_is_never_seen(small: None) -> None:
     """Whether its producer was cancelled on the way, or a part failed: that is definite."""
     async with local_cluster() as cluster, cluster.producer("P", timeout_s=2) as producer:
         await producer.send(Message("T", b"first"), queue_id=0)
@@ -140,7 +137,7 @@ async def test_a_message_whose_parts_were_not_all_stored_is_never_seen(
     assert got == [b"first", b"second"]
 
 
-async def test_a_retry_has_the_body_too(autojump_clock: MockClock, small: None) -> None:
+async def test_a_retry_has_the_body_too(small: None) -> None:
     """And so has a dead letter that is sent again."""
     bodies: list[bytes] = []
     async with local_cluster() as cluster:
@@ -175,7 +172,7 @@ async def test_a_retry_has_the_body_too(autojump_clock: MockClock, small: None) 
     ],
 )
 async def test_a_message_that_lies_about_its_parts_stops_nobody(
-    autojump_clock: MockClock, small: None, manifest: str, monkeypatch: pytest.MonkeyPatch
+    small: None, manifest: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its body can't be had, with the reason; those behind it are handled, and it is given up."""
     monkeypatch.setattr(limits, "LARGE_FETCH_S", 1.0)
@@ -209,7 +206,7 @@ async def test_a_message_that_lies_about_its_parts_stops_nobody(
 
 @pytest.mark.parametrize("way", ["poll", "loop", "run", "pop poll"])
 async def test_a_broker_that_fails_to_read_a_part_for_a_while_is_asked_again(
-    autojump_clock: MockClock, small: None, way: str, monkeypatch: pytest.MonkeyPatch
+    small: None, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says that it failed, short of memory perhaps, not that the part is gone."""
     failures = iter(range(5))
@@ -247,9 +244,7 @@ async def test_a_broker_that_fails_to_read_a_part_for_a_while_is_asked_again(
 
 
 @pytest.mark.parametrize("auto_commit", [True, False])
-async def test_a_body_whose_group_is_away_is_waited_for(
-    autojump_clock: MockClock, small: None, *, auto_commit: bool
-) -> None:
+async def test_a_body_whose_group_is_away_is_waited_for(small: None, *, auto_commit: bool) -> None:
     """A poll ends with its time, and a caller may wait no longer: neither has been given anything,
     and once the group is back the same messages come, whole and in order."""
     polled: list[bytes] = []
@@ -279,9 +274,7 @@ async def test_a_body_whose_group_is_away_is_waited_for(
 
 
 @pytest.mark.parametrize("way", ["poll", "loop"])
-async def test_a_group_that_is_away_does_not_keep_others_messages(
-    autojump_clock: MockClock, small: None, way: str
-) -> None:
+async def test_a_group_that_is_away_does_not_keep_others_messages(small: None, way: str) -> None:
     """Its messages were fetched before, and their bodies wait; the other group's come meanwhile."""
     sent: dict[str, list[str]] = {"broker-a": [], "broker-b": []}
     got: list[str] = []
@@ -317,7 +310,7 @@ async def test_a_group_that_is_away_does_not_keep_others_messages(
 
 
 async def test_a_poll_brings_no_more_bodies_than_there_is_memory_for(
-    autojump_clock: MockClock, small: None, monkeypatch: pytest.MonkeyPatch
+    small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One always; the next poll has the rest, and nothing is left out."""
     monkeypatch.setattr(limits, "UNDER_WAY_BYTES_MAX", 5000)
@@ -336,7 +329,7 @@ async def test_a_poll_brings_no_more_bodies_than_there_is_memory_for(
 
 
 async def test_the_limits_are_told_before_anything_is_sent(
-    autojump_clock: MockClock, small: None, monkeypatch: pytest.MonkeyPatch
+    small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A body that is too large even for parts; one that is to be delayed."""
     monkeypatch.setattr(limits, "LARGE_BODY_BYTES_MAX", 5000)

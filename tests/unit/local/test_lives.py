@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import Message, PopConsumer, Rebalance
 from mqlocal import LocalCluster, local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 OLD, NEW = 40, 60
 
@@ -52,7 +53,7 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("sent", [3, NEW])
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_running_member_reads_the_new_topic_from_its_first_message(
-    autojump_clock: MockClock, way: str, sent: int
+    way: str, sent: int
 ) -> None:
     """Whether its old position lies in the new queue or not; no old position is committed."""
     events: list[Rebalance] = []
@@ -89,9 +90,7 @@ async def test_a_running_member_reads_the_new_topic_from_its_first_message(
     )
 
 
-async def test_a_member_that_was_away_reads_the_new_topic(
-    autojump_clock: MockClock, tmp_path: Path
-) -> None:
+async def test_a_member_that_was_away_reads_the_new_topic(tmp_path: Path) -> None:
     """Its offsets in the file are of the life that is over."""
     async with local_cluster(replicas=1) as cluster:
         await make(cluster)
@@ -114,9 +113,7 @@ async def test_a_member_that_was_away_reads_the_new_topic(
                 assert sorted(got) == new_bodies(NEW)
 
 
-async def test_a_member_that_pops_acknowledges_nothing_of_the_new_topic(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_member_that_pops_acknowledges_nothing_of_the_new_topic() -> None:
     """What it had in hand was of the topic that is gone."""
     async with local_cluster(replicas=1) as cluster:
         await make(cluster)
@@ -137,9 +134,7 @@ async def test_a_member_that_pops_acknowledges_nothing_of_the_new_topic(
             assert sorted(got) == new_bodies(NEW)
 
 
-async def test_a_handler_of_the_old_topic_finishes_nothing_of_the_new_one(
-    autojump_clock: MockClock,
-) -> None:
+async def test_a_handler_of_the_old_topic_finishes_nothing_of_the_new_one() -> None:
     """It returns after the new topic's messages of the same offsets were handed out, and failed."""
     tried: dict[bytes, int] = {}
     again = trio.Event()

@@ -93,7 +93,7 @@ WAYS: list[Send] = [
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_handlers_of_one_key_keep_the_order_of_its_sends(
-    way: Send, cluster: LocalCluster, autojump_clock: MockClock
+    way: Send, cluster: LocalCluster
 ) -> None:
     """However it was sent: a handler that is slow with the first has it done before the second."""
     async with cluster.producer("P", checker=commit) as producer:
@@ -101,9 +101,7 @@ async def test_handlers_of_one_key_keep_the_order_of_its_sends(
     assert await handled(cluster, COUNT) == [(str(number), KEY) for number in range(COUNT)]
 
 
-async def test_outputs_of_a_transaction_keep_their_keys_order(
-    cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_outputs_of_a_transaction_keep_their_keys_order(cluster: LocalCluster) -> None:
     """What a consumer sends in one step with its offsets is sent by key as well."""
     async with (
         cluster.producer("P", name="n") as producer,
@@ -134,9 +132,7 @@ async def handled(cluster: LocalCluster, count: int) -> list[tuple[str, str]]:
     return done
 
 
-async def test_a_key_and_the_property_of_another_are_refused(
-    cluster: LocalCluster, autojump_clock: MockClock
-) -> None:
+async def test_a_key_and_the_property_of_another_are_refused(cluster: LocalCluster) -> None:
     """One message has one key; the same one twice is no contradiction."""
     async with cluster.producer("P") as producer:
         both = Message("T", b"", properties={"__SHARDINGKEY": "bob"})
@@ -147,7 +143,7 @@ async def test_a_key_and_the_property_of_another_are_refused(
 
 @pytest.mark.parametrize("key", ["", 5, b"ann", ["ann"]])
 async def test_a_key_that_is_no_text_is_refused_at_the_call(
-    key: object, cluster: LocalCluster, autojump_clock: MockClock
+    key: object, cluster: LocalCluster
 ) -> None:
     """Empty text can't be stored."""
     async with cluster.producer("P") as producer:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.testing.virtual import SELDOM
 from mqclient import Admin, ClientError, Message, Producer, SendError, limits
 from mqlocal import LocalCluster, local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 KEYS = [f"key {number}" for number in range(6)]
 STEPS = 14
@@ -112,9 +113,7 @@ class Operator:
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_no_send_is_stored_while_its_topic_is_read_only_and_no_key_moves(
-    seed: int, autojump_clock: MockClock
-) -> None:
+async def test_no_send_is_stored_while_its_topic_is_read_only_and_no_key_moves(seed: int) -> None:
     """Groups and the name server end and come back meanwhile, in an order that the seed says."""
     history = History()
     async with (
@@ -147,9 +146,7 @@ CHANGES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("how", CHANGES)
-async def test_a_group_that_takes_nothing_stays_so_whoever_leads(
-    how: str, autojump_clock: MockClock
-) -> None:
+async def test_a_group_that_takes_nothing_stays_so_whoever_leads(how: str) -> None:
     """Leaders are killed while its permission is taken: no message is stored there until it is
     given back, and the other group takes all that no key binds."""
     history, dice = History(), random.Random(7)

@@ -8,7 +8,6 @@ from contextlib import suppress
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import (
     Consumer,
@@ -20,6 +19,8 @@ from mqclient import (
     limits,
 )
 from mqlocal import LocalCluster, local_cluster, local_cluster_in_thread
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 Read = tuple[int, int, int, bytes]
 FILTERS = ["*", "red || blue", Sql("size > 500 AND TAGS <> 'red'")]
@@ -83,9 +84,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)
 @pytest.mark.usefixtures("small")
-async def test_it_gives_what_poll_gives(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, wanted: str | Sql
-) -> None:
+async def test_it_gives_what_poll_gives(monkeypatch: pytest.MonkeyPatch, wanted: str | Sql) -> None:
     """Of any history, by any filter, in answers of any size; each queue in its order."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
@@ -110,9 +109,7 @@ async def numbered(cluster: LocalCluster, count: int, topic: str = "T") -> None:
 
 
 @pytest.mark.parametrize("auto_commit", [True, False])
-async def test_asking_for_more_says_that_what_was_given_is_processed(
-    autojump_clock: MockClock, *, auto_commit: bool
-) -> None:
+async def test_asking_for_more_says_that_what_was_given_is_processed(*, auto_commit: bool) -> None:
     """Or `commit` alone does. Whoever fails meanwhile gets the rest again, nobody what is done."""
 
     async def fail(consumer: Consumer) -> int:
@@ -136,7 +133,7 @@ async def test_asking_for_more_says_that_what_was_given_is_processed(
     assert total == 300
 
 
-async def test_one_message_of_many_can_be_sent_back(autojump_clock: MockClock) -> None:
+async def test_one_message_of_many_can_be_sent_back() -> None:
     """It comes again, and nothing else does."""
     async with local_cluster(replicas=1) as cluster:
         await numbered(cluster, 100)
@@ -151,9 +148,7 @@ async def test_one_message_of_many_can_be_sent_back(autojump_clock: MockClock) -
     assert sorted(bodies) == sorted([*(b"%d" % number for number in range(100)), b"42"])
 
 
-async def test_what_was_read_stays_though_its_queue_goes_to_another_or_away(
-    autojump_clock: MockClock,
-) -> None:
+async def test_what_was_read_stays_though_its_queue_goes_to_another_or_away() -> None:
     """A member comes, and nothing is given twice that was processed; then the topic is deleted."""
     async with local_cluster(replicas=1) as cluster:
         await numbered(cluster, 1000)
@@ -177,9 +172,7 @@ async def test_what_was_read_stays_though_its_queue_goes_to_another_or_away(
     assert len(seen) == len(set(seen)) == 1000
 
 
-async def test_outputs_and_what_many_came_from_are_stored_in_one_step(
-    autojump_clock: MockClock,
-) -> None:
+async def test_outputs_and_what_many_came_from_are_stored_in_one_step() -> None:
     """A block that fails stores nothing, and all of it comes again."""
     async with local_cluster(replicas=1) as cluster:
         await numbered(cluster, 200)

@@ -51,6 +51,8 @@ from mqspark.judge.batches.faults import Faults, GroupLog
 from mqspark.screening.changes import GroupsLogged
 from mqspark.testing import planting
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
 SEED = 20261127
 KEYS = 5
 SOON_S = 12
@@ -170,9 +172,7 @@ def waiting(cores: dict[tuple[str, str], Core]) -> int:
     return sum(len(core.machine.halves) for core in leading.values())
 
 
-async def test_rows_are_seen_when_their_batch_is_committed(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_rows_are_seen_when_their_batch_is_committed(cluster: LocalCluster) -> None:
     """All of them, in both groups, by key in their order, partition by partition; none before."""
     for batch in range(3):
         staged = await begin(cluster, batch)
@@ -186,7 +186,7 @@ async def test_rows_are_seen_when_their_batch_is_committed(
 
 
 async def test_what_a_commit_costs(
-    autojump_clock: MockClock, cluster: LocalCluster, cores: dict[tuple[str, str], Core]
+    cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
     """Of a batch in `n` staged entries: an entry for the decision and one for each of the `n`, as
     many requests, and a question for what is decided (docs/explanation/spark-sink.md)."""
@@ -218,9 +218,7 @@ async def test_what_a_commit_costs(
         }
 
 
-async def test_no_reader_is_given_what_is_not_decided(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_no_reader_is_given_what_is_not_decided(cluster: LocalCluster) -> None:
     """By no request: pulls, pops, by key, and the ends of the queues; afterwards, by each."""
     staged = await begin(cluster, 0)
     places = await stage(cluster, staged, range(20))
@@ -249,7 +247,7 @@ async def test_no_reader_is_given_what_is_not_decided(
 
 
 async def test_a_name_that_is_closed_is_forgotten(
-    autojump_clock: MockClock, cluster: LocalCluster, cores: dict[tuple[str, str], Core]
+    cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
     """A batch write leaves nothing behind, and closing it again is no fault."""
     staged = await begin(cluster, 0)
@@ -262,9 +260,7 @@ async def test_a_name_that_is_closed_is_forgotten(
     assert await seen(cluster) == by_key(range(20))
 
 
-async def test_records_are_checked_when_they_are_staged(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_records_are_checked_when_they_are_staged(cluster: LocalCluster) -> None:
     """As PRODUCE checks them; and whatever is lowered afterwards, they become messages."""
     staged = await begin(cluster, 0)
     cut = StagedWriter._request
@@ -287,7 +283,7 @@ async def checker(message: object) -> None:
     """Nobody is asked."""
 
 
-async def test_a_user_is_no_sink(autojump_clock: MockClock, cluster: LocalCluster) -> None:
+async def test_a_user_is_no_sink(cluster: LocalCluster) -> None:
     """A half message for a staged entry's group is refused."""
     async with Producer(cluster.namesrv_addr, GROUP + "q", checker=checker) as producer:
         with pytest.raises(SendFailed, match="must not begin with"):
@@ -295,9 +291,7 @@ async def test_a_user_is_no_sink(autojump_clock: MockClock, cluster: LocalCluste
                 raise AssertionError("it was sent")
 
 
-async def test_a_repeated_batch_changes_nothing(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_a_repeated_batch_changes_nothing(cluster: LocalCluster) -> None:
     """Split otherwise, by the same run or another one; what else was staged is never seen."""
     staged = await begin(cluster, 0)
     places = await stage(cluster, staged, range(40))
@@ -313,9 +307,7 @@ async def test_a_repeated_batch_changes_nothing(
     assert await seen(cluster) == by_key(range(40))
 
 
-async def test_a_batch_gets_whole_without_its_driver(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_a_batch_gets_whole_without_its_driver(cluster: LocalCluster) -> None:
     """It died after the decision: before, or between the entries that become messages."""
     for batch, dies_after in enumerate((0, 1, 3)):
         staged = await begin(cluster, batch)
@@ -328,9 +320,7 @@ async def test_a_batch_gets_whole_without_its_driver(
         assert not await commit(cluster, staged, {})
 
 
-async def test_the_driver_that_repeats_ends_what_was_decided(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_the_driver_that_repeats_ends_what_was_decided(cluster: LocalCluster) -> None:
     """And not what it has staged itself."""
     staged = await begin(cluster, 0)
     with pytest.raises(Died):
@@ -341,7 +331,7 @@ async def test_the_driver_that_repeats_ends_what_was_decided(
 
 
 async def test_what_nobody_decides_is_dropped(
-    autojump_clock: MockClock, cluster: LocalCluster, cores: dict[tuple[str, str], Core]
+    cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
     """After a while, in both groups; and can't be decided any more, so that no row is missing."""
     staged = await begin(cluster, 0)
@@ -360,7 +350,7 @@ async def test_what_nobody_decides_is_dropped(
 
 
 async def test_attempts_that_lost_are_dropped_soon(
-    autojump_clock: MockClock, cluster: LocalCluster, cores: dict[tuple[str, str], Core]
+    cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
     """Those of the batch, and late ones of an earlier batch."""
     staged = await begin(cluster, 0)
@@ -375,9 +365,7 @@ async def test_attempts_that_lost_are_dropped_soon(
     assert await seen(cluster) == by_key(range(40))
 
 
-async def test_a_replaced_driver_decides_nothing(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_a_replaced_driver_decides_nothing(cluster: LocalCluster) -> None:
     """Another run of the query has begun: the older one's tasks and commits are refused."""
     old = await begin(cluster, 0, "old")
     places = await stage(cluster, old, range(20))
@@ -390,9 +378,7 @@ async def test_a_replaced_driver_decides_nothing(
     assert await seen(cluster) == by_key(range(20))
 
 
-async def test_a_name_that_is_not_known_begins_with_its_first_batch(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_a_name_that_is_not_known_begins_with_its_first_batch(cluster: LocalCluster) -> None:
     """Else nobody could say whether the batch was stored: the query is told, and what to do."""
     staged = await begin(cluster, 7)
     places = await stage(cluster, staged, range(20))
@@ -404,7 +390,7 @@ async def test_a_name_that_is_not_known_begins_with_its_first_batch(
 
 
 async def test_a_topic_that_has_fewer_queues_by_then_gets_all_rows(
-    autojump_clock: MockClock, cluster: LocalCluster, cores: dict[tuple[str, str], Core]
+    cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
     """A decided batch gets whole; one whose topic is gone says so."""
     staged = await begin(cluster, 0)
@@ -423,9 +409,7 @@ async def test_a_topic_that_has_fewer_queues_by_then_gets_all_rows(
     assert waiting(cores) == 0
 
 
-async def test_a_stock_end_of_a_staged_entry_is_refused(
-    autojump_clock: MockClock, cluster: LocalCluster
-) -> None:
+async def test_a_stock_end_of_a_staged_entry_is_refused(cluster: LocalCluster) -> None:
     """It would show what was not decided; and no reader is given the queue where entries lie."""
     staged = await begin(cluster, 0)
     places = await stage(cluster, staged, range(20))
@@ -446,7 +430,7 @@ async def test_a_stock_end_of_a_staged_entry_is_refused(
 
 
 async def test_the_first_that_can_not_be_ended_keeps_those_behind_it(
-    autojump_clock: MockClock, cluster: LocalCluster, cores: dict[tuple[str, str], Core]
+    cluster: LocalCluster, cores: dict[tuple[str, str], Core]
 ) -> None:
     """The order of the decision stays; and a request has a bound."""
     staged = await begin(cluster, 0)
@@ -498,7 +482,7 @@ def log_of(cluster: LocalCluster, group: str) -> GroupLog:
 
 
 async def test_the_audit_finds_a_leader_that_drops_what_counts(
-    autojump_clock: MockClock, cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The driver died after the decision, and leaders take all that waits for lost attempts."""
 
@@ -518,7 +502,7 @@ async def test_the_audit_finds_a_leader_that_drops_what_counts(
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + 3))
 async def test_whatever_dies_each_batch_is_there_once(
-    autojump_clock: MockClock, cores: dict[tuple[str, str], Core], seed: int
+    cores: dict[tuple[str, str], Core], seed: int
 ) -> None:
     """Tasks run twice, drivers die at any step and come back as another run, leaders die, time
     passes: rows of committed batches are there once, by key in order, and no others. The audit

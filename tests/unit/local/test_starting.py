@@ -6,10 +6,11 @@ import math
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from mqclient import Consumer, Message, NoRoute, PopConsumer, Producer
 from mqlocal import LocalCluster, local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 BROKERS = ["broker-a-n0", "broker-b-n0"]
 NO_TOPICS = {"autoCreateTopicEnable": False}
@@ -22,9 +23,7 @@ async def start_later(cluster: LocalCluster, names: list[str], after_s: float) -
 
 
 @pytest.mark.parametrize("stopped", [["namesrv-0"], [*BROKERS, "namesrv-0"]])
-async def test_a_send_waits_for_servers_that_start_within_its_deadline(
-    stopped: list[str], autojump_clock: MockClock
-) -> None:
+async def test_a_send_waits_for_servers_that_start_within_its_deadline(stopped: list[str]) -> None:
     """Every way of sending; the name server knows no broker at first, and then not all of them."""
     async with (
         local_cluster(replicas=1, groups=2, settings=NO_TOPICS) as cluster,
@@ -57,7 +56,7 @@ async def test_a_send_waits_for_servers_that_start_within_its_deadline(
 
 @pytest.mark.parametrize("kind", [Consumer, PopConsumer])
 async def test_a_consumer_that_starts_first_reads_once_the_servers_are_there(
-    kind: type[Consumer], autojump_clock: MockClock
+    kind: type[Consumer],
 ) -> None:
     """Its block is entered at once, or soon; nothing is raised."""
     async with local_cluster(replicas=1) as cluster, trio.open_nursery() as nursery:
@@ -69,9 +68,7 @@ async def test_a_consumer_that_starts_first_reads_once_the_servers_are_there(
             assert [each.body for each in await consumer.poll(timeout_s=20)] == [b"x"]
 
 
-async def test_what_is_not_there_is_told_at_the_deadline_or_at_once(
-    autojump_clock: MockClock,
-) -> None:
+async def test_what_is_not_there_is_told_at_the_deadline_or_at_once() -> None:
     """Where brokers are known a topic that nobody has is told at once."""
     async with local_cluster(replicas=1, settings=NO_TOPICS) as cluster:
         async with Producer(cluster.namesrv_addr) as producer:
