@@ -66,7 +66,8 @@ class LocalLedger:
 
     def __init__(self, machine: StateMachine, *, auto: bool = True, lead: bool = True) -> None:
         self._machine = machine
-        self._auto = auto
+        #: Whether what is appended is committed at once.
+        self.auto = auto
         self._entries: list[Entry] = []
         #: Whether its leader is alive, while it follows.
         self.hears_leader = True
@@ -107,7 +108,7 @@ class LocalLedger:
         if body_size(body) + HEADER_BYTES > limits.ENTRY_BYTES_MAX:
             raise TooLarge(f"an entry of {body_size(body)} bytes is above the limit")
         self._place(body, kind, on_done)
-        if self._auto:
+        if self.auto:
             self.commit()
 
     def _place(

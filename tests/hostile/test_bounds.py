@@ -184,13 +184,13 @@ async def test_a_lock_that_is_asked_for_again_is_not_forgotten(
     stranger = found.connect()
     await stranger.ask(topic_request("Wide", 4))
     assert (await lock(stranger, "G", 1))[0] == 1
-    found.ledger._auto = False
+    found.ledger.auto = False
     wanted = [MessageQueue("Wide", "broker-a", 0)]
     request = Command(Code.LOCK_BATCH_MQ, {}, encode_body(LockBatchBody("G", "c", wanted)))
     await stranger.tell(request)
     await found.pass_time(2 * limits.LOCK_KEPT_S)
     found.ledger.commit()
-    found.ledger._auto = True
+    found.ledger.auto = True
     await trio.testing.wait_all_tasks_blocked()
     assert found.machine.locks.held(QueueKey("G", "Wide", 0)) is not None
 
@@ -327,11 +327,11 @@ async def test_pops_that_are_on_their_way_count(
     await stranger.ask(topic_request())
     await stranger.ask(produce_request("a", runs=((0, 50), (1, 50))))
     await beat(stranger, "Greedy")
-    found.ledger._auto = False
+    found.ledger.auto = False
     for _ in range(10):
         await stranger.tell(pop_request(group="Greedy", hidden_ms=HIDDEN_MS))
     found.ledger.commit()
-    found.ledger._auto = True
+    found.ledger.auto = True
     await trio.testing.wait_all_tasks_blocked()
     assert 0 < found.machine.popped.count < 40
 

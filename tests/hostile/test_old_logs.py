@@ -148,7 +148,7 @@ async def test_who_sent_what_is_set_aside_is_told_and_the_offsets_are_given_agai
     stranger = found.connect()
     await stranger.ask(topic_request())
     await stranger.ask(send_request(b"0", e="0"))
-    found.ledger._auto = False
+    found.ledger.auto = False
     # A bug's doing: an offset is taken, and no message comes for it.
     found.core.assignments.take(TOPIC, 0, 1)
     entries = limits.SENDS_TOGETHER_FROM
@@ -160,7 +160,7 @@ async def test_who_sent_what_is_set_aside_is_told_and_the_offsets_are_given_agai
     later = send_request(b"later", e="0")
     later.opaque = 200
     found.broker.handler(later, stranger.connection)
-    found.ledger._auto = True
+    found.ledger.auto = True
     found.ledger.commit()
     answers = {answer.opaque: answer for answer in await stranger.answers()}
     for opaque in range(100, 100 + entries):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import trio
 
+from dledger.net import Peer
 from dledger.remoting.bodies import (
     BrokerStatsData,
     ConsumerConnection,
@@ -18,13 +19,8 @@ from dledger.remoting.bodies import (
 )
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command
-from dledger.remoting.headers import (
-    ProduceResponseHeader,
-    decode_header,
-)
 from dledger.remoting.json_dialect import MessageQueue
 from mqbroker.config import BrokerConfig
-from mqbroker.leader.role import Role
 from mqbroker.state.machine import Machine
 from mqbroker.testing import served, until
 from mqbroker.testing.leading import save
@@ -40,59 +36,46 @@ from mqbroker.testing.requests import (
 Code = ResponseCode
 
 
-async def test_tools_see_topics_queues_and_groups(tmp_path: Path) -> None:
+async def test_tools_see_topics_queues_and_groups(peer: Peer) -> None:
     """What mqadmin's topicStatus, consumerProgress and consumerConnection ask for."""
-    async with served(tmp_path) as (_, peer):
-        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
-        await peer.request(produce_request("a"), 5)
-        await commit(peer, 1)
-        stats = await ask(peer, RequestCode.GET_TOPIC_STATS_INFO, topic="Orders")
-        table = decode_body(TopicStats, stats.payload).offset_table
-        assert table[MessageQueue("Orders", "broker-a", 0)].max_offset == 2
-        assert len(table) == 8
-        progress = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup="C")
-        offsets = decode_body(ConsumeStats, progress.payload).offset_table
-        queue = offsets[MessageQueue("Orders", "broker-a", 0)]
-        assert (queue.broker_offset, queue.consumer_offset) == (2, 1)
-        clients = await ask(peer, RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="C")
-        (client,) = decode_body(ConsumerConnection, clients.payload).connection_set
-        assert client.client_id == "c1"
-        who = await ask(peer, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic="Orders")
-        assert b'"C"' in bytes(who.payload)
-        topics = await ask(peer, RequestCode.GET_ALL_TOPIC_CONFIG)
-        names = decode_body(TopicConfigWrapper, topics.payload).topic_config_table
-        assert set(names) == {
-            "TBW102",
-            "SCHEDULE_TOPIC_XXXX",
-            "RMQ_SYS_MOVE_OP_TOPIC",
-            "rmq_sys_wheel_timer",
-            "RMQ_SYS_TRANS_HALF_TOPIC",
-            "TRANS_CHECK_MAX_TIME_TOPIC",
-            "RMQ_SYS_TRACE_TOPIC",
-            "DefaultCluster_REPLY_TOPIC",
-            "DefaultCluster",
-            "broker-a",
-            "%RETRY%C",
-            "Orders",
-        }
-        one = await ask(peer, RequestCode.GET_TOPIC_CONFIG, topic="Orders")
-        assert decode_body(TopicConfig, one.payload).read_queue_nums == 8
-        runtime = await ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO)
-        assert b"getTransferedTps" in bytes(runtime.payload)
-        settings = await ask(peer, RequestCode.GET_BROKER_CONFIG)
-        assert b"brokerName=broker-a\n" in bytes(settings.payload)
-
-
-async def test_a_deleted_topic_is_gone_with_all_that_belongs_to_it(tmp_path: Path) -> None:
-    """Made again by a send it starts from offset 0."""
-    async with served(tmp_path) as (broker, peer):
-        await peer.request(produce_request("a"), 5)
-        gone = await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
-        assert gone.code == Code.SUCCESS
-        assert (await peer.request(pull_request(0), 5)).code == Code.TOPIC_NOT_EXIST
-        again = await peer.request(produce_request("b"), 5)
-        assert decode_header(ProduceResponseHeader, again).offsets == [(0, 0), (3, 0)]
-        assert broker.machine.queues.end("Orders", 0) == 2
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+    await peer.request(produce_request("a"), 5)
+    await commit(peer, 1)
+    stats = await ask(peer, RequestCode.GET_TOPIC_STATS_INFO, topic="Orders")
+    table = decode_body(TopicStats, stats.payload).offset_table
+    assert table[MessageQueue("Orders", "broker-a", 0)].max_offset == 2
+    assert len(table) == 8
+    progress = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup="C")
+    offsets = decode_body(ConsumeStats, progress.payload).offset_table
+    queue = offsets[MessageQueue("Orders", "broker-a", 0)]
+    assert (queue.broker_offset, queue.consumer_offset) == (2, 1)
+    clients = await ask(peer, RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup="C")
+    (client,) = decode_body(ConsumerConnection, clients.payload).connection_set
+    assert client.client_id == "c1"
+    who = await ask(peer, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic="Orders")
+    assert b'"C"' in bytes(who.payload)
+    topics = await ask(peer, RequestCode.GET_ALL_TOPIC_CONFIG)
+    names = decode_body(TopicConfigWrapper, topics.payload).topic_config_table
+    assert set(names) == {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_MOVE_OP_TOPIC",
+        "rmq_sys_wheel_timer",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "DefaultCluster_REPLY_TOPIC",
+        "DefaultCluster",
+        "broker-a",
+        "%RETRY%C",
+        "Orders",
+    }
+    one = await ask(peer, RequestCode.GET_TOPIC_CONFIG, topic="Orders")
+    assert decode_body(TopicConfig, one.payload).read_queue_nums == 8
+    runtime = await ask(peer, RequestCode.GET_BROKER_RUNTIME_INFO)
+    assert b"getTransferedTps" in bytes(runtime.payload)
+    settings = await ask(peer, RequestCode.GET_BROKER_CONFIG)
+    assert b"brokerName=broker-a\n" in bytes(settings.payload)
 
 
 async def test_a_follower_answers_what_needs_no_leader_and_names_the_leader(
@@ -107,6 +90,7 @@ async def test_a_follower_answers_what_needs_no_leader_and_names_the_leader(
         broker.ledger.follow("n1")
         refused = await peer.request(pull_request(0), 5)
         assert refused.code == Code.SERVICE_NOT_AVAILABLE
+        assert refused.remark == "not the leader: ask 127.0.0.1:10912"
         assert refused.ext["leaderAddr"] == "127.0.0.1:10912"
         assert (await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))).code == Code.SUCCESS
         info = await ask(peer, RequestCode.GROUP_INFO)
@@ -118,17 +102,16 @@ async def test_a_follower_answers_what_needs_no_leader_and_names_the_leader(
         assert broker.machine.groups.get("C") is not None
 
 
-async def test_an_unknown_code_and_a_bad_header_are_answered(tmp_path: Path) -> None:
+async def test_an_unknown_code_and_a_bad_header_are_answered(peer: Peer) -> None:
     """The connection stays; a one-way request gets no answer at all."""
-    async with served(tmp_path) as (_, peer):
-        unknown = await ask(peer, 31_337)
-        assert unknown.code == Code.REQUEST_CODE_NOT_SUPPORTED
-        bad = await ask(peer, RequestCode.PULL_MESSAGE, topic="Orders")
-        assert bad.code == Code.SYSTEM_ERROR
-        assert "consumerGroup" in (bad.remark or "")
-        peer.send_oneway(Command(31_337))
-        peer.send_oneway(send_request())
-        assert (await ask(peer, RequestCode.GROUP_INFO)).code == Code.SUCCESS
+    unknown = await ask(peer, 31_337)
+    assert unknown.code == Code.REQUEST_CODE_NOT_SUPPORTED
+    bad = await ask(peer, RequestCode.PULL_MESSAGE, topic="Orders")
+    assert bad.code == Code.SYSTEM_ERROR
+    assert "consumerGroup" in (bad.remark or "")
+    peer.send_oneway(Command(31_337))
+    peer.send_oneway(send_request())
+    assert (await ask(peer, RequestCode.GROUP_INFO)).code == Code.SUCCESS
 
 
 async def test_settings_change_on_all_replicas_and_only_where_they_can(tmp_path: Path) -> None:
@@ -189,29 +172,26 @@ async def test_a_deleted_group_keeps_its_offsets_unless_they_are_to_go(tmp_path:
             assert broker.machine.offsets.get("C", "Orders", 0) == kept
 
 
-async def test_traffic_is_counted_by_topic_and_group(tmp_path: Path) -> None:
+async def test_traffic_is_counted_by_topic_and_group(peer: Peer) -> None:
     """Code 315 for what mqadmin statsAll asks; 208 says how far a group has pulled."""
-    async with served(tmp_path) as (_, peer):
-        await peer.request(produce_request("a"), 5)
-        await peer.request(produce_request("a"), 5)  # a retry: known, and not stored again
-        await peer.request(pull_request(), 5)
+    await peer.request(produce_request("a"), 5)
+    await peer.request(produce_request("a"), 5)  # a retry: known, and not stored again
+    await peer.request(pull_request(), 5)
 
-        async def total(name: str, key: str) -> int:
-            answer = await ask(
-                peer, RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key
-            )
-            return decode_body(BrokerStatsData, answer.payload).stats_day.sum
+    async def total(name: str, key: str) -> int:
+        answer = await ask(peer, RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key)
+        return decode_body(BrokerStatsData, answer.payload).stats_day.sum
 
-        assert await total("TOPIC_PUT_NUMS", "Orders") == 3
-        assert await total("GROUP_GET_NUMS", "Orders@C") == 2
-        assert await total("BROKER_PUT_NUMS", "DefaultCluster") == 3
-        assert await total("GROUP_GET_SIZE", "Orders@C") > 2 * 91
-        unknown = await ask(
-            peer, RequestCode.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="None"
-        )
-        assert unknown.code == Code.SYSTEM_ERROR
-        progress = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup="C")
-        assert decode_body(ConsumeStats, progress.payload).offset_table == {}
+    assert await total("TOPIC_PUT_NUMS", "Orders") == 3
+    assert await total("GROUP_GET_NUMS", "Orders@C") == 2
+    assert await total("BROKER_PUT_NUMS", "DefaultCluster") == 3
+    assert await total("GROUP_GET_SIZE", "Orders@C") > 2 * 91
+    unknown = await ask(
+        peer, RequestCode.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="None"
+    )
+    assert unknown.code == Code.SYSTEM_ERROR
+    progress = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup="C")
+    assert decode_body(ConsumeStats, progress.payload).offset_table == {}
 
 
 async def test_every_replica_says_how_full_and_how_old_it_is(tmp_path: Path) -> None:
@@ -251,13 +231,3 @@ async def test_what_is_not_applied_yet_is_behind(tmp_path: Path) -> None:
         assert 3000 < await behind_bytes() < 4000
         broker.ledger.commit()
         assert await behind_bytes() == 0
-
-
-def test_a_follower_says_whom_to_ask() -> None:
-    """In words, for people at stock tools, and in a field, for our client."""
-    role = Role("n0", {"n0": "h:1", "n1": "h:2"})
-    role.following("n1", 3)
-    refused = role.not_leader()
-    assert (str(refused), refused.ext) == ("not the leader: ask h:2", {"leaderAddr": "h:2"})
-    role.following(None, 4)
-    assert (str(role.not_leader()), role.not_leader().ext) == ("not the leader; none is known", {})

@@ -24,7 +24,7 @@ from dledger.remoting.command import Command
 from mqbroker.limits import CONFIGS_PER_REQUEST_MAX
 from mqbroker.refusal import Refused
 from mqbroker.requests.admin.changes import named_only, out_of_reach
-from mqbroker.testing import served
+from mqbroker.testing import MemoryBroker, served
 from mqbroker.testing.requests import (
     TOPIC,
     ask,
@@ -110,23 +110,22 @@ def as_list(queues: int) -> Command:
     ],
 )
 async def test_a_list_longer_than_one_turn_allows_is_refused(
-    code: int, field: str, name: str, tmp_path: Path
+    broker: MemoryBroker, peer: Peer, code: int, field: str, name: str
 ) -> None:
     """It names the field and both numbers; nothing of it is done, and one row less is done."""
-    async with served(tmp_path) as (broker, peer):
-        config = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
-        rows = [config | {name: f"N{number}"} for number in range(CONFIGS_PER_REQUEST_MAX + 1)]
+    config = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
+    rows = [config | {name: f"N{number}"} for number in range(CONFIGS_PER_REQUEST_MAX + 1)]
 
-        async def ask_for(count: int) -> Command:
-            body = json.dumps({field: rows[:count]}).encode()
-            return await peer.request(Command(code, {}, body), 30)
+    async def ask_for(count: int) -> Command:
+        body = json.dumps({field: rows[:count]}).encode()
+        return await peer.request(Command(code, {}, body), 30)
 
-        refused = await ask_for(len(rows))
-        assert refused.code == ResponseCode.SYSTEM_ERROR
-        assert f"{field} has 8193 rows; a request may have 8192" in (refused.remark or "")
-        assert broker.machine.topics.get("N0") is None
-        assert broker.machine.groups.get("N0") is None
-        assert (await ask_for(len(rows) - 1)).code == ResponseCode.SUCCESS
+    refused = await ask_for(len(rows))
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert f"{field} has 8193 rows; a request may have 8192" in (refused.remark or "")
+    assert broker.machine.topics.get("N0") is None
+    assert broker.machine.groups.get("N0") is None
+    assert (await ask_for(len(rows) - 1)).code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -150,20 +149,19 @@ async def test_stock_tools_cut_no_messages_off(tmp_path: Path, listed: bool) -> 
         assert broker.machine.queues.end(TOPIC, 9) == 2
 
 
-async def test_a_send_and_a_cut_of_its_queue_are_not_both_done(tmp_path: Path) -> None:
+async def test_a_send_and_a_cut_of_its_queue_are_not_both_done(peer: Peer) -> None:
     """Whichever comes first, though neither is applied when the other arrives."""
-    async with served(tmp_path) as (_, peer):
-        for number in range(20):
-            topic = f"T{number}"
-            await make_topic(peer, topic, queues=4)
-            done: list[bool] = []
+    for number in range(20):
+        topic = f"T{number}"
+        await make_topic(peer, topic, queues=4)
+        done: list[bool] = []
 
-            async def request(command: Command, done: list[bool] = done) -> None:
-                done.append((await peer.request(command, 5)).code == ResponseCode.SUCCESS)
+        async def request(command: Command, done: list[bool] = done) -> None:
+            done.append((await peer.request(command, 5)).code == ResponseCode.SUCCESS)
 
-            send = produce_request("a", topic=topic, runs=[(3, 1)])
-            requests = [send, topic_request(topic, 2)]
-            async with trio.open_nursery() as nursery:
-                for command in requests[:: 1 if number % 2 else -1]:
-                    nursery.start_soon(request, command)
-            assert sorted(done) == [False, True]
+        send = produce_request("a", topic=topic, runs=[(3, 1)])
+        requests = [send, topic_request(topic, 2)]
+        async with trio.open_nursery() as nursery:
+            for command in requests[:: 1 if number % 2 else -1]:
+                nursery.start_soon(request, command)
+        assert sorted(done) == [False, True]

@@ -1,4 +1,4 @@
-"""A broker's config: what it may say, and how it says what is wrong."""
+"""A broker's config: what it may say, how it says what is wrong, and which one counts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import pytest
 
 from dledger.errors import Busy, ConfigError, NotLeader, OutcomeUnknown, TooLarge
 from dledger.program.config import load_config
-from dledger.remoting.codes import ResponseCode
+from dledger.remoting.codes import RequestCode, ResponseCode
 from mqbroker.config import BrokerConfig
 from mqbroker.flow.rates import Counter
 from mqbroker.leader.role import Role
+from mqbroker.testing import served
+from mqbroker.testing.requests import ask
 
 GROUP = BrokerConfig(
     listen_port=10912,
@@ -136,3 +138,20 @@ def test_a_replica_may_listen_elsewhere_than_others_are_told() -> None:
     assert bound.ledger().peer_port == ("0.0.0.0", 40911)
     assert bound.client_addresses() == plain.client_addresses() == {"n0": "192.0.2.7:10911"}
     assert bound.peers() == plain.peers()
+
+
+async def test_a_setting_replaces_the_config_that_counts_and_changes_no_other(
+    tmp_path: Path,
+) -> None:
+    """The file's stays, since an empty setting gives its value back; one that was kept stays."""
+    file_config = BrokerConfig(max_message_size=2000)
+    async with served(tmp_path, config=file_config) as (broker, peer):
+        core = broker.broker.core
+        before, update = core.config, RequestCode.UPDATE_BROKER_CONFIG
+        assert (await ask(peer, update, b"maxMessageSize=77\n")).code == ResponseCode.SUCCESS
+        sizes = (core.config, before, core.file_config, file_config)
+        assert [each.max_message_size for each in sizes] == [77, 2000, 2000, 2000]
+        assert (await ask(peer, update, b"maxMessageSize=\n")).code == ResponseCode.SUCCESS
+        assert core.config == before
+        with pytest.raises(AttributeError):
+            core.config.max_message_size = 1  # type: ignore[misc]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import trio
 
-from dledger.net import connect_peer
+from dledger.net import Peer, connect_peer
 from dledger.remoting.bodies import (
     ConsumerData,
     ConsumerIdList,
@@ -23,7 +23,7 @@ from dledger.remoting.json_dialect import MessageQueue
 from dledger.remoting.message import (
     properties_decode,
 )
-from mqbroker.testing import memory_broker, served, until
+from mqbroker.testing import MemoryBroker, memory_broker, served, until
 from mqbroker.testing.requests import (
     ask,
     commit,
@@ -40,22 +40,21 @@ from mqbroker.testing.requests import (
 Code = ResponseCode
 
 
-async def test_a_held_pull_is_answered_when_its_message_comes(tmp_path: Path) -> None:
+async def test_a_held_pull_is_answered_when_its_message_comes(peer: Peer) -> None:
     """No polling: the answer leaves with the message's commit."""
-    async with served(tmp_path) as (_, peer):
-        await make_topic(peer, "Orders")
-        answers: list[Command] = []
-        async with trio.open_nursery() as nursery:
+    await make_topic(peer, "Orders")
+    answers: list[Command] = []
+    async with trio.open_nursery() as nursery:
 
-            @nursery.start_soon
-            async def pull() -> None:
-                answers.append(await peer.request(pull_request(sys_flag=6), 5))
+        @nursery.start_soon
+        async def pull() -> None:
+            answers.append(await peer.request(pull_request(sys_flag=6), 5))
 
-            await trio.sleep(0.05)
-            assert not answers
-            await peer.request(produce_request("a"), 5)
-        assert answers[0].code == Code.SUCCESS
-        assert [bytes(each.body) for each in records(answers[0])] == [b"a 0 0", b"a 0 1"]
+        await trio.sleep(0.05)
+        assert not answers
+        await peer.request(produce_request("a"), 5)
+    assert answers[0].code == Code.SUCCESS
+    assert [bytes(each.body) for each in records(answers[0])] == [b"a 0 0", b"a 0 1"]
 
 
 async def test_a_held_pull_ends_with_its_time_and_with_the_leadership(tmp_path: Path) -> None:
@@ -75,36 +74,34 @@ async def test_a_held_pull_ends_with_its_time_and_with_the_leadership(tmp_path: 
             broker.ledger.follow("n1")
 
 
-async def test_a_pull_needs_a_topic_a_queue_and_a_subscription(tmp_path: Path) -> None:
+async def test_a_pull_needs_a_topic_a_queue_and_a_subscription(peer: Peer) -> None:
     """A first pull may come before the heartbeat: it is told so, and the client tries again."""
-    async with served(tmp_path) as (_, peer):
-        assert (await peer.request(pull_request(), 5)).code == Code.TOPIC_NOT_EXIST
-        await make_topic(peer, "Orders")
-        assert (await peer.request(pull_request(9), 5)).code == Code.SYSTEM_ERROR
-        unknown = await peer.request(pull_request(sys_flag=0), 5)
-        assert unknown.code == Code.SUBSCRIPTION_NOT_EXIST
-        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
-        assert (await peer.request(pull_request(sys_flag=0), 5)).code == Code.PULL_NOT_FOUND
-        bad = await peer.request(pull_request(subscription=" || "), 5)
-        assert bad.code == Code.SUBSCRIPTION_PARSE_FAILED
+    assert (await peer.request(pull_request(), 5)).code == Code.TOPIC_NOT_EXIST
+    await make_topic(peer, "Orders")
+    assert (await peer.request(pull_request(9), 5)).code == Code.SYSTEM_ERROR
+    unknown = await peer.request(pull_request(sys_flag=0), 5)
+    assert unknown.code == Code.SUBSCRIPTION_NOT_EXIST
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+    assert (await peer.request(pull_request(sys_flag=0), 5)).code == Code.PULL_NOT_FOUND
+    bad = await peer.request(pull_request(subscription=" || "), 5)
+    assert bad.code == Code.SUBSCRIPTION_PARSE_FAILED
 
 
 async def test_a_pull_that_is_ahead_of_its_heartbeat_gets_what_any_tag_could_want(
-    tmp_path: Path,
+    peer: Peer,
 ) -> None:
     """A newer subscription is on its way: nothing is skipped by the older one, nobody waits."""
-    async with served(tmp_path) as (_, peer):
-        await make_topic(peer, "Orders")
-        await peer.request(produce_request("untagged", runs=[(0, 1)]), 5)
-        subscription = SubscriptionData("Orders", "A", ["A"], [65], sub_version=4)
-        data = ConsumerData("C", subscription_data_set=[subscription])
-        await ask(peer, RequestCode.HEART_BEAT, encode_body(HeartbeatData("c1", [], [data])))
+    await make_topic(peer, "Orders")
+    await peer.request(produce_request("untagged", runs=[(0, 1)]), 5)
+    subscription = SubscriptionData("Orders", "A", ["A"], [65], sub_version=4)
+    data = ConsumerData("C", subscription_data_set=[subscription])
+    await ask(peer, RequestCode.HEART_BEAT, encode_body(HeartbeatData("c1", [], [data])))
 
-        known = await peer.request(pull_request(sys_flag=0, subVersion=4), 5)
-        newer = await peer.request(pull_request(sys_flag=0, subVersion=5), 5)
+    known = await peer.request(pull_request(sys_flag=0, subVersion=4), 5)
+    newer = await peer.request(pull_request(sys_flag=0, subVersion=5), 5)
 
-        assert known.code == Code.PULL_RETRY_IMMEDIATELY
-        assert [bytes(each.body) for each in records(newer)] == [b"untagged 0 0"]
+    assert known.code == Code.PULL_RETRY_IMMEDIATELY
+    assert [bytes(each.body) for each in records(newer)] == [b"untagged 0 0"]
 
 
 async def test_offsets_of_a_group_are_committed_through_the_log(tmp_path: Path) -> None:
@@ -125,24 +122,23 @@ async def test_offsets_of_a_group_are_committed_through_the_log(tmp_path: Path) 
         assert await commit(peer, 7, 1, topic="No") == Code.TOPIC_NOT_EXIST
 
 
-async def test_the_ends_of_a_queue_and_the_place_of_a_time(tmp_path: Path) -> None:
+async def test_the_ends_of_a_queue_and_the_place_of_a_time(peer: Peer) -> None:
     """Maximum offsets are exclusive; LOWER and UPPER bracket a time."""
-    async with served(tmp_path) as (_, peer):
-        await peer.request(produce_request("a"), 5)
-        sent = await peer.request(produce_request("b"), 5)
-        late = int(str(sent.ext["storeTimestamp"]))
-        queue: dict[str, ExtValue] = {"topic": "Orders", "queueId": 0}
-        assert (await ask(peer, RequestCode.GET_MAX_OFFSET, **queue)).ext["offset"] == 4
-        assert (await ask(peer, RequestCode.GET_MIN_OFFSET, **queue)).ext["offset"] == 0
-        search = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-        assert (await ask(peer, search, **queue, timestamp=0)).ext["offset"] == 0
-        assert (await ask(peer, search, **queue, timestamp=late + 1)).ext["offset"] == 4
-        upper = await ask(peer, search, **queue, timestamp=late, boundaryType="upper")
-        assert upper.ext["offset"] == 3
-        earliest = await ask(peer, RequestCode.GET_EARLIEST_MSG_STORETIME, **queue)
-        assert int(str(earliest.ext["timestamp"])) <= late
-        empty = await ask(peer, RequestCode.GET_EARLIEST_MSG_STORETIME, topic="Orders", queueId=5)
-        assert empty.ext["timestamp"] == -1
+    await peer.request(produce_request("a"), 5)
+    sent = await peer.request(produce_request("b"), 5)
+    late = int(str(sent.ext["storeTimestamp"]))
+    queue: dict[str, ExtValue] = {"topic": "Orders", "queueId": 0}
+    assert (await ask(peer, RequestCode.GET_MAX_OFFSET, **queue)).ext["offset"] == 4
+    assert (await ask(peer, RequestCode.GET_MIN_OFFSET, **queue)).ext["offset"] == 0
+    search = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+    assert (await ask(peer, search, **queue, timestamp=0)).ext["offset"] == 0
+    assert (await ask(peer, search, **queue, timestamp=late + 1)).ext["offset"] == 4
+    upper = await ask(peer, search, **queue, timestamp=late, boundaryType="upper")
+    assert upper.ext["offset"] == 3
+    earliest = await ask(peer, RequestCode.GET_EARLIEST_MSG_STORETIME, **queue)
+    assert int(str(earliest.ext["timestamp"])) <= late
+    empty = await ask(peer, RequestCode.GET_EARLIEST_MSG_STORETIME, topic="Orders", queueId=5)
+    assert empty.ext["timestamp"] == -1
 
 
 async def test_members_of_a_group_hear_of_each_other(tmp_path: Path) -> None:
@@ -219,7 +215,7 @@ async def test_a_message_sent_back_comes_again_later_and_in_the_end_is_a_dead_le
 
 
 async def test_our_consumers_say_in_milliseconds_when_a_message_is_to_come_again(
-    tmp_path: Path,
+    broker: MemoryBroker, peer: Peer
 ) -> None:
     """Instead of a level; too long a time is refused, and the dead letters wait for nothing."""
 
@@ -231,22 +227,21 @@ async def test_our_consumers_say_in_milliseconds_when_a_message_is_to_come_again
     async def retried(tries: int) -> None:
         await until(lambda: broker.machine.queues.end("%RETRY%C", 0) == tries)
 
-    async with served(tmp_path) as (broker, peer):
-        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
-        await peer.request(produce_request("a"), 5)
-        (first, _) = records(await peer.request(pull_request(0), 5))
-        position = first.physical_offset
-        for tries in (1, 2):
-            assert (await send_back(position, 20)).code == Code.SUCCESS
-            await retried(tries)
-            retry = await peer.request(pull_request(0, tries - 1, topic="%RETRY%C"), 5)
-            (record,) = records(retry)
-            assert record.reconsume_times == tries
-            position = record.physical_offset
-        too_long = await send_back(position, 41 * 86_400_000)
-        assert too_long.code == Code.MESSAGE_ILLEGAL
-        assert (await send_back(position, 20, times_max=2)).code == Code.SUCCESS
-        assert broker.machine.queues.end("%DLQ%C", 0) == 1
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
+    await peer.request(produce_request("a"), 5)
+    (first, _) = records(await peer.request(pull_request(0), 5))
+    position = first.physical_offset
+    for tries in (1, 2):
+        assert (await send_back(position, 20)).code == Code.SUCCESS
+        await retried(tries)
+        retry = await peer.request(pull_request(0, tries - 1, topic="%RETRY%C"), 5)
+        (record,) = records(retry)
+        assert record.reconsume_times == tries
+        position = record.physical_offset
+    too_long = await send_back(position, 41 * 86_400_000)
+    assert too_long.code == Code.MESSAGE_ILLEGAL
+    assert (await send_back(position, 20, times_max=2)).code == Code.SUCCESS
+    assert broker.machine.queues.end("%DLQ%C", 0) == 1
 
 
 async def test_a_stock_consumer_that_sends_back_by_itself_is_delayed_too(tmp_path: Path) -> None:
@@ -265,23 +260,22 @@ async def test_a_stock_consumer_that_sends_back_by_itself_is_delayed_too(tmp_pat
         assert "DELAY" not in properties_decode(dead.properties)
 
 
-async def test_orderly_consumers_lock_queues(tmp_path: Path) -> None:
+async def test_orderly_consumers_lock_queues(peer: Peer) -> None:
     """A second client gets those that are free, and all after they are given up."""
-    async with served(tmp_path) as (_, peer):
-        await make_topic(peer, "Orders")
-        queues = [MessageQueue("Orders", "broker-a", number) for number in (0, 1, 7)]
+    await make_topic(peer, "Orders")
+    queues = [MessageQueue("Orders", "broker-a", number) for number in (0, 1, 7)]
 
-        async def lock(client_id: str, *wanted: MessageQueue) -> list[int]:
-            body = encode_body(LockBatchBody("C", client_id, list(wanted)))
-            response = await ask(peer, RequestCode.LOCK_BATCH_MQ, body)
-            granted = decode_body(LockBatchResponseBody, response.payload).lock_ok_mq_set
-            return [queue.queue_id for queue in granted]
+    async def lock(client_id: str, *wanted: MessageQueue) -> list[int]:
+        body = encode_body(LockBatchBody("C", client_id, list(wanted)))
+        response = await ask(peer, RequestCode.LOCK_BATCH_MQ, body)
+        granted = decode_body(LockBatchResponseBody, response.payload).lock_ok_mq_set
+        return [queue.queue_id for queue in granted]
 
-        assert await lock("c1", queues[0], queues[2]) == [0]
-        assert await lock("c2", *queues) == [1]
-        body = encode_body(LockBatchBody("C", "c1", queues))
-        assert (await ask(peer, RequestCode.UNLOCK_BATCH_MQ, body)).code == Code.SUCCESS
-        assert await lock("c2", *queues) == [0, 1]
+    assert await lock("c1", queues[0], queues[2]) == [0]
+    assert await lock("c2", *queues) == [1]
+    body = encode_body(LockBatchBody("C", "c1", queues))
+    assert (await ask(peer, RequestCode.UNLOCK_BATCH_MQ, body)).code == Code.SUCCESS
+    assert await lock("c2", *queues) == [0, 1]
 
 
 async def test_a_lock_lasts_a_minute_whatever_the_wall_clock_does(tmp_path: Path) -> None:

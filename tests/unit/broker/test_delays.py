@@ -276,22 +276,6 @@ def test_what_is_always_due_keeps_nothing_else_waiting(
     assert [bytes(record.body) for record in leader.arrived(queue_id=2)] == [b"other"]
 
 
-def test_a_message_whose_topic_is_deleted_meanwhile_goes_with_it(tmp_path: Path) -> None:
-    """It is not delivered into a topic of that name made later, nor does it stop the others."""
-    leader = Leader(tmp_path)
-    leader.definitions.put_topics([read_write("Bills", 4)], lambda _: None)
-    leader.send(b"gone", 1)
-    leader.send(b"kept", 1, topic="Bills")
-    leader.definitions.delete_topic("Orders", lambda _: None)
-    leader.now_ms += 1000
-    assert leader.deliver()
-    assert leader.deliveries.dropped == 1
-    assert [bytes(record.body) for record in leader.arrived(topic="Bills")] == [b"kept"]
-    leader.definitions.put_topics([read_write("Orders", 4)], lambda _: None)
-    assert not leader.deliver()
-    assert leader.arrived() == []
-
-
 def test_what_was_delivered_can_not_be_taken_again() -> None:
     """Such an entry was written by no leader: it is set aside as a whole."""
     delays = Delays()

@@ -138,72 +138,66 @@ async def send(peer: Peer, key: str, topic: str = TOPIC) -> Command:
 
 
 async def test_sends_above_a_topic_s_rate_are_told_when_to_come_again(
-    tmp_path: Path, autojump_clock: MockClock
+    peer: Peer, autojump_clock: MockClock
 ) -> None:
     """With RocketMQ's code and words; other topics, and sends that are stored already, pass."""
-    async with served(tmp_path) as (_, peer):
-        assert (await set_send_rate(peer, "+send.rate.messages=10")).code == 0
-        for number in range(10):
-            assert (await send(peer, f"k{number}")).code == 0
-        refused = await send(peer, "late")
-        assert refused.code == BUSY
-        assert refused.remark == (
-            "[OVERLOAD]system busy, start flow control for a while: the topic 'Orders' takes 10 "
-            "messages/s; come again in 100 ms"
-        )
-        assert refused.ext["retryAfterMillis"] == "100"
-        assert (await peer.request(send_request(b"stock"), TIMEOUT_S)).code == BUSY
-        again = await send(peer, "k3")
-        assert (again.code, again.ext["duplicate"]) == (0, True)
-        assert (await send(peer, "k0", "Other")).code == 0
-        assert await figure(peer, "TOPIC_HELD_BACK_TIMES", TOPIC) == 2
+    assert (await set_send_rate(peer, "+send.rate.messages=10")).code == 0
+    for number in range(10):
+        assert (await send(peer, f"k{number}")).code == 0
+    refused = await send(peer, "late")
+    assert refused.code == BUSY
+    assert refused.remark == (
+        "[OVERLOAD]system busy, start flow control for a while: the topic 'Orders' takes 10 "
+        "messages/s; come again in 100 ms"
+    )
+    assert refused.ext["retryAfterMillis"] == "100"
+    assert (await peer.request(send_request(b"stock"), TIMEOUT_S)).code == BUSY
+    again = await send(peer, "k3")
+    assert (again.code, again.ext["duplicate"]) == (0, True)
+    assert (await send(peer, "k0", "Other")).code == 0
+    assert await figure(peer, "TOPIC_HELD_BACK_TIMES", TOPIC) == 2
 
-        autojump_clock.jump(0.11)
-        assert (await send(peer, "late")).code == 0
-        assert (await send(peer, "later")).code == BUSY
-        await set_send_rate(peer, "-send.rate.messages")
-        assert (await send(peer, "later")).code == 0
+    autojump_clock.jump(0.11)
+    assert (await send(peer, "late")).code == 0
+    assert (await send(peer, "later")).code == BUSY
+    await set_send_rate(peer, "-send.rate.messages")
+    assert (await send(peer, "later")).code == 0
 
 
-async def test_a_batch_passes_whole_and_is_paid_off(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_a_batch_passes_whole_and_is_paid_off(peer: Peer, autojump_clock: MockClock) -> None:
     """It is one entry; by messages or by bytes, whichever takes longer."""
-    async with served(tmp_path) as (_, peer):
-        await set_send_rate(peer, "+send.rate.messages=10,+send.rate.bytes=1000000")
-        batch = produce_request("b", TOPIC, [(0, 30)])
-        assert (await peer.request(batch, TIMEOUT_S)).code == 0
-        assert (await send(peer, "x")).ext["retryAfterMillis"] == "2100"
-        await set_send_rate(peer, "+send.rate.bytes=10")
-        assert (await send(peer, "x")).code == 0
-        refused = await send(peer, "y")
-        assert "10 bytes/s" in str(refused.remark)
+    await set_send_rate(peer, "+send.rate.messages=10,+send.rate.bytes=1000000")
+    batch = produce_request("b", TOPIC, [(0, 30)])
+    assert (await peer.request(batch, TIMEOUT_S)).code == 0
+    assert (await send(peer, "x")).ext["retryAfterMillis"] == "2100"
+    await set_send_rate(peer, "+send.rate.bytes=10")
+    assert (await send(peer, "x")).code == 0
+    refused = await send(peer, "y")
+    assert "10 bytes/s" in str(refused.remark)
 
 
 async def test_what_is_delayed_or_half_counts_for_its_topic(
-    tmp_path: Path, autojump_clock: MockClock
+    peer: Peer, autojump_clock: MockClock
 ) -> None:
     """Though it is stored elsewhere first."""
     half = "TRAN_MSG\x01true\x02PGROUP\x01P\x02"
-    async with served(tmp_path) as (_, peer):
-        await set_send_rate(peer, "+send.rate.messages=2")
-        for properties in ("DELAY\x011\x02", half):
-            assert (await peer.request(send_request(i=properties), TIMEOUT_S)).code == 0
-        for properties in ("DELAY\x011\x02", half, "TIMER_DELAY_MS\x011000\x02"):
-            assert (await peer.request(send_request(i=properties), TIMEOUT_S)).code == BUSY
+    await set_send_rate(peer, "+send.rate.messages=2")
+    for properties in ("DELAY\x011\x02", half):
+        assert (await peer.request(send_request(i=properties), TIMEOUT_S)).code == 0
+    for properties in ("DELAY\x011\x02", half, "TIMER_DELAY_MS\x011000\x02"):
+        assert (await peer.request(send_request(i=properties), TIMEOUT_S)).code == BUSY
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "x", "1.5", "1000000000001", ""])
-async def test_what_is_no_rate_is_refused(tmp_path: Path, value: str) -> None:
+async def test_what_is_no_rate_is_refused(peer: Peer, value: str) -> None:
     """By name, with what it may be; and the names of groups are not those of topics."""
-    async with served(tmp_path) as (_, peer):
-        topic = await set_send_rate(peer, f"+send.rate.messages={value}")
-        group = await set_consume_rate(peer, {"+consume.rate.bytes": value})
-        for answer in (topic, group):
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert "from 1 to 1000000000000" in str(answer.remark)
-        assert "is not known" in str((await set_send_rate(peer, "+consume.rate.bytes=5")).remark)
-        assert "is not known" in str((await set_consume_rate(peer, {"+message.type": "x"})).remark)
+    topic = await set_send_rate(peer, f"+send.rate.messages={value}")
+    group = await set_consume_rate(peer, {"+consume.rate.bytes": value})
+    for answer in (topic, group):
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "from 1 to 1000000000000" in str(answer.remark)
+    assert "is not known" in str((await set_send_rate(peer, "+consume.rate.bytes=5")).remark)
+    assert "is not known" in str((await set_consume_rate(peer, {"+message.type": "x"})).remark)
 
 
 async def group_config(peer: Peer) -> SubscriptionGroupConfig:
@@ -251,56 +245,53 @@ async def pull(peer: Peer, offset: int, sys_flag: int = 4, hold_ms: int = 3000) 
 
 
 async def test_a_pull_waits_until_its_group_may_have_more(
-    tmp_path: Path, autojump_clock: MockClock
+    peer: Peer, autojump_clock: MockClock
 ) -> None:
     """It is given what there is room for, and waits at the broker; no client polls."""
-    async with served(tmp_path) as (_, peer):
-        await given_messages(peer)
-        await set_consume_rate(peer, {"+consume.rate.messages": "10"})
-        offset, began_s = 0, autojump_clock.current_time()
-        pulls = 0
-        while offset < 50:
-            answer = await pull(peer, offset, SUBSCRIPTION_AND_SUSPEND)
-            assert answer.code == 0
-            assert [each.queue_offset for each in records(answer)] == list(
-                range(offset, offset + len(records(answer)))
-            )
-            offset += len(records(answer))
-            pulls += 1
-        took_s = autojump_clock.current_time() - began_s
-        assert (offset - 20) / 10 <= took_s < 6
-        assert pulls < 50
-        assert await figure(peer, "GROUP_HELD_BACK_TIMES", GROUP) == pulls - 1
+    await given_messages(peer)
+    await set_consume_rate(peer, {"+consume.rate.messages": "10"})
+    offset, began_s = 0, autojump_clock.current_time()
+    pulls = 0
+    while offset < 50:
+        answer = await pull(peer, offset, SUBSCRIPTION_AND_SUSPEND)
+        assert answer.code == 0
+        assert [each.queue_offset for each in records(answer)] == list(
+            range(offset, offset + len(records(answer)))
+        )
+        offset += len(records(answer))
+        pulls += 1
+    took_s = autojump_clock.current_time() - began_s
+    assert (offset - 20) / 10 <= took_s < 6
+    assert pulls < 50
+    assert await figure(peer, "GROUP_HELD_BACK_TIMES", GROUP) == pulls - 1
 
 
 async def test_a_pull_that_can_not_wait_is_told_when_to_come_again(
-    tmp_path: Path, autojump_clock: MockClock
+    peer: Peer, autojump_clock: MockClock
 ) -> None:
     """Whether it never waits, or not long enough."""
-    async with served(tmp_path) as (_, peer):
-        await given_messages(peer)
-        await set_consume_rate(peer, {"+consume.rate.messages": "1"})
-        assert len(records(await pull(peer, 0))) == 1
-        for flag, hold_ms in ((4, 3000), (SUBSCRIPTION_AND_SUSPEND, 500)):
-            refused = await pull(peer, 1, flag, hold_ms)
-            assert refused.code == BUSY
-            assert "the group 'C' is given 1 messages/s; come again" in str(refused.remark)
-            assert 900 <= int(str(refused.ext["retryAfterMillis"])) <= 1000
+    await given_messages(peer)
+    await set_consume_rate(peer, {"+consume.rate.messages": "1"})
+    assert len(records(await pull(peer, 0))) == 1
+    for flag, hold_ms in ((4, 3000), (SUBSCRIPTION_AND_SUSPEND, 500)):
+        refused = await pull(peer, 1, flag, hold_ms)
+        assert refused.code == BUSY
+        assert "the group 'C' is given 1 messages/s; come again" in str(refused.remark)
+        assert 900 <= int(str(refused.ext["retryAfterMillis"])) <= 1000
 
 
 async def test_a_rate_in_bytes_gives_one_message_at_least(
-    tmp_path: Path, autojump_clock: MockClock
+    peer: Peer, autojump_clock: MockClock
 ) -> None:
     """However large it is: it is paid off before the next."""
-    async with served(tmp_path) as (_, peer):
-        await given_messages(peer, 3)
-        await set_consume_rate(peer, {"+consume.rate.bytes": "100"})
-        first = await pull(peer, 0)
-        assert len(records(first)) == 1
-        refused = await pull(peer, 1)
-        assert refused.code == BUSY
-        autojump_clock.jump(int(str(refused.ext["retryAfterMillis"])) / 1000)
-        assert len(records(await pull(peer, 1))) == 1
+    await given_messages(peer, 3)
+    await set_consume_rate(peer, {"+consume.rate.bytes": "100"})
+    first = await pull(peer, 0)
+    assert len(records(first)) == 1
+    refused = await pull(peer, 1)
+    assert refused.code == BUSY
+    autojump_clock.jump(int(str(refused.ext["retryAfterMillis"])) / 1000)
+    assert len(records(await pull(peer, 1))) == 1
 
 
 async def test_who_waits_for_its_turn_hears_of_another_leader(tmp_path: Path) -> None:
@@ -332,18 +323,17 @@ def _command(answer: object) -> Command:
 
 
 async def test_a_pop_waits_until_its_group_may_have_more(
-    tmp_path: Path, autojump_clock: MockClock
+    peer: Peer, autojump_clock: MockClock
 ) -> None:
     """As a pull does; one that does not wait is told when to come again."""
-    async with served(tmp_path) as (_, peer):
-        await given_messages(peer)
-        await set_consume_rate(peer, {"+consume.rate.messages": "10"})
-        began_s, got = autojump_clock.current_time(), 0
-        while got < 40:
-            answer = await peer.request(pop_request(poll_ms=15_000), 60)
-            assert answer.code == 0
-            got += len(records(answer))
-        assert (got - 20) / 10 <= autojump_clock.current_time() - began_s < 5
-        refused = await peer.request(pop_request(), 60)
-        assert refused.code == BUSY
-        assert int(str(refused.ext["retryAfterMillis"])) > 0
+    await given_messages(peer)
+    await set_consume_rate(peer, {"+consume.rate.messages": "10"})
+    began_s, got = autojump_clock.current_time(), 0
+    while got < 40:
+        answer = await peer.request(pop_request(poll_ms=15_000), 60)
+        assert answer.code == 0
+        got += len(records(answer))
+    assert (got - 20) / 10 <= autojump_clock.current_time() - began_s < 5
+    refused = await peer.request(pop_request(), 60)
+    assert refused.code == BUSY
+    assert int(str(refused.ext["retryAfterMillis"])) > 0

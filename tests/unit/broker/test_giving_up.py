@@ -107,36 +107,17 @@ async def test_at_any_crash_a_message_is_a_dead_letter_or_in_flight(tmp_path: Pa
         replica.close()
 
 
-async def test_a_repeated_request_stores_nothing(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
-    """Not at another leader either; and the message never comes again."""
-    async with served(tmp_path) as (broker, peer):
-        found, pop_time = await begin(peer)
-        for record in found:
-            await give_up(peer, record, pop_time)
-        broker.ledger.follow()
-        broker.ledger.lead()
-        assert (await give_up(peer, found[0], pop_time)).ext["late"] == 1
-
-        await trio.sleep(POP_HIDDEN_MS / 1000)
-        assert (await peer.request(pop_request(), TIMEOUT_S)).code == ResponseCode.POLLING_TIMEOUT
-        assert broker.machine.queues.end(DEAD, 0) == 2
-        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 2
-
-
 async def test_who_comes_after_the_next_delivery_buries_nothing(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
+    broker: MemoryBroker, peer: Peer, autojump_clock: trio.testing.MockClock
 ) -> None:
     """The message is another member's; an hour that never was is nobody's delivery."""
-    async with served(tmp_path) as (broker, peer):
-        found, pop_time = await begin(peer)
-        await trio.sleep(POP_HIDDEN_MS / 1000)
-        _, second = await pop(peer)
-        for stale in (pop_time, 0, -1, 2**63 - 1):
-            assert (await give_up(peer, found[0], stale)).ext["late"] == 1
-        assert broker.machine.queues.end(DEAD, 0) == 0
-        assert (await give_up(peer, found[0], second)).ext["late"] == 0
+    found, pop_time = await begin(peer)
+    await trio.sleep(POP_HIDDEN_MS / 1000)
+    _, second = await pop(peer)
+    for stale in (pop_time, 0, -1, 2**63 - 1):
+        assert (await give_up(peer, found[0], stale)).ext["late"] == 1
+    assert broker.machine.queues.end(DEAD, 0) == 0
+    assert (await give_up(peer, found[0], second)).ext["late"] == 0
 
 
 async def test_a_stock_consumer_stores_and_acknowledges_by_itself(tmp_path: Path) -> None:
@@ -162,7 +143,7 @@ async def test_what_is_on_its_way_comes_first(before: str, tmp_path: Path) -> No
             "ack": ack_request(place(found[0]), pop_time),
             "hide": hide_request(place(found[0]), pop_time, 9000),
         }
-        by_hand(broker)
+        broker.ledger.auto = False
         answers = asked(peer, requests[before])
         await until(lambda: len(broker.ledger.uncommitted) == 1)
         late = await give_up(peer, found[0], pop_time)
@@ -180,7 +161,7 @@ async def test_what_comes_behind_finds_it_done(behind: str, tmp_path: Path) -> N
         found, pop_time = await begin(peer)
         await give_up(peer, found[1], pop_time)
         pop_time = await shown(peer, found[0], pop_time)
-        by_hand(broker)
+        broker.ledger.auto = False
         answers = asked(peer, give_up_request(found[0].physical_offset, pop_time))
         await until(lambda: len(broker.ledger.uncommitted) == 1)
         requests = {
@@ -198,42 +179,35 @@ async def test_what_comes_behind_finds_it_done(behind: str, tmp_path: Path) -> N
         assert answers[0].ext["late"] == 0
 
 
-async def test_the_second_of_two_at_once_is_asked_to_wait(tmp_path: Path) -> None:
+async def test_the_second_of_two_at_once_is_asked_to_wait(broker: MemoryBroker, peer: Peer) -> None:
     """Until the first is in the log; then it is told that there is nothing to do."""
-    async with served(tmp_path) as (broker, peer):
-        found, pop_time = await begin(peer)
-        await give_up(peer, found[1], pop_time)
-        by_hand(broker)
-        request = give_up_request(found[0].physical_offset, pop_time)
-        answers = asked(peer, request)
-        await until(lambda: len(broker.ledger.uncommitted) == 1)
-        again = await peer.request(give_up_request(found[0].physical_offset, pop_time), TIMEOUT_S)
-        assert again.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        broker.ledger.commit()
-        await until(lambda: len(answers) == 1)
+    found, pop_time = await begin(peer)
+    await give_up(peer, found[1], pop_time)
+    broker.ledger.auto = False
+    request = give_up_request(found[0].physical_offset, pop_time)
+    answers = asked(peer, request)
+    await until(lambda: len(broker.ledger.uncommitted) == 1)
+    again = await peer.request(give_up_request(found[0].physical_offset, pop_time), TIMEOUT_S)
+    assert again.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    broker.ledger.commit()
+    await until(lambda: len(answers) == 1)
 
-        assert (await give_up(peer, found[0], pop_time)).ext["late"] == 1
-
-
-def by_hand(broker: MemoryBroker) -> None:
-    """What is appended from now on waits for `commit`."""
-    broker.ledger._auto = False
+    assert (await give_up(peer, found[0], pop_time)).ext["late"] == 1
 
 
-async def test_an_entry_is_one_with_its_note(tmp_path: Path) -> None:
+async def test_an_entry_is_one_with_its_note(broker: MemoryBroker, peer: Peer) -> None:
     """Mark, note, letter: three records of one entry of messages."""
-    async with served(tmp_path) as (broker, peer):
-        found, pop_time = await begin(peer)
-        await give_up(peer, found[0], pop_time)
-        last = [entry for entry in broker.ledger.entries(1) if entry.kind == Kind.MESSAGES][-1]
-        first = Record(last.body)
-        assert (first.topic, bytes(first.body)) == (OP_TOPIC, GIVEN_UP_MARK)
-        note = Record(last.body[first.size :])
-        letter = Record(last.body[first.size + note.size :])
-        given_up = decode_given_up(note.body)
-        assert [bits_from_bytes(ack.bits) for ack in given_up.acks] == [1]
-        assert given_up.sizes == [letter.size]
-        assert (letter.topic, bytes(letter.body)) == (DEAD, bytes(found[0].body))
+    found, pop_time = await begin(peer)
+    await give_up(peer, found[0], pop_time)
+    last = [entry for entry in broker.ledger.entries(1) if entry.kind == Kind.MESSAGES][-1]
+    first = Record(last.body)
+    assert (first.topic, bytes(first.body)) == (OP_TOPIC, GIVEN_UP_MARK)
+    note = Record(last.body[first.size :])
+    letter = Record(last.body[first.size + note.size :])
+    given_up = decode_given_up(note.body)
+    assert [bits_from_bytes(ack.bits) for ack in given_up.acks] == [1]
+    assert given_up.sizes == [letter.size]
+    assert (letter.topic, bytes(letter.body)) == (DEAD, bytes(found[0].body))
 
 
 def test_an_older_replica_stops_at_such_an_entry() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from trio.testing import MockClock
 
+from dledger.net import Peer
 from dledger.remoting.command import Command, HeaderEncoding
 from dledger.remoting.receipts import read_bits
-from mqbroker.testing import served
 from mqbroker.testing.requests import TIMEOUT_S, send_request
 
 from .test_popping import pop_request
@@ -25,29 +23,25 @@ def told(answer: Command) -> int:
     return read_bits(str(answer.ext.get("redelivered", "")), 128)
 
 
-async def test_an_attempt_that_is_repeated_says_so(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_an_attempt_that_is_repeated_says_so(peer: Peer, autojump_clock: MockClock) -> None:
     """Its first answer may have been lost, or not; what it gets besides is new."""
-    async with served(tmp_path) as (_, peer):
-        for _ in range(3):
-            await peer.request(send_request(b"x"), TIMEOUT_S)
-        first = await peer.request(own_pop("one"), TIMEOUT_S)
-        assert (told(first), "redelivered" in first.ext) == (0, False)
-        assert told(await peer.request(own_pop("one"), TIMEOUT_S)) == 0b111
-        await peer.request(send_request(b"new"), TIMEOUT_S)
-        assert told(await peer.request(own_pop("two"), TIMEOUT_S)) == 0
+    for _ in range(3):
+        await peer.request(send_request(b"x"), TIMEOUT_S)
+    first = await peer.request(own_pop("one"), TIMEOUT_S)
+    assert (told(first), "redelivered" in first.ext) == (0, False)
+    assert told(await peer.request(own_pop("one"), TIMEOUT_S)) == 0b111
+    await peer.request(send_request(b"new"), TIMEOUT_S)
+    assert told(await peer.request(own_pop("two"), TIMEOUT_S)) == 0
 
 
 async def test_what_comes_again_is_named_by_its_place_in_the_answer(
-    tmp_path: Path, autojump_clock: MockClock
+    peer: Peer, autojump_clock: MockClock
 ) -> None:
     """Beside new ones; a stock client is told by the count of deliveries, as ever."""
-    async with served(tmp_path) as (_, peer):
-        await peer.request(send_request(b"x"), TIMEOUT_S)
-        await peer.request(own_pop("one"), TIMEOUT_S)
-        autojump_clock.jump(61)
-        await peer.request(send_request(b"new"), TIMEOUT_S)
-        assert told(await peer.request(own_pop("two"), TIMEOUT_S)) == 0b01
-        autojump_clock.jump(61)
-        assert "redelivered" not in (await peer.request(pop_request(), TIMEOUT_S)).ext
+    await peer.request(send_request(b"x"), TIMEOUT_S)
+    await peer.request(own_pop("one"), TIMEOUT_S)
+    autojump_clock.jump(61)
+    await peer.request(send_request(b"new"), TIMEOUT_S)
+    assert told(await peer.request(own_pop("two"), TIMEOUT_S)) == 0b01
+    autojump_clock.jump(61)
+    assert "redelivered" not in (await peer.request(pop_request(), TIMEOUT_S)).ext

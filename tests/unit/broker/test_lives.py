@@ -91,14 +91,20 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
         yield here
 
 
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path) as found:
+        yield found
+
+
 async def pull(peer: Peer, offset: int, **changed: ExtValue) -> tuple[int, ExtValue]:
     answer = await peer.request(pull_request(0, offset, **changed), TIMEOUT_S)
     return answer.code, answer.ext["nextBeginOffset"]
 
 
-async def test_a_held_pull_ends_with_its_topic(tmp_path: Path) -> None:
+async def test_a_held_pull_ends_with_its_topic(here: Scene) -> None:
     """At once, and not when its time is over or a message of another life comes."""
-    async with scene(tmp_path) as here, trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:
         await here.send("a", 4)
         answers: list[int] = []
 
@@ -113,31 +119,30 @@ async def test_a_held_pull_ends_with_its_topic(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sent", [1, 4, 9])
 async def test_a_stock_consumer_is_sent_to_the_first_message_of_the_new_life(
-    tmp_path: Path, sent: int
+    here: Scene, sent: int
 ) -> None:
     """Its old position may lie before, at or beyond the new end; its old commits count for
     nothing until it has followed. Then it may pull from where it likes."""
-    async with scene(tmp_path) as here:
-        await here.send("old", 4)
-        assert await pull(here.peer, 0) == (Code.SUCCESS, 4)
-        assert await commit(here.peer, 3) == Code.SUCCESS
-        await here.make_again()
-        await here.send("new", sent)
-        refused = Code.SYSTEM_ERROR if sent < 3 else Code.SUCCESS
-        assert await commit(here.peer, 3) == refused
-        assert here.committed() is None
-        assert await pull(here.peer, 4) == (Code.PULL_OFFSET_MOVED, 0)
-        assert await commit(here.peer, 3) == refused
-        assert here.committed() is None
-        assert await pull(here.peer, 0) == (Code.SUCCESS, sent)
-        assert await commit(here.peer, sent) == Code.SUCCESS
-        assert here.committed() == sent
-        assert await pull(here.peer, sent) == (Code.PULL_NOT_FOUND, sent)
+    await here.send("old", 4)
+    assert await pull(here.peer, 0) == (Code.SUCCESS, 4)
+    assert await commit(here.peer, 3) == Code.SUCCESS
+    await here.make_again()
+    await here.send("new", sent)
+    refused = Code.SYSTEM_ERROR if sent < 3 else Code.SUCCESS
+    assert await commit(here.peer, 3) == refused
+    assert here.committed() is None
+    assert await pull(here.peer, 4) == (Code.PULL_OFFSET_MOVED, 0)
+    assert await commit(here.peer, 3) == refused
+    assert here.committed() is None
+    assert await pull(here.peer, 0) == (Code.SUCCESS, sent)
+    assert await commit(here.peer, sent) == Code.SUCCESS
+    assert here.committed() == sent
+    assert await pull(here.peer, sent) == (Code.PULL_NOT_FOUND, sent)
 
 
-async def test_every_member_of_a_broadcasting_group_is_sent_there(tmp_path: Path) -> None:
+async def test_every_member_of_a_broadcasting_group_is_sent_there(here: Scene) -> None:
     """They pull the same queue, each with a position of its own."""
-    async with scene(tmp_path) as here, connect_peer("127.0.0.1", here.broker.port) as other:
+    async with connect_peer("127.0.0.1", here.broker.port) as other:
         await here.send("old", 4)
         for peer in (here.peer, other):
             assert await pull(peer, 2) == (Code.SUCCESS, 4)
@@ -148,152 +153,142 @@ async def test_every_member_of_a_broadcasting_group_is_sent_there(tmp_path: Path
             assert await pull(peer, 0) == (Code.SUCCESS, 9)
 
 
-async def test_a_pull_beyond_the_end_goes_on_where_its_group_is(tmp_path: Path) -> None:
+async def test_a_pull_beyond_the_end_goes_on_where_its_group_is(here: Scene) -> None:
     """Also over a connection of which nothing is known; nothing is passed over."""
-    async with scene(tmp_path) as here:
-        await here.send("old", 4)
-        await here.make_again()
-        await here.send("new", 3)
-        async with connect_peer("127.0.0.1", here.broker.port) as stranger:
-            assert await pull(stranger, 4) == (Code.PULL_OFFSET_MOVED, 0)
-            assert await pull(here.peer, 0) == (Code.SUCCESS, 3)
-            assert await commit(here.peer, 2) == Code.SUCCESS
-            assert await pull(stranger, 4) == (Code.PULL_OFFSET_MOVED, 2)
+    await here.send("old", 4)
+    await here.make_again()
+    await here.send("new", 3)
+    async with connect_peer("127.0.0.1", here.broker.port) as stranger:
+        assert await pull(stranger, 4) == (Code.PULL_OFFSET_MOVED, 0)
+        assert await pull(here.peer, 0) == (Code.SUCCESS, 3)
+        assert await commit(here.peer, 2) == Code.SUCCESS
+        assert await pull(stranger, 4) == (Code.PULL_OFFSET_MOVED, 2)
 
 
-async def test_our_clients_name_the_life_of_their_positions(tmp_path: Path) -> None:
+async def test_our_clients_name_the_life_of_their_positions(here: Scene) -> None:
     """A pull learns it, and is sent on if it is over; a commit of it is refused."""
-    async with scene(tmp_path) as here:
-        await here.send("old", 4)
-        first = await here.peer.request(pull_request(life=0), TIMEOUT_S)
-        old = first.ext["life"]
-        assert old == here.life
-        again = await here.peer.request(pull_request(0, 4, life=old), TIMEOUT_S)
-        assert again.ext.get("life") is None, "it is known"
-        await here.make_again()
-        await here.send("new", 9)
-        moved = await here.peer.request(pull_request(0, 4, life=old), TIMEOUT_S)
-        assert moved.code == Code.PULL_OFFSET_MOVED
-        assert (moved.ext["nextBeginOffset"], moved.ext["life"]) == (0, here.life)
-        assert await commit(here.peer, 4, life=old) == Code.OFFSET_MOVED_ON
-        assert here.committed() is None
-        assert await commit(here.peer, 4, life=here.life) == Code.SUCCESS
+    await here.send("old", 4)
+    first = await here.peer.request(pull_request(life=0), TIMEOUT_S)
+    old = first.ext["life"]
+    assert old == here.life
+    again = await here.peer.request(pull_request(0, 4, life=old), TIMEOUT_S)
+    assert again.ext.get("life") is None, "it is known"
+    await here.make_again()
+    await here.send("new", 9)
+    moved = await here.peer.request(pull_request(0, 4, life=old), TIMEOUT_S)
+    assert moved.code == Code.PULL_OFFSET_MOVED
+    assert (moved.ext["nextBeginOffset"], moved.ext["life"]) == (0, here.life)
+    assert await commit(here.peer, 4, life=old) == Code.OFFSET_MOVED_ON
+    assert here.committed() is None
+    assert await commit(here.peer, 4, life=here.life) == Code.SUCCESS
 
 
-async def test_a_commit_on_its_way_ends_with_its_topic(tmp_path: Path) -> None:
+async def test_a_commit_on_its_way_ends_with_its_topic(here: Scene) -> None:
     """Those that are gathered are not written behind the end of their topic."""
-    async with scene(tmp_path) as here:
-        await here.send("old", 4)
-        here.peer.send_oneway(oneway(commit_request(4)))
-        await here.make_again()
-        await here.send("new", 9)
-        await trio.sleep(0.2)
-        assert here.committed() is None
-        found = await ask(here.peer, RequestCode.QUERY_CONSUMER_OFFSET, **PLACE)
-        assert found.ext["offset"] == 0
+    await here.send("old", 4)
+    here.peer.send_oneway(oneway(commit_request(4)))
+    await here.make_again()
+    await here.send("new", 9)
+    await trio.sleep(0.2)
+    assert here.committed() is None
+    found = await ask(here.peer, RequestCode.QUERY_CONSUMER_OFFSET, **PLACE)
+    assert found.ext["offset"] == 0
 
 
 @pytest.mark.parametrize("renewed", [False, True])
-async def test_what_waits_for_its_time_ends_with_its_topic(tmp_path: Path, renewed: bool) -> None:
+async def test_what_waits_for_its_time_ends_with_its_topic(here: Scene, renewed: bool) -> None:
     """By a timer, by a level, and what was to be tried again; what was sent since is delivered."""
-    async with scene(tmp_path) as here:
-        await here.send("old", 1)
-        (first,) = records(await here.peer.request(pull_request(), TIMEOUT_S))
-        back: dict[str, ExtValue] = {"group": GROUP, "delayLevel": 3}
-        position = first.physical_offset
-        for name in ("old", "new"):
-            for delay in ("TIMER_DELAY_MS\x0186400000\x02", "DELAY\x013\x02"):
-                sent = await here.peer.request(
-                    send_request(name.encode(), i=delay, e="0"), TIMEOUT_S
-                )
-                assert sent.code == Code.SUCCESS, sent.remark
-            await ask(here.peer, RequestCode.CONSUMER_SEND_MSG_BACK, offset=position, **back)
-            if name == "old":
-                await here.make_again()
-        if renewed:
-            core = here.broker.broker.core
-            deliveries = here.broker.broker._delivering._deliveries
-            assert deliveries.renew(Old(1 << 62, 1 << 62), lambda _: None)
-            assert len(core.machine.timers) == 1
-        here.later_ms += 90_000_000
-        await until(lambda: len(here.bodies()) == 2)
-        await trio.sleep(0.1)
-        assert here.bodies() == [b"new", b"new"]
-        assert here.bodies(f"%RETRY%{GROUP}") == []
+    await here.send("old", 1)
+    (first,) = records(await here.peer.request(pull_request(), TIMEOUT_S))
+    back: dict[str, ExtValue] = {"group": GROUP, "delayLevel": 3}
+    position = first.physical_offset
+    for name in ("old", "new"):
+        for delay in ("TIMER_DELAY_MS\x0186400000\x02", "DELAY\x013\x02"):
+            sent = await here.peer.request(send_request(name.encode(), i=delay, e="0"), TIMEOUT_S)
+            assert sent.code == Code.SUCCESS, sent.remark
+        await ask(here.peer, RequestCode.CONSUMER_SEND_MSG_BACK, offset=position, **back)
+        if name == "old":
+            await here.make_again()
+    if renewed:
+        core = here.broker.broker.core
+        deliveries = here.broker.broker._delivering._deliveries
+        assert deliveries.renew(Old(1 << 62, 1 << 62), lambda _: None)
+        assert len(core.machine.timers) == 1
+    here.later_ms += 90_000_000
+    await until(lambda: len(here.bodies()) == 2)
+    await trio.sleep(0.1)
+    assert here.bodies() == [b"new", b"new"]
+    assert here.bodies(f"%RETRY%{GROUP}") == []
 
 
-async def test_a_transaction_ends_with_its_topic(tmp_path: Path) -> None:
+async def test_a_transaction_ends_with_its_topic(here: Scene) -> None:
     """Its half message is not committed into the new life."""
-    async with scene(tmp_path) as here:
-        tran = properties_encode({"TRAN_MSG": "true", "PGROUP": "P", "UNIQ_KEY": "K"}).decode()
-        sent = await here.peer.request(send_request(i=tran, f="4"), TIMEOUT_S)
-        assert sent.code == Code.SUCCESS, sent.remark
-        await here.make_again()
-        ended = await ask(
-            here.peer,
-            RequestCode.END_TRANSACTION,
-            producerGroup="P",
-            tranStateTableOffset=0,
-            commitLogOffset=int(str(sent.ext["msgId"])[-16:], 16),
-            commitOrRollback=8,
-            msgId="K",
-        )
-        assert ended.code != Code.SUCCESS
-        assert here.bodies(TOPIC, 1) == []
+    tran = properties_encode({"TRAN_MSG": "true", "PGROUP": "P", "UNIQ_KEY": "K"}).decode()
+    sent = await here.peer.request(send_request(i=tran, f="4"), TIMEOUT_S)
+    assert sent.code == Code.SUCCESS, sent.remark
+    await here.make_again()
+    ended = await ask(
+        here.peer,
+        RequestCode.END_TRANSACTION,
+        producerGroup="P",
+        tranStateTableOffset=0,
+        commitLogOffset=int(str(sent.ext["msgId"])[-16:], 16),
+        commitOrRollback=8,
+        msgId="K",
+    )
+    assert ended.code != Code.SUCCESS
+    assert here.bodies(TOPIC, 1) == []
 
 
 @pytest.mark.parametrize("again", [False, True])
 async def test_nobody_is_asked_about_a_transaction_whose_topic_is_gone(
-    tmp_path: Path, again: bool
+    here: Scene, again: bool
 ) -> None:
     """The half message is dropped, and not given up; one of the new life is asked about."""
-    async with scene(tmp_path) as here:
-        asked: list[Command] = []
-        async with connect_peer("127.0.0.1", here.broker.port, on_request=asked.append) as producer:
-            data = HeartbeatData("p1", [ProducerData("P")], [])
-            await ask(producer, RequestCode.HEART_BEAT, encode_body(data))
-            tran = properties_encode({"TRAN_MSG": "true", "PGROUP": "P"}).decode()
-            sent = await producer.request(send_request(b"old", i=tran, f="4"), TIMEOUT_S)
+    asked: list[Command] = []
+    async with connect_peer("127.0.0.1", here.broker.port, on_request=asked.append) as producer:
+        data = HeartbeatData("p1", [ProducerData("P")], [])
+        await ask(producer, RequestCode.HEART_BEAT, encode_body(data))
+        tran = properties_encode({"TRAN_MSG": "true", "PGROUP": "P"}).decode()
+        sent = await producer.request(send_request(b"old", i=tran, f="4"), TIMEOUT_S)
+        assert sent.code == Code.SUCCESS, sent.remark
+        await here.delete()
+        if again:
+            await make_topic(here.peer)
+            sent = await producer.request(send_request(b"new", i=tran, f="4"), TIMEOUT_S)
             assert sent.code == Code.SUCCESS, sent.remark
-            await here.delete()
-            if again:
-                await make_topic(here.peer)
-                sent = await producer.request(send_request(b"new", i=tran, f="4"), TIMEOUT_S)
-                assert sent.code == Code.SUCCESS, sent.remark
-            here.later_ms += 6_000
-            halves = here.broker.machine.halves
-            await until(lambda: len(halves) == int(again))
-            await until(lambda: len(asked) == int(again))
-            here.later_ms += 20 * 60_000
-            await until(lambda: len(halves) == 0)
-        given_up = here.bodies("TRANS_CHECK_MAX_TIME_TOPIC")
-        assert given_up == [b"new"] * again
+        here.later_ms += 6_000
+        halves = here.broker.machine.halves
+        await until(lambda: len(halves) == int(again))
+        await until(lambda: len(asked) == int(again))
+        here.later_ms += 20 * 60_000
+        await until(lambda: len(halves) == 0)
+    given_up = here.bodies("TRANS_CHECK_MAX_TIME_TOPIC")
+    assert given_up == [b"new"] * again
 
 
-async def test_a_send_that_is_repeated_in_the_new_life_is_stored_there(tmp_path: Path) -> None:
+async def test_a_send_that_is_repeated_in_the_new_life_is_stored_there(here: Scene) -> None:
     """Once: the copy of the earlier life is gone, and a further try finds the new one."""
-    async with scene(tmp_path) as here:
-        request = produce_request("k", runs=[(0, 1)])
-        await here.peer.request(request, TIMEOUT_S)
-        await here.send("more", 3)
-        await here.make_again()
-        for is_repeat in (False, True, True):
-            stored = await here.peer.request(produce_request("k", runs=[(0, 1)]), TIMEOUT_S)
-            assert stored.ext["duplicate"] is is_repeat
-        assert here.bodies() == [b"k 0 0"]
+    request = produce_request("k", runs=[(0, 1)])
+    await here.peer.request(request, TIMEOUT_S)
+    await here.send("more", 3)
+    await here.make_again()
+    for is_repeat in (False, True, True):
+        stored = await here.peer.request(produce_request("k", runs=[(0, 1)]), TIMEOUT_S)
+        assert stored.ext["duplicate"] is is_repeat
+    assert here.bodies() == [b"k 0 0"]
 
 
-async def test_a_stock_retry_is_stored_in_the_new_life(tmp_path: Path) -> None:
+async def test_a_stock_retry_is_stored_in_the_new_life(here: Scene) -> None:
     """Its first try was stored by an earlier leader, in the earlier life."""
-    async with scene(tmp_path) as here:
-        retried = send_request(b"x", i="UNIQ_KEY\x01K\x02", e="0")
-        await here.peer.request(retried, TIMEOUT_S)
-        here.broker.ledger.follow("n1")
-        here.broker.ledger.lead()
-        await here.make_again()
-        again = await here.peer.request(send_request(b"x", i="UNIQ_KEY\x01K\x02", e="0"), TIMEOUT_S)
-        assert again.code == Code.SUCCESS
-        assert here.bodies() == [b"x"]
+    retried = send_request(b"x", i="UNIQ_KEY\x01K\x02", e="0")
+    await here.peer.request(retried, TIMEOUT_S)
+    here.broker.ledger.follow("n1")
+    here.broker.ledger.lead()
+    await here.make_again()
+    again = await here.peer.request(send_request(b"x", i="UNIQ_KEY\x01K\x02", e="0"), TIMEOUT_S)
+    assert again.code == Code.SUCCESS
+    assert here.bodies() == [b"x"]
 
 
 async def pop(peer: Peer, count: int = 9) -> Command:
@@ -316,43 +311,39 @@ async def test_a_handle_of_an_earlier_life_acknowledges_nothing(tmp_path: Path) 
         assert broker.machine.popped.count == 4
 
 
-async def test_nothing_is_popped_behind_the_end_of_a_topic(tmp_path: Path) -> None:
+async def test_nothing_is_popped_behind_the_end_of_a_topic(here: Scene) -> None:
     """A deletion is on its way: what comes behind it in the log would be of the next life."""
-    async with scene(tmp_path) as here:
-        await here.send("old", 4)
-        here.broker.ledger._auto = False
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(here.make_again)
-            await until(lambda: here.broker.broker.core.definitions.lasting(TOPIC) is None)
-            assert (await pop(here.peer)).code == Code.TOPIC_NOT_EXIST
-            assert await commit(here.peer, 4) == Code.TOPIC_NOT_EXIST
-            here.broker.ledger._auto = True
-            here.broker.ledger.commit()
+    await here.send("old", 4)
+    here.broker.ledger.auto = False
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.make_again)
+        await until(lambda: here.broker.broker.core.definitions.lasting(TOPIC) is None)
+        assert (await pop(here.peer)).code == Code.TOPIC_NOT_EXIST
+        assert await commit(here.peer, 4) == Code.TOPIC_NOT_EXIST
+        here.broker.ledger.auto = True
+        here.broker.ledger.commit()
 
 
-async def test_outputs_are_not_stored_with_offsets_of_an_earlier_life(tmp_path: Path) -> None:
+async def test_outputs_are_not_stored_with_offsets_of_an_earlier_life(here: Scene) -> None:
     """A transaction that read the old topic would pass over messages of the new one."""
-    async with scene(tmp_path) as here:
-        await here.send("old", 4)
-        life = here.life
-        registered = await ask(
-            here.peer, RequestCode.REGISTER_PRODUCER, producerName="n", instance="i"
+    await here.send("old", 4)
+    life = here.life
+    registered = await ask(here.peer, RequestCode.REGISTER_PRODUCER, producerName="n", instance="i")
+    await here.make_again()
+    await here.send("new", 9)
+    for lives, code in (([life], Code.OFFSET_MOVED_ON), ([here.life], Code.SUCCESS)):
+        header = WriteOnceHeader(
+            producer_name="n",
+            epoch=int(str(registered.ext["epoch"])),
+            stream=0,
+            sequence=1,
+            parts=[],
+            group=GROUP,
+            moves=[(TOPIC, 0, 0, 4, None)],
+            lives=lives,
         )
-        await here.make_again()
-        await here.send("new", 9)
-        for lives, code in (([life], Code.OFFSET_MOVED_ON), ([here.life], Code.SUCCESS)):
-            header = WriteOnceHeader(
-                producer_name="n",
-                epoch=int(str(registered.ext["epoch"])),
-                stream=0,
-                sequence=1,
-                parts=[],
-                group=GROUP,
-                moves=[(TOPIC, 0, 0, 4, None)],
-                lives=lives,
-            )
-            request = Command(RequestCode.WRITE_ONCE, encode_header(header))
-            assert (await here.peer.request(request, TIMEOUT_S)).code == code
+        request = Command(RequestCode.WRITE_ONCE, encode_header(header))
+        assert (await here.peer.request(request, TIMEOUT_S)).code == code
 
 
 async def test_a_life_is_kept_by_snapshots_and_unknown_to_older_ones(tmp_path: Path) -> None:

@@ -21,12 +21,9 @@ from dledger.remoting.headers import (
 )
 from dledger.remoting.names import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from mqbroker.state.control import DropHead, encode_control
-from mqbroker.state.machine import Machine
 from mqbroker.state.moves import decode_move
 from mqbroker.state.once import MARK
 from mqbroker.testing import MemoryBroker, served, until
-from mqbroker.testing.leading import save
-from mqbroker.testing.pictured import rows_in
 from mqbroker.testing.requests import (
     GROUP,
     TIMEOUT_S,
@@ -82,16 +79,6 @@ def write_request(
     return Command(RequestCode.WRITE_ONCE, encode_header(header), body)
 
 
-async def write(peer: Peer, request: Command) -> Command:
-    """The answer to a write."""
-    return await peer.request(request, TIMEOUT_S)
-
-
-def by_hand(broker: MemoryBroker) -> None:
-    """From here on entries are committed by the test."""
-    broker.ledger._auto = False
-
-
 def told(answer: Command) -> WriteOnceResponseHeader:
     """Where it went."""
     assert answer.code == ResponseCode.SUCCESS, answer.remark
@@ -117,67 +104,47 @@ async def begin(peer: Peer) -> int:
     return await register(peer)
 
 
-async def test_outputs_and_offsets_come_together(tmp_path: Path) -> None:
+async def test_outputs_and_offsets_come_together(broker: MemoryBroker, peer: Peer) -> None:
     """Into topics of any number, with the place of each output in the answer."""
-    async with served(tmp_path) as (broker, peer):
-        epoch = await begin(peer)
-        moves = [(TOPIC, 0, 0, 5, None)]
-        answer = told(await write(peer, write_request(epoch, 1, OUTPUTS, moves)))
+    epoch = await begin(peer)
+    moves = [(TOPIC, 0, 0, 5, None)]
+    answer = told(await peer.request(write_request(epoch, 1, OUTPUTS, moves), TIMEOUT_S))
 
-        assert answer.offsets == [(0, 0), (1, 0), (3, 0)]
-        assert not answer.duplicate
-        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 5
-        assert await stored(peer, "Bills") == [b"o 0 0", b"o 0 1"]
-        assert await stored(peer, "Bills", 1) == [b"o 1 0"]
-        assert await stored(peer, "Mails", 3) == [b"p 3 0"]
-        first = broker.ledger.view(answer.position, 4)
-        assert int.from_bytes(first, "big") > 0
-
-
-async def test_nobody_sees_half_of_it(tmp_path: Path) -> None:
-    """Before the entry is committed there is neither an output nor the offset."""
-    async with served(tmp_path) as (broker, peer):
-        epoch = await begin(peer)
-        by_hand(broker)
-        request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
-        peer.request_nowait(request, lambda _: None)
-        await until(lambda: bool(broker.ledger.uncommitted))
-
-        assert len(broker.ledger.uncommitted) == 1
-        assert broker.machine.offsets.get(GROUP, TOPIC, 0) is None
-        assert broker.machine.queues.end("Bills", 0) == 0
-        broker.ledger.commit()
-        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 5
-        assert broker.machine.queues.end("Bills", 0) == 2
+    assert answer.offsets == [(0, 0), (1, 0), (3, 0)]
+    assert not answer.duplicate
+    assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 5
+    assert await stored(peer, "Bills") == [b"o 0 0", b"o 0 1"]
+    assert await stored(peer, "Bills", 1) == [b"o 1 0"]
+    assert await stored(peer, "Mails", 3) == [b"p 3 0"]
+    first = broker.ledger.view(answer.position, 4)
+    assert int.from_bytes(first, "big") > 0
 
 
-async def test_a_repeat_gets_the_first_answer(tmp_path: Path) -> None:
+async def test_a_repeat_gets_the_first_answer(broker: MemoryBroker, peer: Peer) -> None:
     """Also with others' appends between; nothing is stored a second time."""
-    async with served(tmp_path) as (broker, peer):
-        epoch = await begin(peer)
-        request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
-        first = told(await write(peer, request))
-        await peer.request(produce_request("other", "Bills"), TIMEOUT_S)
-        again = told(await write(peer, request))
+    epoch = await begin(peer)
+    request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
+    first = told(await peer.request(request, TIMEOUT_S))
+    await peer.request(produce_request("other", "Bills"), TIMEOUT_S)
+    again = told(await peer.request(request, TIMEOUT_S))
 
-        assert again.duplicate
-        assert (again.position, again.offsets) == (first.position, first.offsets)
-        assert broker.machine.queues.end("Mails", 3) == 1
-        changed = write_request(epoch, 1, OUTPUTS[:1], [(TOPIC, 0, 0, 5, None)])
-        refused = await write(peer, changed)
-        assert refused.code == ResponseCode.MESSAGE_ILLEGAL
-        assert "other messages" in (refused.remark or "")
+    assert again.duplicate
+    assert (again.position, again.offsets) == (first.position, first.offsets)
+    assert broker.machine.queues.end("Mails", 3) == 1
+    changed = write_request(epoch, 1, OUTPUTS[:1], [(TOPIC, 0, 0, 5, None)])
+    refused = await peer.request(changed, TIMEOUT_S)
+    assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "other messages" in (refused.remark or "")
 
 
-async def test_a_repeat_is_stored_although_its_topic_is_gone(tmp_path: Path) -> None:
+async def test_a_repeat_is_stored_although_its_topic_is_gone(peer: Peer) -> None:
     """What was answered once stays true: no check of today may deny it."""
-    async with served(tmp_path) as (_, peer):
-        epoch = await begin(peer)
-        request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
-        told(await write(peer, request))
-        await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic=TOPIC)
+    epoch = await begin(peer)
+    request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
+    told(await peer.request(request, TIMEOUT_S))
+    await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic=TOPIC)
 
-        assert told(await write(peer, request)).duplicate
+    assert told(await peer.request(request, TIMEOUT_S)).duplicate
 
 
 async def test_a_repeat_is_known_although_retention_took_the_messages(tmp_path: Path) -> None:
@@ -185,11 +152,11 @@ async def test_a_repeat_is_known_although_retention_took_the_messages(tmp_path: 
     async with served(tmp_path) as (broker, peer):
         epoch = await begin(peer)
         request = write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])
-        told(await write(peer, request))
+        told(await peer.request(request, TIMEOUT_S))
         status = broker.ledger.status
         drop = DropHead(status.end_position, status.last_index + 1)
         broker.ledger.append_nowait(encode_control(drop), Kind.CONTROL, lambda _: None)
-        again = told(await write(peer, request))
+        again = told(await peer.request(request, TIMEOUT_S))
 
         assert (again.duplicate, again.position, again.offsets) == (True, -1, [])
         assert broker.machine.queues.end("Mails", 3) == 1
@@ -199,7 +166,7 @@ async def test_a_repeat_that_overtakes_the_first_waits_for_it(tmp_path: Path) ->
     """Both get the same answer, when the entry is committed."""
     async with served(tmp_path) as (broker, peer):
         epoch = await begin(peer)
-        by_hand(broker)
+        broker.ledger.auto = False
         request = write_request(epoch, 1, OUTPUTS)
         answers: list[Command] = []
         for _ in range(2):
@@ -214,40 +181,23 @@ async def test_a_repeat_that_overtakes_the_first_waits_for_it(tmp_path: Path) ->
         assert [told(answer).duplicate for answer in answers] == [False, True]
 
 
-async def test_who_began_elsewhere_stores_nothing(tmp_path: Path) -> None:
-    """Another member has processed the same messages: its outputs are there already."""
-    async with served(tmp_path) as (broker, peer):
-        epoch = await begin(peer)
-        other = await register(peer, "other")
-        told(await write(peer, write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])))
-        late = write_request(other, 1, OUTPUTS, [(TOPIC, 0, 0, 3, None)], name="other")
-        refused = await write(peer, late)
-
-        assert refused.code == ResponseCode.OFFSET_MOVED_ON
-        assert "is at 5" in (refused.remark or "")
-        assert "not at 0" in (refused.remark or "")
-        assert broker.machine.queues.end("Bills", 0) == 2
-        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 5
-
-
-async def test_an_older_instance_is_fenced_and_told_so(tmp_path: Path) -> None:
+async def test_an_older_instance_is_fenced_and_told_so(broker: MemoryBroker, peer: Peer) -> None:
     """The epoch of the newer one is above it."""
-    async with served(tmp_path) as (broker, peer):
-        older = await begin(peer)
-        assert await register(peer) == older, "the answer to a registration was lost"
-        newer = await register(peer, instance="b")
-        refused = await write(peer, write_request(older, 1, OUTPUTS))
+    older = await begin(peer)
+    assert await register(peer) == older, "the answer to a registration was lost"
+    newer = await register(peer, instance="b")
+    refused = await peer.request(write_request(older, 1, OUTPUTS), TIMEOUT_S)
 
-        assert newer > older
-        again = await peer.request(
-            Command(RequestCode.REGISTER_PRODUCER, {"producerName": "billing", "instance": "a"}),
-            TIMEOUT_S,
-        )
-        assert again.code == ResponseCode.PRODUCER_FENCED, "it came late, or again"
-        assert refused.code == ResponseCode.PRODUCER_FENCED
-        assert f"epoch {newer} has the name" in (refused.remark or "")
-        assert broker.machine.queues.end("Bills", 0) == 0
-        told(await write(peer, write_request(newer, 1, OUTPUTS)))
+    assert newer > older
+    again = await peer.request(
+        Command(RequestCode.REGISTER_PRODUCER, {"producerName": "billing", "instance": "a"}),
+        TIMEOUT_S,
+    )
+    assert again.code == ResponseCode.PRODUCER_FENCED, "it came late, or again"
+    assert refused.code == ResponseCode.PRODUCER_FENCED
+    assert f"epoch {newer} has the name" in (refused.remark or "")
+    assert broker.machine.queues.end("Bills", 0) == 0
+    told(await peer.request(write_request(newer, 1, OUTPUTS), TIMEOUT_S))
 
 
 @pytest.mark.parametrize(
@@ -265,67 +215,43 @@ async def test_an_older_instance_is_fenced_and_told_so(tmp_path: Path) -> None:
             "two offsets",
         ),
         ({"moves": [("None", 0, 5, 6, None)]}, ResponseCode.TOPIC_NOT_EXIST, "None"),
+        (
+            {"moves": [(TOPIC, 0, 0, 3, None)]},  # another member was there, and has its outputs
+            ResponseCode.OFFSET_MOVED_ON,
+            "is at 5 for group 'C', not at 0",
+        ),
         ({"moves": [(TOPIC, 0, 5, 6, 77)]}, ResponseCode.NOT_LOCK_OWNER, "nobody has it"),
         ({"outputs": [("x", OP_TOPIC, ((0, 1),))]}, ResponseCode.NO_PERMISSION, "the broker"),
         ({"outputs": [("x", "Bills", ((9, 1),))]}, ResponseCode.INVALID_PARAMETER, "queue 9"),
     ],
 )
 async def test_what_can_t_be_is_refused_before_anything_is_stored(
-    tmp_path: Path, change: dict[str, object], code: int, words: str
+    broker: MemoryBroker, peer: Peer, change: dict[str, object], code: int, words: str
 ) -> None:
     """With the reason; the same sequence may be used for another write then."""
-    async with served(tmp_path) as (broker, peer):
-        epoch = await begin(peer)
-        told(await write(peer, write_request(epoch, 1, moves=[(TOPIC, 0, 0, 5, None)])))
-        end = broker.ledger.status.last_index
-        asked: dict[str, object] = {"epoch": epoch, "sequence": 2, "outputs": OUTPUTS} | change
-        refused = await write(peer, write_request(**asked))  # type: ignore[arg-type]
+    epoch = await begin(peer)
+    told(await peer.request(write_request(epoch, 1, moves=[(TOPIC, 0, 0, 5, None)]), TIMEOUT_S))
+    end = broker.ledger.status.last_index
+    asked: dict[str, object] = {"epoch": epoch, "sequence": 2, "outputs": OUTPUTS} | change
+    refused = await peer.request(write_request(**asked), TIMEOUT_S)  # type: ignore[arg-type]
 
-        assert refused.code == code, refused.remark
-        assert words in (refused.remark or "")
-        assert broker.ledger.status.last_index == end
-        told(await write(peer, write_request(epoch, 2, OUTPUTS)))
+    assert refused.code == code, refused.remark
+    assert words in (refused.remark or "")
+    assert broker.ledger.status.last_index == end
+    told(await peer.request(write_request(epoch, 2, OUTPUTS), TIMEOUT_S))
 
 
-async def test_a_member_that_lost_its_lock_moves_nothing(tmp_path: Path) -> None:
+async def test_a_member_that_lost_its_lock_moves_nothing(peer: Peer) -> None:
     """Whoever has the queue now will process the messages."""
-    async with served(tmp_path) as (_, peer):
-        epoch = await begin(peer)
-        body = (
-            b'{"consumerGroup":"C","clientId":"c2","mqSet":'
-            b'[{"topic":"Orders","brokerName":"broker-a","queueId":0}],"withTokens":true}'
-        )
-        assert (await ask(peer, RequestCode.LOCK_BATCH_MQ, body)).code == ResponseCode.SUCCESS
-        refused = await write(peer, write_request(epoch, 1, moves=[(TOPIC, 0, 0, 5, 1)]))
-
-        assert refused.code == ResponseCode.NOT_LOCK_OWNER
-
-
-async def test_names_and_their_last_writes_survive_a_restart(tmp_path: Path) -> None:
-    """From the snapshot as from the log: a repeat is recognised, an older instance fenced."""
-    async with served(tmp_path) as (broker, peer):
-        older = await begin(peer)
-        epoch = await register(peer, instance="b")
-        told(await write(peer, write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)])))
-        held = rows_in(broker.machine.producers.picture())
-        replayed = Machine(tmp_path / "replayed")
-        for entry in broker.ledger.entries(1):
-            replayed.apply(entry)
-        save(broker.machine)
-    restored = Machine(tmp_path)
-    restored.restore()
-
-    assert [row[:3] for row in held] == [("billing", ["b", "a"], epoch)]
-    assert older < epoch
-    assert rows_in(restored.producers.picture()) == rows_in(replayed.producers.picture()) == held
-    assert (
-        rows_in(restored.offsets.picture())
-        == rows_in(replayed.offsets.picture())
-        == [(GROUP, TOPIC, 0, 5)]
+    epoch = await begin(peer)
+    body = (
+        b'{"consumerGroup":"C","clientId":"c2","mqSet":'
+        b'[{"topic":"Orders","brokerName":"broker-a","queueId":0}],"withTokens":true}'
     )
-    assert replayed.aside.count == 0
-    restored.close()
-    replayed.close()
+    assert (await ask(peer, RequestCode.LOCK_BATCH_MQ, body)).code == ResponseCode.SUCCESS
+    refused = await peer.request(write_request(epoch, 1, moves=[(TOPIC, 0, 0, 5, 1)]), TIMEOUT_S)
+
+    assert refused.code == ResponseCode.NOT_LOCK_OWNER
 
 
 async def test_whoever_asks_for_an_offset_waits_for_a_transaction_of_it(tmp_path: Path) -> None:
@@ -333,7 +259,7 @@ async def test_whoever_asks_for_an_offset_waits_for_a_transaction_of_it(tmp_path
     async with served(tmp_path) as (broker, peer):
         epoch = await begin(peer)
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
-        by_hand(broker)
+        broker.ledger.auto = False
         peer.request_nowait(
             write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)]), lambda _: None
         )
@@ -367,13 +293,13 @@ async def test_the_second_of_two_transactions_of_a_queue_is_asked_to_wait(tmp_pa
     async with served(tmp_path) as (broker, peer):
         epoch = await begin(peer)
         other = await register(peer, "other")
-        by_hand(broker)
+        broker.ledger.auto = False
         peer.request_nowait(
             write_request(epoch, 1, OUTPUTS, [(TOPIC, 0, 0, 5, None)]), lambda _: None
         )
         await until(lambda: bool(broker.ledger.uncommitted))
-        waits = await write(
-            peer, write_request(other, 1, OUTPUTS, [(TOPIC, 0, 0, 3, None)], name="other")
+        waits = await peer.request(
+            write_request(other, 1, OUTPUTS, [(TOPIC, 0, 0, 3, None)], name="other"), TIMEOUT_S
         )
 
         assert waits.code == ResponseCode.SERVICE_NOT_AVAILABLE

@@ -47,11 +47,6 @@ steps = st.one_of(
 )
 
 
-def raise_it(error: Exception) -> None:
-    """A fault of a callback is a fault of the test."""
-    raise error
-
-
 @given(st.lists(steps, max_size=40))
 @settings(max_examples=150, deadline=None)
 def test_a_name_remembers_what_its_instance_wrote_last(plan: list[tuple[str, str, int]]) -> None:

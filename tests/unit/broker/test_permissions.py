@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -216,10 +215,10 @@ async def put_group(peer: Peer, **changed: bool) -> None:
     assert (await ask(peer, code, body)).code == SUCCESS
 
 
-@asynccontextmanager
-async def scene(directory: Path) -> AsyncIterator[Scene]:
+@pytest.fixture
+async def s(tmp_path: Path) -> AsyncIterator[Scene]:
     """See `Scene`."""
-    async with served(directory) as (broker, peer):
+    async with served(tmp_path) as (broker, peer):
         made = Scene()
         made.broker, made.peer = broker, peer
         await made.prepare()
@@ -228,45 +227,40 @@ async def scene(directory: Path) -> AsyncIterator[Scene]:
 
 @pytest.mark.parametrize("state", STATES, ids=repr)
 async def test_each_act_is_judged_by_the_permissions_of_its_moment(
-    state: Allowed, tmp_path: Path
+    s: Scene, state: Allowed
 ) -> None:
     """Code 16 exactly where the table says so; what is not allowed has no effect at all."""
-    async with scene(tmp_path) as s:
-        await s.allow(state)
-        for name, (needs, act) in ACTS.items():
-            ends = s.broker.ledger.status.last_index
-            code = await act(s)
-            if needs <= state.rights:
-                assert code in FINE, (name, code)
-            else:
-                assert code == DENIED, (name, code)
-                assert s.broker.ledger.status.last_index == ends, name
-        assert (s.broker.machine.topics.get("Others") is not None) == (
-            "broker writable" in state.rights
-        )
+    await s.allow(state)
+    for name, (needs, act) in ACTS.items():
+        ends = s.broker.ledger.status.last_index
+        code = await act(s)
+        if needs <= state.rights:
+            assert code in FINE, (name, code)
+        else:
+            assert code == DENIED, (name, code)
+            assert s.broker.ledger.status.last_index == ends, name
+    assert (s.broker.machine.topics.get("Others") is not None) == (
+        "broker writable" in state.rights
+    )
 
 
-async def test_what_was_acknowledged_is_delivered_to_a_topic_that_takes_no_more(
-    tmp_path: Path,
-) -> None:
+async def test_what_was_acknowledged_is_delivered_to_a_topic_that_takes_no_more(s: Scene) -> None:
     """A delayed message arrives in a read-only topic, and so does a transaction's."""
-    async with scene(tmp_path) as s:
-        await s.allow(Allowed(topic=4, wiped=True))
-        assert await s.commit() == SUCCESS
-        await until(lambda: s.broker.machine.queues.end(TOPIC, 1) == 1)
-        await trio.sleep(61)
-        await until(lambda: s.broker.machine.queues.end(TOPIC, 1) == 2)
-        answer = await s.peer.request(pull_request(1), TIMEOUT_S)
-        assert [bytes(record.body) for record in records(answer)] == [b"half", b"later"]
+    await s.allow(Allowed(topic=4, wiped=True))
+    assert await s.commit() == SUCCESS
+    await until(lambda: s.broker.machine.queues.end(TOPIC, 1) == 1)
+    await trio.sleep(61)
+    await until(lambda: s.broker.machine.queues.end(TOPIC, 1) == 2)
+    answer = await s.peer.request(pull_request(1), TIMEOUT_S)
+    assert [bytes(record.body) for record in records(answer)] == [b"half", b"later"]
 
 
-async def test_a_retry_of_what_is_stored_is_answered_with_its_place(tmp_path: Path) -> None:
+async def test_a_retry_of_what_is_stored_is_answered_with_its_place(s: Scene) -> None:
     """A refusal would call it not stored."""
-    async with scene(tmp_path) as s:
-        await s.allow(Allowed(topic=4))
-        again = await s.peer.request(produce_request("k", runs=((0, 2),)), TIMEOUT_S)
-        assert (again.code, again.ext["duplicate"]) == (SUCCESS, True)
-        assert await s.request(produce_request("l", runs=((0, 2),))) == DENIED
+    await s.allow(Allowed(topic=4))
+    again = await s.peer.request(produce_request("k", runs=((0, 2),)), TIMEOUT_S)
+    assert (again.code, again.ext["duplicate"]) == (SUCCESS, True)
+    assert await s.request(produce_request("l", runs=((0, 2),))) == DENIED
 
 
 WAITING: dict[str, Command] = {
@@ -286,93 +280,86 @@ WAITING: dict[str, Command] = {
     [Allowed(topic=2), Allowed(topic=0), Allowed(broker=2), Allowed(enabled=False)],
     ids=repr,
 )
-async def test_what_waits_is_refused_at_once(what: str, state: Allowed, tmp_path: Path) -> None:
+async def test_what_waits_is_refused_at_once(s: Scene, what: str, state: Allowed) -> None:
     """A pull, pop or notification that is held does not outlive its permission."""
-    async with scene(tmp_path) as s:
-        await make_topic(s.peer, "Idle")
-        request, answers = WAITING[what], list[tuple[int, float]]()
+    await make_topic(s.peer, "Idle")
+    request, answers = WAITING[what], list[tuple[int, float]]()
 
-        async def wait() -> None:
-            answer = await s.peer.request(Command(request.code, request.ext), 30)
-            answers.append((answer.code, trio.current_time()))
+    async def wait() -> None:
+        answer = await s.peer.request(Command(request.code, request.ext), 30)
+        answers.append((answer.code, trio.current_time()))
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await trio.sleep(1)
-            assert not answers
-            if request.ext["topic"] == "Idle" and state.topic != 6:
-                await s.request(topic_request("Idle"))
-                perm = {**topic_request("Idle").ext, "perm": state.topic}
-                await s.request(Command(RequestCode.UPDATE_AND_CREATE_TOPIC, perm))
-            else:
-                await s.allow(state)
-            began_s = trio.current_time()
-        ((code, answered_s),) = answers
-        assert code == DENIED
-        assert answered_s - began_s < 1
-
-
-async def test_what_waits_goes_on_waiting_while_it_may(tmp_path: Path) -> None:
-    """Another topic's or group's permission, or one to write, ends no wait."""
-    async with scene(tmp_path) as s:
-        answers: list[Command] = []
-
-        async def wait() -> None:
-            answers.append(await s.peer.request(WAITING["pop of any queue"], 30))
-
-        await make_topic(s.peer, "Idle")
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await trio.sleep(1)
-            await s.allow(Allowed(topic=2, wiped=True))
-            perm = {**topic_request("Idle").ext, "perm": 4}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+        assert not answers
+        if request.ext["topic"] == "Idle" and state.topic != 6:
+            await s.request(topic_request("Idle"))
+            perm = {**topic_request("Idle").ext, "perm": state.topic}
             await s.request(Command(RequestCode.UPDATE_AND_CREATE_TOPIC, perm))
-            await trio.sleep(1)
-            assert not answers
-        assert answers[0].code == ResponseCode.POLLING_TIMEOUT
+        else:
+            await s.allow(state)
+        began_s = trio.current_time()
+    ((code, answered_s),) = answers
+    assert code == DENIED
+    assert answered_s - began_s < 1
+
+
+async def test_what_waits_goes_on_waiting_while_it_may(s: Scene) -> None:
+    """Another topic's or group's permission, or one to write, ends no wait."""
+    answers: list[Command] = []
+
+    async def wait() -> None:
+        answers.append(await s.peer.request(WAITING["pop of any queue"], 30))
+
+    await make_topic(s.peer, "Idle")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+        await s.allow(Allowed(topic=2, wiped=True))
+        perm = {**topic_request("Idle").ext, "perm": 4}
+        await s.request(Command(RequestCode.UPDATE_AND_CREATE_TOPIC, perm))
+        await trio.sleep(1)
+        assert not answers
+    assert answers[0].code == ResponseCode.POLLING_TIMEOUT
 
 
 @pytest.mark.parametrize("model", ["BROADCASTING", "CLUSTERING"])
 async def test_a_group_that_may_not_broadcast_is_not_given_all_messages(
-    model: str, tmp_path: Path
+    s: Scene, model: str
 ) -> None:
     """consumeBroadcastEnable, for who pulls and for who waits."""
-    async with scene(tmp_path) as s:
-        data = ConsumerData(
-            GROUP, message_model=model, subscription_data_set=[SubscriptionData(TOPIC)]
-        )
-        await ask(s.peer, RequestCode.HEART_BEAT, encode_body(HeartbeatData("c1", [], [data])))
-        codes: list[int] = []
+    data = ConsumerData(GROUP, message_model=model, subscription_data_set=[SubscriptionData(TOPIC)])
+    await ask(s.peer, RequestCode.HEART_BEAT, encode_body(HeartbeatData("c1", [], [data])))
+    codes: list[int] = []
 
-        async def wait() -> None:
-            codes.append(await s.request(WAITING["pull"]))
+    async def wait() -> None:
+        codes.append(await s.request(WAITING["pull"]))
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await trio.sleep(1)
-            await put_group(s.peer, consume_broadcast_enable=False)
-        codes.append(await s.request(pull_request()))
-        refused = model == "BROADCASTING"
-        assert [code == DENIED for code in codes] == [refused, refused]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+        await put_group(s.peer, consume_broadcast_enable=False)
+    codes.append(await s.request(pull_request()))
+    refused = model == "BROADCASTING"
+    assert [code == DENIED for code in codes] == [refused, refused]
 
 
-async def test_a_reply_needs_a_topic_that_takes_it(tmp_path: Path) -> None:
+async def test_a_reply_needs_a_topic_that_takes_it(s: Scene) -> None:
     """A reply is passed on and not stored: only its topic's permission is asked for."""
-    async with scene(tmp_path) as s:
-        await s.allow(Allowed(broker=4))
-        assert await s.request(reply_request()) == ResponseCode.SYSTEM_ERROR  # nobody waits for it
-        perm = {**topic_request(REPLY_TOPIC).ext, "perm": 4}
-        await s.request(Command(RequestCode.UPDATE_AND_CREATE_TOPIC, perm))
-        assert await s.request(reply_request()) == DENIED
+    await s.allow(Allowed(broker=4))
+    assert await s.request(reply_request()) == ResponseCode.SYSTEM_ERROR  # nobody waits for it
+    perm = {**topic_request(REPLY_TOPIC).ext, "perm": 4}
+    await s.request(Command(RequestCode.UPDATE_AND_CREATE_TOPIC, perm))
+    assert await s.request(reply_request()) == DENIED
 
 
-async def test_a_retry_topic_that_takes_nothing_takes_no_message_back(tmp_path: Path) -> None:
+async def test_a_retry_topic_that_takes_nothing_takes_no_message_back(s: Scene) -> None:
     """As in RocketMQ: its own permission counts, not that of the message's topic."""
-    async with scene(tmp_path) as s:
-        perm = {**topic_request(f"%RETRY%{GROUP}", 1).ext, "perm": 4}
-        await s.request(Command(RequestCode.UPDATE_AND_CREATE_TOPIC, perm))
-        back = ACTS["send back"][1]
-        assert await back(s) == DENIED
+    perm = {**topic_request(f"%RETRY%{GROUP}", 1).ext, "perm": 4}
+    await s.request(Command(RequestCode.UPDATE_AND_CREATE_TOPIC, perm))
+    back = ACTS["send back"][1]
+    assert await back(s) == DENIED
 
 
 def test_the_last_word_of_a_name_server_that_is_gone_counts_only_if_none_is_there() -> None:

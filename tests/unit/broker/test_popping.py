@@ -171,22 +171,6 @@ async def test_what_was_popped_is_hidden_until_its_time_is_over(tmp_path: Path) 
         assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 0
 
 
-async def test_an_acknowledged_message_never_comes_again(tmp_path: Path) -> None:
-    """The group's offset is that of the first message that is not acknowledged."""
-    async with with_messages(tmp_path, (0, 3)) as (broker, peer):
-        first = await pop(peer)
-        for record, offset in zip(first.records[1:], (0, 0), strict=True):
-            assert (await ack(peer, first, record)).code == ResponseCode.SUCCESS
-            assert broker.machine.offsets.get(GROUP, TOPIC, 0) == offset
-        await trio.sleep(INVISIBLE_MS / 1000)
-        again = await pop(peer)
-        assert again.places == [(0, 0)]
-        assert (await ack(peer, again, again.records[0])).code == ResponseCode.SUCCESS
-        assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 3
-        await trio.sleep(INVISIBLE_MS / 1000)
-        assert (await pop(peer)).code == ResponseCode.POLLING_TIMEOUT
-
-
 async def test_an_ack_that_comes_after_the_next_delivery_changes_nothing(tmp_path: Path) -> None:
     """It is answered with success, as RocketMQ does; clients of ours are told."""
     async with with_messages(tmp_path, (0, 1)) as (broker, peer):
@@ -294,21 +278,6 @@ async def test_a_pop_waits_for_a_message_to_be_visible_again(tmp_path: Path) -> 
         assert 2.9 <= trio.current_time() - began_s <= 3.3
 
 
-async def test_more_consumers_than_queues_share_one(tmp_path: Path) -> None:
-    """Pops at the same time get different messages."""
-    async with with_messages(tmp_path, (0, 20)) as (_, peer):
-        found: list[Popped] = []
-        async with trio.open_nursery() as nursery:
-
-            async def take() -> None:
-                found.append(await pop(peer, 0, 2))
-
-            for _ in range(10):
-                nursery.start_soon(take)
-        places = [place for each in found for place in each.places]
-        assert sorted(places) == [(0, offset) for offset in range(20)]
-
-
 async def test_an_ordered_pop_blocks_its_queue_until_all_is_acknowledged(tmp_path: Path) -> None:
     """Then who waits gets the next ones; the same attempt gets the same ones at once."""
     async with with_messages(tmp_path, (0, 5)) as (_, peer):
@@ -354,17 +323,6 @@ async def test_a_filter_passes_over_what_is_not_wanted(tmp_path: Path) -> None:
     async with with_messages(tmp_path, (0, 3)) as (broker, peer):
         assert (await pop(peer, exp="Nobody")).code == ResponseCode.POLLING_TIMEOUT
         assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 3
-
-
-async def test_a_reset_makes_everything_new_again(tmp_path: Path) -> None:
-    """Nothing is in flight any more, and old handles are void."""
-    async with with_messages(tmp_path, (0, 3)) as (broker, peer):
-        first = await pop(peer)
-        fields = {"group": GROUP, "topic": TOPIC, "timestamp": 0, "isForce": True}
-        await ask(peer, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **fields, queueId=0, offset=1)
-        assert broker.machine.popped.count == 0
-        assert (await ack(peer, first, first.records[2])).ext["late"] == 1
-        assert [at for _, at in (await pop(peer)).places] == [1, 2]
 
 
 async def test_a_leader_that_is_none_any_more_answers_whoever_waits(tmp_path: Path) -> None:
@@ -482,19 +440,6 @@ async def test_who_pulls_commits_nothing_while_others_have_popped_messages(tmp_p
         await commit(peer, 3)
         assert broker.machine.offsets.get(GROUP, TOPIC, 0) == 3
         assert (await pop(peer, 0, 9)).places == [(0, 3)]
-
-
-async def test_a_topic_that_is_made_again_is_popped_from_its_beginning(tmp_path: Path) -> None:
-    """Nothing of the old one is left."""
-    async with with_messages(tmp_path, (0, 2)) as (broker, peer):
-        first = await pop(peer)
-        await ask(peer, RequestCode.DELETE_TOPIC_IN_BROKER, topic=TOPIC)
-        assert broker.machine.popped.count == 0
-        await make_topic(peer)
-        await peer.request(produce_request("n", runs=[(0, 1)]), TIMEOUT_S)
-        second = await pop(peer)
-        assert second.places == [(0, 0)]
-        assert bytes(second.records[0].body) != bytes(first.records[0].body)
 
 
 async def test_a_mode_says_whether_a_group_pops(tmp_path: Path) -> None:

@@ -104,35 +104,33 @@ async def test_a_pop_finds_what_lies_behind_very_many_messages(
 
 
 async def test_a_notification_that_could_not_look_at_all_says_that_there_may_be_something(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pop then looks further; else a member would wait beside a message for it."""
-    async with served(tmp_path) as (_, peer):
-        await fill(peer)
-        asked = request(RequestCode.NOTIFICATION, ("c", "TAG"))
-        assert (await peer.request(asked, TIMEOUT_S)).ext["hasMsg"] == "false"
-        monkeypatch.setattr(limits, "SQL_STEPS_MAX", 100)
-        assert (await peer.request(asked, TIMEOUT_S)).ext["hasMsg"] == "true"
-        for _ in range(2):
-            await peer.request(request(RequestCode.POP_MESSAGE, ("c", "TAG")), 60)
-        assert (await peer.request(asked, TIMEOUT_S)).ext["hasMsg"] == "false"
+    await fill(peer)
+    asked = request(RequestCode.NOTIFICATION, ("c", "TAG"))
+    assert (await peer.request(asked, TIMEOUT_S)).ext["hasMsg"] == "false"
+    monkeypatch.setattr(limits, "SQL_STEPS_MAX", 100)
+    assert (await peer.request(asked, TIMEOUT_S)).ext["hasMsg"] == "true"
+    for _ in range(2):
+        await peer.request(request(RequestCode.POP_MESSAGE, ("c", "TAG")), 60)
+    assert (await peer.request(asked, TIMEOUT_S)).ext["hasMsg"] == "false"
 
 
 async def test_progress_in_too_many_queues_is_refused_with_the_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The refusal says what to ask instead."""
-    async with served(tmp_path) as (_, peer):
-        await make_topic(peer, queues=QUEUES)
-        for queue_id in range(QUEUES):
-            await commit(peer, 0, queue_id)
-        told = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup="C")
-        assert told.code == ResponseCode.SUCCESS
-        monkeypatch.setattr(limits, "PROGRESS_QUEUES_MAX", QUEUES - 1)
-        for code, more in (
-            (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "C"}),
-            (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": False}),
-        ):
-            answer = await peer.request(Command(code, more), TIMEOUT_S)
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert "at most 3 are told at once" in (answer.remark or "")
+    await make_topic(peer, queues=QUEUES)
+    for queue_id in range(QUEUES):
+        await commit(peer, 0, queue_id)
+    told = await ask(peer, RequestCode.GET_CONSUME_STATS, consumerGroup="C")
+    assert told.code == ResponseCode.SUCCESS
+    monkeypatch.setattr(limits, "PROGRESS_QUEUES_MAX", QUEUES - 1)
+    for code, more in (
+        (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "C"}),
+        (RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": False}),
+    ):
+        answer = await peer.request(Command(code, more), TIMEOUT_S)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "at most 3 are told at once" in (answer.remark or "")

@@ -97,51 +97,47 @@ def bodies(messages: list[Record]) -> list[bytes]:
     ],
 )
 async def test_a_message_goes_to_the_queue_of_its_priority(
-    tmp_path: Path, properties: str, queue_id: int
+    peer: Peer, properties: str, queue_id: int
 ) -> None:
     """Or to the last; one without, or of another kind, to where it was sent, and says none."""
-    async with served(tmp_path) as (_, peer):
-        await make(peer)
-        assert await send(peer, properties) == queue_id
-        (message,) = records(await peer.request(pull_request(queue_id), TIMEOUT_S))
-        kept = b"_SYS_MSG_PRIORITY_" in bytes(message.properties)
-        assert kept == (queue_id != 1)
+    await make(peer)
+    assert await send(peer, properties) == queue_id
+    (message,) = records(await peer.request(pull_request(queue_id), TIMEOUT_S))
+    kept = b"_SYS_MSG_PRIORITY_" in bytes(message.properties)
+    assert kept == (queue_id != 1)
 
 
-async def test_a_delayed_message_has_no_priority(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_delayed_message_has_no_priority(peer: Peer, autojump_clock: MockClock) -> None:
     """As in RocketMQ: it comes to the queue that it was sent to."""
-    async with served(tmp_path) as (_, peer):
-        await make(peer)
-        await send(peer, f"{PRIORITY}3\x02TIMER_DELAY_MS\x01100\x02", b"late")
-        answer = await peer.request(pop_request(poll_ms=5000), TIMEOUT_S)
-        (message,) = records(answer)
-        assert (message.queue_id, bytes(message.body)) == (1, b"late")
+    await make(peer)
+    await send(peer, f"{PRIORITY}3\x02TIMER_DELAY_MS\x01100\x02", b"late")
+    answer = await peer.request(pop_request(poll_ms=5000), TIMEOUT_S)
+    (message,) = records(answer)
+    assert (message.queue_id, bytes(message.body)) == (1, b"late")
 
 
-async def test_a_pop_takes_of_the_highest_first(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_a_pop_takes_of_the_highest_first(peer: Peer, autojump_clock: MockClock) -> None:
     """Whatever came before it, as long as there is some."""
-    async with served(tmp_path) as (_, peer):
-        await make(peer)
-        for number in range(3):
-            for priority in range(QUEUES):
-                await send(peer, f"{PRIORITY}{priority}\x02", b"%d%d" % (priority, number))
-        assert bodies(await pop(peer, 2)) == [b"30", b"31"]
-        assert bodies(await pop(peer, 3)) == [b"32", b"20", b"21"]
-        await send(peer, f"{PRIORITY}9\x02", b"3x")
-        assert bodies(await pop(peer, 1)) == [b"3x"]
+    await make(peer)
+    for number in range(3):
+        for priority in range(QUEUES):
+            await send(peer, f"{PRIORITY}{priority}\x02", b"%d%d" % (priority, number))
+    assert bodies(await pop(peer, 2)) == [b"30", b"31"]
+    assert bodies(await pop(peer, 3)) == [b"32", b"20", b"21"]
+    await send(peer, f"{PRIORITY}9\x02", b"3x")
+    assert bodies(await pop(peer, 1)) == [b"3x"]
 
 
 async def test_a_level_with_more_than_fits_keeps_lower_ones_waiting(
-    tmp_path: Path, autojump_clock: MockClock
+    peer: Peer, autojump_clock: MockClock
 ) -> None:
     """A small message of a lower one is not what fills an answer up."""
-    async with served(tmp_path) as (_, peer):
-        await make(peer)
-        for number in range(3):
-            await send(peer, f"{PRIORITY}3\x02", b"%d" % number * 1000)
-        await send(peer, f"{PRIORITY}0\x02", b"low")
-        got = [bodies(await pop(peer, 32, maxMsgBytes="2000")) for _ in range(4)]
-        assert [[body[:1] for body in some] for some in got] == [[b"0"], [b"1"], [b"2", b"l"], []]
+    await make(peer)
+    for number in range(3):
+        await send(peer, f"{PRIORITY}3\x02", b"%d" % number * 1000)
+    await send(peer, f"{PRIORITY}0\x02", b"low")
+    got = [bodies(await pop(peer, 32, maxMsgBytes="2000")) for _ in range(4)]
+    assert [[body[:1] for body in some] for some in got] == [[b"0"], [b"1"], [b"2", b"l"], []]
 
 
 async def test_what_a_filter_finds_late_comes_before_lower_ones(
@@ -159,45 +155,42 @@ async def test_what_a_filter_finds_late_comes_before_lower_ones(
 
 
 async def test_what_comes_again_waits_for_a_level_with_more_than_fits(
-    tmp_path: Path, autojump_clock: MockClock
+    peer: Peer, autojump_clock: MockClock
 ) -> None:
     """It comes last, though it is small."""
-    async with served(tmp_path) as (_, peer):
-        await make(peer)
-        await send(peer, f"{PRIORITY}3\x02", b"again")
-        assert len(await pop(peer, 1)) == 1
-        autojump_clock.jump(61)
-        for _ in range(2):
-            await send(peer, f"{PRIORITY}1\x02", b"n" * 1000)
-        got = [bodies(await pop(peer, 32, maxMsgBytes="2000")) for _ in range(2)]
-        assert [[body[:1] for body in some] for some in got] == [[b"n"], [b"a", b"n"]]
+    await make(peer)
+    await send(peer, f"{PRIORITY}3\x02", b"again")
+    assert len(await pop(peer, 1)) == 1
+    autojump_clock.jump(61)
+    for _ in range(2):
+        await send(peer, f"{PRIORITY}1\x02", b"n" * 1000)
+    got = [bodies(await pop(peer, 32, maxMsgBytes="2000")) for _ in range(2)]
+    assert [[body[:1] for body in some] for some in got] == [[b"n"], [b"a", b"n"]]
 
 
-async def test_what_comes_again_comes_last(tmp_path: Path, autojump_clock: MockClock) -> None:
+async def test_what_comes_again_comes_last(peer: Peer, autojump_clock: MockClock) -> None:
     """So a message that fails does not keep others away; the higher ones come first, though."""
-    async with served(tmp_path) as (_, peer):
-        await make(peer)
-        await send(peer, f"{PRIORITY}1\x02", b"low again")
-        await send(peer, f"{PRIORITY}3\x02", b"high again")
-        assert len(await pop(peer, 2)) == 2
-        autojump_clock.jump(61)
-        await send(peer, f"{PRIORITY}0\x02", b"new")
-        got = [body for _ in range(3) for body in bodies(await pop(peer, 1))]
-        assert got == [b"new", b"high again", b"low again"]
+    await make(peer)
+    await send(peer, f"{PRIORITY}1\x02", b"low again")
+    await send(peer, f"{PRIORITY}3\x02", b"high again")
+    assert len(await pop(peer, 2)) == 2
+    autojump_clock.jump(61)
+    await send(peer, f"{PRIORITY}0\x02", b"new")
+    got = [body for _ in range(3) for body in bodies(await pop(peer, 1))]
+    assert got == [b"new", b"high again", b"low again"]
 
 
-async def test_a_group_that_wants_no_priorities_takes_all_queues_in_turn(tmp_path: Path) -> None:
+async def test_a_group_that_wants_no_priorities_takes_all_queues_in_turn(peer: Peer) -> None:
     """With `priority.factor=0`; so does any group in a topic of another type."""
-    async with served(tmp_path) as (_, peer):
-        await make(peer)
-        config = SubscriptionGroupConfig(GROUP, attributes={"+priority.factor": "0"})
-        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
-        assert (await ask(peer, code, encode_body(config))).code == 0
-        wrong = SubscriptionGroupConfig(GROUP, attributes={"+priority.factor": "101"})
-        refused = await ask(peer, code, encode_body(wrong))
-        assert "a whole number from 0 to 100" in str(refused.remark)
-        for priority in range(QUEUES):
-            for _ in range(20):
-                await send(peer, f"{PRIORITY}{priority}\x02")
-        first = {(await pop(peer, 1))[0].queue_id for _ in range(2 * QUEUES)}
-        assert len(first) > 1
+    await make(peer)
+    config = SubscriptionGroupConfig(GROUP, attributes={"+priority.factor": "0"})
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    assert (await ask(peer, code, encode_body(config))).code == 0
+    wrong = SubscriptionGroupConfig(GROUP, attributes={"+priority.factor": "101"})
+    refused = await ask(peer, code, encode_body(wrong))
+    assert "a whole number from 0 to 100" in str(refused.remark)
+    for priority in range(QUEUES):
+        for _ in range(20):
+            await send(peer, f"{PRIORITY}{priority}\x02")
+    first = {(await pop(peer, 1))[0].queue_id for _ in range(2 * QUEUES)}
+    assert len(first) > 1

@@ -240,6 +240,7 @@ async def test_units_of_a_queue_are_shown(
     [
         (RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, "replicated log"),
         (RequestCode.GET_BROKER_HA_STATUS, "mqadmin raftStatus"),
+        (RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, "make an ordinary topic"),
         (31_999, "request code 31999 is not supported"),
     ],
 )

@@ -71,15 +71,14 @@ def lead_anew(broker: MemoryBroker) -> None:
     ids=["same", "other-queue", "later", "other-body", "consumed"],
 )
 async def test_an_answered_message_that_is_sent_again_is_stored_again(
-    tmp_path: Path, again: Command, queue_id: int, bodies: list[bytes]
+    peer: Peer, again: Command, queue_id: int, bodies: list[bytes]
 ) -> None:
     """As stock brokers do, and answered with the place where it is."""
-    async with served(tmp_path) as (_, peer):
-        first = await peer.request(message(), 5)
-        second = await peer.request(again, 5)
-        assert place(second) == (queue_id, len(bodies) - 1)
-        assert second.ext["msgId"] != first.ext["msgId"]
-        assert await stored_bodies(peer, queue_id) == bodies
+    first = await peer.request(message(), 5)
+    second = await peer.request(again, 5)
+    assert place(second) == (queue_id, len(bodies) - 1)
+    assert second.ext["msgId"] != first.ext["msgId"]
+    assert await stored_bodies(peer, queue_id) == bodies
 
 
 async def test_three_oneway_sends_of_one_object_store_three(tmp_path: Path) -> None:
@@ -119,21 +118,6 @@ async def test_batches_delays_and_transactions_are_stored_again_too(tmp_path: Pa
         assert ends("SCHEDULE_TOPIC_XXXX", 0) == 2
         assert ends("rmq_sys_wheel_timer", 0) == 2
         assert ends("RMQ_SYS_TRANS_HALF_TOPIC", 0) == 2
-
-
-async def test_one_object_may_be_on_its_way_several_times(tmp_path: Path) -> None:
-    """Asynchronous sends over one connection, none of them answered: a client that waits does not
-    try again there."""
-    async with served(tmp_path, auto=False) as (broker, peer):
-        broker.ledger.commit()
-        async with trio.open_nursery() as nursery:
-            for _ in range(3):
-                nursery.start_soon(peer.request, message(), 5)
-            await messages_wait(broker, 1)
-            await until(lambda: broker.broker.core.entries.sends_waiting == 2)
-            while broker.ledger.uncommitted:
-                broker.ledger.commit()
-        assert broker.machine.queues.end("Orders", 1) == 3
 
 
 # -- a client tries again --------------------------------------------------------------------------
@@ -209,47 +193,44 @@ async def test_a_retry_of_what_was_stored_and_could_not_be_told_gets_the_first_p
     ids=["same", "queue-and-born", "property", "span", "body", "delay", "flag", "sys-flag"],
 )
 async def test_what_an_earlier_leader_stored_may_be_tried_again(
-    tmp_path: Path, again: Command, retry: bool
+    broker: MemoryBroker, peer: Peer, again: Command, retry: bool
 ) -> None:
     """That leader's answer may not have come: one send like it is a retry, the next one is not."""
-    async with served(tmp_path) as (broker, peer):
-        first = await peer.request(message(), 5)
-        lead_anew(broker)
-        second = await peer.request(again, 5)
-        assert second.code == ResponseCode.SUCCESS
-        assert (second.ext["msgId"] == first.ext["msgId"]) == retry
-        third = await peer.request(again, 5)
-        assert third.ext["msgId"] not in (first.ext["msgId"], second.ext["msgId"])
+    first = await peer.request(message(), 5)
+    lead_anew(broker)
+    second = await peer.request(again, 5)
+    assert second.code == ResponseCode.SUCCESS
+    assert (second.ext["msgId"] == first.ext["msgId"]) == retry
+    third = await peer.request(again, 5)
+    assert third.ext["msgId"] not in (first.ext["msgId"], second.ext["msgId"])
 
 
-async def test_a_retry_is_one_of_the_newest_copy(tmp_path: Path) -> None:
+async def test_a_retry_is_one_of_the_newest_copy(broker: MemoryBroker, peer: Peer) -> None:
     """An object was sent twice before the leader changed: the client repeats its last send."""
-    async with served(tmp_path) as (broker, peer):
-        _, last = await peer.request(message(), 5), await peer.request(message(e="2"), 5)
-        lead_anew(broker)
-        assert (await peer.request(message(), 5)).ext["msgId"] == last.ext["msgId"]
+    _, last = await peer.request(message(), 5), await peer.request(message(e="2"), 5)
+    lead_anew(broker)
+    assert (await peer.request(message(), 5)).ext["msgId"] == last.ext["msgId"]
 
 
-async def test_a_copy_stands_for_one_send_at_a_time(tmp_path: Path) -> None:
+async def test_a_copy_stands_for_one_send_at_a_time(broker: MemoryBroker, peer: Peer) -> None:
     """Also while the answer of the retry that it was found for waits for the name servers."""
-    async with served(tmp_path) as (broker, peer):
-        first = await peer.request(message(), 5)
-        lead_anew(broker)
-        announcements = broker.broker.core.announcements
-        announcements.connected("namesrv")
-        announcements.changed(["Orders"])
-        answers: list[Command] = []
+    first = await peer.request(message(), 5)
+    lead_anew(broker)
+    announcements = broker.broker.core.announcements
+    announcements.connected("namesrv")
+    announcements.changed(["Orders"])
+    answers: list[Command] = []
 
-        async def send() -> None:
-            answers.append(await peer.request(message(), 5))
+    async def send() -> None:
+        answers.append(await peer.request(message(), 5))
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(send)
-            nursery.start_soon(send)
-            await until(lambda: broker.machine.queues.end("Orders", 1) == 2)
-            assert not answers
-            announcements.confirmed("namesrv", announcements.version)
-        assert sum(each.ext["msgId"] == first.ext["msgId"] for each in answers) == 1
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        nursery.start_soon(send)
+        await until(lambda: broker.machine.queues.end("Orders", 1) == 2)
+        assert not answers
+        announcements.confirmed("namesrv", announcements.version)
+    assert sum(each.ext["msgId"] == first.ext["msgId"] for each in answers) == 1
 
 
 async def test_a_retry_comes_within_the_span_by_the_leaders_clock_too(tmp_path: Path) -> None:
@@ -282,30 +263,28 @@ async def test_retries_of_batches_and_of_messages_that_wait_are_known(tmp_path: 
 
 
 async def test_our_own_client_may_repeat_a_send_for_as_long_as_the_window_lasts(
-    tmp_path: Path,
+    broker: MemoryBroker, peer: Peer
 ) -> None:
     """It gives each send a key of its own: the key alone says that it is a retry."""
-    async with served(tmp_path) as (broker, peer):
-        request = message("TIMER_DELAY_SEC\x01500\x02")
-        request.encoding = HeaderEncoding.MSGPACK
-        answers = [await peer.request(request, 5) for _ in range(3)]
-        assert answers[0].ext == answers[1].ext == answers[2].ext
-        assert broker.machine.queues.end("rmq_sys_wheel_timer", 0) == 1
+    request = message("TIMER_DELAY_SEC\x01500\x02")
+    request.encoding = HeaderEncoding.MSGPACK
+    answers = [await peer.request(request, 5) for _ in range(3)]
+    assert answers[0].ext == answers[1].ext == answers[2].ext
+    assert broker.machine.queues.end("rmq_sys_wheel_timer", 0) == 1
 
 
 async def test_our_batches_window_is_not_moved_by_a_stock_client_that_sends_one_again(
-    tmp_path: Path,
+    peer: Peer,
 ) -> None:
     """A consumer in Java sends one of our messages again; then our producer's retry comes."""
-    async with served(tmp_path) as (_, peer):
-        own = message("A\x01b\x02")
-        own.encoding = HeaderEncoding.MSGPACK
-        first = await peer.request(own, 5)
-        await peer.request(message("A\x01b\x02MAX_OFFSET\x011\x02"), 5)
-        again = await peer.request(own, 5)
-        assert again.ext["msgId"] == first.ext["msgId"]
-        pulled = await peer.request(pull_request(1), 5)
-        assert decode_header(PullMessageResponseHeader, pulled).max_offset == 2
+    own = message("A\x01b\x02")
+    own.encoding = HeaderEncoding.MSGPACK
+    first = await peer.request(own, 5)
+    await peer.request(message("A\x01b\x02MAX_OFFSET\x011\x02"), 5)
+    again = await peer.request(own, 5)
+    assert again.ext["msgId"] == first.ext["msgId"]
+    pulled = await peer.request(pull_request(1), 5)
+    assert decode_header(PullMessageResponseHeader, pulled).max_offset == 2
 
 
 async def test_a_send_is_known_by_its_unique_key_and_no_name_like_it(tmp_path: Path) -> None:

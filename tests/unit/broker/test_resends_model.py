@@ -40,11 +40,6 @@ TOPIC = "Orders"
 QUEUES = 2
 
 
-def raise_it(error: Exception) -> None:
-    """A fault of a callback is a fault of the test."""
-    raise error
-
-
 @dataclass(eq=False)
 class Sending:
     """One send of an application: the object, and its client's tries."""

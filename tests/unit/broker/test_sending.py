@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 
 import pytest
 import trio
 
 from dledger.log.entry import Kind
+from dledger.net import Peer
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, ExtValue
 from dledger.remoting.headers import (
@@ -45,25 +45,24 @@ async def messages_wait(broker: MemoryBroker) -> None:
     await until(lambda: any(e.kind == Kind.MESSAGES for e in broker.ledger.uncommitted))
 
 
-async def test_a_produced_batch_can_be_pulled_byte_for_byte(tmp_path: Path) -> None:
+async def test_a_produced_batch_can_be_pulled_byte_for_byte(peer: Peer) -> None:
     """Queue offsets, positions, store time and host are the broker's, all else the producer's."""
-    async with served(tmp_path) as (_, peer):
-        response = await peer.request(produce_request("a"), 5)
-        assert response.code == Code.SUCCESS, response.remark
-        stored = decode_header(ProduceResponseHeader, response)
-        assert stored.offsets == [(0, 0), (3, 0)]
-        assert not stored.duplicate
-        pulled = await peer.request(pull_request(0), 5)
-        answer = decode_header(PullMessageResponseHeader, pulled)
-        assert (answer.next_begin_offset, answer.min_offset, answer.max_offset) == (2, 0, 2)
-        first, second = records(pulled)
-        assert first.physical_offset == stored.position
-        assert second.physical_offset == stored.position + first.size
-        assert [first.queue_offset, second.queue_offset] == [0, 1]
-        assert first.store_timestamp_ms == stored.store_timestamp
-        assert first.store_host == host_bytes("127.0.0.1", 10911)[:4] + bytes(4)
-        assert bytes(second.body) == b"a 0 1"
-        assert first.check()
+    response = await peer.request(produce_request("a"), 5)
+    assert response.code == Code.SUCCESS, response.remark
+    stored = decode_header(ProduceResponseHeader, response)
+    assert stored.offsets == [(0, 0), (3, 0)]
+    assert not stored.duplicate
+    pulled = await peer.request(pull_request(0), 5)
+    answer = decode_header(PullMessageResponseHeader, pulled)
+    assert (answer.next_begin_offset, answer.min_offset, answer.max_offset) == (2, 0, 2)
+    first, second = records(pulled)
+    assert first.physical_offset == stored.position
+    assert second.physical_offset == stored.position + first.size
+    assert [first.queue_offset, second.queue_offset] == [0, 1]
+    assert first.store_timestamp_ms == stored.store_timestamp
+    assert first.store_host == host_bytes("127.0.0.1", 10911)[:4] + bytes(4)
+    assert bytes(second.body) == b"a 0 1"
+    assert first.check()
 
 
 async def test_the_first_send_makes_the_topic_before_its_messages(tmp_path: Path) -> None:
@@ -216,56 +215,51 @@ async def test_lost_leadership_leaves_an_outcome_unknown_and_a_retry_safe(tmp_pa
     ],
 )
 async def test_a_malformed_batch_is_refused_and_makes_no_topic(
-    tmp_path: Path, spoil: dict[str, ExtValue], code: Code, text: str
+    broker: MemoryBroker, peer: Peer, spoil: dict[str, ExtValue], code: Code, text: str
 ) -> None:
     """The refusal names what is wrong; nothing is written."""
-    async with served(tmp_path) as (broker, peer):
-        request = produce_request("a")
-        request.ext = dict(request.ext) | spoil
-        response = await peer.request(request, 5)
-        assert response.code == code
-        assert text in (response.remark or "")
-        assert broker.machine.topics.get("Orders") is None
-        assert broker.machine.topics.get("Other") is None
+    request = produce_request("a")
+    request.ext = dict(request.ext) | spoil
+    response = await peer.request(request, 5)
+    assert response.code == code
+    assert text in (response.remark or "")
+    assert broker.machine.topics.get("Orders") is None
+    assert broker.machine.topics.get("Other") is None
 
 
-async def test_a_batch_for_a_queue_that_is_not_there_is_refused(tmp_path: Path) -> None:
+async def test_a_batch_for_a_queue_that_is_not_there_is_refused(peer: Peer) -> None:
     """A topic made by its first send has eight queues here."""
-    async with served(tmp_path) as (_, peer):
-        response = await peer.request(produce_request("a", runs=((8, 1),)), 5)
-        assert response.code == Code.INVALID_PARAMETER
-        assert "queue 8" in (response.remark or "")
+    response = await peer.request(produce_request("a", runs=((8, 1),)), 5)
+    assert response.code == Code.INVALID_PARAMETER
+    assert "queue 8" in (response.remark or "")
 
 
-async def test_a_stock_producer_gets_an_id_that_leads_to_its_message(tmp_path: Path) -> None:
+async def test_a_stock_producer_gets_an_id_that_leads_to_its_message(peer: Peer) -> None:
     """`msgId` holds the store host and the position, from which the message can be viewed."""
-    async with served(tmp_path) as (_, peer):
-        properties = "TAGS\x01TagA\x02KEYS\x01k1\x02WAIT\x01false"
-        response = await peer.request(send_request(i=properties), 5)
-        assert response.code == Code.SUCCESS, response.remark
-        assert response.ext["TRACE_ON"] == "true"
-        sent = decode_header(SendMessageResponseHeader, response)
-        assert (sent.queue_id, sent.queue_offset) == (1, 0)
-        _, _, position = offset_message_id_decode(sent.msg_id)
-        viewed = await ask(peer, RequestCode.VIEW_MESSAGE_BY_ID, offset=position)
-        (record,) = records(viewed)
-        assert bytes(record.body) == b"hello"
-        kept = properties_decode(record.properties)
-        assert kept.pop("UNIQ_KEY")
-        assert kept == {
-            "TAGS": "TagA",
-            "KEYS": "k1",
-            "CLUSTER": "DefaultCluster",
-            "MSG_REGION": "DefaultRegion",
-            "TRACE_ON": "true",
-        }
-        nothing = await ask(peer, RequestCode.VIEW_MESSAGE_BY_ID, offset=position + 4)
-        assert nothing.code == Code.SYSTEM_ERROR
+    properties = "TAGS\x01TagA\x02KEYS\x01k1\x02WAIT\x01false"
+    response = await peer.request(send_request(i=properties), 5)
+    assert response.code == Code.SUCCESS, response.remark
+    assert response.ext["TRACE_ON"] == "true"
+    sent = decode_header(SendMessageResponseHeader, response)
+    assert (sent.queue_id, sent.queue_offset) == (1, 0)
+    _, _, position = offset_message_id_decode(sent.msg_id)
+    viewed = await ask(peer, RequestCode.VIEW_MESSAGE_BY_ID, offset=position)
+    (record,) = records(viewed)
+    assert bytes(record.body) == b"hello"
+    kept = properties_decode(record.properties)
+    assert kept.pop("UNIQ_KEY")
+    assert kept == {
+        "TAGS": "TagA",
+        "KEYS": "k1",
+        "CLUSTER": "DefaultCluster",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+    }
+    nothing = await ask(peer, RequestCode.VIEW_MESSAGE_BY_ID, offset=position + 4)
+    assert nothing.code == Code.SYSTEM_ERROR
 
 
-async def test_a_stock_batch_gets_consecutive_offsets_and_keeps_each_items_key(
-    tmp_path: Path,
-) -> None:
+async def test_a_stock_batch_gets_consecutive_offsets_and_keeps_each_items_key(peer: Peer) -> None:
     """The batch's own UNIQ_KEY must not replace those of its messages."""
     items = [
         BatchItem(b"one", properties_encode({"UNIQ_KEY": "k1", "TAGS": "A"})),
@@ -274,15 +268,14 @@ async def test_a_stock_batch_gets_consecutive_offsets_and_keeps_each_items_key(
     request = send_request(
         batch_encode(items), RequestCode.SEND_BATCH_MESSAGE, i="UNIQ_KEY\x01batch\x02WAIT\x01true"
     )
-    async with served(tmp_path) as (_, peer):
-        response = await peer.request(request, 5)
-        sent = decode_header(SendMessageResponseHeader, response)
-        assert len(sent.msg_id.split(",")) == 2
-        assert (sent.queue_offset, sent.batch_uniq_id) == (0, None)
-        one, two = records(await peer.request(pull_request(1), 5))
-        assert (one.queue_offset, two.queue_offset, two.flag) == (0, 1, 7)
-        keys = [properties_decode(each.properties)["UNIQ_KEY"] for each in (one, two)]
-        assert keys == ["k1", "k2"]
+    response = await peer.request(request, 5)
+    sent = decode_header(SendMessageResponseHeader, response)
+    assert len(sent.msg_id.split(",")) == 2
+    assert (sent.queue_offset, sent.batch_uniq_id) == (0, None)
+    one, two = records(await peer.request(pull_request(1), 5))
+    assert (one.queue_offset, two.queue_offset, two.flag) == (0, 1, 7)
+    keys = [properties_decode(each.properties)["UNIQ_KEY"] for each in (one, two)]
+    assert keys == ["k1", "k2"]
 
 
 @pytest.mark.parametrize(
@@ -301,13 +294,12 @@ async def test_a_stock_batch_gets_consecutive_offsets_and_keeps_each_items_key(
     ],
 )
 async def test_a_send_that_can_not_be_taken_is_refused(
-    tmp_path: Path, changed: dict[str, ExtValue], code: Code
+    peer: Peer, changed: dict[str, ExtValue], code: Code
 ) -> None:
     """With the error codes of the reference."""
-    async with served(tmp_path) as (_, peer):
-        response = await peer.request(send_request(**changed), 5)
-        assert response.code == code, response.remark
-        assert response.remark
+    response = await peer.request(send_request(**changed), 5)
+    assert response.code == code, response.remark
+    assert response.remark
 
 
 async def test_a_body_above_the_limit_is_refused(tmp_path: Path) -> None:
@@ -350,28 +342,18 @@ async def test_a_broker_with_an_ipv6_address_stores_it(tmp_path: Path) -> None:
         assert decode_header(ProduceResponseHeader, again).duplicate
 
 
-async def test_a_topic_of_a_namespace_is_a_topic(tmp_path: Path) -> None:
+async def test_a_topic_of_a_namespace_is_a_topic(broker: MemoryBroker, peer: Peer) -> None:
     """Clients put the namespace before the name: `ns%topic`, `%RETRY%ns%group`."""
-    async with served(tmp_path) as (broker, peer):
-        assert (await peer.request(send_request(b="ns%Orders"), 5)).code == Code.SUCCESS
-        await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1", "ns%C", "ns%Orders"))
-        assert broker.machine.topics.get("%RETRY%ns%C") is not None
-        position = records(await peer.request(pull_request(1, topic="ns%Orders"), 5))[0]
-        fields: dict[str, ExtValue] = {"group": "ns%C", "delayLevel": -1}
-        back = await ask(
-            peer,
-            RequestCode.CONSUMER_SEND_MSG_BACK,
-            offset=position.physical_offset,
-            **fields,
-        )
-        assert back.code == Code.SUCCESS
-        assert broker.machine.queues.end("%DLQ%ns%C", 0) == 1
-
-
-async def test_compressed_bodies_pass_through(tmp_path: Path) -> None:
-    """As bytes, with the flags that say how: the consumer inflates them."""
-    async with served(tmp_path) as (_, peer):
-        packed = zlib.compress(b"x" * 5000)
-        assert (await peer.request(send_request(packed, f="769"), 5)).code == Code.SUCCESS
-        (record,) = records(await peer.request(pull_request(1), 5))
-        assert (bytes(record.body), record.sys_flag) == (packed, 769)
+    assert (await peer.request(send_request(b="ns%Orders"), 5)).code == Code.SUCCESS
+    await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1", "ns%C", "ns%Orders"))
+    assert broker.machine.topics.get("%RETRY%ns%C") is not None
+    position = records(await peer.request(pull_request(1, topic="ns%Orders"), 5))[0]
+    fields: dict[str, ExtValue] = {"group": "ns%C", "delayLevel": -1}
+    back = await ask(
+        peer,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        offset=position.physical_offset,
+        **fields,
+    )
+    assert back.code == Code.SUCCESS
+    assert broker.machine.queues.end("%DLQ%ns%C", 0) == 1

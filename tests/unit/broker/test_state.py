@@ -104,15 +104,6 @@ def test_offsets_of_a_deleted_topic_are_gone_for_every_group() -> None:
     assert len(offsets) == 1
 
 
-def test_an_offset_may_go_back() -> None:
-    """An operator resets a group by committing a lower offset."""
-    offsets = ConsumerOffsets()
-    offsets.commit("G", "A", 0, 5)
-    offsets.commit("G", "A", 0, 2)
-    assert offsets.get("G", "A", 0) == 2
-    assert len(offsets) == 1
-
-
 def test_a_queue_lock_is_held_by_one_client_until_it_ends() -> None:
     """60 s after the last renewal another client may have it; a stranger can't release it."""
     locks, key = QueueLocks(), QueueKey("G", "A", 0)
@@ -150,14 +141,6 @@ def test_each_owner_of_a_lock_has_a_token_of_its_own() -> None:
     assert token() is None
     locks.acquire("c2", [key], now_ms=150_001, token=9)
     assert token() == 9
-
-
-def test_locks_survive_a_snapshot() -> None:
-    """A failover or restart must not hand a held queue to a second client."""
-    locks, again = QueueLocks(), QueueLocks()
-    locks.acquire("c1", [QueueKey("G", "A", 0)], now_ms=0, token=1)
-    again.restore(rows_in(locks.picture()[0]))
-    assert again.acquire("c2", [QueueKey("G", "A", 0)], now_ms=1, token=1) == []
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", "..", "x" * 128, "a.b", "a\x01b"])

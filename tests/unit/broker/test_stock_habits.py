@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dledger.net import Peer
 from dledger.remoting.bodies import ConsumeStats, TopicConfigWrapper, decode_body
 from dledger.remoting.codes import RequestCode, ResponseCode
 from dledger.remoting.command import Command, HeaderEncoding
@@ -53,33 +54,31 @@ async def test_a_broker_whose_name_no_topic_may_have_starts_all_the_same(tmp_pat
 @pytest.mark.parametrize("wait", ["", "WAIT\x01true\x02", "WAIT\x01false\x02", "CLUSTER\x01x\x02"])
 @pytest.mark.parametrize("delay", ["", "DELAY\x011\x02", "TRAN_MSG\x01true\x02PGROUP\x01P\x02"])
 async def test_properties_that_don_t_fit_are_the_messages_fault(
-    tmp_path: Path, wait: str, delay: str
+    peer: Peer, wait: str, delay: str
 ) -> None:
     """Code 13, whatever else they say: with code 1 clients would try again and again."""
-    async with served(tmp_path) as (_, peer):
-        await make_topic(peer)
-        for length in (32_768, 40_000, 200_000):
-            sent = await peer.request(send_request(i=f"{wait}{delay}k\x01{'v' * length}\x02"), 5)
-            assert sent.code == ResponseCode.MESSAGE_ILLEGAL, sent.remark
+    await make_topic(peer)
+    for length in (32_768, 40_000, 200_000):
+        sent = await peer.request(send_request(i=f"{wait}{delay}k\x01{'v' * length}\x02"), 5)
+        assert sent.code == ResponseCode.MESSAGE_ILLEGAL, sent.remark
 
 
-async def test_the_messages_of_a_batch_keep_that_nobody_waits(tmp_path: Path) -> None:
+async def test_the_messages_of_a_batch_keep_that_nobody_waits(peer: Peer) -> None:
     """WAIT=false is theirs; a message sent by itself loses it, as with stock brokers."""
-    async with served(tmp_path) as (_, peer):
-        await make_topic(peer)
-        own = "WAIT\x01false\x02UNIQ_KEY\x01K%d\x02"
-        items = [BatchItem(b"x", (own % number).encode()) for number in range(2)]
-        request = send_request(batch_encode(items), RequestCode.SEND_BATCH_MESSAGE, m="true")
-        assert (await peer.request(request, 5)).code == ResponseCode.SUCCESS
-        assert (await peer.request(send_request(i=own % 9), 5)).code == ResponseCode.SUCCESS
-        view = memoryview(bytes((await peer.request(pull_request(1), 5)).payload))
-        starts = walk(view)
-        ends = [*starts[1:], len(view)]
-        waits = [
-            properties_decode(Record(view[start:end]).properties).get("WAIT")
-            for start, end in zip(starts, ends, strict=True)
-        ]
-        assert waits == ["false", "false", None]
+    await make_topic(peer)
+    own = "WAIT\x01false\x02UNIQ_KEY\x01K%d\x02"
+    items = [BatchItem(b"x", (own % number).encode()) for number in range(2)]
+    request = send_request(batch_encode(items), RequestCode.SEND_BATCH_MESSAGE, m="true")
+    assert (await peer.request(request, 5)).code == ResponseCode.SUCCESS
+    assert (await peer.request(send_request(i=own % 9), 5)).code == ResponseCode.SUCCESS
+    view = memoryview(bytes((await peer.request(pull_request(1), 5)).payload))
+    starts = walk(view)
+    ends = [*starts[1:], len(view)]
+    waits = [
+        properties_decode(Record(view[start:end]).properties).get("WAIT")
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    assert waits == ["false", "false", None]
 
 
 async def test_progress_shows_a_commit_that_was_taken_a_moment_ago(tmp_path: Path) -> None:
@@ -88,7 +87,7 @@ async def test_progress_shows_a_commit_that_was_taken_a_moment_ago(tmp_path: Pat
         await make_topic(peer, queues=2)
         await peer.request(produce_request("a", runs=[(1, 9)]), 5)
         await ask(peer, RequestCode.HEART_BEAT, heartbeat("c1"))
-        broker.ledger._auto = False
+        broker.ledger.auto = False
         header = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 1, "commitOffset": 7}
         code = RequestCode.UPDATE_CONSUMER_OFFSET
         peer.send_oneway(Command(code, dict(header), encoding=HeaderEncoding.JSON))
@@ -100,24 +99,14 @@ async def test_progress_shows_a_commit_that_was_taken_a_moment_ago(tmp_path: Pat
             assert stats[MessageQueue(TOPIC, "broker-a", 0)].consumer_offset == 0
 
 
-async def test_progress_in_a_named_topic_lists_all_its_queues(tmp_path: Path) -> None:
+async def test_progress_in_a_named_topic_lists_all_its_queues(peer: Peer) -> None:
     """Although the group has committed nothing there; a topic that is not there has none."""
-    async with served(tmp_path) as (_, peer):
-        await make_topic(peer, queues=3)
-        code = RequestCode.GET_CONSUME_STATS
-        found = await ask(peer, code, consumerGroup="New", topic=TOPIC)
-        table = decode_body(ConsumeStats, found.payload).offset_table
-        assert sorted(queue.queue_id for queue in table) == [0, 1, 2]
-        assert {progress.consumer_offset for progress in table.values()} == {0}
-        for unknown in ({"topic": "Missing"}, {}):
-            found = await ask(peer, code, consumerGroup="New", **unknown)
-            assert decode_body(ConsumeStats, found.payload).offset_table == {}
-
-
-async def test_static_topics_are_refused_with_a_reason(tmp_path: Path) -> None:
-    """Stock tools print it."""
-    async with served(tmp_path) as (_, peer):
-        refused = await ask(peer, RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC)
-        assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        assert "static topics" in (refused.remark or "")
-        assert "make an ordinary topic" in (refused.remark or "")
+    await make_topic(peer, queues=3)
+    code = RequestCode.GET_CONSUME_STATS
+    found = await ask(peer, code, consumerGroup="New", topic=TOPIC)
+    table = decode_body(ConsumeStats, found.payload).offset_table
+    assert sorted(queue.queue_id for queue in table) == [0, 1, 2]
+    assert {progress.consumer_offset for progress in table.values()} == {0}
+    for unknown in ({"topic": "Missing"}, {}):
+        found = await ask(peer, code, consumerGroup="New", **unknown)
+        assert decode_body(ConsumeStats, found.payload).offset_table == {}

@@ -52,6 +52,12 @@ async def client() -> AsyncIterator[Peer]:
         yield peer
 
 
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    async with client() as found:
+        yield found
+
+
 async def ask(peer: Peer, code: int, body: bytes = b"", **ext: ExtValue) -> Command:
     return await peer.request(Command(code, ext, body), 2.0)
 
@@ -92,32 +98,30 @@ async def route(peer: Peer, topic: str = "TopicA") -> TopicRouteData | None:
     return decode_body(TopicRouteData, answer.payload)
 
 
-async def test_clients_get_the_route_that_brokers_registered() -> None:
+async def test_clients_get_the_route_that_brokers_registered(peer: Peer) -> None:
     """Until then, and for unknown topics, the answer is code 17."""
-    async with client() as peer:
-        assert await route(peer) is None
-        assert (await register(peer)).code == ResponseCode.SUCCESS
-        await register(peer, N1, 2)
-        found = await route(peer)
-        assert found is not None
-        assert found.broker_datas[0].broker_addrs == {0: N0, 2: N1}
-        assert [queue.write_queue_nums for queue in found.queue_datas] == [4]
-        assert await route(peer, "TopicC") is None
+    assert await route(peer) is None
+    assert (await register(peer)).code == ResponseCode.SUCCESS
+    await register(peer, N1, 2)
+    found = await route(peer)
+    assert found is not None
+    assert found.broker_datas[0].broker_addrs == {0: N0, 2: N1}
+    assert [queue.write_queue_nums for queue in found.queue_datas] == [4]
+    assert await route(peer, "TopicC") is None
 
 
-async def test_followers_are_told_their_leader_and_brokers_the_order_config() -> None:
+async def test_followers_are_told_their_leader_and_brokers_the_order_config(peer: Peer) -> None:
     """The answer to a registration carries the leader's address and ORDER_TOPIC_CONFIG."""
-    async with client() as peer:
-        put = {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "value": "broker-a:4"}
-        await ask(peer, RequestCode.PUT_KV_CONFIG, **put)
-        await register(peer)
-        answer = await register(peer, N1, 2)
-        told = {"masterAddr": N0, "haServerAddr": N0, "takesChanges": True, "wiped": False}
-        assert answer.ext == told
-        assert decode_body(KVTable, answer.payload).table == {"TopicA": "broker-a:4"}
-        found = await route(peer)
-        assert found is not None
-        assert found.order_topic_conf == "broker-a:4"
+    put = {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA", "value": "broker-a:4"}
+    await ask(peer, RequestCode.PUT_KV_CONFIG, **put)
+    await register(peer)
+    answer = await register(peer, N1, 2)
+    told = {"masterAddr": N0, "haServerAddr": N0, "takesChanges": True, "wiped": False}
+    assert answer.ext == told
+    assert decode_body(KVTable, answer.payload).table == {"TopicA": "broker-a:4"}
+    found = await route(peer)
+    assert found is not None
+    assert found.order_topic_conf == "broker-a:4"
 
 
 @pytest.mark.parametrize(
@@ -130,67 +134,63 @@ async def test_followers_are_told_their_leader_and_brokers_the_order_config() ->
     ],
 )
 async def test_the_route_is_standard_json_for_those_who_read_it(
-    version: int, ext: dict[str, ExtValue], quoted: bool
+    peer: Peer, version: int, ext: dict[str, ExtValue], quoted: bool
 ) -> None:
     """Numeric keys are quoted from client version 401 on or on demand; older ones get them bare."""
-    async with client() as peer:
-        await register(peer)
-        request = Command(
-            RequestCode.GET_ROUTEINFO_BY_TOPIC,
-            {"topic": "TopicA", **ext},
-            version=version,
-            encoding=HeaderEncoding.JSON,
-        )
-        body = bytes((await peer.request(request, 2.0)).payload)
-        assert (b'"brokerAddrs":{"0":' in body) is quoted
-        assert (b'"brokerAddrs":{0:' in body) is not quoted
+    await register(peer)
+    request = Command(
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        {"topic": "TopicA", **ext},
+        version=version,
+        encoding=HeaderEncoding.JSON,
+    )
+    body = bytes((await peer.request(request, 2.0)).payload)
+    assert (b'"brokerAddrs":{"0":' in body) is quoted
+    assert (b'"brokerAddrs":{0:' in body) is not quoted
 
 
-async def test_cluster_info_and_topic_lists_are_what_the_tools_expect() -> None:
+async def test_cluster_info_and_topic_lists_are_what_the_tools_expect(peer: Peer) -> None:
     """Codes 106, 206, 224 and 304."""
-    async with client() as peer:
-        await register(peer)
-        answer = await ask(peer, RequestCode.GET_BROKER_CLUSTER_INFO)
-        assert b'"brokerAddrs":{0:' in bytes(answer.payload)
-        info = decode_body(ClusterInfo, answer.payload)
-        assert info.cluster_addr_table == {"DefaultCluster": ["broker-a"]}
+    await register(peer)
+    answer = await ask(peer, RequestCode.GET_BROKER_CLUSTER_INFO)
+    assert b'"brokerAddrs":{0:' in bytes(answer.payload)
+    info = decode_body(ClusterInfo, answer.payload)
+    assert info.cluster_addr_table == {"DefaultCluster": ["broker-a"]}
 
-        async def listed(code: int, **ext: ExtValue) -> TopicList:
-            return decode_body(TopicList, (await ask(peer, code, **ext)).payload)
+    async def listed(code: int, **ext: ExtValue) -> TopicList:
+        return decode_body(TopicList, (await ask(peer, code, **ext)).payload)
 
-        everything = await listed(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        assert everything.topic_list == ["TopicA", "TopicB"]
-        by_cluster = RequestCode.GET_TOPICS_BY_CLUSTER
-        assert (await listed(by_cluster, cluster="DefaultCluster")) == everything
-        assert (await listed(by_cluster, cluster="Other")).topic_list == []
-        system = await listed(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-        assert (system.topic_list, system.broker_addr) == (["DefaultCluster", "broker-a"], N0)
+    everything = await listed(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    assert everything.topic_list == ["TopicA", "TopicB"]
+    by_cluster = RequestCode.GET_TOPICS_BY_CLUSTER
+    assert (await listed(by_cluster, cluster="DefaultCluster")) == everything
+    assert (await listed(by_cluster, cluster="Other")).topic_list == []
+    system = await listed(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    assert (system.topic_list, system.broker_addr) == (["DefaultCluster", "broker-a"], N0)
 
 
-async def test_a_deleted_topic_has_no_route() -> None:
+async def test_a_deleted_topic_has_no_route(peer: Peer) -> None:
     """With a cluster, only that cluster's groups forget it."""
-    async with client() as peer:
-        await register(peer)
-        delete = RequestCode.DELETE_TOPIC_IN_NAMESRV
-        await ask(peer, delete, topic="TopicA", clusterName="Other")
-        assert await route(peer) is not None
-        await ask(peer, delete, topic="TopicA", clusterName="DefaultCluster")
-        assert await route(peer) is None
-        await ask(peer, delete, topic="TopicB")
-        assert await route(peer, "TopicB") is None
+    await register(peer)
+    delete = RequestCode.DELETE_TOPIC_IN_NAMESRV
+    await ask(peer, delete, topic="TopicA", clusterName="Other")
+    assert await route(peer) is not None
+    await ask(peer, delete, topic="TopicA", clusterName="DefaultCluster")
+    assert await route(peer) is None
+    await ask(peer, delete, topic="TopicB")
+    assert await route(peer, "TopicB") is None
 
 
-async def test_write_permission_is_taken_and_given_by_broker_name() -> None:
+async def test_write_permission_is_taken_and_given_by_broker_name(peer: Peer) -> None:
     """Codes 205 and 327 count the topics that they touched."""
-    async with client() as peer:
-        await register(peer)
-        answer = await ask(peer, RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a")
-        assert answer.ext == {"wipeTopicCount": 2}
-        found = await route(peer)
-        assert found is not None
-        assert found.queue_datas[0].perm == 4
-        answer = await ask(peer, RequestCode.ADD_WRITE_PERM_OF_BROKER, brokerName="broker-a")
-        assert answer.ext == {"addTopicCount": 2}
+    await register(peer)
+    answer = await ask(peer, RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName="broker-a")
+    assert answer.ext == {"wipeTopicCount": 2}
+    found = await route(peer)
+    assert found is not None
+    assert found.queue_datas[0].perm == 4
+    answer = await ask(peer, RequestCode.ADD_WRITE_PERM_OF_BROKER, brokerName="broker-a")
+    assert answer.ext == {"addTopicCount": 2}
 
 
 async def test_a_group_that_nobody_knows_is_not_wiped() -> None:
@@ -229,16 +229,15 @@ async def test_key_value_config_is_kept_over_a_restart(tmp_path: Path) -> None:
         assert answer.code == 22
 
 
-async def test_a_leader_of_an_older_term_is_answered_with_the_reason() -> None:
+async def test_a_leader_of_an_older_term_is_answered_with_the_reason(peer: Peer) -> None:
     """Code 1 and a remark that names both terms; the route stays."""
-    async with client() as peer:
-        await register(peer, N1, term=2)
-        answer = await register(peer, N0, term=1)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert answer.remark == f"{N0} comes with term 1 for broker-a, but {N1} leads in term 2"
-        found = await route(peer)
-        assert found is not None
-        assert found.broker_datas[0].broker_addrs == {0: N1}
+    await register(peer, N1, term=2)
+    answer = await register(peer, N0, term=1)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == f"{N0} comes with term 1 for broker-a, but {N1} leads in term 2"
+    found = await route(peer)
+    assert found is not None
+    assert found.broker_datas[0].broker_addrs == {0: N1}
 
 
 async def test_a_closed_connection_removes_its_broker_at_once() -> None:
@@ -252,7 +251,7 @@ async def test_a_closed_connection_removes_its_broker_at_once() -> None:
                 await trio.lowlevel.checkpoint()
 
 
-async def test_unregistering_and_heartbeats() -> None:
+async def test_unregistering_and_heartbeats(peer: Peer) -> None:
     """A heartbeat of a broker that is not registered is told so: code 211."""
     who: dict[str, ExtValue] = {
         "brokerName": "broker-a",
@@ -260,17 +259,16 @@ async def test_unregistering_and_heartbeats() -> None:
         "clusterName": "DefaultCluster",
         "brokerId": 0,
     }
-    async with client() as peer:
-        await register(peer)
-        beat = RequestCode.BROKER_HEARTBEAT
-        assert (await ask(peer, beat, **who, epoch=1)).code == ResponseCode.SUCCESS
-        assert (await ask(peer, beat, **who, epoch=0)).code == ResponseCode.SYSTEM_ERROR
-        assert (await ask(peer, RequestCode.UNREGISTER_BROKER, **who)).code == 0
-        assert (await ask(peer, beat, **who, epoch=1)).code == ResponseCode.BROKER_NOT_EXIST
-        assert await route(peer) is None
+    await register(peer)
+    beat = RequestCode.BROKER_HEARTBEAT
+    assert (await ask(peer, beat, **who, epoch=1)).code == ResponseCode.SUCCESS
+    assert (await ask(peer, beat, **who, epoch=0)).code == ResponseCode.SYSTEM_ERROR
+    assert (await ask(peer, RequestCode.UNREGISTER_BROKER, **who)).code == 0
+    assert (await ask(peer, beat, **who, epoch=1)).code == ResponseCode.BROKER_NOT_EXIST
+    assert await route(peer) is None
 
 
-async def test_a_broker_can_ask_whether_its_topics_are_known() -> None:
+async def test_a_broker_can_ask_whether_its_topics_are_known(peer: Peer) -> None:
     """Code 322: changed, or the stored version again."""
     who: dict[str, ExtValue] = {
         "brokerName": "broker-a",
@@ -279,68 +277,63 @@ async def test_a_broker_can_ask_whether_its_topics_are_known() -> None:
         "brokerId": 0,
     }
     query = RequestCode.QUERY_DATA_VERSION
-    async with client() as peer:
-        version = encode_body(DataVersion(counter=2))
-        assert (await ask(peer, query, version, **who)).ext == {"changed": True}
-        await register(peer)
-        answer = await ask(peer, query, version, **who)
-        assert answer.ext == {"changed": False}
-        assert decode_body(DataVersion, answer.payload) == DataVersion(counter=2)
-        answer = await ask(peer, query, encode_body(DataVersion(counter=3)), **who)
-        assert answer.ext == {"changed": True}
+    version = encode_body(DataVersion(counter=2))
+    assert (await ask(peer, query, version, **who)).ext == {"changed": True}
+    await register(peer)
+    answer = await ask(peer, query, version, **who)
+    assert answer.ext == {"changed": False}
+    assert decode_body(DataVersion, answer.payload) == DataVersion(counter=2)
+    answer = await ask(peer, query, encode_body(DataVersion(counter=3)), **who)
+    assert answer.ext == {"changed": True}
 
 
-async def test_a_damaged_registration_is_refused() -> None:
+async def test_a_damaged_registration_is_refused(peer: Peer) -> None:
     """A wrong checksum or a malformed body changes nothing; the connection lives on."""
-    async with client() as peer:
-        wrong = zlib.crc32(b"something else") & 0x7FFFFFFF
-        answer = await register(peer, bodyCrc32=wrong)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "bodyCrc32" in (answer.remark or "")
-        assert (await register(peer, compressed=True)).code == ResponseCode.SYSTEM_ERROR
-        answer = await ask(peer, RequestCode.REGISTER_BROKER, brokerName="broker-a")
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert "brokerAddr" in (answer.remark or "")
-        assert await route(peer) is None
+    wrong = zlib.crc32(b"something else") & 0x7FFFFFFF
+    answer = await register(peer, bodyCrc32=wrong)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "bodyCrc32" in (answer.remark or "")
+    assert (await register(peer, compressed=True)).code == ResponseCode.SYSTEM_ERROR
+    answer = await ask(peer, RequestCode.REGISTER_BROKER, brokerName="broker-a")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "brokerAddr" in (answer.remark or "")
+    assert await route(peer) is None
 
 
-async def test_the_running_config_can_be_read_and_partly_changed() -> None:
+async def test_the_running_config_can_be_read_and_partly_changed(peer: Peer) -> None:
     """Codes 318 and 319: one key may change, others need a restart, unknown ones are named."""
-    async with client() as peer:
-        text = bytes((await ask(peer, RequestCode.GET_NAMESRV_CONFIG)).payload).decode()
-        assert "returnOrderTopicConfigToBroker=true\n" in text
-        update = RequestCode.UPDATE_NAMESRV_CONFIG
-        answer = await ask(peer, update, b"returnOrderTopicConfigToBroker=false\n")
-        assert answer.code == ResponseCode.SUCCESS
-        assert (await register(peer)).payload == b""
-        answer = await ask(peer, update, b"kvConfigPath=/etc/passwd")
-        assert answer.code == ResponseCode.NO_PERMISSION
-        for text in ("noSuchKey=1", "returnOrderTopicConfigToBroker=maybe", "no equals sign"):
-            answer = await ask(peer, update, text.encode())
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert text.partition("=")[0] in (answer.remark or "")
+    text = bytes((await ask(peer, RequestCode.GET_NAMESRV_CONFIG)).payload).decode()
+    assert "returnOrderTopicConfigToBroker=true\n" in text
+    update = RequestCode.UPDATE_NAMESRV_CONFIG
+    answer = await ask(peer, update, b"returnOrderTopicConfigToBroker=false\n")
+    assert answer.code == ResponseCode.SUCCESS
+    assert (await register(peer)).payload == b""
+    answer = await ask(peer, update, b"kvConfigPath=/etc/passwd")
+    assert answer.code == ResponseCode.NO_PERMISSION
+    for text in ("noSuchKey=1", "returnOrderTopicConfigToBroker=maybe", "no equals sign"):
+        answer = await ask(peer, update, text.encode())
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert text.partition("=")[0] in (answer.remark or "")
 
 
-async def test_unknown_codes_are_answered_and_one_way_requests_are_not() -> None:
+async def test_unknown_codes_are_answered_and_one_way_requests_are_not(peer: Peer) -> None:
     """Code 3 for what we don't know; whoever wants no answer gets none."""
-    async with client() as peer:
-        answer = await ask(peer, 12345)
-        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        peer.send_oneway(Command(RequestCode.BROKER_HEARTBEAT, {}))
-        peer.send_oneway(Command(12345, {}))
-        assert await route(peer) is None
+    answer = await ask(peer, 12345)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    peer.send_oneway(Command(RequestCode.BROKER_HEARTBEAT, {}))
+    peer.send_oneway(Command(12345, {}))
+    assert await route(peer) is None
 
 
 @pytest.mark.parametrize("encoding", list(HeaderEncoding))
-async def test_every_header_encoding_is_served(encoding: HeaderEncoding) -> None:
+async def test_every_header_encoding_is_served(peer: Peer, encoding: HeaderEncoding) -> None:
     """An answer has the encoding of its request, also where all values are strings."""
-    async with client() as peer:
-        await register(peer)
-        ext: dict[str, ExtValue] = {"topic": "TopicA", "unknownField": "ignored"}
-        request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, encoding=encoding)
-        answer = await peer.request(request, 2.0)
-        assert (answer.code, answer.encoding) == (0, encoding)
-        assert json.loads(bytes(answer.payload))["queueDatas"][0]["brokerName"] == "broker-a"
+    await register(peer)
+    ext: dict[str, ExtValue] = {"topic": "TopicA", "unknownField": "ignored"}
+    request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext, encoding=encoding)
+    answer = await peer.request(request, 2.0)
+    assert (answer.code, answer.encoding) == (0, encoding)
+    assert json.loads(bytes(answer.payload))["queueDatas"][0]["brokerName"] == "broker-a"
 
 
 async def test_silent_brokers_leave_and_their_connection_is_closed(
@@ -386,24 +379,25 @@ async def test_topics_of_units_are_listed_by_their_flags() -> None:
     assert lists == [["Both", "Unit"], ["Both", "Subscribed"], ["Subscribed"]]
 
 
-async def test_the_members_of_a_group_are_told_and_topics_come_from_brokers_only() -> None:
+async def test_the_members_of_a_group_are_told_and_topics_come_from_brokers_only(
+    peer: Peer,
+) -> None:
     """As stock brokers and tools ask; a group that is not there, or elsewhere, has no members."""
-    async with client() as peer:
-        await register(peer)
-        await register(peer, N1, 1)
-        found = []
-        for cluster, name in [
-            ("DefaultCluster", "broker-a"),
-            ("Other", "broker-a"),
-            ("Other", "b"),
-        ]:
-            code = RequestCode.GET_BROKER_MEMBER_GROUP
-            answer = await ask(peer, code, clusterName=cluster, brokerName=name)
-            found.append(decode_body(BrokerMemberGroupBody, answer.payload).broker_member_group)
-        assert [group.broker_addrs for group in found] == [{0: N0, 1: N1}, {}, {}]
-        refused = await ask(peer, RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic="T")
-        assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        assert "mqadmin updateTopic" in (refused.remark or "")
+    await register(peer)
+    await register(peer, N1, 1)
+    found = []
+    for cluster, name in [
+        ("DefaultCluster", "broker-a"),
+        ("Other", "broker-a"),
+        ("Other", "b"),
+    ]:
+        code = RequestCode.GET_BROKER_MEMBER_GROUP
+        answer = await ask(peer, code, clusterName=cluster, brokerName=name)
+        found.append(decode_body(BrokerMemberGroupBody, answer.payload).broker_member_group)
+    assert [group.broker_addrs for group in found] == [{0: N0, 1: N1}, {}, {}]
+    refused = await ask(peer, RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic="T")
+    assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert "mqadmin updateTopic" in (refused.remark or "")
 
 
 async def test_brokers_register_whatever_an_earlier_version_keeps_for_them(tmp_path: Path) -> None:
@@ -430,17 +424,16 @@ async def test_brokers_register_whatever_an_earlier_version_keeps_for_them(tmp_p
         assert (await register(peer, broker_id=0)).code == ResponseCode.SUCCESS
 
 
-async def test_what_brokers_get_follows_each_change() -> None:
+async def test_what_brokers_get_follows_each_change(peer: Peer) -> None:
     """It is encoded once for each, and not once for all."""
-    async with client() as peer:
-        ns: dict[str, ExtValue] = {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA"}
-        for value in ("broker-a:4", "broker-a:8"):
-            await ask(peer, RequestCode.PUT_KV_CONFIG, **ns, value=value)
-            for _ in range(2):
-                table = decode_body(KVTable, (await register(peer)).payload).table
-                assert table == {"TopicA": value}
-        await ask(peer, RequestCode.DELETE_KV_CONFIG, **ns)
-        assert decode_body(KVTable, (await register(peer)).payload).table == {}
+    ns: dict[str, ExtValue] = {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicA"}
+    for value in ("broker-a:4", "broker-a:8"):
+        await ask(peer, RequestCode.PUT_KV_CONFIG, **ns, value=value)
+        for _ in range(2):
+            table = decode_body(KVTable, (await register(peer)).payload).table
+            assert table == {"TopicA": value}
+    await ask(peer, RequestCode.DELETE_KV_CONFIG, **ns)
+    assert decode_body(KVTable, (await register(peer)).payload).table == {}
 
 
 async def test_our_clients_are_told_that_a_name_server_has_just_begun(
