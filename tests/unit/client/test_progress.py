@@ -41,39 +41,8 @@ def rows(*offsets: int) -> MessageBatch:
     return Rows(table, "b", range(len(offsets)))
 
 
-def started(*offsets: int, next_offset: int) -> QueueProgress:
-    progress = QueueProgress(QUEUE)
-    progress.start(offsets[0])
-    progress.accept(0, Chunk(Listed([message(offset) for offset in offsets]), 100), next_offset)
-    return progress
-
-
 def offsets(messages: Sequence[ReceivedMessage]) -> list[int]:
     return [each.queue_offset for each in messages]
-
-
-def test_what_is_given_back_comes_next_and_is_still_unfinished() -> None:
-    """In its old order, before what was not handed out yet; not if the queue was moved."""
-    progress = started(5, 6, 7, 8, next_offset=9)
-    five, six, seven = progress.take(3)
-    progress.finish(6, 6)
-    progress.give_back(seven, 0)
-    progress.give_back(five, 0)
-    assert progress.position == 5
-    assert [offsets(progress.take(3)), offsets(progress.take(3))] == [[5, 7], [8]]
-    progress.seek(2)
-    progress.give_back(six, 0)
-    assert not progress.has_messages
-
-
-def test_a_seek_outdates_what_was_fetched_and_handed_out() -> None:
-    """After a seek, older answers and older messages move nothing."""
-    progress = started(5, 6, next_offset=7)
-    progress.take()
-    progress.seek(2)
-    progress.finish(5, 5)
-    assert not progress.accept(0, Chunk(Listed([message(7)]), 100), 8)
-    assert (progress.position, progress.fetch_offset) == (2, 2)
 
 
 def test_the_buffer_is_bounded() -> None:
@@ -128,7 +97,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_progress_is_what_sets_of_offsets_say(steps: list[tuple[object, ...]]) -> None:
     """Whatever is fetched (with gaps, as a list or a table), taken, finished in any order, given
-    back, or sought."""
+    back, or sought: what was fetched and handed out before that moves nothing."""
     progress, model = QueueProgress(QUEUE), Model()
     progress.start(0)
     for step in steps:
@@ -160,10 +129,14 @@ def test_progress_is_what_sets_of_offsets_say(steps: list[tuple[object, ...]]) -
                     model.in_hand.remove(offset)
                     model.returned.add(offset)
             case "seek", int(offset):
+                epoch, outdated = progress.epoch, sorted(model.in_hand)
                 progress.seek(offset)
+                for each in outdated:
+                    progress.give_back(message(each), epoch)
+                assert not progress.accept(epoch, Chunk(Listed([message(offset)]), 1), offset + 1)
                 model.__init__()  # type: ignore[misc]
                 model.next = offset
-        assert progress.position == model.position
+        assert (progress.position, progress.fetch_offset) == (model.position, model.next)
         assert progress.has_messages == bool(model.returned or model.buffer)
         assert progress.unfinished.runs <= len(model.in_hand | model.returned)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -93,8 +92,8 @@ class Group:
         return pending
 
 
-@asynccontextmanager
-async def group() -> AsyncIterator[Group]:
+@pytest.fixture
+async def g() -> AsyncIterator[Group]:
     async with trio.open_nursery() as nursery, PeerPool() as pool:
         members = [Member("n0"), Member("n1")]
         for member in members:
@@ -113,14 +112,13 @@ async def group() -> AsyncIterator[Group]:
         nursery.cancel_scope.cancel()
 
 
-async def test_an_acknowledged_message_knows_its_place() -> None:
+async def test_an_acknowledged_message_knows_its_place(g: Group) -> None:
     """Offset and position follow from the batch's acknowledgement."""
-    async with group() as g:
-        result = await g.send().wait()
-        assert (7, 100, g.a.address) == (result.queue_offset, result.position, result.leader)
+    result = await g.send().wait()
+    assert (7, 100, g.a.address) == (result.queue_offset, result.position, result.leader)
 
 
-async def test_an_acknowledgement_of_another_queue_is_none() -> None:
+async def test_an_acknowledgement_of_another_queue_is_none(g: Group) -> None:
     """Nobody waits for ever: the outcome is unknown, and the error says what was answered."""
 
     def elsewhere(_: Member, request: Command) -> Command:
@@ -129,156 +127,144 @@ async def test_an_acknowledgement_of_another_queue_is_none() -> None:
         )
         return request.reply(0, encode_header(header))
 
-    async with group() as g:
-        g.a.script = elsewhere
-        with pytest.raises(SendUnknown, match=r"offsets of the queues \[3\] for messages of \[0\]"):
-            await g.send().wait()
+    g.a.script = elsewhere
+    with pytest.raises(SendUnknown, match=r"offsets of the queues \[3\] for messages of \[0\]"):
+        await g.send().wait()
 
 
-async def test_a_redirect_is_followed_at_once() -> None:
+async def test_a_redirect_is_followed_at_once(g: Group) -> None:
     """A member that names the leader costs one more round trip, and the bytes are the same."""
-    async with group() as g:
-        g.a.script = lambda m, request: request.reply(14, {"leaderAddr": g.b.address})
-        result = await g.send().wait()
-        assert result.leader == g.b.address
-        assert g.a.bodies == g.b.bodies
+    g.a.script = lambda m, request: request.reply(14, {"leaderAddr": g.b.address})
+    result = await g.send().wait()
+    assert result.leader == g.b.address
+    assert g.a.bodies == g.b.bodies
 
 
-async def test_a_lost_connection_is_followed_by_a_search() -> None:
+async def test_a_lost_connection_is_followed_by_a_search(g: Group) -> None:
     """When the leader's connection breaks, the group is asked, and the successor gets the batch."""
-    async with group() as g:
 
-        def die(member: Member, request: Command) -> None:
-            assert member.connection is not None
-            member.role, g.b.role, g.b.term = "follower", "leader", 2
-            member.connection.close("killed")
+    def die(member: Member, request: Command) -> None:
+        assert member.connection is not None
+        member.role, g.b.role, g.b.term = "follower", "leader", 2
+        member.connection.close("killed")
 
-        g.a.script = die
-        result = await g.send().wait()
-        assert result.leader == g.b.address
-        assert g.a.bodies == g.b.bodies
+    g.a.script = die
+    result = await g.send().wait()
+    assert result.leader == g.b.address
+    assert g.a.bodies == g.b.bodies
 
 
 async def test_a_connection_that_breaks_within_the_call_costs_one_try(
-    monkeypatch: pytest.MonkeyPatch,
+    g: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer comes before the call returns: the batch is tried again, and only once."""
-    async with group() as g:
-        await g.send().wait()
-        send, broken = Peer.request_nowait, []
+    await g.send().wait()
+    send, broken = Peer.request_nowait, []
 
-        def break_once(self: Peer, command: Command, on_response: OnResponse) -> int:
-            if broken:
-                return send(self, command, on_response)
-            broken.append(command)
-            on_response(ConnectionLost("it broke"))
-            return 0
+    def break_once(self: Peer, command: Command, on_response: OnResponse) -> int:
+        if broken:
+            return send(self, command, on_response)
+        broken.append(command)
+        on_response(ConnectionLost("it broke"))
+        return 0
 
-        monkeypatch.setattr(Peer, "request_nowait", break_once)
-        pending = g.send()
-        batch = pending.batch
-        assert batch.delivery.doubtful
-        assert batch not in g.sender._on_wire
-        await pending.wait()
-        assert [bytes(body) for body in g.a.bodies] == [b"record-1", b"record-2"]
+    monkeypatch.setattr(Peer, "request_nowait", break_once)
+    pending = g.send()
+    batch = pending.batch
+    assert batch.delivery.doubtful
+    assert batch not in g.sender._on_wire
+    await pending.wait()
+    assert [bytes(body) for body in g.a.bodies] == [b"record-1", b"record-2"]
 
 
-async def test_a_silent_leader_is_left_when_another_leads() -> None:
+async def test_a_silent_leader_is_left_when_another_leads(g: Group) -> None:
     """Unanswered for a while and somebody else leads: the same bytes go there, once."""
-    async with group() as g:
-        g.a.script = stay_silent
-        g.b.role, g.b.term = "leader", 2
-        result = await g.send().wait()
-        assert result.leader == g.b.address
-        assert g.a.bodies == g.b.bodies == [b"record-1"]
+    g.a.script = stay_silent
+    g.b.role, g.b.term = "leader", 2
+    result = await g.send().wait()
+    assert result.leader == g.b.address
+    assert g.a.bodies == g.b.bodies == [b"record-1"]
 
 
-async def test_a_silent_leader_that_still_leads_is_waited_for() -> None:
+async def test_a_silent_leader_that_still_leads_is_waited_for(g: Group) -> None:
     """Slow is not dead: nothing is sent twice while the group says that the leader leads."""
-    async with group() as g:
-        g.a.script = stay_silent
-        pending = g.send()
-        await trio.sleep(1.0)
-        assert len(g.a.requests) == 1
-        assert not pending.settled
-        assert g.a.connection is not None
-        g.a.connection.send(acknowledge(g.a, g.a.requests[0]))
-        assert (await pending.wait()).queue_offset == 7
+    g.a.script = stay_silent
+    pending = g.send()
+    await trio.sleep(1.0)
+    assert len(g.a.requests) == 1
+    assert not pending.settled
+    assert g.a.connection is not None
+    g.a.connection.send(acknowledge(g.a, g.a.requests[0]))
+    assert (await pending.wait()).queue_offset == 7
 
 
-async def test_a_busy_server_is_tried_again() -> None:
+async def test_a_busy_server_is_tried_again(g: Group) -> None:
     """A refusal for a moment is retried at the same server, with the same bytes."""
-    async with group() as g:
 
-        def busy_once(member: Member, request: Command) -> Command:
-            member.script = acknowledge
-            return request.reply(14, {"retryAfterMillis": "5"})
+    def busy_once(member: Member, request: Command) -> Command:
+        member.script = acknowledge
+        return request.reply(14, {"retryAfterMillis": "5"})
 
-        g.a.script = busy_once
-        assert (await g.send().wait()).leader == g.a.address
-        assert g.a.bodies == [b"record-1", b"record-1"]
+    g.a.script = busy_once
+    assert (await g.send().wait()).leader == g.a.address
+    assert g.a.bodies == [b"record-1", b"record-1"]
 
 
-async def test_a_refused_batch_keeps_its_queue_waiting() -> None:
+async def test_a_refused_batch_keeps_its_queue_waiting(g: Group) -> None:
     """While a batch is retried, later messages of its queue stay behind it; other queues go on."""
-    async with group() as g:
-        order: list[bytes] = []
+    order: list[bytes] = []
 
-        def refuse_the_first_twice(member: Member, request: Command) -> Command:
-            body = bytes(request.payload)
-            if body == b"record-1" and member.bodies.count(body) < 3:
-                return request.reply(2, remark="busy")
-            order.append(body)
-            return acknowledge(member, request)
+    def refuse_the_first_twice(member: Member, request: Command) -> Command:
+        body = bytes(request.payload)
+        if body == b"record-1" and member.bodies.count(body) < 3:
+            return request.reply(2, remark="busy")
+        order.append(body)
+        return acknowledge(member, request)
 
-        g.a.script = refuse_the_first_twice
-        pending = [g.send(queue_id=0), g.send(queue_id=0), g.send(queue_id=1)]
-        for each in pending:
-            await each.wait()
-        assert order == [b"record-3", b"record-1", b"record-2"]
+    g.a.script = refuse_the_first_twice
+    pending = [g.send(queue_id=0), g.send(queue_id=0), g.send(queue_id=1)]
+    for each in pending:
+        await each.wait()
+    assert order == [b"record-3", b"record-1", b"record-2"]
 
 
-async def test_a_refusal_for_good_is_definite() -> None:
+async def test_a_refusal_for_good_is_definite(g: Group) -> None:
     """A message that the broker declines fails at once, and certainly is not stored."""
-    async with group() as g:
-        g.a.script = lambda m, request: request.reply(13, remark="too long")
-        with pytest.raises(SendFailed, match="too long"):
-            await g.send().wait()
+    g.a.script = lambda m, request: request.reply(13, remark="too long")
+    with pytest.raises(SendFailed, match="too long"):
+        await g.send().wait()
 
 
-async def test_an_unknown_outcome_stays_unknown() -> None:
+async def test_an_unknown_outcome_stays_unknown(g: Group) -> None:
     """Once a try ended without an answer, no later refusal makes the failure definite."""
-    async with group() as g:
-        g.a.script = stay_silent
-        with pytest.raises(SendUnknown) as failure:
-            await g.send(timeout_s=0.2).wait()
-        assert not failure.value.definite
-        g.a.script = acknowledge
-        assert (await g.send().wait()).queue_offset == 7
+    g.a.script = stay_silent
+    with pytest.raises(SendUnknown) as failure:
+        await g.send(timeout_s=0.2).wait()
+    assert not failure.value.definite
+    g.a.script = acknowledge
+    assert (await g.send().wait()).queue_offset == 7
 
 
-async def test_what_a_deposed_leader_leaves_behind_is_unknown() -> None:
+async def test_what_a_deposed_leader_leaves_behind_is_unknown(g: Group) -> None:
     """In the words of a real broker: the append may yet come to be, so nobody may call it lost."""
     role = Role("n0", {})
-    async with group() as g:
 
-        def resign(member: Member, request: Command) -> Command:
-            member.role = "follower"
-            refusal = role.refusal_of(OutcomeUnknown("leadership was lost"))
-            return request.reply(refusal.code, refusal.ext, remark=str(refusal))
+    def resign(member: Member, request: Command) -> Command:
+        member.role = "follower"
+        refusal = role.refusal_of(OutcomeUnknown("leadership was lost"))
+        return request.reply(refusal.code, refusal.ext, remark=str(refusal))
 
-        g.a.script = resign
-        with pytest.raises(SendUnknown):
-            await g.send(timeout_s=0.2).wait()
+    g.a.script = resign
+    with pytest.raises(SendUnknown):
+        await g.send(timeout_s=0.2).wait()
 
 
-async def test_callbacks_run_when_the_outcome_stands() -> None:
+async def test_callbacks_run_when_the_outcome_stands(g: Group) -> None:
     """A callback gets the settled send; one that is added late is called at once."""
-    async with group() as g:
-        seen: list[int] = []
-        pending = g.send()
-        pending.add_callback(lambda each: seen.append(each.result().queue_offset))
-        assert seen == []
-        await pending.wait()
-        pending.add_callback(lambda each: seen.append(each.result().position))
-        assert seen == [7, 100]
+    seen: list[int] = []
+    pending = g.send()
+    pending.add_callback(lambda each: seen.append(each.result().queue_offset))
+    assert seen == []
+    await pending.wait()
+    pending.add_callback(lambda each: seen.append(each.result().position))
+    assert seen == [7, 100]
