@@ -103,17 +103,6 @@ async def test_a_name_server_comes_back(autojump_clock: MockClock) -> None:
         assert await read(cluster, 2) == [b"1", b"2"]
 
 
-async def test_clusters_live_side_by_side(autojump_clock: MockClock) -> None:
-    """Two at a time, and a third one later: each has its own messages."""
-    async with local_cluster(replicas=1) as one, local_cluster(replicas=1) as two:
-        await send(one, b"one")
-        await send(two, b"two")
-        assert (await read(one, 1), await read(two, 1)) == ([b"one"], [b"two"])
-    async with local_cluster(replicas=1) as three:
-        await send(three, b"three")
-        assert await read(three, 1) == [b"three"]
-
-
 async def test_tasks_may_have_one_each(autojump_clock: MockClock) -> None:
     """Several tests' worth of clusters in one event loop."""
 

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
 
-from mqclient import ClientError, Message, PopConsumer
+from mqclient import ClientError, Message, PopConsumer, Rebalance
 from mqlocal import LocalCluster, local_cluster
 
+pytestmark = pytest.mark.usefixtures("autojump_clock")
+
 QUEUES, OLD = 2, 40
+NEW = [b"new %d" % number for number in range(4)]
 Make = Callable[[LocalCluster, Path], Any]
 
 
@@ -34,7 +36,8 @@ WAYS: dict[str, Make] = {
     "full": puller(prefetch_messages=4),
     "by hand": puller(auto_commit=False),
     "ordered": puller(ordered=True),
-    "chosen": puller(group=None, assign="all", offsets=None),
+    "last": puller(consume_from="last"),
+    "chosen": puller(group=None, assign="all", offsets=None, consume_from="last"),
     "file": lambda cluster, path: cluster.consumer(
         "G", {"T": "*"}, assign="all", offsets=path / "offsets"
     ),
@@ -70,7 +73,7 @@ async def use(consumer: Any, way: str, message: Any, choice: int) -> None:
 @pytest.mark.parametrize("new", [3, 60])
 @pytest.mark.parametrize("way", WAYS)
 async def test_what_is_held_of_the_old_topic_ends_with_it(
-    way: str, new: int, paused: bool, autojump_clock: MockClock, tmp_path: Path
+    way: str, new: int, paused: bool, tmp_path: Path
 ) -> None:
     """Fetched, handed out, committed, sent back: nothing of it counts, nothing new is missed."""
     seed = random.randrange(1 << 32)
@@ -117,3 +120,60 @@ async def test_what_is_held_of_the_old_topic_ends_with_it(
             retry = [name for name in await admin.topics.list() if name == "%RETRY%G"]
             for name in retry:
                 assert sum(q.max_offset for q in (await admin.topics.status(name)).queues) == 0
+
+
+async def test_a_member_that_was_away_reads_the_new_topic(tmp_path: Path) -> None:
+    """Its offsets in the file are of the life that is over."""
+    async with local_cluster(replicas=1) as cluster:
+        await made(cluster)
+        await send(cluster, "old", OLD)
+        ways: list[dict[str, Any]] = [
+            {"group": "C", "consume_from": "last"},
+            {"group": None, "assign": "all", "offsets": tmp_path / "offsets.json"},
+        ]
+        for way in ways:
+            async with cluster.consumer(subscriptions={"T": "*"}, **way) as consumer:
+                await consumer.poll(timeout_s=5)
+                await consumer.commit()
+        await made(cluster, again=True)
+        bodies = await send(cluster, "new", 60)
+        for way in ways:
+            async with cluster.consumer(subscriptions={"T": "*"}, **way) as consumer:
+                got: list[bytes] = []
+                with trio.fail_after(120):
+                    while len(got) < len(bodies):
+                        got += [message.body for message in await consumer.poll(timeout_s=5)]
+                assert sorted(got) == bodies
+
+
+async def test_a_handler_of_the_old_topic_finishes_nothing_of_the_new_one() -> None:
+    """It returns after the new topic's messages of the same offsets were handed out, and failed."""
+    events: list[Rebalance] = []
+    tried: dict[bytes, int] = {}
+    again = trio.Event()
+    async with local_cluster(replicas=1) as cluster:
+        await made(cluster)
+        async with (
+            cluster.consumer("C", {"T": "*"}, on_rebalance=events.append) as consumer,
+            trio.open_nursery() as nursery,
+        ):
+
+            async def handle(message: Any) -> None:
+                tried[message.body] = tried.get(message.body, 0) + 1
+                if [tried.get(body) for body in NEW] == [2] * len(NEW):
+                    again.set()
+                if message.body.startswith(b"old"):
+                    await trio.sleep(60)
+                elif tried[message.body] == 1:
+                    await trio.sleep(90)
+                    raise ValueError
+
+            nursery.start_soon(lambda: consumer.run(handle, 8, order="none"))
+            await send(cluster, "old", 4)
+            await trio.sleep(5)
+            await made(cluster, again=True)
+            await send(cluster, "new", len(NEW))
+            with trio.fail_after(600):
+                await again.wait()
+            nursery.cancel_scope.cancel()
+    assert "its topic was made again" in {event.cause for event in events}

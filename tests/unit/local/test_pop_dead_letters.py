@@ -6,11 +6,12 @@ from collections import Counter
 
 import pytest
 import trio
-from trio.testing import MockClock
 
 from dledger.failpoints import SEAM
 from mqclient import Message, PopConsumer, PoppedMessage
 from mqlocal import LocalCluster, local_cluster
+
+pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 COUNT = 60
 
@@ -30,7 +31,7 @@ def poison(message: PoppedMessage) -> None:
     raise ValueError(message.body)
 
 
-async def test_each_is_a_dead_letter_once_though_leaders_die(autojump_clock: MockClock) -> None:
+async def test_each_is_a_dead_letter_once_though_leaders_die() -> None:
     """Four members give up sixty messages; leaders are killed meanwhile, and a member's request is
     repeated, or its message comes again."""
     async with local_cluster() as cluster:
@@ -63,7 +64,7 @@ async def give_up(cluster: LocalCluster) -> None:
 
 
 async def test_each_is_a_dead_letter_once_though_its_member_dies_as_it_is_stored(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody is left who would acknowledge it: that is done."""
     life, letters, few = trio.CancelScope(), 0, 5
@@ -91,7 +92,7 @@ async def test_each_is_a_dead_letter_once_though_its_member_dies_as_it_is_stored
         await through_with(cluster, few)
 
 
-async def test_a_group_that_takes_none_back_is_through_with_them(autojump_clock: MockClock) -> None:
+async def test_a_group_that_takes_none_back_is_through_with_them() -> None:
     """Nothing is stored, as RocketMQ has it, and the message is acknowledged all the same."""
     async with local_cluster(replicas=1) as cluster:
         async with cluster.producer("P") as producer, cluster.admin() as admin:
@@ -106,50 +107,31 @@ async def test_a_group_that_takes_none_back_is_through_with_them(autojump_clock:
             assert await admin.dead_letters.list("G") == ()
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
 @pytest.mark.parametrize("times", [0, 2])
-async def test_a_group_s_tries_are_counted_for_members_that_pop(
-    autojump_clock: MockClock, times: int
-) -> None:
-    """`updateSubGroup -r`, also while they run; a limit of the call's own goes before it."""
-    async with local_cluster(replicas=1) as cluster:
+async def test_a_group_s_tries_are_counted_for_members_that_pop(times: int, by_hand: bool) -> None:
+    """`updateSubGroup -r`: a handler that raises once more buries the message, once and for good,
+    and so does a `nack`."""
+    tried: list[int] = []
+
+    def handle(message: PoppedMessage) -> None:
+        tried.append(message.reconsume_times)
+        poison(message)
+
+    async with local_cluster(replicas=1) as cluster, cluster.admin() as admin:
         async with cluster.producer("P") as producer:
             await producer.send(Message("T", b"x"))
-        async with cluster.admin() as admin:
-            await admin.groups.update("G", retry_max_times=times)
-        tried: list[int] = []
-
-        def handle(message: PoppedMessage) -> None:
-            tried.append(message.reconsume_times)
-            poison(message)
-
-        with trio.move_on_after(600):
-            async with PopConsumer(
-                cluster.namesrv_addr, "G", {"T": "*"}, retry_delays_s=[1]
-            ) as consumer:
-                await consumer.run(handle)
-        async with cluster.admin() as admin:
-            (letter,) = await admin.dead_letters.list("G")
-        assert (letter.text, letter.reconsume_times) == ("x", times + 1)
-    assert tried == [*range(times + 1)]
-
-
-@pytest.mark.parametrize("times", [0, 2])
-async def test_a_group_s_tries_are_counted_for_messages_that_are_given_back_by_hand(
-    autojump_clock: MockClock, times: int
-) -> None:
-    """A `nack` after so many is a dead letter, as if a handler had raised; once, and for good."""
-    async with local_cluster(replicas=1) as cluster:
-        async with cluster.producer("P") as producer:
-            await producer.send(Message("T", b"x"))
-        async with cluster.admin() as admin:
-            await admin.groups.update("G", retry_max_times=times)
-        tried: list[int] = []
-        async with PopConsumer(cluster.namesrv_addr, "G", {"T": "*"}) as consumer:
-            for _ in range(60):
+        await admin.groups.update("G", retry_max_times=times)
+        group = (cluster.namesrv_addr, "G", {"T": "*"})
+        async with PopConsumer(*group, retry_delays_s=[1]) as consumer:
+            with trio.move_on_after(600):
+                if not by_hand:
+                    await consumer.run(handle)
+            for _ in range(60 if by_hand else 0):
                 for message in await consumer.poll():
                     tried.append(message.reconsume_times)
                     assert await consumer.nack(message, delay_s=1)
                     assert not await consumer.nack(message), "it is no longer this consumer's"
-        async with cluster.admin() as admin:
-            assert [each.text for each in await admin.dead_letters.list("G")] == ["x"]
+        (letter,) = await admin.dead_letters.list("G")
+    assert (letter.text, letter.reconsume_times) == ("x", times + 1)
     assert tried == [*range(times + 1)]

@@ -28,28 +28,14 @@ SOON_S = 1.0
 Take = Callable[[Any, list[bytes]], Awaitable[None]]
 
 
-async def by_run(consumer: Consumer, got: list[bytes]) -> None:
+async def by_run(
+    consumer: Consumer | PopConsumer, got: list[bytes], *how: Any, **more: Any
+) -> None:
     async def handle(message: ReceivedMessage) -> None:
         got.append(message.body)
         await trio.sleep(0.5)
 
-    await consumer.run(handle)
-
-
-async def by_run_of_many(consumer: Consumer, got: list[bytes]) -> None:
-    async def handle(message: ReceivedMessage) -> None:
-        got.append(message.body)
-        await trio.sleep(0.5)
-
-    await consumer.run(handle, 3, order="key")
-
-
-async def by_pop(consumer: PopConsumer, got: list[bytes]) -> None:
-    async def handle(message: ReceivedMessage) -> None:
-        got.append(message.body)
-        await trio.sleep(0.5)
-
-    await consumer.run(handle)
+    await consumer.run(handle, *how, **more)
 
 
 async def by_loop(consumer: Consumer, got: list[bytes]) -> None:
@@ -67,12 +53,15 @@ async def by_poll(consumer: Consumer, got: list[bytes]) -> None:
 
 MODES: dict[str, tuple[Callable[[str, Path], Any], Take]] = {
     "run": (lambda address, _: Consumer(address, "G", {"T": "*"}), by_run),
-    "run by key": (lambda address, _: Consumer(address, "G", {"T": "*"}), by_run_of_many),
+    "run by key": (
+        lambda address, _: Consumer(address, "G", {"T": "*"}),
+        lambda consumer, got: by_run(consumer, got, 3, order="key"),
+    ),
     "ordered": (lambda address, _: Consumer(address, "G", {"T": "*"}, ordered=True), by_run),
     "loop": (lambda address, _: Consumer(address, "G", {"T": "*"}), by_loop),
     "poll": (lambda address, _: Consumer(address, "G", {"T": "*"}), by_poll),
-    "pop": (lambda address, _: PopConsumer(address, "G", {"T": "*"}), by_pop),
-    "ordered pop": (lambda address, _: PopConsumer(address, "G", {"T": "*"}, ordered=True), by_pop),
+    "pop": (lambda address, _: PopConsumer(address, "G", {"T": "*"}), by_run),
+    "ordered pop": (lambda address, _: PopConsumer(address, "G", {"T": "*"}, ordered=True), by_run),
     "broadcast": (
         lambda address, path: Consumer(
             address, "G", {"T": "*"}, assign="all", offsets=path / "offsets"

@@ -291,22 +291,6 @@ async def test_a_user_is_no_sink(cluster: LocalCluster) -> None:
                 raise AssertionError("it was sent")
 
 
-async def test_a_repeated_batch_changes_nothing(cluster: LocalCluster) -> None:
-    """Split otherwise, by the same run or another one; what else was staged is never seen."""
-    staged = await begin(cluster, 0)
-    places = await stage(cluster, staged, range(40))
-    loser = await stage(cluster, staged, range(20))
-    assert await commit(cluster, staged, places)
-    assert not await commit(cluster, staged, loser)
-    again = await begin(cluster, 0, "other")
-    assert again.epoch > staged.epoch
-    split = await stage(cluster, again, range(40), size=7)
-    assert not await commit(cluster, again, split)
-    assert await seen(cluster) == by_key(range(40))
-    await trio.sleep(SOON_S)
-    assert await seen(cluster) == by_key(range(40))
-
-
 async def test_a_batch_gets_whole_without_its_driver(cluster: LocalCluster) -> None:
     """It died after the decision: before, or between the entries that become messages."""
     for batch, dies_after in enumerate((0, 1, 3)):
@@ -318,16 +302,6 @@ async def test_a_batch_gets_whole_without_its_driver(cluster: LocalCluster) -> N
         await trio.sleep(SOON_S)
         assert await seen(cluster) == by_key(range(batch * 50 + 50))
         assert not await commit(cluster, staged, {})
-
-
-async def test_the_driver_that_repeats_ends_what_was_decided(cluster: LocalCluster) -> None:
-    """And not what it has staged itself."""
-    staged = await begin(cluster, 0)
-    with pytest.raises(Died):
-        await commit(cluster, staged, await stage(cluster, staged, range(50)), dies_after=2)
-    again = await begin(cluster, 0, "restarted")
-    assert not await commit(cluster, again, await stage(cluster, again, range(50), size=3))
-    assert await seen(cluster) == by_key(range(50))
 
 
 async def test_what_nobody_decides_is_dropped(
@@ -363,19 +337,6 @@ async def test_attempts_that_lost_are_dropped_soon(
     await trio.sleep(SOON_S)
     assert waiting(cores) == 0
     assert await seen(cluster) == by_key(range(40))
-
-
-async def test_a_replaced_driver_decides_nothing(cluster: LocalCluster) -> None:
-    """Another run of the query has begun: the older one's tasks and commits are refused."""
-    old = await begin(cluster, 0, "old")
-    places = await stage(cluster, old, range(20))
-    new = await begin(cluster, 0, "new")
-    with pytest.raises(ProducerFenced):
-        await commit(cluster, old, places)
-    with pytest.raises(ProducerFenced):
-        await begin(cluster, 0, "old")
-    assert await commit(cluster, new, await stage(cluster, new, range(20)))
-    assert await seen(cluster) == by_key(range(20))
 
 
 async def test_a_name_that_is_not_known_begins_with_its_first_batch(cluster: LocalCluster) -> None:
