@@ -1,4 +1,4 @@
-"""Finding a Java: which one is taken, and what is said if none will do."""
+"""Finding a Java: which one is taken, what is said if none will do, and what workers begin with."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from dledger.errors import ConfigError
 from mqspark import session
+from mqspark.processes.daemon import without_zips
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -119,3 +120,12 @@ def test_a_cache_without_a_whole_path_is_the_one_at_home(
     monkeypatch.setenv("XDG_CACHE_HOME", cache)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert session._home() == tmp_path / "home" / ".cache" / "dledger-spark"
+
+
+def test_only_the_archives_of_a_pyspark_that_is_installed_are_left_out(tmp_path: Path) -> None:
+    """Another Spark's archive is the only one that has what its JAR files need."""
+    site, other = tmp_path / "site-packages", tmp_path / "spark-home"
+    doubled = [str(site / "pyspark/python/lib" / name) for name in ("pyspark.zip", "py4j-src.zip")]
+    kept = [str(other / "python/lib/pyspark.zip"), str(tmp_path / "mine.zip"), str(site), ""]
+    assert without_zips([*doubled, *kept]) == kept
+    assert without_zips(doubled) == doubled
