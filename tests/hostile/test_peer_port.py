@@ -384,7 +384,7 @@ async def test_a_wire_that_only_passes_on_is_a_wire() -> None:
 # -- a member that raves -----------------------------------------------------------------------
 
 RAVINGS = int(os.environ.get("RAVINGS", "1200"))
-"""Messages of each kind. CONTRIBUTING.md has the long form. CONTRIBUTING.md has the long form."""
+"""Messages of each kind. CONTRIBUTING.md has the long form."""
 EDGES = (0, 1, 2, 3, 5, 255, 1 << 31, 1 << 32, (1 << 32) + 2, 1 << 62, (1 << 63) - 1, 1 << 63)
 BEYOND = (-1, -(1 << 31), -(1 << 63), (1 << 64) - 1)
 STRANGE = (None, True, False, "text", b"bytes", 1.5, [], [1], {}, {"a": 1}, float("nan"))
