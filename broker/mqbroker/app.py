@@ -194,7 +194,7 @@ async def _serve_figures(
     if figures is not None:
         port = await nursery.start(partial(serve_metrics, figures, sources, process))
         sources.core.metrics_address = f"{figures.host}:{port}"
-        _log.info("figures told", address=sources.core.metrics_address)
+        _log.info("figures served", address=sources.core.metrics_address)
 
 
 class Snapshots:

@@ -70,7 +70,7 @@ async def serve(
         if figures is not None:
             tell = partial(serve_metrics, figures, dispatcher, quota, faults, taker)
             bound = await nursery.start(tell)
-            _log.info("figures told", address=f"{figures.host}:{bound}")
+            _log.info("figures served", address=f"{figures.host}:{bound}")
         nursery.start_soon(Recorder(dispatcher, quota, faults).run)
         task_status.started(port)
         nursery.start_soon(away.keep_on)

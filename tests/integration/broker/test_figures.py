@@ -31,7 +31,7 @@ ELSEWHERE = {
 }
 """What a broker in a process of its own tells, one that has saved its state, or one with TLS."""
 
-LEFT_OUT = "## Names that are not told"
+LEFT_OUT = "## Names that are not exported"
 ROCKETMQ = [
     f"rocketmq_{name}"
     for name in (
