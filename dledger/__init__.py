@@ -33,7 +33,7 @@ Nothing in here imports the broker, the name server, the client or anything abov
 
 from __future__ import annotations
 
-from dledger.loading import when_used
+from dledger.loading import listed, when_used
 from dledger.version import __version__ as __version__
 
 # Commands come through here first: until they see to Ctrl-C nothing that takes time is imported.
@@ -91,3 +91,4 @@ _HOMES = {
 }
 
 __getattr__ = when_used(__name__, _HOMES)  # a client of the wire needs no Raft, and starts faster
+__dir__ = listed(__name__)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.loading import when_used
+from dledger.loading import listed, when_used
 from dledger.program.extras import require
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _HOMES = {
 }
 
 _load = when_used(__name__, _HOMES)
+__dir__ = listed(__name__)
 
 
 def __getattr__(name: str) -> object:

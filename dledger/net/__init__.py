@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dledger.loading import when_used
+from dledger.loading import listed, when_used
 from dledger.net.peer import Peer, connect_peer
 
 if TYPE_CHECKING:
@@ -47,3 +47,4 @@ _HOMES = {
 }
 
 __getattr__ = when_used(__name__, _HOMES)  # a client under asyncio needs no trio
+__dir__ = listed(__name__)

@@ -50,7 +50,10 @@ def test_every_error_of_a_call_has_a_name_here() -> None:
     assert [getattr(mqclient, name).__name__ for name in mqclient.__all__] == mqclient.__all__
 
 
-@pytest.mark.parametrize("package", ["mqclient", "mqclient.blocking"])
+LAZY = ("dledger", "dledger.net", "mqclient", "mqclient.blocking", "mqlocal")
+
+
+@pytest.mark.parametrize("package", LAZY)
 def test_a_package_lists_its_names(package: str) -> None:
     """Before any of them is loaded: an interpreter completes them."""
     shown = f"import {package} as found; print(*dir(found))"

@@ -123,7 +123,7 @@ async def test_what_is_held_of_the_old_topic_ends_with_it(
 
 
 async def test_a_member_that_was_away_reads_the_new_topic(tmp_path: Path) -> None:
-    """Its offsets in the file are of the life that is over."""
+    """The member's offsets in the file are of the topic's life that is over."""
     async with local_cluster(replicas=1) as cluster:
         await made(cluster)
         await send(cluster, "old", OLD)
@@ -147,7 +147,7 @@ async def test_a_member_that_was_away_reads_the_new_topic(tmp_path: Path) -> Non
 
 
 async def test_a_handler_of_the_old_topic_finishes_nothing_of_the_new_one() -> None:
-    """It returns after the new topic's messages of the same offsets were handed out, and failed."""
+    """The handler returns after the new topic's messages of the same offsets failed."""
     events: list[Rebalance] = []
     tried: dict[bytes, int] = {}
     again = trio.Event()

@@ -83,7 +83,7 @@ async def test_a_group_that_pops_is_paused_once_all_members_are(autojump_clock: 
 async def test_what_members_had_in_hand_is_nobodys_when_they_have_left(
     autojump_clock: MockClock,
 ) -> None:
-    """It is not in flight, as it is read again; and nobody can say when the lag will be gone."""
+    """Such messages are not in flight, as they are read again; the lag's end is not known."""
     async with local_cluster() as cluster, cluster.admin() as admin:
         await admin.topics.update("T", read_queues=1, write_queues=1)
         async with cluster.producer("P") as producer:
