@@ -25,7 +25,9 @@ from dledger.remoting.command import Command
 
 REFERENCE_S = 0.06
 """What the fixed piece of work takes on the machine whose figures the docs tell."""
-TRIES = 3
+TRIES = 8
+"""Measurements of work that seems too long. A neighbour on the machine only adds time, so the
+least counts."""
 _TRIES = 5
 
 
@@ -165,7 +167,7 @@ class Asker:
         """How long a turn bytes make; read again if it is long."""
         took_s = list[float]()
         while not took_s or (min(took_s) > LOOP_STALL_S and len(took_s) < TRIES):
-            with metered(pace) as meter:
+            with metered(max(pace, machine_pace()) if took_s else pace) as meter:
                 await self.send(frame)
             took_s.append(meter.longest_s)
         return min(took_s)

@@ -51,6 +51,7 @@ from mqbroker.upkeep import disk_space
 from mqnamesrv.saved.kv_file import KvStore
 
 MESSAGES = 2144
+PATIENCE_S = 60.0
 TRUSTED_S = 0.1
 """How long a replica trusts its memory before it looks at the disk again."""
 
@@ -254,7 +255,7 @@ async def test_a_leader_never_serves_rotten_bytes_and_is_repaired(tmp_path: Path
             assert "damaged" in answer.remark
         found = await everything(group, len(bodies))
         assert [bytes(record.body) for record in found] == bodies
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             await repaired(leader)
             await lead(leader, group)
         found = await everything([leader], len(bodies))
@@ -418,7 +419,7 @@ async def test_on_a_full_disk_a_broker_takes_what_fits_and_serves_on(
         async with running(small):
             await leader_of(small)
             held = len(segments(small[0]))
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE_S):
                 # By an entry for which room was kept.
                 await head_dropped(small[0])
                 full_disk.full_below.clear()
@@ -469,7 +470,7 @@ async def test_a_group_goes_on_without_the_follower_whose_disk_is_full(
         assert own is not None
         assert (own.fenced, own.end_position < end.end_position) == (None, True)
         full_disk.full_below.clear()
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             await level_with(victim, end.end_position)
             await lead(victim, group)
         found = await everything([victim], len(bodies))
@@ -478,7 +479,7 @@ async def test_a_group_goes_on_without_the_follower_whose_disk_is_full(
 
 async def other_leader(group: list[BrokerConfig], than: BrokerConfig) -> BrokerConfig:
     """Who leads instead of a node, as soon as one does."""
-    with trio.fail_after(10):
+    with trio.fail_after(PATIENCE_S):
         while (leader := await leader_of(group)) == than:  # noqa: ASYNC110 -- as a client would
             await trio.sleep(0.02)
     return leader
@@ -502,7 +503,7 @@ async def test_a_leader_whose_disk_is_full_lets_a_follower_lead_that_has_room(
         full_disk.full_below.clear()
         end = await group_info(leader)
         assert end is not None
-        with trio.fail_after(30):
+        with trio.fail_after(PATIENCE_S):
             await level_with(full, end.end_position)
         assert len(await everything(group, before + after)) == before + after
 
@@ -526,7 +527,7 @@ async def test_what_only_the_leader_has_room_for_is_refused_and_not_left_to_a_ti
             await commit(peer, before)
             assert await leader_of(group) == leader
             full_disk.full_below.remove(Path(followers[0].store_path_root_dir))
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE_S):
                 while (await fill_some(peer)).code:  # noqa: ASYNC110 -- as a producer would
                     await trio.sleep(0.05)
         assert await committed(group) == before
@@ -582,7 +583,7 @@ async def test_above_a_watermark_no_messages_are_taken(
             assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
             assert str(tmp_path) in answer.remark
             await commit(peer, 7)
-            with trio.fail_after(30):
+            with trio.fail_after(PATIENCE_S):
                 await head_dropped(leader)
             used[0] = 90.0
             await trio.sleep(0.2)

@@ -154,9 +154,7 @@ async def test_no_slice_of_a_state_that_is_read_or_taken_over_is_long(tmp_path: 
         assert max(giving) < LOOP_STALL_S
         pending.write()
         assert read_snapshot(machine._snapshot_path) == payload
-        for number in range(
-            TRIES
-        ):  # A neighbour on the machine may empty the caches in one of them.
+        for number in range(TRIES):
             given = Machine(tmp_path / f"{number}")
             taking, _ = longest_of(given.install(index, payload, 1))
             if max(taking) < LOOP_STALL_S:

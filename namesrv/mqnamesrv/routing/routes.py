@@ -243,15 +243,15 @@ class RouteTable:
         """Remove such members of the groups with these names."""
         departures = []
         for group in filter(None, map(self.groups.get, names)):
+            name, cluster, proven = group.broker_name, group.cluster, False
             gone = [m for m in group.members.values() if doomed(group, m)]
             for m in gone:
                 del group.members[m.address]
-                member = m.broker_id, m.address, m.connection_id
-                departures.append(Departure(group.cluster, group.broker_name, *member))
+                departures.append(Departure(cluster, name, m.broker_id, m.address, m.connection_id))
+                proven = proven or m.proven
             if gone and not group.members:
                 group.empty_since_s = now_s
-                proven = any(member.proven for member in gone)
-                self.topics.leave(group.broker_name, group.cluster, proven=proven)
+                self.topics.leave(name, cluster, proven=proven)
         return departures
 
     # The questions of clients and operators.

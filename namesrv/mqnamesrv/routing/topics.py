@@ -204,9 +204,11 @@ class Absent:
 
     def add(self, broker_name: str, absent: AbsentGroup) -> None:
         """Remember a group without members."""
-        self.take(broker_name)
+        if broker_name in self.tables:
+            self.take(broker_name)
         self.changes += 1
-        self.tables[broker_name], self.clusters[broker_name] = absent.topics, absent.cluster
+        self.tables[broker_name] = absent.topics
+        self.clusters[broker_name] = absent.cluster
         if not absent.proven:
             self._unproven[broker_name] = len(absent.topics)
             self.rows += len(absent.topics)

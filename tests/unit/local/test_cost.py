@@ -12,15 +12,14 @@ from __future__ import annotations
 import itertools
 import math
 import socket
-import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType, SimpleNamespace
+from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+from instructions import Counter
 from trio.testing import MockClock
 
 from dledger.net.turns import turns_of_loop
@@ -43,31 +42,6 @@ MANY = 10_000
 answer more, which come as it happens: of so many, neither shows."""
 REQUEST_S = 50e-6
 """Seconds of an event loop's time for one request."""
-
-
-class Counter:
-    """How many instructions of Python this thread has run while it was on."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def _called(self, frame: FrameType, _event: str, _argument: object) -> object:
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return self._ran
-
-    def _ran(self, _frame: FrameType, event: str, _argument: object) -> object:
-        self.count += event == "opcode"
-        return self._ran
-
-    @contextmanager
-    def on(self) -> Iterator[None]:
-        """Count within the block; a debugger's or a coverage's own tracing rests meanwhile."""
-        before = sys.gettrace()
-        sys.settrace(self._called)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
 
 
 def control() -> float:
